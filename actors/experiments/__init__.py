@@ -4,6 +4,6 @@ assignment   choose a variant: forced, remembered, or by salted hashes, for even
 lifecycle    drafts, edits and changes of status
 report       conversions, guardrails and the check of the split, and the data that it counts
 statistics   always-valid intervals and the test of the split
-client       typed clients of the assigner and of the administration, and the cache of experiments
+client       typed clients of the assigner and of the administration
 messages     what callers send and receive
 """

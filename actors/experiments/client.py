@@ -13,8 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol, cast
 
-from actors.experiments.assignment import ExperimentAssigner, TreatmentAssigner
-from actors.experiments.cache import ExperimentCache
+from actors.experiments.assignment import ExperimentAssigner, ExperimentCache, TreatmentAssigner
 from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
 from actors.experiments.messages import (
     EXPERIMENT_MESSAGES,

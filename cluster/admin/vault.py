@@ -23,6 +23,7 @@ MANIFEST_KEY = "manifest.key"
 "Names of files below `InstallationPaths.secrets_dir`."
 
 _MANIFESTS = "artifact manifests"
+_FINGERPRINT = "fingerprint of the master key"
 
 
 def open_vault(settings: Settings) -> Vault:
@@ -66,6 +67,21 @@ def ensure_master_key(settings: Settings) -> None:
             f"put back {paths.master_key} from your backup"
         )
     create_master_key(paths.master_key)
+
+
+def master_key_fingerprint(settings: Settings) -> str:
+    """Return 16 hex digits that tell master keys apart and reveal nothing of them; empty without a key.
+
+    Errors:
+        Fault: the key is damaged, or its file can't be read
+    """
+    key = find_external_master_key(settings)
+    if key is None:
+        path = InstallationPaths.from_data_dir(settings.data_dir).master_key
+        if not path.exists():
+            return ""
+        key = read_master_key(path)
+    return Vault(key).derive(_FINGERPRINT).hex()[:16]
 
 
 def manifest_signer(settings: Settings) -> Signer:

@@ -161,6 +161,15 @@ def manifest_format(data: bytes) -> int:
     return int(orjson.loads(_verify_checksum(data))["format"])
 
 
+def manifest_kind(data: bytes) -> str:
+    """Return the kind of a manifest.
+
+    Errors:
+        Fault: it is damaged
+    """
+    return str(orjson.loads(_verify_checksum(data))["kind"])
+
+
 def save_manifest(store: ArtifactStore, path: str, manifest: Manifest) -> None:
     """Write a manifest to its path, signed if the store has a signer.
 

@@ -27,7 +27,7 @@ from types import FrameType
 
 import structlog
 
-from cluster.admin.vault import ensure_master_key, save_manifest_key
+from cluster.admin.vault import save_manifest_key
 from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError
 from cluster.local.api_watch import ApiWatch
@@ -38,6 +38,7 @@ from cluster.local.redis_server import RedisServer
 from cluster.log import redact
 from cluster.paths import InstallationPaths, lock_directory, write_private
 from cluster.runtime.handover import find_secrets, prepare_node
+from cluster.runtime.identity_check import prepare_external_key
 from cluster.runtime.installation_state import InstallationLock, InstallationState, Phase, save_state
 from cluster.runtime.processes import adopt_orphans, end_processes, list_processes, reap_orphans
 from cluster.runtime.ray_environment import RayPorts, ray_environment, ray_start_arguments, shared_environment
@@ -151,7 +152,10 @@ class Supervisor:
         if left:
             raise Fault(f"processes of an earlier run can't be ended: {[process.pid for process in left]}")
         os.environ.update(shared_environment(self._paths, os.environ, self._wanted.root))
-        ensure_master_key(self._settings)
+        if self._settings.redis_is_external:
+            self._save_phase("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
+            wait_for_redis(self._settings)
+        prepare_external_key(self._settings)
         save_manifest_key(self._settings)
         if not self._paths.ray_token.exists():
             write_private(self._paths.ray_token, secrets.token_hex(32))
@@ -163,8 +167,6 @@ class Supervisor:
         if self._settings.redis_is_external:
             address = self._settings.redis_address
             assert address is not None
-            self._save_phase("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
-            wait_for_redis(self._settings)
             # Commands of another shell read it there.
             write_private(self._paths.redis_url, address + "\n")
             return

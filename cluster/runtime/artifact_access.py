@@ -13,6 +13,7 @@ from cluster.admin.vault import manifest_signer
 from cluster.artifacts.artifact_store import PATIENT, ArtifactStore, RetryPolicy
 from cluster.artifacts.mounts import is_network_folder
 from cluster.artifacts.node_cache import NodeCache
+from cluster.runtime.identity_check import check_artifact_store
 from cluster.settings import Settings
 from cluster.store.writer_lock import lock_writer
 
@@ -22,15 +23,19 @@ def open_artifact_store(
 ) -> ArtifactStore:
     """Open the artifact store; manifests and results read from it must be signed by this installation.
 
-    Without `verified` it needs no key, and the caller may look at formats only.
+    Without `verified` it needs no key, and the caller may look at formats only. A store that is not the one of the
+    installation in Redis is refused.
 
     Actors receive this function itself, without arguments: no key travels through Ray.
 
     Errors:
         Invalid: the address of the store is not supported
+        InvalidSetting: it is the store of another installation, or of none
     """
     settings = Settings() if settings is None else settings
-    return open_artifact_store_at(settings.artifacts_address, settings, patience=patience, verified=verified)
+    store = open_artifact_store_at(settings.artifacts_address, settings, patience=patience, verified=verified)
+    check_artifact_store(store, settings)
+    return store
 
 
 def open_patient_artifact_store() -> ArtifactStore:

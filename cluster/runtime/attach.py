@@ -12,7 +12,6 @@ import sys
 
 import structlog
 
-from cluster.admin.vault import ensure_master_key
 from cluster.errors import HouseError
 from cluster.log import set_up_logging
 from cluster.runtime.actor_roles import (
@@ -21,6 +20,8 @@ from cluster.runtime.actor_roles import (
     ensure_actor,
 )
 from cluster.runtime.bootstrap import connect_ray, ensure_apps, leased_roles, start_schema
+from cluster.runtime.identity_check import prepare_external_key
+from cluster.runtime.identity_start import mark_identity
 from cluster.runtime.signing_upgrade import sign_unsigned
 from cluster.runtime.start_plan import ASSIGNER, ENGINES, StartPlan
 from cluster.settings import Settings
@@ -31,8 +32,9 @@ def main() -> int:
     set_up_logging()
     settings = Settings()
     try:
-        ensure_master_key(settings)
+        prepare_external_key(settings)
         asyncio.run(start_schema(settings))
+        asyncio.run(mark_identity(settings))
         asyncio.run(sign_unsigned(settings))
         fresh = asyncio.run(ensure_apps(settings))
         connect_ray(os.environ.get("RAY_ADDRESS", "auto"))

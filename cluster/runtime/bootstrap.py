@@ -42,6 +42,7 @@ from cluster.runtime.actor_roles import (
 from cluster.runtime.cluster_plan import replica_arguments
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.handover import find_secrets, prepare_node
+from cluster.runtime.identity_start import mark_identity
 from cluster.runtime.installation_state import find_lock_holder, load_state
 from cluster.runtime.processes import list_processes
 from cluster.runtime.progress import STALLED_S, StallTimer, count_work_steps, report_changes
@@ -116,6 +117,7 @@ def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) ->
     """Run all steps."""
     check_tracing(settings.trace_url)
     asyncio.run(start_schema(settings))
+    asyncio.run(mark_identity(settings))
     asyncio.run(sign_unsigned(settings))
     fresh = asyncio.run(ensure_apps(settings))
     reporter.report("apps", "apps and keys are there", first_start=fresh)

@@ -46,6 +46,12 @@ def releases() -> str:
     return "kiosk:{access}:release"
 
 
+def installation() -> str:
+    """Hash: id (random, of the installation that this Redis belongs to), fingerprint (of its master key).
+    Owner: the first start. For ever."""
+    return "kiosk:{access}:installation"
+
+
 # --- accounts and their grants: global, `{oauth}` is their hash tag --------------------------------------------
 
 

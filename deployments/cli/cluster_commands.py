@@ -12,17 +12,18 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.admin.vault import ensure_master_key
 from cluster.build_info import package_root
 from cluster.errors import Fault, Invalid
 from cluster.paths import InstallationPaths
 from cluster.runtime.connecting import ADMIN_S, connect
+from cluster.runtime.identity_check import prepare_external_key
 from cluster.runtime.node_environment import check_node, node_environment
 from cluster.runtime.start_plan import StartPlan
 from cluster.settings import SECRET_VARIABLES, Settings
-from deployments.cli import screen
+from deployments.cli import cluster_status, screen
 
 app = typer.Typer(help="Kiosk on a Ray cluster of yours.", no_args_is_help=True)
+cluster_status.register_commands(app)
 
 UP_EPILOG = """
 [bold]Examples[/]
@@ -104,7 +105,7 @@ def _prepare() -> tuple[Settings, dict[str, str]]:
             "RAY_ADDRESS is the dashboard's address; from outside of the cluster run "
             "`ray job submit -- kiosk cluster up`, or set RAY_ADDRESS=HEAD:6379 on a node"
         )
-    ensure_master_key(settings)
+    prepare_external_key(settings)
     paths = InstallationPaths.from_data_dir(settings.data_dir)
     paths.make_run_dir()
     environment = {name: text for name, text in os.environ.items() if name not in SECRET_VARIABLES}

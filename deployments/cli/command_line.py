@@ -10,6 +10,7 @@ from cluster.log import set_up_logging
 from deployments.cli import (
     apps,
     artifacts,
+    backup,
     clients,
     cluster_commands,
     down,
@@ -55,6 +56,8 @@ def command_line() -> typer.Typer:
     line.command("down")(down.down)
     line.command("status", epilog=status.EPILOG)(status.status)
     line.command("doctor", epilog=doctor.EPILOG)(doctor.doctor)
+    line.add_typer(backup.app, name="backup")
+    line.command("restore", epilog=backup.RESTORE_EPILOG)(backup.restore)
     line.command("upgrade", epilog=upgrade.EPILOG)(upgrade.upgrade)
     line.command("sbom", epilog=sbom.EPILOG)(sbom.sbom)
     groups = (

@@ -23,6 +23,7 @@ from cluster.paths import InstallationPaths
 from cluster.records.access import App
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.disk import DiskGuard
+from cluster.runtime.identity_check import prepare_master_key
 from cluster.runtime.installation_state import (
     InstallationLock,
     InstallationState,
@@ -195,20 +196,24 @@ class Installation:
         return self.administer(read)
 
     @asynccontextmanager
-    async def open_stores(self) -> AsyncIterator[OpenStores]:
+    async def open_stores(self, *, matching: bool = True) -> AsyncIterator[OpenStores]:
         """Open the stores; while the installation is stopped its Redis is started for as long as it takes.
 
+        Without `matching` the master key may be missing or another one.
+
         Errors:
+            InvalidSetting: the master key is not that of the installation
             Conflict: another command is working on the stopped installation
             Unavailable: processes of a killed supervisor still run, or Redis does not answer
         """
         if self.is_running or self.settings.redis_is_external:
-            ensure_master_key(self.settings)
             # Read afresh: a start may have left another address since this object was made.
             settings = Settings()
             if settings.redis_url is None:
                 raise Conflict(BUSY)
             async with connect(settings, slow_s=ADMIN_S) as stores:
+                if matching:
+                    await prepare_master_key(stores, settings)
                 yield stores
             return
         if left := len(self.leftovers):
@@ -224,6 +229,8 @@ class Installation:
             try:
                 redis.start_and_repair(REDIS_S)
                 async with connect(Settings(), slow_s=ADMIN_S) as stores:
+                    if matching:
+                        await prepare_master_key(stores, self.settings)
                     yield stores
             finally:
                 redis.stop()

@@ -82,6 +82,12 @@ def _report_not_running(installation: Installation, *, as_json: bool) -> int:
         if last and last.phase == "failed"
         else "Kiosk does not run."
     )
+    if installation.settings.redis_is_external:
+        screen.err().print(
+            "No installation runs on this machine; KIOSK_REDIS_URL is set: `kiosk cluster status` shows the "
+            "cluster's. `kiosk up` would start one here."
+        )
+        return 3
     screen.err().print(f"{words} Start it with `kiosk up`.")
     return 3
 

@@ -39,6 +39,7 @@ from cluster.paths import InstallationPaths
 from cluster.runtime import roster
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.cache_sweeper import sweep_copies_forever
+from cluster.runtime.identity_check import check_master_key
 from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
@@ -97,6 +98,7 @@ class Gateway:
         open_tracing(settings.trace_url, "api")
         opened = await open_stores(address, meter=meter, clock=clock)
         self._stores = stores = await check_schema(opened)
+        await check_master_key(stores, settings)
         vault = open_vault(settings)
         self._keyring = Keyring(self._stores.access, vault)
         self._limits = RateLimiter(self._stores.limits, clock)

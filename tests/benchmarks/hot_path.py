@@ -72,7 +72,7 @@ class HotPath:
         snapshots = SnapshotStore(ArtifactStore.open(folder / "artifacts"))
         version = publish_ring_snapshot(snapshots, folder / "built", APP)
         await stores.engines.put(Engine(app_id=APP, engine_id=DEFAULT_ENGINE, snapshot=version))
-        loader = SnapshotLoader(snapshots, folder / "cache")
+        loader = SnapshotLoader(snapshots)
         host = EngineHost(stores, None, clock, SilentMeter(), models=loader)
         stack.push_async_callback(host.close)
 

@@ -32,6 +32,7 @@ _DATA_FILES = "actors.answers.extractive.language_data"
 _DATA_COMPILERS = (
     "actors/answers/extractive/language_data.py",
     "actors/answers/extractive/language_schema.py",
+    "cluster/store/key_classes.py",
 )
 _REPRESENTATIVES = "a1_A 0.-:/\n\t\"'<>&?=,éñ漢z!\\[]{}()+*#@|~^%$"
 

@@ -9,7 +9,8 @@ def _words(text: str) -> frozenset[str]:
 
 NOUNS = _words(
     """
-    25 access account accounts acl actors address addresses admin administrator admission aggregation als
+    25 access account accounts acl actor actors address addresses admin administrator admission aggregation als
+    backup catalogue chunks classes copies creation pace restoring verification
     analysis anchor answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap breaker browser bucket buckets bulk cache caller
@@ -31,15 +32,15 @@ NOUNS = _words(
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
     parser parts passage passages password paths patterns person phrases pictures pipeline pkce places
     plan playground plots popularity ports postings preferences prefixes preview prior priority probe
-    process processes product profile profiles progress promotion promotions prompt proof protocol qa
+    process processes product products profile profiles progress promotion promotions prompt proof protocol qa
     quarantine queries query question questions queue rate random ray reader reasons rebuilder recipe
     recommendation recommender record recorder records redirects redis reference registration
     registrations registry regression renderer repeat replies reports request resources responsive
-    result results retrieval revocation robots roster router routes row rows rule rules runs runtime
+    result results retrieval revocation robots roles roster router routes row rows rule rules runs runtime
     safetensors salts sample sbom scalars schedule scheduler schedules schema scorer scores screen
     script seal secrecy sections security segment segments sentence sentences server service services session
     sessions settings shop signals signatures significance signin sketches slot snapshot snapshots
-    sockets source sources spell splitter stages start startup state statistics status steps stopwords
+    sockets source sources spell splitter stages standbys start startup state statistics status steps stopwords
     store stores stream submission subprocess suggestions sum summary supervisor sweep sweeper synonyms syntax
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload url usage user users

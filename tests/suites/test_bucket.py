@@ -264,5 +264,5 @@ def test_a_lock_excludes_other_writers_and_ends_with_its_owner(redis_url: str) -
     with lock_writer(redis_url, "shop/manifest", wait_s=0.1):
         pass
     nowhere = lock_writer("redis://127.0.0.1:9", "shop/manifest")
-    with pytest.raises(Unavailable, match="Redis does not answer"), nowhere:
+    with pytest.raises(Unavailable, match="the store can't be reached"), nowhere:
         pass

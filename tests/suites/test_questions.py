@@ -38,7 +38,8 @@ class TestOverRedis(QuestionSuite):
         store = redis_stores.questions
         assert isinstance(store, RedisQuestions)
         return replace(
-            redis_stores, questions=RedisQuestions(redis_stores.server, store._quarantine, most_open=3)
+            redis_stores,
+            questions=RedisQuestions(redis_stores.server, store._records._quarantine, most_open=3),
         )
 
     async def test_questions_do_not_live_for_ever(self, redis_stores: OpenStores) -> None:

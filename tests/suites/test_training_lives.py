@@ -148,7 +148,7 @@ async def test_a_training_waits_a_moment_for_what_was_just_accepted(place: Place
     assert (done.status, asked) == ("finished", [offset])
 
 
-async def test_a_training_goes_on_without_data_that_is_not_compacted_and_says_so(place: Place) -> None:
+async def test_a_training_names_accepted_data_that_it_leaves_out(place: Place) -> None:
     await place.stores.interactions.append(
         generated_market.APP, b'[{"type":"click","product_ids":["p1"]}]', []
     )

@@ -8,11 +8,14 @@ from __future__ import annotations
 KEYS = ("kiosk:*", "{*}:*")
 "Patterns of all keys; every key of an app begins with `{app}:`."
 
-_RECORDS = "get mget set del exists pexpire expire pttl ttl incr incrby scan"
+_RECORDS = "get mget set del exists pexpire expire pttl ttl incr incrby scan type pexpireat"
 _HASHES = "hget hset hsetnx hdel hmget hgetall hexists hlen hkeys hscan hincrby"
 _LISTS = "lpush rpush lrange ltrim llen"
-_SETS = "sadd srem scard smembers sismember smismember"
-_SORTED_SETS = "zadd zrem zcard zscore zincrby zrange zrangebyscore zrangebylex zrevrange zremrangebyscore"
+_SETS = "sadd srem scard smembers sismember smismember sscan"
+_SORTED_SETS = (
+    "zadd zrem zcard zscore zincrby zrange zrangebyscore zrangebylex zrevrange zremrangebyscore zscan "
+    "zrandmember"
+)
 _STREAMS = (
     "xadd xdel xtrim xlen xrange xrevrange xread xreadgroup xgroup xack xautoclaim xpending xinfo xsetid"
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Conflict, HouseError, Invalid, Unavailable
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.doctor import machine_checks, running_checks, security_checks
+from deployments.cli.doctor import cluster_checks, machine_checks, running_checks, security_checks
 from deployments.cli.doctor.finding import Finding
 from deployments.cli.doctor.mcp_check import McpCheck
 from deployments.cli.installation import Installation, read_clock_ms
@@ -26,6 +26,7 @@ EPILOG = """
 
   kiosk doctor
   kiosk doctor --json
+  kiosk doctor --url http://10.0.0.1:8000               with KIOSK_REDIS_URL: a cluster, from any machine
   kiosk doctor mcp                                      the way an agent goes: sign-in, search, article
   kiosk doctor mcp --url https://news.example.com       through the proxy in front
 
@@ -33,14 +34,17 @@ Without a part it works on a running installation and on a stopped one. Ends wit
 """
 VISITOR = "kiosk-doctor"
 "The account `kiosk doctor mcp` signs in with; locked but for the minute it is needed."
-_STYLES = {"ok": "green", "warning": "yellow", "bad": "bold red"}
+STYLES = {"ok": "green", "warning": "yellow", "bad": "bold red"}
 
 
 def doctor(
     part: Annotated[
         str, typer.Argument(help="mcp: walk the archive as a client; default: the installation.")
     ] = "",
-    url: Annotated[str, typer.Option(help="mcp: where clients come in; default: KIOSK_PUBLIC_URL.")] = "",
+    url: Annotated[
+        str,
+        typer.Option(help="Base URL of the API to ask; mcp: where clients come in, else KIOSK_PUBLIC_URL."),
+    ] = "",
     username: Annotated[
         str, typer.Option(help="mcp: sign in as; its password comes on standard input.")
     ] = "",
@@ -55,7 +59,8 @@ def doctor(
     elif part:
         raise Invalid(f"there is nothing called {part!r} to check; leave it out, or say mcp")
     else:
-        title, findings = f"Installation in {installation.places.data_dir}", run_checks(installation)
+        title = f"Installation in {installation.places.data_dir}"
+        findings = run_checks(installation, [url] if url else [])
     well = not any(finding.level == "bad" for finding in findings)
     if as_json:
         screen.print_json({"ok": well, "findings": [finding.to_dict() for finding in findings]})
@@ -63,7 +68,7 @@ def doctor(
         table = screen.build_table("check", "", "", title=title)
         for finding in findings:
             words = finding.words if not finding.advice else f"{finding.words}\n→ {finding.advice}"
-            table.add_row(finding.check, screen.style_text(finding.level, _STYLES[finding.level]), words)
+            table.add_row(finding.check, screen.style_text(finding.level, STYLES[finding.level]), words)
         screen.out().print(table)
     if not well:
         raise typer.Exit(1)
@@ -107,8 +112,8 @@ def _temporary_account(installation: Installation) -> Iterator[str]:
         installation.administer(lock)
 
 
-def run_checks(installation: Installation) -> list[Finding]:
-    """Run all checks that make sense now."""
+def run_checks(installation: Installation, urls: Sequence[str] = ()) -> list[Finding]:
+    """Run all checks that make sense now; `urls` are asked over HTTP."""
     state = installation.state
     findings = [
         machine_checks.check_versions(),
@@ -125,6 +130,9 @@ def run_checks(installation: Installation) -> list[Finding]:
         security_checks.check_artifacts(installation),
         *security_checks.check_secrets(installation),
     ]
+    if state is None and installation.settings.redis_is_external:
+        return [*findings, *_check_cluster(installation, urls)]
+    findings += [finding for url in urls for finding in cluster_checks.check_url(url)]
     if state is None:
         return [*findings, machine_checks.check_redis_binary(), *machine_checks.check_leftovers(installation)]
     findings.append(running_checks.check_public_address(state))
@@ -142,3 +150,16 @@ def run_checks(installation: Installation) -> list[Finding]:
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
     return findings
+
+
+def _check_cluster(installation: Installation, urls: Sequence[str]) -> Iterator[Finding]:
+    """Check an installation that runs on other machines, through its Redis."""
+    found = cluster_checks.inspect_cluster(installation.settings, urls, SystemClock().now_ms())
+    yield from found.findings
+    if found.report is None:
+        return
+    try:
+        yield from running_checks.check_redis_settings(installation)
+        yield from security_checks.check_switches(installation.list_apps())
+    except HouseError as error:
+        yield Finding("redis", "bad", error.message)

@@ -12,7 +12,7 @@ from cluster.admin.key_admin import KeyAdmin
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.artifacts.signing import sign_manifests
-from cluster.errors import HouseError
+from cluster.errors import HouseError, InvalidSetting
 from cluster.records.access import App, AppSettings
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import find_secrets
@@ -116,6 +116,8 @@ def check_artifacts(installation: Installation) -> Finding:
         if not artifacts.has_any():
             return Finding("artifacts", "ok", "none yet")
         found = sign_manifests(artifacts, foreign=True, dry_run=True)
+    except InvalidSetting as error:
+        return Finding("artifacts", "bad", error.message)
     except HouseError as error:
         return Finding("artifacts", "bad", error.message, "put back the master key from your backup")
     if found.damaged:

@@ -15,8 +15,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from actors.experiments.assignment import ExperimentAssigner, hash_position, is_eligible, select_variant
-from actors.experiments.cache import MAX_AGE_S
+from actors.experiments.assignment import (
+    MAX_AGE_S,
+    ExperimentAssigner,
+    hash_position,
+    is_eligible,
+    select_variant,
+)
 from actors.experiments.client import ACTOR_RETRY_S, ActorExperimentClient, LocalExperimentClient
 from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.experiments.messages import EXPERIMENT_MESSAGES, Assignment, ExperimentEvent

@@ -104,10 +104,10 @@ def test_rare_words_weigh_more_than_frequent_ones() -> None:
     )
 
 
-def test_what_was_published_long_before_the_readers_last_answer_is_no_news() -> None:
+def test_what_was_published_long_before_the_users_last_answer_is_no_news() -> None:
     old = article("Cement works at Harrow Bay sold", SALE, NOW - OLD_MS - 1)
     assert verdict(old, subject(since_ms=NOW)) == Significance(
-        0.0, "published long before the reader's last answer"
+        0.0, "published long before the user's last answer"
     )
     assert verdict(
         article("Cement works at Harrow Bay sold", SALE, NOW - OLD_MS), subject(since_ms=NOW)

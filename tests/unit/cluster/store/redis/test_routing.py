@@ -22,7 +22,8 @@ from cluster.store.redis.script import Script
 STORES = Path(__file__).parents[5] / "cluster" / "store" / "redis"
 SCRIPTS = sorted(path.stem for path in (STORES / "scripts").glob("*.lua"))
 READ_ONLY = {
-    "last_offset", "read_access", "read_bank", "read_changes", "read_experiments", "read_revoked", "read_threads",
+    "last_offset", "read_access", "read_bank", "read_changes", "read_cut", "read_experiments",
+    "read_revoked", "read_threads",
 }  # fmt: skip
 
 

@@ -74,7 +74,7 @@ def test_content_is_read_only_where_a_part_looks_at_it(shelf: ArtifactStore) -> 
 
 def test_an_app_without_interactions_has_a_remedy(shelf: ArtifactStore) -> None:
     with pytest.raises(
-        Invalid, match=r"nothing to learn from: 0 interactions have settled.*upload interactions"
+        Invalid, match=r"nothing to learn from: 0 interactions are compacted.*upload interactions"
     ):
         read_training_source(SegmentStore(shelf), "empty", load_recipe_file("fast"))
 
@@ -270,7 +270,7 @@ def test_a_sweep_goes_on_where_it_was_and_writes_its_comparison(
 def test_what_goes_wrong_in_a_variant_is_its_result(shelf: ArtifactStore) -> None:
     kept = CheckpointStore(shelf, generated_market.APP, "gone", folder="sweeps")
     (variant,) = build_variants(load_recipe_file("fast"), ["seed=1"])
-    assert "data of this sweep is gone" in try_variant(variant, kept)["error"]
+    assert "data of this sweep is missing" in try_variant(variant, kept)["error"]
 
 
 def test_variants_with_lists_of_other_lengths_are_compared_at_one_length(

@@ -1,0 +1,121 @@
+"""The files of an artifact store in a backup: copied in pieces, each piece once for all backups of a target."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cluster.admin.backup.catalogue import ArtifactCopy, Backup
+from cluster.admin.backup.chunks import PIECE_BYTES, ChunkWriter, read_chunk
+from cluster.artifacts.artifact_store import ArtifactStore, StoredFile, checksum
+from cluster.artifacts.manifest import FileEntry, Manifest, manifest_kind
+from cluster.artifacts.signing import is_manifest
+from cluster.errors import Conflict, Fault, NotFound
+
+_TRIES = 5
+Report = Callable[[str, int], None]
+
+
+def copy_artifacts(
+    source: ArtifactStore, chunks: ChunkWriter, earlier: Backup | None, report: Report
+) -> list[ArtifactCopy]:
+    """Copy every manifest, the files it names, and files outside all sets; return where each file is.
+
+    Files of a set that its newest manifest does not name are left out: interrupted writes and replaced segments.
+
+    Errors:
+        Fault: a file differs from its manifest
+        Conflict: files are replaced faster than they are copied
+    """
+    for _ in range(_TRIES):
+        try:
+            return _copy_once(source, chunks, earlier, report)
+        except NotFound:  # a compaction or a cleanup removed it since the listing
+            continue
+    raise Conflict("files of the artifact store are replaced faster than they are copied; try again")
+
+
+def restore_artifacts(target: ArtifactStore, backup: Backup, into: ArtifactStore, report: Report) -> int:
+    """Write the files of a backup into an artifact store, manifests last; return their number.
+
+    Errors:
+        Fault: a piece is damaged
+    """
+    files = sorted(backup.facts.artifacts, key=lambda one: (is_manifest(one.path), one.path))
+    for done, one in enumerate(files):
+        with tempfile.NamedTemporaryFile(prefix="kiosk-restore-") as scratch:
+            digest = hashlib.sha256()
+            for piece in one.pieces:
+                data = read_chunk(target, backup.chunks[piece])
+                digest.update(data)
+                scratch.write(data)
+            scratch.flush()
+            if digest.hexdigest() != one.sha256:
+                raise Fault(f"file of the backup is damaged: {one.path}", path=one.path)
+            into.upload(one.path, Path(scratch.name))
+        report("artifacts", done + 1)
+    return len(files)
+
+
+def _copy_once(
+    source: ArtifactStore, chunks: ChunkWriter, earlier: Backup | None, report: Report
+) -> list[ArtifactCopy]:
+    known = {} if earlier is None else {one.sha256: one for one in earlier.facts.artifacts}
+    copies: list[ArtifactCopy] = []
+    for entry, expected in _list_files(source):
+        copies.append(_copy_file(source, entry, expected, chunks, known, earlier))
+        report("artifacts", len(copies))
+    return copies
+
+
+def _list_files(source: ArtifactStore) -> Iterator[tuple[StoredFile, FileEntry | None]]:
+    """Yield the files to copy; with its entry where a manifest names a file."""
+    listed = source.entries("")
+    named: dict[str, FileEntry] = {}
+    folders: set[str] = set()
+    for entry in listed:
+        if is_manifest(entry.path):
+            folder = entry.path.rpartition("/")[0]
+            data = source.read(entry.path)
+            manifest = Manifest.parse(data, kind=manifest_kind(data), signer=source.signer, place=entry.path)
+            folders.add(folder)
+            # of several manifests of one folder the newest comes last, and names what is kept
+            named = {path: one for path, one in named.items() if path.rpartition("/")[0] != folder}
+            named |= {f"{folder}/{one.name}": one for one in manifest.files}
+    newest = {entry.path.rpartition("/")[0]: entry.path for entry in listed if is_manifest(entry.path)}
+    for path in named.keys() - {entry.path for entry in listed}:
+        raise NotFound(f"a manifest names a file that is gone: {path}", path=path)
+    for entry in listed:
+        folder = entry.path.rpartition("/")[0]
+        if is_manifest(entry.path):
+            if newest[folder] == entry.path:
+                yield entry, None
+        elif entry.path in named or folder not in folders:
+            yield entry, named.get(entry.path)
+
+
+def _copy_file(
+    source: ArtifactStore,
+    entry: StoredFile,
+    expected: FileEntry | None,
+    chunks: ChunkWriter,
+    known: dict[str, ArtifactCopy],
+    earlier: Backup | None,
+) -> ArtifactCopy:
+    before = None if expected is None or earlier is None else known.get(expected.sha256)
+    if before is not None and earlier is not None:
+        kept = [chunks.keep(piece, earlier.chunks[piece].size) for piece in before.pieces]
+        if all(kept):
+            return ArtifactCopy(entry.path, before.size, before.sha256, before.pieces)
+    if expected is None:
+        data = source.read(entry.path)
+        pieces = [chunks.write(data[at : at + PIECE_BYTES]) for at in range(0, len(data), PIECE_BYTES)]
+        return ArtifactCopy(entry.path, len(data), checksum(data), pieces)
+    with tempfile.NamedTemporaryFile(prefix="kiosk-backup-") as scratch:
+        source.download(entry.path, Path(scratch.name), size=expected.size, sha256=expected.sha256)
+        pieces = []
+        while data := scratch.read(PIECE_BYTES):
+            pieces.append(chunks.write(data))
+    return ArtifactCopy(entry.path, expected.size, expected.sha256, pieces)

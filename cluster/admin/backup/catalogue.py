@@ -1,0 +1,146 @@
+"""The manifests of a target: one file for each backup, written last; without it there is no backup.
+
+backups/<id>.json     signed by the installation's key; names the chunks, the keys' order and the artifact files
+chunks/<2 hex>/<sha256>
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.clock import from_ms, iso_ms
+from cluster.errors import Conflict, Fault, NotFound
+
+FOLDER = "backups"
+KIND = "backup"
+_ID = re.compile(rf"{FOLDER}/(\d{{8}}T\d{{9}}Z-[0-9a-f]{{6}})\.json")
+
+
+class AppCut(msgspec.Struct):
+    """Offsets of the change logs of one app, noun -> offset."""
+
+    start: dict[str, str] = {}
+    "The newest offsets before the first key was read."
+    end: dict[str, str] = {}
+    "The newest offsets at the cut: the backup is the state after them."
+    trimmed: dict[str, str] = {}
+    "The newest offsets that are no longer in the log."
+    changes: dict[str, list[str]] = {}
+    "Chunks of the log."
+
+
+class ArtifactCopy(msgspec.Struct):
+    """One file of the artifact store."""
+
+    path: str
+    size: int
+    sha256: str
+    pieces: list[str]
+
+
+class BackupFacts(msgspec.Struct):
+    """Everything that a backup's manifest says beside its chunks."""
+
+    backup_id: str
+    release: str
+    schema: int
+    oldest: int
+    "The schema that a release needs to run on the data."
+    fingerprint: str
+    "Of the master key, which is in no backup."
+    started_ms: int
+    cut_ms: int
+    keys: int = 0
+    apps: dict[str, AppCut] = {}
+    control: list[str] = []
+    bulk: list[str] = []
+    answers: list[str] = []
+    artifacts: list[ArtifactCopy] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A complete backup."""
+
+    facts: BackupFacts
+    chunks: dict[str, FileEntry] = field(repr=False)
+    "By their SHA-256."
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all its chunks; other backups may share them."""
+        return sum(entry.size for entry in self.chunks.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a list shows, for JSON."""
+        facts = self.facts
+        return {
+            "backup": facts.backup_id, "as_of": iso_ms(facts.cut_ms), "release": facts.release,
+            "schema": facts.schema, "keys": facts.keys, "artifacts": len(facts.artifacts), "bytes": self.size,
+            "fingerprint": facts.fingerprint,
+        }  # fmt: skip
+
+
+def new_backup_id(now_ms: int, mark: str) -> str:
+    """Return an id that sorts by time."""
+    return from_ms(now_ms).strftime("%Y%m%dT%H%M%S") + f"{now_ms % 1000:03d}Z-{mark[:6]}"
+
+
+def fingerprint_of(master: bytes) -> str:
+    """Return the fingerprint of a key that was derived from the master key for this purpose."""
+    return hashlib.sha256(b"kiosk backup fingerprint\0" + master).hexdigest()[:32]
+
+
+def commit_backup(target: ArtifactStore, facts: BackupFacts, chunks: dict[str, FileEntry]) -> None:
+    """Write the manifest; from here on the backup exists."""
+    manifest = Manifest(KIND, 1, facts.cut_ms, facts=msgspec.to_builtins(facts), files=tuple(chunks.values()))
+    path = f"{FOLDER}/{facts.backup_id}.json"
+    target.write(path, manifest.dump(target.signer, path), new=True)
+
+
+def list_backup_ids(target: ArtifactStore) -> list[str]:
+    """Return the ids of all complete backups, oldest first."""
+    return [found[1] for entry in target.entries(FOLDER) if (found := _ID.fullmatch(entry.path))]
+
+
+def load_backup(target: ArtifactStore, backup_id: str, fingerprint: str) -> Backup:
+    """Return a backup of this master key.
+
+    Errors:
+        Conflict: another master key made it
+        Fault: its manifest is damaged, or not signed by the master key
+    """
+    path = f"{FOLDER}/{backup_id}.json"
+    data = target.read(path)
+    plain = _facts_of(Manifest.parse(data, kind=KIND))
+    if plain.fingerprint != fingerprint:
+        raise Conflict(
+            f"the backup {backup_id} was made with another master key (fingerprint {plain.fingerprint[:8]}, here "
+            f"{fingerprint[:8]}); give the key of that installation by KIOSK_MASTER_KEY_FILE"
+        )
+    manifest = Manifest.parse(data, kind=KIND, signer=target.signer, place=path)
+    return Backup(_facts_of(manifest), {entry.sha256: entry for entry in manifest.files})
+
+
+def load_newest(target: ArtifactStore, fingerprint: str) -> Backup | None:
+    """Return the newest backup that can be read, None without any; damaged ones and other keys' are passed over."""
+    for backup_id in reversed(list_backup_ids(target)):
+        try:
+            return load_backup(target, backup_id, fingerprint)
+        except (Conflict, Fault, NotFound):
+            continue
+    return None
+
+
+def _facts_of(manifest: Manifest) -> BackupFacts:
+    try:
+        return msgspec.convert(manifest.facts, BackupFacts)
+    except msgspec.ValidationError as error:
+        raise Fault("the manifest of the backup has another form; a newer release wrote it") from error

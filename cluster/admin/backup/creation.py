@@ -1,0 +1,286 @@
+"""Making a backup while the installation serves.
+
+    1  note the newest offsets of all change logs            start
+    2  read all bulk keys, a few at a time                   fuzzy: some before a change, some after it
+    3  copy the artifact store                               each file once, by its checksum
+    4  read control keys, offsets and answers together       the cut, atomic in each app
+    5  read the change logs up to the cut
+    6  write the manifest                                    the backup exists
+
+A restore applies the changes from start to cut to users and products again, so they are exactly those of the cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import zlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from cluster.admin.backup.artifact_copies import copy_artifacts
+from cluster.admin.backup.catalogue import AppCut, BackupFacts, commit_backup, load_newest, new_backup_id
+from cluster.admin.backup.chunks import CHUNK_BYTES, ChunkWriter
+from cluster.admin.backup.pace import Pace
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segment_files import position_from_offset
+from cluster.artifacts.segments import SegmentStore
+from cluster.build_info import installed_version
+from cluster.clock import Clock, SystemClock
+from cluster.errors import Unavailable
+from cluster.ids import new_request_id
+from cluster.store import keys
+from cluster.store.connect import OpenStores
+from cluster.store.key_classes import NOUNS, control_keys, is_kiosk_key, key_class
+from cluster.store.ports.changes import Noun
+from cluster.store.ports.key_parts import KeyPart
+from cluster.store.redis.key_reader import PAGE, KeyReader
+from cluster.store.redis.multiplexer import name_of, text_of
+from cluster.store.redis.schema import RedisSchema
+
+FOLLOWER = "backup"
+"The follower of the change logs that keeps them until they are copied."
+_PARTITIONS = 256
+_BUCKET_KEYS = 1000
+_CUTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BackupResult:
+    """What one backup did."""
+
+    facts: BackupFacts
+    size: int
+    "Bytes of all chunks it names."
+    new_bytes: int
+    "Bytes that the target lacked."
+    new_chunks: int
+    chunks: int
+
+
+class BackupJob:
+    """One backup."""
+
+    def __init__(
+        self,
+        stores: OpenStores,
+        source: ArtifactStore,
+        target: ArtifactStore,
+        fingerprint: str,
+        *,
+        pace: Pace | None = None,
+        answers: int = 1000,
+        clock: Clock | None = None,
+    ) -> None:
+        self._stores, self._source, self._target = stores, source, target
+        self._fingerprint = fingerprint
+        self._pace = pace or Pace()
+        self._answers = answers
+        self._clock = clock or SystemClock()
+        self._reader = KeyReader(stores.server, self._clock)
+        self._keys = 0
+        self._kept: dict[str, dict[Noun, str]] = {}
+
+    async def run(self) -> BackupResult:
+        """Make the backup.
+
+        Errors:
+            Unavailable: Redis or a store is away; a later backup uses the chunks that were written
+            Fault: an artifact file is damaged
+        """
+        started_ms = self._clock.now_ms()
+        stored = await RedisSchema(self._stores.server).read()
+        chunks = await asyncio.to_thread(ChunkWriter.open, self._target)
+        apps = await self._app_ids()
+        cuts = {app_id: AppCut(start=await self._offsets(app_id)) for app_id in apps}
+        self._pace.refresh = lambda: self._follow(apps)
+        await self._follow(apps)
+        facts = BackupFacts(
+            new_backup_id(started_ms, new_request_id()[-6:].lower()), installed_version(), stored.number,
+            stored.oldest, self._fingerprint, started_ms, 0, apps=cuts,
+        )  # fmt: skip
+        try:
+            facts.bulk = [digest async for digest in self._bulk(chunks)]
+            await self._cut(facts, chunks)
+            for app_id, cut in cuts.items():
+                for noun in NOUNS:
+                    cut.changes[noun] = [d async for d in self._log(app_id, noun, cut.end[noun], chunks)]
+        finally:
+            for app_id in apps:
+                await self._stores.server.execute_slow("HDEL", keys.follower(app_id), FOLLOWER)
+        facts.keys = self._keys
+        await asyncio.to_thread(commit_backup, self._target, facts, chunks.needed)
+        size = sum(entry.size for entry in chunks.needed.values())
+        return BackupResult(facts, size, chunks.new_bytes, chunks.new_chunks, len(chunks.needed))
+
+    async def _app_ids(self) -> list[str]:
+        names = await self._stores.server.execute_slow("HKEYS", keys.access_app())
+        return sorted(text_of(name) for name in names)
+
+    async def _offsets(self, app_id: str) -> dict[str, str]:
+        return {noun: await self._reader.last_offset(keys.change(app_id, noun)) for noun in NOUNS}
+
+    async def _follow(self, apps: Sequence[str]) -> None:
+        """Keep the change logs from being trimmed behind what the artifact store holds now."""
+        for app_id in apps:
+            if app_id not in self._kept:
+                offsets = await self._stores.changes.compacted_offsets(app_id)
+                self._kept[app_id] = {noun: offsets.get(noun, "0") for noun in NOUNS}
+            await self._stores.changes.record_follower(
+                app_id, FOLLOWER, self._kept[app_id], self._clock.now_ms()
+            )
+
+    # --- bulk keys ----------------------------------------------------------------------------------------
+
+    async def _bulk(self, chunks: ChunkWriter) -> AsyncIterator[str]:
+        """Write the bulk keys: names go to files by their hash first, so equal keys make equal chunks every time."""
+        with tempfile.TemporaryDirectory(prefix="kiosk-backup-") as folder:
+            total = await self._list_names(Path(folder))
+            buckets = 1 << (total // _BUCKET_KEYS).bit_length()
+            for names in _buckets(Path(folder), buckets):
+                async for digest in self._bucket(names, chunks):
+                    yield digest
+
+    async def _list_names(self, folder: Path) -> int:
+        total = 0
+        async for page in self._reader.scan():
+            spooled: dict[int, list[bytes]] = {}
+            for name in page:
+                if is_kiosk_key(name) and key_class(name_of(name)) == "bulk":
+                    spooled.setdefault(zlib.crc32(name) % _PARTITIONS, []).append(name)
+                    total += 1
+            for partition, names in spooled.items():
+                with (folder / f"{partition:02x}").open("ab") as out:
+                    out.write(b"".join(b"%08x" % len(name) + name for name in names))
+            await self._pace.step("keys listed", total)
+        return total
+
+    async def _bucket(self, names: list[bytes], chunks: ChunkWriter) -> AsyncIterator[str]:
+        parts, size = list[KeyPart](), 0
+        for first in range(0, len(names), PAGE):
+            page = names[first : first + PAGE]
+            records = [name for name in page if _is_record(name)]
+            found = await self._reader.read_strings(records) if records else []
+            found += [part async for part in self._reader.read([n for n in page if not _is_record(n)])]
+            self._keys += len(page)
+            for part in found:
+                parts.append(part)
+                size += _size_of(part.items)
+                if size > CHUNK_BYTES:
+                    yield await asyncio.to_thread(chunks.write_parts, parts)
+                    parts, size = [], 0
+            await self._pace.step("keys", self._keys)
+        if parts:
+            yield await asyncio.to_thread(chunks.write_parts, parts)
+
+    # --- the cut ------------------------------------------------------------------------------------------
+
+    async def _cut(self, facts: BackupFacts, chunks: ChunkWriter) -> None:
+        """Copy the artifact store and read the control keys of a moment at which its segments did not change."""
+        segments = SegmentStore(self._source)
+        earlier = await asyncio.to_thread(load_newest, self._target, self._fingerprint)
+        for _ in range(_CUTS):
+            before = {app_id: await asyncio.to_thread(segments.offsets, app_id) for app_id in facts.apps}
+            facts.artifacts = await asyncio.to_thread(
+                copy_artifacts, self._source, chunks, earlier, self._pace.progress
+            )
+            parts, answers = await self._read_control(facts)
+            after = {app_id: await asyncio.to_thread(segments.offsets, app_id) for app_id in facts.apps}
+            if before == after:
+                facts.cut_ms = self._clock.now_ms()
+                facts.control = [await asyncio.to_thread(chunks.write_parts, parts)]
+                facts.answers = [await asyncio.to_thread(chunks.write_parts, answers)]
+                self._keys += len(parts)
+                return
+        raise Unavailable("compactions go on faster than files are copied; try again", retry_after_s=60)
+
+    async def _read_control(self, facts: BackupFacts) -> tuple[list[KeyPart], list[KeyPart]]:
+        parts, answers = list[KeyPart](), list[KeyPart]()
+        for _, group in groupby(sorted(control_keys(None), key=_tag_of), key=_tag_of):
+            parts += (await self._reader.read_cut(list(group)))[0]
+        share = -(-self._answers // max(1, 2 * len(facts.apps)))
+        for app_id, cut in facts.apps.items():
+            sampled = await self._sample(app_id, share)
+            logs = [keys.change(app_id, noun) for noun in NOUNS]
+            found, offsets, values = await self._reader.read_cut(control_keys(app_id), logs, sampled)
+            parts += found
+            cut.end = dict(zip(NOUNS, offsets, strict=True))
+            cut.trimmed = _trimmed(found, app_id)
+            answers += [
+                KeyPart(key.encode("utf-8", "surrogateescape"), "string", [value])
+                for key, value in zip(sampled, values, strict=True)
+            ]
+        return parts, answers
+
+    async def _sample(self, app_id: str, share: int) -> list[str]:
+        """Choose records whose answers are written down; an absent one at the cut is an answer too."""
+        found = list[str]()
+        for noun in ("product", "user"):
+            ids = await self._reader.sample(keys.record_ids(app_id, noun), share)
+            found += [keys.record(app_id, noun, one) for one in ids]
+        return found
+
+    async def _log(self, app_id: str, noun: str, until: str, chunks: ChunkWriter) -> AsyncIterator[str]:
+        """Write a change log; chunks end at entries chosen by their id, so the next backup makes the same ones."""
+        key, items, size, done = keys.change(app_id, noun), list[Any](), 0, 0
+        if position_from_offset(until) == (0, 0):
+            return
+        async for page in self._reader.read_log(key, until):
+            for entry in page:
+                items.append(entry)
+                size += sum(map(len, entry[1]))
+                if size > CHUNK_BYTES or (size > CHUNK_BYTES // 8 and zlib.crc32(entry[0]) % 64 == 0):
+                    yield await asyncio.to_thread(
+                        chunks.write_parts, [KeyPart(key.encode(), "stream", items)]
+                    )
+                    items, size = [], 0
+            done += len(page)
+            await self._pace.step(f"changes of {noun}s", done)
+        if items:
+            yield await asyncio.to_thread(chunks.write_parts, [KeyPart(key.encode(), "stream", items)])
+
+
+def _buckets(folder: Path, count: int) -> Iterator[list[bytes]]:
+    """Yield the sorted names of each bucket; `count` is a power of two."""
+    files = min(count, _PARTITIONS)
+    for first in range(files):
+        paths = (folder / f"{number:02x}" for number in range(first, _PARTITIONS, files))
+        found: dict[int, set[bytes]] = {}
+        for path in paths:
+            for name in _read_names(path) if path.exists() else ():
+                found.setdefault(zlib.crc32(name) % count, set()).add(name)
+        for bucket in sorted(found):
+            yield sorted(found[bucket])
+
+
+def _read_names(path: Path) -> set[bytes]:
+    data, at, names = path.read_bytes(), 0, set[bytes]()
+    while at < len(data):
+        length = int(data[at : at + 8], 16)
+        names.add(data[at + 8 : at + 8 + length])
+        at += 8 + length
+    return names
+
+
+def _tag_of(key: str) -> str:
+    return key[key.find("{") : key.find("}")]
+
+
+def _trimmed(parts: Sequence[KeyPart], app_id: str) -> dict[str, str]:
+    for part in parts:
+        if part.key == keys.trimmed(app_id).encode():
+            flat = [text_of(item) for item in part.items]
+            return dict(zip(flat[::2], flat[1::2], strict=True))
+    return {}
+
+
+def _is_record(name: bytes) -> bool:
+    tail = name.partition(b"}:")[2]
+    return name.startswith(b"{") and tail.startswith((b"user:", b"product:"))
+
+
+def _size_of(items: Any) -> int:
+    return sum(len(one) if isinstance(one, bytes) else _size_of(one) for one in items)

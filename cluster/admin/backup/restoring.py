@@ -1,0 +1,271 @@
+"""Restoring a backup: its keys and files into an empty installation, then the changes up to the cut or to a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cluster.admin.backup.artifact_copies import restore_artifacts
+from cluster.admin.backup.catalogue import Backup, BackupFacts, list_backup_ids, load_backup
+from cluster.admin.backup.chunks import read_parts
+from cluster.admin.backup.pace import Progress, ignore_progress
+from cluster.admin.schema import check_readable, newest_schema
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segment_files import position_from_offset
+from cluster.clock import iso_ms
+from cluster.errors import Conflict, NotFound
+from cluster.store import keys
+from cluster.store.connect import OpenStores
+from cluster.store.key_classes import NOUNS, is_kiosk_key, key_class
+from cluster.store.ports.key_parts import KeyPart
+from cluster.store.redis.client import RedisClient
+from cluster.store.redis.key_writer import KeyWriter
+from cluster.store.redis.multiplexer import name_of
+from cluster.store.redis.schema import StoredSchema
+from cluster.store.redis.seal import salt_from_key, seal, unseal
+
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """The backup to restore, and where later changes come from."""
+
+    backup: Backup
+    later: Backup | None = None
+    "The backup whose change logs reach from `backup` to `until_ms`."
+    until_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """What a restore wrote."""
+
+    backup_id: str
+    as_of_ms: int
+    keys: int
+    changes: int
+    "Changes that were applied to users and products again."
+    artifacts: int
+
+
+def plan_restore(
+    target: ArtifactStore, fingerprint: str, *, backup_id: str = "", at_ms: int = 0
+) -> RestorePlan:
+    """Choose the newest backup, a named one, or what leads to the state of a time.
+
+    Errors:
+        NotFound: there is no such backup, or none before the time
+        Conflict: another master key made it, or the changes up to the time are in no backup
+        NewerRelease: this release can't read its data
+    """
+    ids = list_backup_ids(target)
+    if not ids or (backup_id and backup_id not in ids):
+        raise NotFound(f"there is no complete backup {backup_id}".rstrip())
+    if not at_ms:
+        plan = RestorePlan(load_backup(target, backup_id or ids[-1], fingerprint))
+    else:
+        plan = _plan_time([load_backup(target, one, fingerprint) for one in ids], at_ms)
+    facts = plan.backup.facts
+    check_readable(StoredSchema(facts.schema, facts.oldest, facts.release), newest_schema())
+    return plan
+
+
+def _plan_time(backups: Sequence[Backup], at_ms: int) -> RestorePlan:
+    before = [one for one in backups if one.facts.cut_ms <= at_ms]
+    if not before:
+        raise NotFound(
+            f"no backup is as old as {iso_ms(at_ms)}; the oldest is of {iso_ms(backups[0].facts.cut_ms)}"
+        )
+    base, after = before[-1], [one for one in backups if one.facts.cut_ms > at_ms]
+    if base.facts.cut_ms == at_ms:
+        return RestorePlan(base)
+    if not after:
+        raise Conflict(f"no backup reaches {iso_ms(at_ms)}; the newest is of {iso_ms(base.facts.cut_ms)}")
+    later = after[0]
+    for app_id, cut in base.facts.apps.items():
+        trimmed = later.facts.apps[app_id].trimmed if app_id in later.facts.apps else {}
+        for noun in NOUNS:
+            gone = trimmed.get(noun, "0")
+            if position_from_offset(gone) > position_from_offset(cut.end[noun]):
+                raise Conflict(
+                    f"the changes of {noun}s of {app_id} after {iso_ms(base.facts.cut_ms)} were trimmed before the "
+                    "next backup; restore that backup, or make backups more often"
+                )
+    return RestorePlan(base, later, at_ms)
+
+
+async def refuse_used(stores: OpenStores, into: ArtifactStore, *, replace: bool) -> None:
+    """Empty the installation if it may be replaced, else refuse one with data.
+
+    Errors:
+        Conflict: it has data, or a process of it runs
+    """
+    server, durable = stores.server, 0
+    async for found in _scan(server):
+        page = [key for key in found if is_kiosk_key(key)]
+        kinds = [key_class(name_of(key)) for key in page]
+        if any(key.startswith(b"kiosk:lease:") for key in page):
+            raise Conflict(
+                "the installation runs; end it first (`kiosk down`), wait ten seconds and try again"
+            )
+        durable += sum(kind != "ephemeral" for kind in kinds)
+    files = await asyncio.to_thread(into.entries, "")
+    if (durable or files) and not replace:
+        raise Conflict(
+            f"the installation has data ({durable} keys, {len(files)} files); an empty data directory, or --replace, "
+            "which removes them"
+        )
+    async for found in _scan(server):
+        if page := [key for key in found if is_kiosk_key(key)]:
+            await asyncio.gather(*(server.execute_slow("DEL", key) for key in page))
+    for entry in files:
+        await asyncio.to_thread(into.remove, entry.path)
+
+
+class RestoreJob:
+    """One restore into an empty installation."""
+
+    def __init__(
+        self,
+        plan: RestorePlan,
+        target: ArtifactStore,
+        stores: OpenStores,
+        into: ArtifactStore,
+        now_ms: int,
+        progress: Progress = ignore_progress,
+    ) -> None:
+        self._plan, self._target, self._stores, self._into = plan, target, stores, into
+        self._writer = KeyWriter(stores.server, now_ms)
+        self._progress = progress
+        self._keys = self._changes = 0
+        self._last_key = b""
+
+    async def run(self) -> RestoreResult:
+        """Write everything; the control keys, without which no app exists, come last.
+
+        Errors:
+            Fault: a chunk is damaged
+        """
+        facts = self._plan.backup.facts
+        files = await asyncio.to_thread(
+            restore_artifacts, self._target, self._plan.backup, self._into, self._progress
+        )
+        for digest in facts.bulk:
+            await self._write(await self._parts(self._plan.backup, digest))
+        for app_id in facts.apps:
+            for noun in NOUNS:
+                await self._log(app_id, noun, facts)
+        await self._index_types(facts)
+        for digest in facts.control:
+            await self._write(await self._parts(self._plan.backup, digest))
+        as_of_ms = self._plan.until_ms or facts.cut_ms
+        return RestoreResult(facts.backup_id, as_of_ms, self._keys, self._changes, files)
+
+    async def _parts(self, backup: Backup, digest: str) -> list[KeyPart]:
+        return await asyncio.to_thread(read_parts, self._target, backup.chunks[digest])
+
+    async def _write(self, parts: list[KeyPart]) -> None:
+        await self._writer.write(parts)
+        await self._writer.send(
+            ("ZADD", keys.record_ids(app_id, noun), 0, record_id)
+            for part in parts
+            if (named := _record_of(part.key)) is not None
+            for app_id, noun, record_id in (named,)
+        )
+        self._keys += len({part.key for part in parts} - {self._last_key})
+        self._last_key = parts[-1].key if parts else b""
+        self._progress("keys", self._keys)
+
+    async def _log(self, app_id: str, noun: str, facts: BackupFacts) -> None:
+        """Write a change log, and apply its changes since the start of the backup to the records."""
+        cut, key = facts.apps[app_id], keys.change(app_id, noun)
+        newest = cut.end[noun]
+        async for entry in self._entries(app_id, noun):
+            await self._writer.send([("XADD", key, entry[0], *entry[1])])
+            newest = entry[0].decode()
+            if position_from_offset(newest) > position_from_offset(cut.start[noun]):
+                await self._writer.send(_record_commands(app_id, noun, entry[1]))
+                self._changes += 1
+        await self._writer.finish_log(key.encode(), newest)
+
+    async def _entries(self, app_id: str, noun: str) -> AsyncIterator[Any]:
+        plan, done = self._plan, 0
+        end = position_from_offset(plan.backup.facts.apps[app_id].end[noun])
+        for backup in (plan.backup, plan.later):
+            if backup is None or app_id not in backup.facts.apps:
+                continue
+            for digest in backup.facts.apps[app_id].changes[noun]:
+                for part in await self._parts(backup, digest):
+                    for entry in part.items:
+                        at = position_from_offset(entry[0].decode())
+                        if backup is plan.backup or (at > end and at[0] <= plan.until_ms):
+                            yield entry
+                    done += len(part.items)
+                    self._progress(f"changes of {noun}s", done)
+
+    async def _index_types(self, facts: BackupFacts) -> None:
+        """Build the index of products by type from their types."""
+        for app_id in facts.apps:
+            cursor: Any = 0
+            while True:
+                cursor, flat = await self._stores.server.execute_slow(
+                    "HSCAN", keys.product_type(app_id), cursor, "COUNT", _PAGE
+                )
+                index = keys.product_type_ids(app_id)
+                await self._writer.send(
+                    ("ZADD", index, 0, kind + one) for one, kind in zip(flat[::2], flat[1::2], strict=True)
+                )
+                if int(cursor) == 0:
+                    break
+
+
+def _record_commands(app_id: str, noun: str, flat: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
+    """Yield what a change of users or products did to the keys of its records."""
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    payload = unseal(fields.get(b"payload", b""), salt_from_key(noun))
+    if payload is None and b"copy" in fields:
+        payload = unseal(fields[b"copy"], salt_from_key(noun))
+    types, ids = keys.product_type(app_id), keys.record_ids(app_id, noun)
+    for one in [] if payload is None else orjson.loads(payload):
+        if noun == "interaction":
+            if isinstance(
+                one, str
+            ):  # an erasure; puts are in the recent lists, but for those of the last moments
+                yield ("DEL", keys.recent(app_id, one))
+            continue
+        if isinstance(one, str):
+            yield ("DEL", keys.record(app_id, noun, one))
+            yield ("ZREM", ids, one)
+            yield ("HDEL", types, one)
+            continue
+        record_id = one[f"{noun}_id"]
+        key = keys.record(app_id, noun, record_id)
+        yield ("SET", key, seal(orjson.dumps(one), salt_from_key(key)))
+        yield ("ZADD", ids, 0, record_id)
+        if noun == "product":
+            kind = one.get("type")
+            yield ("HSET", types, record_id, orjson.dumps(kind)) if kind else ("HDEL", types, record_id)
+
+
+def _record_of(key: bytes) -> tuple[str, str, str] | None:
+    app_id, _, tail = name_of(key)[1:].partition("}:")
+    noun, _, record_id = tail.partition(":")
+    return (
+        (app_id, noun, record_id)
+        if key.startswith(b"{") and noun in ("user", "product") and record_id
+        else None
+    )
+
+
+async def _scan(server: RedisClient) -> AsyncIterator[list[bytes]]:
+    cursor: Any = 0
+    while True:
+        cursor, page = await server.execute_slow("SCAN", cursor, "COUNT", _PAGE)
+        yield page
+        if int(cursor) == 0:
+            return

@@ -1,0 +1,134 @@
+"""The state of an installation as Redis has it, for any machine that reaches Redis. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cluster.admin.schema import newest_schema
+from cluster.store.connect import OpenStores
+from cluster.store.ports.changes import Noun
+from cluster.store.redis.cluster_overview import LeaseHolder, RedisClusterOverview
+from cluster.store.redis.installation import RedisInstallation, StoredIdentity
+from cluster.store.redis.schema import RedisSchema, RunningRelease, StoredSchema
+
+LEASES = ("intake", "engines", "trainer", "tracker")
+"What one process of the installation holds at every time."
+FOLLOWING_MS = 60_000
+"A follower that was silent for longer has ended."
+_NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOverview:
+    """One engine and its placement."""
+
+    app_id: str
+    engine_id: str
+    placement: str
+    "`shared` by the API replicas, or `dedicated`."
+    state: str
+    "Of a dedicated one; empty while nothing is known."
+    replicas: int
+    target: int
+    message: str
+    seen_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """The change log of one noun of an app. A lag is the age difference of two entries, in milliseconds."""
+
+    app_id: str
+    noun: str
+    last: str
+    compacted: str
+    followers: int
+    follower_lag_ms: int
+    "Of the slowest live follower."
+    uncompacted_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReport:
+    """Everything that was read."""
+
+    identity: StoredIdentity
+    schema: StoredSchema
+    known_schema: int
+    "That of this release."
+    releases: tuple[RunningRelease, ...]
+    leases: tuple[LeaseHolder, ...]
+    engines: tuple[EngineOverview, ...]
+    logs: tuple[LogState, ...]
+    waiting: dict[str, int]
+    "Accepted batches that were not applied yet, by app."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report for JSON."""
+        return asdict(self)
+
+
+async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
+    """Read the state of an installation; a dozen commands, and a dozen more for each app.
+
+    Errors:
+        Unavailable: Redis does not answer
+    """
+    server = stores.server
+    overview, schema = RedisClusterOverview(server), RedisSchema(server)
+    apps = sorted((await stores.access.read_all()).apps)
+    engines: list[EngineOverview] = []
+    logs: list[LogState] = []
+    for app_id in apps:
+        engines += await _read_engines(stores, app_id)
+        logs += await _read_logs(stores, overview, app_id, now_ms)
+    return ClusterReport(
+        await RedisInstallation(server).read(),
+        await schema.read(),
+        newest_schema(),
+        tuple(await schema.list_releases(now_ms)),
+        tuple([await overview.read_lease(name) for name in LEASES]),
+        tuple(engines),
+        tuple(logs),
+        {app_id: await stores.intake.depth(app_id) for app_id in apps},
+    )
+
+
+def log_lag_ms(last: str, offset: str) -> int:
+    """Return how much older the entry at an offset is than the last one; 0 in an empty log."""
+    newest, reached = (int(text.partition("-")[0] or 0) for text in (last, offset))
+    return max(0, newest - reached) if newest else 0
+
+
+async def _read_engines(stores: OpenStores, app_id: str) -> list[EngineOverview]:
+    statuses = await stores.engine_watch.list_statuses(app_id)
+    found = []
+    for engine in sorted(await stores.engines.all(app_id), key=lambda one: one.engine_id):
+        status = statuses.get(engine.engine_id)
+        placement = "dedicated" if engine.placement == "own" else "shared"
+        found.append(
+            EngineOverview(app_id, engine.engine_id, placement, "", 0, 0, "", 0)
+            if status is None
+            else EngineOverview(
+                app_id, engine.engine_id, placement, status.state, status.replicas, status.target,
+                status.message, status.at,
+            )
+        )  # fmt: skip
+    return found
+
+
+async def _read_logs(
+    stores: OpenStores, overview: RedisClusterOverview, app_id: str, now_ms: int
+) -> list[LogState]:
+    live = [one for one in await overview.list_followers(app_id) if now_ms - one.at_ms < FOLLOWING_MS]
+    compacted = await stores.changes.compacted_offsets(app_id)
+    found = []
+    for noun in _NOUNS:
+        last = await stores.changes.last(app_id, noun)
+        lags = [log_lag_ms(last, one.offsets[noun]) for one in live if noun in one.offsets]
+        settled = compacted.get(noun, "0")
+        # nothing compacted yet: the age of the first entry would take a read of it
+        uncompacted = log_lag_ms(last, settled) if settled != "0" else 0
+        found.append(LogState(app_id, noun, last, settled, len(lags), max(lags, default=0), uncompacted))
+    return found

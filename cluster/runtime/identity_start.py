@@ -1,0 +1,50 @@
+"""Writing the identity of an installation at its first start, and by order of an operator."""
+
+from __future__ import annotations
+
+from cluster.admin.identity import adopt_installation, mark_installation
+from cluster.admin.vault import master_key_fingerprint, open_vault
+from cluster.errors import InvalidSetting
+from cluster.runtime.artifact_access import open_artifact_store_at
+from cluster.runtime.connecting import ADMIN_S, connect
+from cluster.runtime.signing_upgrade import sign_keys
+from cluster.settings import Settings
+from cluster.store.connect import OpenStores
+from cluster.store.redis.installation import RedisInstallation, StoredIdentity
+
+
+async def mark_identity(settings: Settings) -> StoredIdentity:
+    """Write the identity where it is missing, refuse another one, and return it.
+
+    An installation of an earlier release has none; its first start must read at least one API key.
+
+    Errors:
+        InvalidSetting: the key or the artifact store is not that of the installation
+        Unavailable: Redis or the store does not answer
+    """
+    address = settings.artifacts_address
+    async with connect(settings, slow_s=ADMIN_S) as stores:
+        if not (await RedisInstallation(stores.server).read()).fingerprint:
+            await _refuse_foreign_keys(stores, settings)
+        artifacts = open_artifact_store_at(address, settings)
+        return await mark_installation(stores, artifacts, master_key_fingerprint(settings), str(address))
+
+
+async def adopt_identity(stores: OpenStores, settings: Settings) -> StoredIdentity:
+    """Make the artifact store and the master key of this machine those of the installation in Redis.
+
+    Errors:
+        Fault: there is no master key
+    """
+    open_vault(settings)
+    artifacts = open_artifact_store_at(settings.artifacts_address, settings)
+    return await adopt_installation(stores, artifacts, master_key_fingerprint(settings))
+
+
+async def _refuse_foreign_keys(stores: OpenStores, settings: Settings) -> None:
+    found = await sign_keys(stores.access, open_vault(settings), dry_run=True)
+    if found.refused and not found.signed and not found.valid:
+        raise InvalidSetting(
+            f"none of {len(found.refused)} API keys in Redis opens under this master key: give the key of their "
+            "installation by KIOSK_MASTER_KEY or KIOSK_MASTER_KEY_FILE, or `kiosk cluster adopt` this one"
+        )

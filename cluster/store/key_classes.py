@@ -1,0 +1,100 @@
+"""What a backup does with each Redis key: every function of `cluster.store.keys` has one class.
+
+    control     few and small; read together, atomically, at the cut of a backup
+    bulk        many or large; read one after the other while the installation serves
+    log         the change logs; read last, up to the cut
+    derived     rebuilt from other keys by a restore
+    ephemeral   rate limits, leases, heartbeats, counters of minutes and caches; left out
+
+A key that no function makes was written by a newer release; it counts as bulk.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from cluster.store import keys
+from cluster.store.ports.changes import Noun
+
+CLASSES: dict[str, tuple[str, ...]] = {
+    "control": (
+        "access_version", "access_app", "access_key", "access_exposed", "schema", "oauth_version", "oauth_revoked",
+        "erasure_order", "noun_seen", "attribute_types", "intake", "task_open", "compacted_offset", "trimmed",
+        "client_rule", "engine", "boost_rule", "experiment", "experiment_revision", "experiment_slug",
+        "experiment_version", "question_open", "question_checked", "query_salt", "question_bank",
+        "question_bank_version", "run", "run_revision", "run_ids", "run_open", "schedule", "thread_version",
+        "thread_judged",
+    ),
+    "bulk": (
+        "access_quarantine", "account", "account_quarantine", "account_sessions", "oauth_grant", "oauth_grants",
+        "oauth_client_grants", "oauth_clients", "oauth_clients_used", "record", "product_type", "task", "quarantine",
+        "recent", "link", "linked", "archive_call", "engine_history", "experiment_served", "exposure", "exposure_ids",
+        "question", "question_by", "question_citing", "question_frequency", "question_asker", "query", "erasure",
+        "erasure_ids", "threads", "thread_revision", "thread_new", "thread_watch",
+    ),
+    "log": ("change",),
+    "derived": ("record_ids", "product_type_ids"),
+    "ephemeral": (
+        "oauth_code", "follower", "page_count", "stranger", "browser_bytes", "page", "engine_status",
+        "engine_request_count", "engine_last_request", "limit", "idempotency", "idempotency_count", "question_same",
+        "question_count", "provider_tokens", "compaction_request", "lease", "log_rewrite", "releases",
+    ),
+}  # fmt: skip
+"Class -> names of functions of `cluster.store.keys`."
+
+NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")
+
+_ANYTHING = {"app": r"[^{}]+", "noun": "(?:user|product|interaction)", "day": r"\d+", "minute": r"\d+"}
+_HOLE = "\x00hole-{}\x00"
+
+
+def key_class(key: str) -> str:
+    """Return the class of a key; one that this release does not know is `bulk`."""
+    return next((name for name, pattern in _patterns() if pattern.fullmatch(key)), "bulk")
+
+
+def is_kiosk_key(key: bytes) -> bool:
+    """Return whether a key has the form of an installation's keys, so that others of the same Redis stay untouched."""
+    return key.startswith((b"kiosk:", b"{"))
+
+
+def control_keys(app: str | None) -> list[str]:
+    """Return the names of all control keys of an app; of the global ones without an app."""
+    found: list[str] = []
+    for name in CLASSES["control"]:
+        function: Callable[..., str] | None = getattr(keys, name, None)
+        if function is None:
+            continue
+        wanted = tuple(inspect.signature(function).parameters)
+        if app is None and not wanted:
+            found.append(function())
+        elif app is not None and wanted == ("app",):
+            found.append(function(app))
+        elif app is not None and wanted == ("app", "noun"):
+            found += [function(app, noun) for noun in NOUNS]
+    return found
+
+
+@cache
+def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    functions = [
+        (kind, function)
+        for kind, names in CLASSES.items()
+        for name in names
+        if (function := getattr(keys, name, None)) is not None
+    ]
+    # the most literal name first: an id may contain what looks like another key
+    functions.sort(key=lambda one: -len(one[1](*("" for _ in inspect.signature(one[1]).parameters))))
+    return tuple((kind, _pattern_of(function)) for kind, function in functions)
+
+
+def _pattern_of(function: Any) -> re.Pattern[str]:
+    wanted = tuple(inspect.signature(function).parameters)
+    text = re.escape(function(*(_HOLE.format(name) for name in wanted)))
+    for name in wanted:
+        text = text.replace(re.escape(_HOLE.format(name)), _ANYTHING.get(name, ".*"))
+    return re.compile(text, re.DOTALL)

@@ -1,0 +1,291 @@
+"""`kiosk backup` and `kiosk restore`: the whole installation on another store, and the way back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cluster.clock import iso_ms
+from cluster.errors import Conflict, Invalid
+from deployments.cli import screen
+from deployments.cli.installation import REDIS_S, Installation, read_clock_ms
+from jobs.command_line import DefaultGroup, build_app
+
+if TYPE_CHECKING:
+    from cluster.admin.backup.pace import Progress
+    from cluster.admin.backup.restoring import RestoreResult
+    from cluster.artifacts.artifact_store import ArtifactStore
+    from cluster.settings import Settings
+    from cluster.store.connect import OpenStores
+
+EPILOG = """
+[bold]Examples[/]
+
+  kiosk backup s3://backups/shop           one backup, while the installation serves
+  kiosk backup /mnt/backups --pause 3      rest three times as long as it works
+  kiosk backup list s3://backups/shop
+  kiosk backup verify s3://backups/shop    read everything, restore it beside, compare
+
+A later backup copies only what the target lacks. The master key is in no backup: keep it elsewhere.
+"""
+RESTORE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk restore s3://backups/shop                            the newest backup
+  kiosk restore s3://backups/shop --backup 20260301T020000000Z-a1b2c3
+  kiosk restore s3://backups/shop --at 2026-03-01T14:30Z     a time between two backups
+
+The installation must be stopped and empty, and must have the master key of the backup. Then `kiosk up`.
+"""
+
+app = build_app("Back up the installation, verify a backup, list backups.", group=DefaultGroup)
+
+Target = Annotated[str, typer.Argument(metavar="URI", help="A folder, file:///folder, s3:// or gs://.")]
+Named = Annotated[str, typer.Option("--backup", metavar="ID", help="The backup; else the newest.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+@app.command("URI", epilog=EPILOG)
+def backup(
+    uri: Target,
+    pause: Annotated[
+        float,
+        typer.Option(
+            min=0, max=100, help="Rest so many times as long as it works, for those who are served."
+        ),
+    ] = 1.0,
+    answers: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Records to write down for `verify`.")
+    ] = 1000,
+    as_json: AsJson = False,
+) -> None:
+    """Back up Redis and the artifact store, while the installation serves."""
+    # Imported here: every other command starts faster without it.
+    from cluster.admin.backup.creation import BackupJob, BackupResult
+    from cluster.admin.backup.pace import Pace
+    from cluster.runtime.artifact_access import open_artifact_store
+
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    installation = Installation()
+    installation.refuse_absent()
+    target = _open_target(uri, installation.settings)
+
+    async def run(progress: Progress) -> BackupResult:
+        async with _open_stores(installation) as stores:
+            source = open_artifact_store(installation.settings)
+            pace = Pace(rest=pause, progress=progress)
+            mark = _fingerprint(installation.settings)
+            return await BackupJob(stores, source, target, mark, pace=pace, answers=answers).run()
+
+    with _shown("backing up") as progress:
+        result = asyncio.run(run(progress))
+    facts = result.facts
+    if as_json:
+        screen.print_json(
+            {
+                "backup": facts.backup_id, "as_of": iso_ms(facts.cut_ms), "keys": facts.keys,
+                "artifacts": len(facts.artifacts), "bytes": result.size, "new_bytes": result.new_bytes,
+                "chunks": result.chunks, "new_chunks": result.new_chunks, "fingerprint": facts.fingerprint,
+            }
+        )  # fmt: skip
+        return
+    screen.print_lines(
+        f"backup {facts.backup_id}, as of {iso_ms(facts.cut_ms)}",
+        f"{facts.keys:,} keys and {len(facts.artifacts):,} artifact files, {_mb(result.size)}, "
+        f"{_mb(result.new_bytes)} of it new",
+    )
+
+
+@app.command("list")
+def list_backups(uri: Target, as_json: AsJson = False) -> None:
+    """List the complete backups of a target, oldest first."""
+    from cluster.admin.backup.catalogue import list_backup_ids, load_backup
+
+    settings = Installation().settings
+    target, mark = _open_target(uri, settings), _fingerprint(settings)
+    found = [load_backup(target, one, mark) for one in list_backup_ids(target)]
+    if as_json:
+        screen.print_json({"backups": [one.to_dict() for one in found]})
+        return
+    table = screen.build_table(
+        "backup", "as of", "release", "keys", "files", "size", droppable=("release", "files")
+    )
+    for one in found:
+        facts = one.facts
+        files = f"{len(facts.artifacts):,}"
+        table.add_row(
+            facts.backup_id, iso_ms(facts.cut_ms), facts.release, f"{facts.keys:,}", files, _mb(one.size)
+        )
+    screen.out().print(table)
+
+
+@app.command("verify")
+def verify(
+    uri: Target,
+    backup_id: Named = "",
+    answers: Annotated[int, typer.Option(min=0, help="Records to compare.")] = 1000,
+    as_json: AsJson = False,
+) -> None:
+    """Read a backup wholly, restore it into a scratch installation, and compare records with those of the cut."""
+    from cluster.admin.backup.restoring import RestoreJob, plan_restore
+    from cluster.admin.backup.verification import ComparedAnswers, compare_answers, find_damage
+
+    settings = Installation().settings
+    target = _open_target(uri, settings)
+    plan = plan_restore(target, _fingerprint(settings), backup_id=backup_id)
+
+    async def run(progress: Progress) -> tuple[RestoreResult, ComparedAnswers]:
+        async with _scratch_installation(settings) as (stores, into):
+            result = await RestoreJob(plan, target, stores, into, read_clock_ms(), progress).run()
+            return result, await compare_answers(target, plan.backup, stores, answers)
+
+    with _shown("verifying") as progress:
+        damaged = find_damage(target, plan.backup, progress)
+        found = None if damaged else asyncio.run(run(progress))
+    different = () if found is None else found[1].different
+    compared = 0 if found is None else found[1].compared
+    if as_json:
+        screen.print_json(
+            {
+                "backup": plan.backup.facts.backup_id, "chunks": len(plan.backup.chunks), "damaged": damaged,
+                "restored": found is not None, "compared": compared, "different": list(different),
+            }
+        )  # fmt: skip
+    else:
+        screen.print_lines(
+            f"backup {plan.backup.facts.backup_id}: {len(plan.backup.chunks):,} chunks read, {len(damaged)} damaged",
+            *(f"damaged: {name}" for name in damaged),
+            *(f"differs: {name}" for name in different),
+            "not restored"
+            if found is None
+            else f"restored beside; {compared:,} records compared byte by byte, {len(different)} differ",
+        )
+    if damaged or different:
+        raise typer.Exit(screen.PARTLY)
+
+
+def restore(
+    uri: Target,
+    backup_id: Named = "",
+    at: Annotated[
+        str, typer.Option(metavar="TIME", help="State of a time between two backups, as 2026-03-01T14:30Z.")
+    ] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="Remove what the installation has.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Restore a backup into this installation, which is stopped and empty."""
+    from cluster.admin.backup.restoring import RestoreJob, plan_restore, refuse_used
+    from cluster.admin.schema import ensure_schema
+    from cluster.runtime.artifact_access import open_artifact_store
+
+    installation = Installation()
+    if installation.is_running:
+        raise Conflict("the installation runs; end it with `kiosk down` first")
+    if at and backup_id:
+        raise Invalid("--at chooses the backup itself; leave out --backup")
+    at_ms = _parse_time(at) if at else 0
+
+    async def run(progress: Progress) -> RestoreResult:
+        async with _open_stores(installation) as stores:
+            settings = installation.settings
+            target = _open_target(uri, settings)
+            plan = plan_restore(target, _fingerprint(settings), backup_id=backup_id, at_ms=at_ms)
+            into = open_artifact_store(settings)
+            await refuse_used(stores, into, replace=replace)
+            result = await RestoreJob(plan, target, stores, into, read_clock_ms(), progress).run()
+            await ensure_schema(stores, read_clock_ms())
+            return result
+
+    with _shown("restoring") as progress:
+        result = asyncio.run(run(progress))
+    if as_json:
+        screen.print_json(
+            {
+                "backup": result.backup_id, "as_of": iso_ms(result.as_of_ms), "keys": result.keys,
+                "changes": result.changes, "artifacts": result.artifacts,
+            }
+        )  # fmt: skip
+        return
+    screen.print_lines(
+        f"restored {result.backup_id}, as of {iso_ms(result.as_of_ms)}: {result.keys:,} keys, "
+        f"{result.artifacts:,} artifact files, {result.changes:,} changes applied again",
+        "Start it with `kiosk up`. Erase again whom you erased since: `kiosk forget`.",
+    )
+
+
+def _open_target(uri: str, settings: Settings) -> ArtifactStore:
+    from cluster.runtime.artifact_access import open_artifact_store_at
+
+    return open_artifact_store_at(uri, settings)
+
+
+@asynccontextmanager
+async def _open_stores(installation: Installation) -> AsyncIterator[OpenStores]:
+    """Open the stores over the client that keeps the order of commands and costs the least."""
+    from cluster.runtime.connecting import ADMIN_S, connect
+
+    async with installation.open_stores(), connect(slow_s=ADMIN_S, is_serving=True) as stores:
+        yield stores
+
+
+def _fingerprint(settings: Settings) -> str:
+    from cluster.admin.backup.catalogue import fingerprint_of
+    from cluster.admin.vault import open_vault
+
+    return fingerprint_of(open_vault(settings).derive("backup fingerprint"))
+
+
+@asynccontextmanager
+async def _scratch_installation(settings: Settings) -> AsyncIterator[tuple[OpenStores, ArtifactStore]]:
+    """Start a Redis of its own with an artifact folder, both below a temporary folder."""
+    from cluster.artifacts.artifact_store import ArtifactStore
+    from cluster.local.redis_server import RedisServer
+    from cluster.paths import InstallationPaths
+    from cluster.runtime.connecting import ADMIN_S
+    from cluster.store.connect import open_stores
+
+    with tempfile.TemporaryDirectory(prefix="kiosk-verify-") as folder:
+        paths = InstallationPaths.from_data_dir(Path(folder))
+        paths.make()
+        redis = RedisServer(paths, memory_mb=settings.redis_memory_mb)
+        try:
+            await asyncio.to_thread(redis.start_and_repair, REDIS_S)
+            async with open_stores(redis.url, slow_s=ADMIN_S, is_serving=True) as stores:
+                yield stores, ArtifactStore.open(Path(folder) / "artifacts")
+        finally:
+            await asyncio.to_thread(redis.stop)
+            shutil.rmtree(paths.run_dir, ignore_errors=True)
+
+
+@contextmanager
+def _shown(what: str) -> Iterator[Progress]:
+    """Show the current stage on a terminal; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield lambda stage, done: None
+        return
+    with screen.err().status(what) as line:
+        yield lambda stage, done: line.update(f"{what}: {done:,} {stage}")
+
+
+def _parse_time(text: str) -> int:
+    try:
+        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError as error:
+        raise Invalid(f"not a time: {text!r}; write 2026-03-01T14:30Z") from error
+    return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,194 @@
+"""`kiosk cluster status` and `kiosk doctor` of an installation on other machines, through a real Redis and HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from cluster.admin.cluster_report import LEASES, log_lag_ms, read_cluster
+from cluster.admin.schema import ensure_schema, record_running
+from cluster.build_info import installed_version
+from cluster.records.engine import Engine, EngineStatus
+from cluster.runtime.identity_check import prepare_external_key
+from cluster.runtime.identity_start import mark_identity
+from cluster.settings import Settings
+from cluster.store import keys
+from cluster.store.connect import OpenStores
+from deployments.cli.cluster_status import build_table
+from deployments.cli.command_line import command_line
+from deployments.cli.doctor.cluster_checks import inspect_cluster
+from deployments.cli.installation import read_clock_ms
+from tests.suites.doing import APP
+from tests.suites.small import an_app
+from tests.suites.test_identity import write_identity
+
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
+
+
+class Api(BaseHTTPRequestHandler):
+    """Answers liveness, and readiness as told."""
+
+    ready = 200
+
+    def do_GET(self) -> None:
+        self.send_response(self.ready if self.path == "/-/ready" else 200)
+        self.end_headers()
+        self.wfile.write(b'{"engine":"fails"}')
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Stay silent."""
+
+
+@pytest.fixture
+def api() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Api)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+async def installation(
+    redis_stores: OpenStores, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> OpenStores:
+    """An installation that runs well, and this machine within it."""
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    now, settings = read_clock_ms(), Settings()
+    await asyncio.to_thread(prepare_external_key, settings)
+    await mark_identity(settings)
+    await ensure_schema(redis_stores, now)
+    await record_running(redis_stores, now)
+    for name in LEASES:
+        await redis_stores.leases.hold(name, f"{name} of n2", 60_000)
+    await redis_stores.access.put_app(an_app())
+    await redis_stores.engines.put(Engine(app_id=APP, engine_id="default"))
+    await redis_stores.engines.put(Engine(app_id=APP, engine_id="own", placement="own"))
+    running = EngineStatus(app_id=APP, engine_id="own", state="running", replicas=2, target=2, at=now)
+    await redis_stores.engine_watch.record(running)
+    return redis_stores
+
+
+async def run(*words: str) -> tuple[int, dict[str, Any]]:
+    done = await asyncio.to_thread(CliRunner().invoke, command_line(), [*words, "--json"])
+    return done.exit_code, json.loads(done.stdout)
+
+
+def bad(told: dict[str, Any]) -> dict[str, str]:
+    return {part["check"]: part["words"] for part in told["findings"] if part["level"] == "bad"}
+
+
+async def test_a_well_installation_seen_from_another_machine(
+    installation: OpenStores, api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, told = await run("cluster", "status", "--url", api)
+    assert (code, bad(told), told["well"]) == (0, {}, True)
+    assert {lease["owner"] for lease in told["leases"]} == {f"{name} of n2" for name in LEASES}
+    assert [(one["engine_id"], one["placement"], one["replicas"]) for one in told["engines"]] == [
+        ("default", "shared", 0),
+        ("own", "dedicated", 2),
+    ]
+    assert told["releases"][0]["release"] == installed_version()
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "laptop"))
+    code, told = await run("cluster", "status")
+    levels = {part["check"]: part["level"] for part in told["findings"]}
+    assert (code, levels["its master key"], levels["artifact store"]) == (0, "warning", "warning")
+
+
+async def test_each_part_that_is_not_well_is_named(
+    installation: OpenStores, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Api, "ready", 503)
+    await installation.leases.release("trainer", "trainer of n2")
+    failed = EngineStatus(app_id=APP, engine_id="own", state="failed", target=2, message="no memory")
+    await installation.engine_watch.record(failed)
+    await installation.server.execute_slow("DEL", keys.releases())
+    code, told = await run("cluster", "status", "--url", api)
+    assert code == 1
+    assert bad(told) == {
+        "lease trainer": "nobody holds it",
+        f"engine {APP}/own": "dedicated, failed, 0 of 2 replicas: no memory",
+        "release": "data has schema 1, this release 1; runs: nothing",
+        f"ready {api}": '/-/ready answers 503: {"engine":"fails"}',
+    }
+
+
+async def test_the_lag_of_the_slowest_live_follower(installation: OpenStores) -> None:
+    now = read_clock_ms()
+    log = keys.change(APP, "product")
+    for at in (now - 90_000, now):
+        await installation.server.execute_slow("XADD", log, f"{at}-0", "op", "put", "payload", "x")
+    for name, behind, at in (("a", now, now), ("b", now - 90_000, now), ("gone", 1, now - 120_000)):
+        await installation.changes.record_follower(APP, name, {"product": f"{behind}-0"}, at)
+    report = await read_cluster(installation, now)
+    [product] = [one for one in report.logs if one.noun == "product"]
+    assert (product.followers, product.follower_lag_ms) == (2, 90_000)
+    assert (log_lag_ms("0", "0"), log_lag_ms("5-1", "9-0")) == (0, 0)
+    _, told = await run("cluster", "status")
+    levels = {part["check"]: part["level"] for part in told["findings"]}
+    assert levels[f"log {APP}"] == "warning"
+
+
+async def test_another_key_and_another_store_are_told(
+    installation: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(other))
+    write_identity(Settings(), "b7")
+    (other / "master.key").write_text("A" * 43 + "=\n")
+    (other / "master.key").chmod(0o600)
+    code, told = await run("cluster", "status")
+    assert code == 1
+    assert set(bad(told)) == {"its master key", "artifact store"}
+
+
+async def test_without_redis_it_ends_with_3(
+    installation: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIOSK_REDIS_URL", f"unix://{tmp_path}/none.sock")
+    code, told = await run("cluster", "status")
+    assert code == 3
+    assert [part["check"] for part in told["findings"]] == ["redis"]
+
+
+async def test_doctor_looks_at_the_redis_it_is_given(installation: OpenStores, api: str) -> None:
+    for words in (("doctor",), ("cluster", "doctor")):
+        _, told = await run(*words, "--url", api)
+        checks = {part["check"]: part for part in told["findings"]}
+        assert checks["lease intake"]["words"].startswith("held by intake of n2")
+        assert checks[f"alive {api}"]["level"] == "ok"
+        assert not [part for part in told["findings"] if "will be used" in part["words"]]
+        assert not [part for part in told["findings"] if "installation is stopped" in part["words"]]
+
+
+@pytest.mark.usefixtures("installation")
+async def test_status_points_to_the_cluster() -> None:
+    done = await asyncio.to_thread(CliRunner().invoke, command_line(), ["status"])
+    assert done.exit_code == 3
+    assert "kiosk cluster status" in done.stderr
+    done = await asyncio.to_thread(CliRunner().invoke, command_line(), ["cluster", "status"])
+    assert done.exit_code == 0, done.output
+    assert "held by intake of n2" in done.stdout
+
+
+@pytest.mark.usefixtures("installation")
+def test_the_table_fits_80_columns() -> None:
+    found = inspect_cluster(Settings(), [], read_clock_ms())
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None, soft_wrap=True)
+    # a path is never broken, so that it can be copied
+    console.print(build_table([finding for finding in found.findings if "/" not in finding.words]))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert len(lines) > 10
+    assert max(map(len, lines)) <= 80

@@ -1,0 +1,68 @@
+"""The verdict on a process with this key and this artifact store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.admin.identity import IDENTITY_FILE, find_mismatch, read_artifact_id, refuse_mismatch
+from cluster.admin.vault import ensure_master_key, master_key_fingerprint
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.errors import Fault, InvalidSetting
+from cluster.settings import Settings
+from cluster.store.redis.installation import StoredIdentity
+
+NONE, MARKED = StoredIdentity(), StoredIdentity("A", "f1")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "fingerprint", "artifact_id", "said"),
+    [
+        (NONE, "", "", ""),
+        (NONE, "f1", "B", ""),
+        (MARKED, "f1", "A", ""),
+        (MARKED, None, None, ""),
+        (MARKED, None, "A", ""),
+        (MARKED, "f2", "A", "is not that of installation A"),
+        (MARKED, "", "A", "is missing, and this Redis belongs to installation A"),
+        (MARKED, "f1", "B", "the artifact store /a belongs to installation B, but this Redis"),
+        (MARKED, "f1", "", "the artifact store /a has no installation.json"),
+        (MARKED, None, "", "KIOSK_DATA_DIR or KIOSK_ARTIFACTS_URL"),
+        (MARKED, "", None, "KIOSK_MASTER_KEY or KIOSK_MASTER_KEY_FILE"),
+        (StoredIdentity("A", ""), "f2", "A", ""),
+    ],
+)
+def test_the_verdict(
+    recorded: StoredIdentity, fingerprint: str | None, artifact_id: str | None, said: str
+) -> None:
+    found = find_mismatch(recorded, fingerprint=fingerprint, artifact_id=artifact_id, address="/a")
+    assert (said in found) if said else (not found)
+    if said:
+        with pytest.raises(InvalidSetting, match="installation A"):
+            refuse_mismatch(recorded, fingerprint=fingerprint, artifact_id=artifact_id)
+
+
+def test_a_damaged_identity_is_no_absent_one(tmp_path: Path) -> None:
+    store = ArtifactStore.open(tmp_path)
+    assert read_artifact_id(store) == ""
+    store.write(IDENTITY_FILE, b'{"installation_id": "ab12"}')
+    assert read_artifact_id(store) == "ab12"
+    for damaged in (b"", b"[]", b"{}", b'{"installation_id": 7}', b'{"installation_id": "../x"}'):
+        store.write(IDENTITY_FILE, damaged)
+        with pytest.raises(Fault, match="kiosk cluster adopt"):
+            read_artifact_id(store)
+
+
+def test_a_fingerprint_tells_keys_apart(tmp_path: Path) -> None:
+    found = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        settings = Settings(data_dir=tmp_path / name)
+        assert master_key_fingerprint(settings) == ""
+        ensure_master_key(settings)
+        found.append(master_key_fingerprint(settings))
+        assert found[-1] == master_key_fingerprint(settings)
+        assert found[-1] not in (tmp_path / name / "master.key").read_text()
+    assert len(set(found)) == 2
+    assert {len(one) for one in found} == {16}
