@@ -23,6 +23,7 @@ from cluster.clock import Clock, SystemClock
 from cluster.errors import HouseError, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.meter import Meter, SilentMeter
+from cluster.store.app_bounds import check_stored_bytes
 from cluster.store.ports.changes import Noun
 from cluster.store.ports.stores import Stores
 from jobs.ingest import sources as reading
@@ -122,6 +123,7 @@ async def ingest(
         Invalid: the address, the format or the mapping is invalid, or none of the first rows was accepted
         NotFound: the app does not exist
         ReadOnly: the app is a playground
+        Forbidden: the app reached its bound on storage, or the next chunk passes its bound on records
         Conflict: the files changed since the interruption of the ingest, or another process executes the run
         Unavailable: the stores stayed unavailable, or progress can't be written
     Cost:
@@ -139,8 +141,11 @@ async def ingest(
         raise NotFound(
             f"there is no app {order.app_id!r}; there are {', '.join(sorted(book.apps)) or 'none'}"
         )
-    if book.apps[order.app_id].read_only:
+    app = book.apps[order.app_id]
+    if app.read_only:
         raise ReadOnly(f"{messages.PLAYGROUND} Name another app with --app.")
+    if app.settings.max_storage_mb:
+        check_stored_bytes(app, await patience.call(lambda: stores.usage.stored_bytes(app.app_id)))
     run = run_from_order(order, state_dir)
     with run.lock():
         progress = await asyncio.to_thread(
@@ -169,7 +174,7 @@ async def ingest(
                 owner=f"ingest {new_request_id()}",
             )
             await _apply_in_process(
-                loop, work.records(RecordWriter(stores, order.app_id, order.noun, clock, patience))
+                loop, work.records(RecordWriter(stores, app, order.noun, clock, patience))
             )
         done = work.finish()
         report = _build_report(run, done, done.rows - before, clock.monotonic_s() - started_s)

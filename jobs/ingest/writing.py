@@ -22,8 +22,10 @@ from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
+from cluster.records.access import App
 from cluster.records.intake import Task
 from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords, TypeCheck
+from cluster.store.app_bounds import check_new_records
 from cluster.store.ports.changes import ChangeLogEntry, Noun
 from cluster.store.ports.intake import IntakeReceipt
 from cluster.store.ports.stores import Stores
@@ -75,9 +77,10 @@ class StoreRetry:
 class RecordWriter:
     """Uploads users or products to the intake."""
 
-    def __init__(self, stores: Stores, app_id: str, noun: Noun, clock: Clock, patience: StoreRetry) -> None:
+    def __init__(self, stores: Stores, app: App, noun: Noun, clock: Clock, patience: StoreRetry) -> None:
         self._stores = stores
-        self._app_id = app_id
+        self._app = app
+        self._app_id = app.app_id
         self._noun = noun
         self._clock = clock
         self._patience = patience
@@ -90,7 +93,13 @@ class RecordWriter:
 
         Errors:
             Fault: other writers change the attribute types faster than this writer reads them
+            Forbidden: the records would pass the app's bound on records; none of them is written
         """
+        if self._app.settings.max_records:
+            ids = [record.record_id for record in part.accepted.records]
+            await self._patience.call(
+                lambda: check_new_records(self._stores.records, self._app, self._noun, ids)
+            )
         types = self._types
         if types is None:
             asked = await self._patience.call(
