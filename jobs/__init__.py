@@ -1,5 +1,5 @@
-"""Bulk work: ingest, refresh, upkeep, sample data.
+"""Bulk work: ingest, training, export, batch scoring, imports and sample data.
 
-Every job is `python -m jobs.<name>` or `kiosk <verb>`; the steps are plain functions and only `driver.py`
-knows Ray. Jobs write, actors follow; no job calls an API replica and no actor calls a job.
+Every job is `python -m jobs.<name>` or `kiosk <verb>`. The steps are plain functions, and only `driver.py` uses Ray.
+Jobs write into the stores, and actors follow the stores. No job calls an API replica, and no actor calls a job.
 """

@@ -1,4 +1,4 @@
-"""What the command lines of jobs share with `kiosk`: the framework, the look of help, errors and exit codes.
+"""What the command lines of jobs share with `kiosk`: the framework, the layout of help, errors and exit codes.
 
 Exit codes: 0 all of the work is done, 1 a part of it or a failure, 2 wrong use, 3 Kiosk does not run.
 """
@@ -20,14 +20,14 @@ PARTLY, WRONG_USE, NOT_RUNNING = 1, 2, 3
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 
 WORDS = "kiosk.words"
-"Key of the words of a `DefaultGroup` in the `meta` of its context."
+"Key of the arguments of a `DefaultGroup` in the `meta` of its context."
 
 
 class DefaultGroup(TyperGroup):
-    """A group whose first command takes all words that do not begin with the name of another one."""
+    """A group whose first command gets all arguments that do not begin with the name of another command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Keep the words as they were typed, and send them to a command."""
+        """Keep the arguments as the user typed them, and pass them to a command."""
         ctx.meta[WORDS] = list(args)
         first = next(iter(self.commands))
         chosen = args[0] if args and args[0] in self.commands else first
@@ -35,13 +35,13 @@ class DefaultGroup(TyperGroup):
         return rest
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Leave the name of the first command out of usage lines, because nobody types it."""
+        """Omit the name of the first command from usage lines, because users do not type it."""
         name, command, rest = super().resolve_command(ctx, args)
         return ("" if name == next(iter(self.commands)) else name), command, rest
 
 
 def build_app(about: str = "", *, group: type[TyperGroup] | None = None) -> typer.Typer:
-    """Build an empty command line that looks like `kiosk`."""
+    """Return an empty command line with the layout of `kiosk`."""
     return typer.Typer(
         help=about,
         cls=group,
@@ -54,7 +54,7 @@ def build_app(about: str = "", *, group: type[TyperGroup] | None = None) -> type
 
 
 def exit_code_of(error: HouseError) -> int:
-    """Choose the exit code of an error: 2 for wrong use, 3 for a Kiosk or store that is away, else 1."""
+    """Return the exit code of an error: 2 for wrong use, 3 if Kiosk or a store is unavailable, else 1."""
     if isinstance(error, Invalid | NotFound):
         return WRONG_USE
     if isinstance(error, Unavailable):
@@ -68,7 +68,7 @@ def print_json(value: Any) -> None:
 
 
 def run_program(app: typer.Typer, program: str) -> int:
-    """Run one command of `python -m`; return its exit code. Errors become a sentence, with `--json` an object."""
+    """Run one command of `python -m` and return its exit code. Errors become a sentence, with `--json` an object."""
     try:
         app(prog_name=program)
     except SystemExit as end:

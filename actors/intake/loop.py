@@ -20,6 +20,7 @@ from actors.intake.compaction import ChangeLogCompactor, CompactionConfig, Segme
 from actors.intake.erasure import PersonEraser
 from actors.intake.person_places import LocalFiles
 from actors.intake.query_compaction import QueryCompactionConfig, QueryCompactor
+from actors.intake.storage_meter import StorageMeter
 from actors.language.embedder import Embedder
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
@@ -101,7 +102,9 @@ class IntakeLoop:
         self._compactor: ChangeLogCompactor | None = None
         self._queries: QueryCompactor | None = None
         self._eraser: PersonEraser | None = None
+        self._storage: StorageMeter | None = None
         if segments is not None:
+            self._storage = StorageMeter(stores.usage, segments.shelf, clock)
             rebuilder = SegmentRebuilder(stores, segments, embedder, clock)
             self._queries = QueryCompactor(
                 stores.queries, QueryLogStore(segments.shelf, clock), clock, meter, self._rules.queries
@@ -122,6 +125,8 @@ class IntakeLoop:
                 )
         self._apps: dict[str, bool] = {}
         "App -> are its batches applied one at a time?"
+        self._bounded: tuple[str, ...] = ()
+        "Apps with a bound on storage."
         self._pauses: dict[str, tuple[float, float]] = {}
         "App -> (end, length) of its pause after a failure."
         self._lost: dict[str, int] = {}
@@ -210,6 +215,8 @@ class IntakeLoop:
         self._state.settled_rows += rows
         if self._queries is not None:
             await self._queries.run_once(list(self._apps), at_once=at_once)
+        if self._storage is not None and self._bounded:
+            await self._storage.run_once(self._bounded, at_once=at_once or rows > 0)
         return rows
 
     async def sweep_round(self) -> int:
@@ -297,6 +304,8 @@ class IntakeLoop:
         if version != self._version:
             book = await self._stores.access.read_all()
             self._apps = {app_id: self._apps.get(app_id, True) for app_id in book.apps}
+            bounded = (app_id for app_id, app in book.apps.items() if app.settings.max_storage_mb)
+            self._bounded = tuple(bounded)
             self._version = book.version
         self._looked_s = now_s
 

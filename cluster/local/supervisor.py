@@ -167,7 +167,7 @@ class Supervisor:
         if self._settings.redis_is_external:
             address = self._settings.redis_address
             assert address is not None
-            # Commands of another shell read the state in this file.
+            # Commands of another shell read it there.
             write_private(self._paths.redis_url, address + "\n")
             return
         self._save_phase("starting", "starting Redis")

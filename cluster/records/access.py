@@ -117,6 +117,14 @@ class AppSettings(BaseModel):
     provider_tokens_per_day: int = Field(default=2_000_000, ge=0)
     """Tokens of the language model that answers may cost on one day; later answers are extractive. 0: no
     bound."""
+    max_records: int = Field(default=0, ge=0)
+    "Users and products together; uploads of further ones are refused. 0: no bound."
+    max_storage_mb: int = Field(default=0, ge=0)
+    "MB in the artifact store; above it writes and trainings are refused. 0: no bound."
+    max_engines: int = Field(default=0, ge=0)
+    "Engines, the default one included; 0: no bound."
+    max_trainings: int = Field(default=0, ge=0)
+    "Trainings that are queued or running at once; 0: no bound."
     address_share: float = Field(default=1.0, gt=0, le=1)
     "Share of the rate of a publishable key that one client address may use."
     limits: Limits = Limits()
@@ -168,6 +176,10 @@ SWITCHES: Final[dict[str, str]] = {
     "questions_per_address": "questions without proof one address may ask on a day; 0: no bound",
     "questions_without_proof": "questions without proof all addresses may ask on a day; 0: no bound",
     "provider_tokens_per_day": "tokens of the language model on a day, then answers are composed; 0: no bound",
+    "max_records": "users and products the app may hold; 0: no bound",
+    "max_storage_mb": "MB of the app in the artifact store, above which writes and trainings are refused; 0: no bound",
+    "max_engines": "engines the app may have; 0: no bound",
+    "max_trainings": "trainings queued or running at once; 0: no bound",
     "address_share": "share of the rate of a publishable key that one client address may use",
 }
 "Switches that an administrator may turn by name -> a description for people."

@@ -13,11 +13,11 @@ import asyncio
 
 import structlog
 
-from cluster.admin.identity import read_artifact_id, refuse_mismatch
 from cluster.admin.vault import ensure_master_key, master_key_fingerprint
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import InvalidSetting, Unavailable
 from cluster.runtime.connecting import connect, run_blocking
+from cluster.runtime.identity import read_artifact_id, refuse_mismatch
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.redis.installation import RedisInstallation

@@ -43,6 +43,7 @@ from cluster.store.redis.runs import RedisRuns
 from cluster.store.redis.schedules import RedisSchedules
 from cluster.store.redis.tasks import RedisTasks
 from cluster.store.redis.threads import RedisThreads
+from cluster.store.redis.usage import RedisUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,7 @@ def open_stores(
         queries=RedisQueries(server),
         question_bank=RedisQuestionBank(server),
         erasures=RedisErasures(server, interactions, changes, clock),
+        usage=RedisUsage(server),
         server=server,
     )
 

@@ -27,7 +27,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "client_rule", "engine", "boost_rule", "experiment", "experiment_revision", "experiment_slug",
         "experiment_version", "question_open", "question_checked", "query_salt", "question_bank",
         "question_bank_version", "run", "run_revision", "run_ids", "run_open", "schedule", "thread_version",
-        "thread_judged",
+        "thread_judged", "installation",
     ),
     "bulk": (
         "access_quarantine", "account", "account_quarantine", "account_sessions", "oauth_grant", "oauth_grants",
@@ -42,6 +42,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "oauth_code", "follower", "page_count", "stranger", "browser_bytes", "page", "engine_status",
         "engine_request_count", "engine_last_request", "limit", "idempotency", "idempotency_count", "question_same",
         "question_count", "provider_tokens", "compaction_request", "lease", "log_rewrite", "releases",
+        "stored_bytes",
     ),
 }  # fmt: skip
 "Class -> names of functions of `cluster.store.keys`."

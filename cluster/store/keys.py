@@ -184,6 +184,11 @@ def change(app: str, noun: str) -> str:
     return f"{{{app}}}:change:{noun}"
 
 
+def stored_bytes(app: str) -> str:
+    """String, integer: bytes of an app with a bound on storage in the artifact store. For ever. Owner: the intake."""
+    return f"{{{app}}}:stored-bytes"
+
+
 def compacted_offset(app: str) -> str:
     """Hash noun -> offset up to which the artifact store holds the changes as segments. Owner: compaction."""
     return f"{{{app}}}:settled"

@@ -1,1 +1,1 @@
-"""The REST interface: one file a resource, one table of endpoints, two ways in (fast layer, framework)."""
+"""The REST interface: a module for each resource, a table of endpoints, and two entries (hot layer, framework)."""

@@ -1,9 +1,9 @@
-"""Access of archive clients: the publisher's rules, held in memory and reread every second, and their rate limits.
+"""Admission of archive clients: the publisher's rules, reread every second, and the clients' rate limits.
 
-Replicas lease tokens from the shared bucket in the store, so that all together keep to a rate and few calls wait for
-the store. While it is unavailable every replica continues with its last lease.
+Replicas lease tokens from the shared bucket in the store. So all replicas together keep to one rate, and few calls
+wait for the store. While the store is unavailable, every replica continues with its last lease.
 
-The caller of the archive: the account that signed in, and its client.
+`ArchiveCaller` is the account that signed in, and its client.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ArchiveCaller:
     """The holder of a valid access token."""
 
     user_id: str
-    "The account; search results belong to it, whatever the client."
+    "The account; it owns the search results, whichever client it uses."
     client_id: str
     client_name: str
     "The name that the client gave itself; never trusted."
@@ -69,7 +69,7 @@ class ClientAdmission:
         self._cache = RefreshingCache(self._load, clock)
 
     async def start(self) -> None:
-        """Read the rules, if the store answers, and start to follow them."""
+        """Read the rules if the store answers, and start to follow their changes."""
         await self._cache.follow(self._app_id, READ_EVERY_S, away_event="client_rules_kept")
 
     async def close(self) -> None:

@@ -1,17 +1,17 @@
 """The two tools: answer a user's question from the archive, and return the article of a snippet that the user got.
 
-The pairs that `ask_archive` hands out: offsets that only we can make, and every replica can check.
+`ask_archive` returns pairs of product and offset. Only Kiosk can create an offset, and every replica can verify it.
 
-An offset names one passage of one product for one person. It is an integer below 2^53, because JavaScript keeps no
-larger ones, and made of two parts:
+An offset names one passage of one product for one user. It is an integer below 2^53, because JavaScript keeps no
+larger ones. It has two parts:
 
-    40 bits  tag      keyed digest of archive, person, product and position
+    40 bits  tag      keyed digest of archive, user, product and position
     13 bits  sealed   position, covered by a keyed digest of the tag (and of the same names)
 
-This is deterministic authenticated encryption with a synthetic nonce: the same passage has the same offset in every
-answer, before and after restarts, on every replica; nothing is stored. Offsets don't show positions or their order,
-those of one person are worthless to another, and a made-up one is right once in 2^40, which at a hundred guesses a
-second is once in 350 years.
+This is deterministic authenticated encryption with a synthetic nonce. The same passage has the same offset in every
+answer, before and after restarts, on every replica. Nothing is stored. Offsets hide positions and their order, and an
+offset of one user is invalid for another user. A guessed offset is right once in 2^40 guesses: at a hundred guesses a
+second, once in 350 years.
 
 Source: RFC 5297 (the idea: the tag is the nonce); specification, rule 1
 """
@@ -44,7 +44,7 @@ PURPOSE = "archive offsets"
 _POSITION_BITS = 13
 _TAG_BYTES = 5
 MOST_POSITIONS = 1 << _POSITION_BITS
-"Passages of one product that can have an offset; that many hold a million words."
+"Passages of one product that can have an offset; so many passages hold a million words."
 _LIMIT = 1 << 53
 
 
@@ -80,7 +80,7 @@ class OffsetSigner:
 
 
 def _names(app_id: str, user_id: str, product_id: str) -> bytes:
-    """Join names so that different lists of names never have the same result."""
+    """Join names so that two different lists of names never give the same text."""
     return _user_prefix(app_id, user_id) + _length_prefixed(product_id)
 
 
@@ -107,7 +107,7 @@ _MOST_NAME = 120
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The reply of a tool, and data for the usage report only."""
+    """The reply of a tool, and data that only the usage report uses."""
 
     document: dict[str, Any]
     coverage: float | None = None
@@ -141,7 +141,7 @@ class ArchiveTools:
         """Return the result of `get_archive_article`.
 
         Errors:
-            NotFound: the offset is not one of this user, or the article is deleted; both have the same message
+            NotFound: the offset does not belong to this user, or the article is deleted; both have the same message
         """
         product_id = arguments["product_id"]
         position = self.issuer.verify(self.app_id, person.user_id, product_id, arguments["offset"])

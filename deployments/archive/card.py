@@ -1,6 +1,6 @@
 """Discovery pages for programs: the server card and `/llms.txt`.
 
-Both are written from the live configuration at the origin the request came to, and carry an ETag.
+Both pages are rendered from the live configuration, with the origin of the request, and carry an ETag.
 
 The addresses are listed in `docs/guides/archive.md`. The card follows the draft schema of MCP server cards.
 """
@@ -43,7 +43,7 @@ _PREFLIGHT = {
 
 
 class CardConfig(Protocol):
-    """The parts of a configuration that the pages show."""
+    """The fields of a configuration that the pages show."""
 
     @property
     def title(self) -> str:

@@ -1,4 +1,4 @@
-"""Citations of articles: a markdown link that no title can break, and the sentence that asks for it."""
+"""Citations of articles: a markdown link that no title can break, and the sentence that asks for the citation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SPECIAL = re.compile(r"([\\\[\]`<])")
 
 @dataclass(frozen=True, slots=True)
 class CitationRules:
-    """How an archive wants to be cited."""
+    """The citation rules of an archive."""
 
     licence: str = DEFAULT_LICENCE
     "Licence of articles without one."
@@ -68,8 +68,8 @@ def citation_format(title: str, url: str) -> str:
 def citation_instruction(rules: CitationRules, licence: str, authors: Sequence[str], *, linked: bool) -> str:
     """Return the instruction on how to cite, with the licence of the text.
 
-    Models follow this sentence, and an article may name any licence. So it contains only the names of known licences,
-    in fixed words.
+    Models follow this sentence, and an article may name any licence. So the sentence contains only names of known
+    licences, in fixed words.
     """
     how = "with the markdown link in citation_format" if linked else "by the title in citation_format"
     named = licence_sentence(rules.licence) if _is_same(licence, rules.licence) else article_licence(licence)

@@ -1,11 +1,11 @@
-"""`POST /mcp`: one JSON-RPC message in, one answer out, as bytes.
+"""`POST /mcp`: the endpoint reads one JSON-RPC message and writes one answer, as bytes.
 
     POST? (405) -> origin (403) -> bearer token (401) -> body -> JSON (-32700) -> shape (-32603)
     -> notification (202) -> version header -> client's rule -> method
 
-Everything after the token is HTTP 200 or 202, also when something is broken: clients give up for good on a 5xx.
+After the token check every reply has status 200 or 202, also after an internal error: clients stop for good at a 5xx.
 
-A batch, or a request without an id, is answered with -32603 and `id: null`.
+A batch, or a request without an id, gets -32603 and `id: null`.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class McpEndpoint:
             return transport.accepted_reply()
         if isinstance(message, RpcError):
             return transport.result_reply(render_error(message))
-        # Counted from here: the token is valid, and the message is complete.
+        # The time counts from this line: the token is valid, and the message is complete.
         begun_s = self._clock.monotonic_s()
         self._at_once += 1
         try:
@@ -205,7 +205,7 @@ class _Headers:
         return self._all.get(name)
 
     def token(self) -> str | None:
-        """Return the bearer token; None if there is none, or if the value can't be one."""
+        """Return the bearer token; None if there is none, or if its value is invalid."""
         scheme, _, token = (self._all.get(b"authorization") or b"").strip().partition(b" ")
         token = token.strip()
         if scheme.lower() != b"bearer" or not token or b" " in token or b"," in token:

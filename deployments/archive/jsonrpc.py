@@ -1,7 +1,7 @@
 """JSON-RPC 2.0 as bytes: read one message, write one answer.
 
-Order of decisions: is it JSON, is it one object, is it a notification, has it an id, is the rest of it well-formed.
-Answers are spliced around ids that are already JSON: an id of any size comes back as it was sent.
+The checks run in this order: valid JSON, one object, notification, id, and the form of the other members. An answer
+contains the JSON of the request's id unchanged, so an id of any size is returned as the client sent it.
 
 Source: JSON-RPC 2.0, sections 4 and 5
 """
@@ -28,7 +28,7 @@ _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-"Any escape in a text; the group is a surrogate."
+"Any escape in a JSON text; the group is a surrogate."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class RpcCall:
     """A request that needs an answer."""
 
     id: bytes
-    "As JSON."
+    "The id as JSON."
     method: str
     params: dict[str, Any] = field(default_factory=dict)
     has_params: bool = False
@@ -44,7 +44,7 @@ class RpcCall:
 
 @dataclass(frozen=True, slots=True)
 class RpcError:
-    """An error answer; its HTTP status is 200 all the same."""
+    """An error answer; its HTTP status is 200."""
 
     message: str
     code: int = INTERNAL_ERROR
@@ -111,8 +111,9 @@ def _call(message: dict[str, Any], method: Any, call_id: bytes) -> RpcCall | Rpc
 def _repair_halves(body: bytes) -> Any:
     """Parse JSON whose only fault is lone surrogates in texts; return None for other faults.
 
-    Programs that cut texts to a length cut emojis in two, and their JSON carries the half as an escape. That is
-    JSON by its grammar, and an answer without the id would leave its caller waiting.
+    A program that cuts a text to a length may cut an emoji in two. Its JSON then has one half as an escape. The
+    grammar
+    of JSON allows this, and without an answer to its id the client would wait.
     """
     if _HALF.search(body) is None:
         return None

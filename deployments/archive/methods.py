@@ -1,8 +1,8 @@
 """The four methods: initialize, ping, tools/list, tools/call.
 
-There is no session: no method depends on another having been called, and any replica answers any of them.
+There is no session: no method depends on an earlier call, and any replica answers any method.
 
-`initialize` answers with the one version spoken here, whichever version the client proposes.
+`initialize` returns the one version that Kiosk supports, whichever version the client proposes.
 Source: Model Context Protocol 2024-11-05, Lifecycle
 """
 
@@ -130,7 +130,8 @@ def rpc_error_from(error: HouseError, call_id: bytes, request_id: str) -> RpcErr
 
 
 def _fault(error: BaseException, call_id: bytes, request_id: str) -> RpcError:
-    # The message of an unexpected error may hold anything: the log gets class and place, the client the request id.
+    # The message of an unexpected error may contain any data. So the log gets only class and place, and the
+    # client only the request id.
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next

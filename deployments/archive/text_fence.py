@@ -1,6 +1,6 @@
 """Sanitizes untrusted text for a language model and marks it as quoted.
 
-A fence carries a mark made from the text under a key of ours, so no text can hold the end of its own fence.
+The mark of a fence is a keyed digest of the text, so no text can contain the end of its fence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PURPOSE = "archive fences"
 "Purpose of the derived key."
 
 _HIDDEN_KINDS = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-"Character categories that users do not see but models read: controls, direction marks, tags, unassigned ones."
+"Character categories that are invisible to users but not to models: controls, direction marks, tags, unassigned."
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 "Letters, marks and symbols without a visible form."
 _SHOWN = frozenset(
@@ -81,5 +81,5 @@ def _is_hidden(char: str) -> bool:
     if char in _BLANK or 0xE0100 <= ord(char) <= 0xE01EF:
         return True
     kind = unicodedata.category(char)
-    # this Python treats newer pictures as unassigned, but users see them
+    # this Python version treats newer pictures as unassigned, but users see them
     return kind in _HIDDEN_KINDS and not (kind == "Cn" and 0x1F000 <= ord(char) <= 0x1FAFF)

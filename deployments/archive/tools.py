@@ -1,7 +1,7 @@
 """The definitions of the two tools for clients, and the validation of their arguments.
 
-Names and schemas are stable within a major version. What is to go is announced first: a `ToolDeprecation` puts the
-date of removal into the tool's own description, and refuses a date less than 30 days away.
+Names and schemas are stable within a major version. A removal is announced first: a `ToolDeprecation` adds the date
+of removal to the tool's description. It refuses a date less than 30 days away.
 
 The tools are described in `docs/guides/archive.md`.
 """

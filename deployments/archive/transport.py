@@ -33,7 +33,7 @@ _PREFLIGHT: tuple[Header, ...] = (
 
 
 def unauthorized_reply(base: str) -> Reply:
-    """Return a 401; clients start their sign-in at the address in it."""
+    """Return a 401 with the address at which clients start their sign-in."""
     address = resource_metadata_of(base)
     header = (b"www-authenticate", f'Bearer resource_metadata="{address}"'.encode())
     return Reply(401, _body("unauthorized", NOT_SIGNED_IN, 401, address), (header,))

@@ -18,6 +18,7 @@ from cluster.errors import Conflict, HouseError, Invalid, NotFound, Unavailable
 from cluster.records.changes import with_changes
 from cluster.records.engine import ENGINE_NAME, Engine, Placement, Scaling
 from cluster.runtime.artifact_access import open_artifact_store
+from cluster.store.app_bounds import check_new_engine
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.engine_views import EngineView, read_engine_view, read_engine_views
@@ -150,7 +151,9 @@ def create(
     moving: Placement | None = "own" if own else None
 
     async def make(keeping: KeyAdmin, stores: OpenStores) -> EngineView:
-        _check_app([one.app_id for one in await keeping.apps()], name)
+        apps = {one.app_id: one for one in await keeping.apps()}
+        _check_app(list(apps), name)
+        await check_new_engine(stores.engines, apps[name], engine)
         made = Engine(
             app_id=name, engine_id=engine, scaling=wanted, moving_to=moving, created_at=read_clock_ms()
         )

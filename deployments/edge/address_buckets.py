@@ -1,7 +1,7 @@
 """Token buckets for client addresses, for a bounded number of addresses in this process.
 
-Two tables take turns. A new address enters the young one. When that is full it becomes the old one, and the previous
-old one is dropped. So frequent addresses stay, and memory never exceeds two tables.
+There are two tables. A new address enters the young one. When it is full, it becomes the old table, and the previous
+old table is dropped. So frequent addresses stay, and memory never exceeds two tables.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _network_of_v6(address: str) -> str:
 
 
 def digest_address(secret: bytes, period: int, address: str) -> str:
-    """Return a keyed digest of an address; it differs each period."""
+    """Return a keyed digest of an address; the digest changes with each period."""
     message = f"{period}\0{network_from_address(address)}".encode("utf-8", "surrogatepass")
     return hmac.digest(secret or b"kiosk", message, "sha256").hex()[:16]
 

@@ -1,8 +1,8 @@
-"""The order in which a request is checked. First failure answers.
+"""The order of the checks of a request. The first failed check answers.
 
-    enter     key (401) -> reach (403) -> robot (403) -> rate (429) -> read-only (400) -> room (503) -> size (413)
+    enter     key (401) -> access (403) -> robot (403) -> rate (429) -> read-only (400) -> space (503) -> size (413)
     examine   JSON (400) -> token (401) -> schema (422) -> user_hash (401)
-    then the endpoint itself: engine and record (404)
+    then the endpoint: engine and record (404)
 
 The two halves are separate because the `Idempotency-Key` is looked up between them: a repeated reply may be a refusal
 of the second half.

@@ -24,7 +24,7 @@ class Credential:
     key_id: str
     kind: KeyKind
     text: str = field(repr=False)
-    "The key itself; the default anonymous id is derived from it."
+    "The key as text; the default anonymous id is derived from it."
     secrets: tuple[bytes, ...] = field(repr=False)
     "The app's live secret keys: they sign `user_hash` and user tokens."
     token_keys: tuple[bytes, ...] = field(default=(), repr=False)

@@ -1,9 +1,9 @@
 """The client address of a request. No other module reads `X-Forwarded-For`.
 
-    behind HAProxy       HAProxy overwrites the header with the address it found; that one counts
+    behind HAProxy       HAProxy overwrites the header with the peer's address, which counts
     without HAProxy      the peer counts; if it is a trusted proxy, the last entry that is not trusted
 
-Whatever a client writes into the header itself never counts.
+A header that the client wrote never counts.
 
 Source: RFC 7239, section 8.1
 """

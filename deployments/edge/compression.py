@@ -1,8 +1,8 @@
-"""gzip compression of replies: only long ones, for clients that accept it, and none that contains a secret.
+"""gzip compression of replies: only of long replies, for clients that accept it, and never of a secret.
 
-Short replies gain nothing, and scanning their headers would slow the hot path. Sign-in, the archive and keys have
-other endpoints, which never compress: a length that depends on a secret discloses it (BREACH). These endpoints use no
-cookies, and no reply contains a key.
+Short replies gain nothing, and scanning their headers would slow the hot path. The endpoints of sign-in, the archive
+and keys never compress: a length that depends on a secret discloses it (BREACH). The endpoints that compress use no
+cookies, and none of their replies contains a key.
 
 HAProxy 2.8 could compress too, but has no minimum size (3.2 has). It would compress replies of 300 bytes on the
 hot path, and those of the archive and of sign-in.
@@ -20,7 +20,7 @@ from deployments.edge.envelope import Header
 LEAST_BYTES: Final = 1_024
 "Bodies of at least this many bytes are compressed."
 LEAST_HOT_BYTES: Final = 16_384
-"The same for hot endpoints: 0.3 ms for 25 kB."
+"The minimum for hot endpoints; gzip takes 0.3 ms for 25 kB."
 _INLINE: Final = 65_536
 _LONGEST_HEADER: Final = 512
 _LEVEL: Final = 1
@@ -56,7 +56,7 @@ def gzip(body: bytes) -> bytes:
 
 
 async def gzip_beside(body: bytes) -> bytes:
-    """Return a compressed body; a long one is compressed in a thread, so that other requests continue."""
+    """Return a compressed body; a long body is compressed in a thread, so that other requests continue."""
     if len(body) < _INLINE:
         return gzip(body)
     return await asyncio.get_running_loop().run_in_executor(None, gzip, body)

@@ -17,7 +17,7 @@ HTML_TYPE: Header = (b"content-type", b"text/html; charset=utf-8")
 
 NOSNIFF: Header = (b"x-content-type-options", b"nosniff")
 NO_STORE: Header = (b"cache-control", b"no-store")
-"Default for replies: caches must not store what a key may read."
+"Default for replies: caches must not store data that requires a key."
 REVALIDATED: tuple[Header, ...] = (
     (b"cache-control", b"private, no-cache"),
     (b"vary", b"X-API-KEY, Authorization"),
@@ -50,8 +50,9 @@ def with_etag(reply: Reply) -> Reply:
 
 
 def compute_etag(body: bytes) -> bytes:
-    """Return the tag of a content: a hash, which need not be strong because a forged one affects only its client's
-    cache.
+    """Return the tag of a content: a hash.
+
+    The hash need not be strong, because a forged tag affects only the cache of its client.
 
     Cost:
         half a microsecond for 1 kB
@@ -86,7 +87,7 @@ def success_json(data: bytes) -> Reply:
 
 
 def result(name: str, found: bytes, *, took_ms: int, service_id: str, alias: str = "") -> Reply:
-    """Answer a recommendation or search: `{message, data: {took, service_id, <name>}}`.
+    """Return the reply of a recommendation or search: `{message, data: {took, service_id, <name>}}`.
 
     `alias` repeats the service id under a second name, for SDKs with another spelling.
     """

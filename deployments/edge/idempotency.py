@@ -1,10 +1,10 @@
-"""`Idempotency-Key`: a write that is sent twice happens once.
+"""`Idempotency-Key`: if a client repeats a write with the same key, the server applies it once.
 
-Costs nothing when the header is absent. The same key with the same request repeats the first answer for 24
-hours, with another request it is 422, and while the first is still running 409.
+A request without the header costs nothing more. A request that repeats a key within 24 hours gets the first reply. A
+different request with the same key gets 422, and a request during the first one gets 409.
 
-A key belongs to the API key that sent it and, with a token, to its user. Keys of browsers are kept for an
-hour, and only so many of an app, because everybody who sees a page can make them.
+An Idempotency-Key belongs to the API key of its request and, with a token, to the user. Keys of browsers are kept for
+an hour, and in a limited number for each app, because every visitor of a page can create them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOO_MANY_KEYS = "Too many requests with an Idempotency-Key; leave it out or try 
 LIFE_MS = 24 * 3_600_000
 BROWSER_LIFE_MS = 3_600_000
 BROWSER_MOST = 20_000
-"Keys of browsers that an app keeps at a time: about 8 MB."
+"Idempotency keys of browsers that the store keeps for an app: about 8 MB."
 
 _FINAL = frozenset({200, 400, 404, 413, 422})
 "Statuses that a retry would get again; replies with other statuses are not stored, so a retry may succeed."

@@ -1,7 +1,7 @@
-"""All live keys in memory, refreshed in the background, so no request reads its key from the store.
+"""All live keys in memory, refreshed in the background, so that no request reads its key from the store.
 
 Every replica refuses a revoked key within one poll (a quarter of a second). An unknown key costs one hash and no
-round trip, so guessing keys does not load the store.
+round trip, so guessed keys do not load the store.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Keyring:
     def record_exposed(self, credential: Credential, now_ms: int, *, in_browser: bool = False) -> None:
         """Record that a secret key was sent in an address, which proxies log, or from a page of another origin.
 
-        At most once an hour for each key and way.
+        It records each key and way at most once an hour.
 
         Cost:
-            0.2 microseconds when that happened within the hour
+            0.2 microseconds if it was recorded within the hour
         """
         name = IN_BROWSER + credential.key_id if in_browser else credential.key_id
         if now_ms - self._exposed.get(name, -EXPOSED_EVERY_MS) < EXPOSED_EVERY_MS:
@@ -83,7 +83,7 @@ class Keyring:
         return tuple(sorted({credential.app.app_id for credential in self._credentials.values()}))
 
     def tokens_of(self, app_id: str) -> int:
-        """Return how many tokens of the language model the answers of an app may use a day; 0: no limit."""
+        """Return how many language-model tokens the answers of an app may use per day; 0: no limit."""
         for credential in self._credentials.values():
             if credential.app.app_id == app_id:
                 return credential.app.settings.provider_tokens_per_day
@@ -147,8 +147,8 @@ class Keyring:
         }
         token_keys = {app_id: tuple(map(derive_token_key, found)) for app_id, found in signing.items()}
         return {
-            # use the hash inside the record, not the hash it was stored under: otherwise a copy would open for
-            # another key
+            # use the hash inside the record, not the hash it was stored under: otherwise a copied record would
+            # accept another key
             key.sha256: Credential(
                 app=book.apps[key.app_id],
                 key_id=key.key_id,

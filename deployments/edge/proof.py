@@ -1,14 +1,14 @@
 """Verifies the user and visitor ids that a request with a publishable key claims.
 
     user_id         `user_hash`, or a token that names it
-    anonymous_id    alone: `user_hash`, which only `strict_user_hash` demands
+    anonymous_id    alone: `user_hash`, which only `strict_user_hash` requires
                     beside a proven user: `anonymous_hash`, or the claim `anonymous_id` of the token; likewise
 
 Threat: `user_hash` and user tokens are HMAC-SHA256 of free text under the same secret key, as the interface
-demands. A visitor who chooses the id that the shop signs can therefore choose the signing input of a token, or
-an id of the form `<user_type>:<other id>`. Such ids are refused here, and the switch `typed_user_hash` refuses the
-second form. Only `derived_token_key`, a separate key for tokens, stops a signing input that is sent as a token:
-without it a shop must sign only ids that it made itself.
+requires. Some shops sign an id that the visitor chooses. Such a visitor can choose the signing input of a token, or
+an id of the form `<user_type>:<other id>`. Kiosk refuses such ids, and the setting `typed_user_hash` refuses the
+second form. Only `derived_token_key`, a separate key for tokens, stops a signing input that is sent as a token.
+Without it, a shop must sign only ids that it generated.
 
 Source: RFC 2104 (HMAC); the rules for users are in `docs/concepts/identities.md`, sections "What a key may say" and
 "user_hash".

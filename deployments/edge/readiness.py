@@ -1,10 +1,10 @@
-"""Whether this API replica is ready: by one answer of an engine in this process, at most once a second.
+"""Whether this API replica is ready: an engine in this process answers one query, at most once a second.
 
     engine   `answers`, `fails`, or `none loaded yet` (an installation without products is ready, too)
     store    `reachable`, or `away`: then reads are answered from memory, and writes are refused
 
-Anybody may ask, without a key. The reply names no app. Requests in the same second share one answer, so clients
-can not load a replica with them.
+Any client may ask, without a key. The reply names no app. Requests in the same second share one answer, so that
+clients can't load a replica with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deployments.edge.envelope import Reply, dumps
 PATH = "/-/ready"
 KEPT_S = 1.0
 WITHIN_S = 2.0
-"An engine that needs longer for one trending product does not answer."
+"Maximum seconds for one trending product; a slower engine counts as failed."
 
 Probe = Callable[[], Awaitable["bool | None"]]
 "Returns whether an engine answered; None if none is loaded."

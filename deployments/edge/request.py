@@ -177,8 +177,9 @@ class ApiRequest:
 
     @property
     def user_keys(self) -> tuple[str, ...]:
-        """Keys of the request's user (`u:...`, `a:...`), the most certain first. Only after admission parsed the
-        body."""
+        """Keys of the request's user (`u:...`, `a:...`), the most certain first; available after admission parsed the
+        body.
+        """
         fields: Mapping[str, Any] = self.payload if isinstance(self.payload, dict) else {}
         named = [
             ids.user_reader(self.token.user_id) if self.token is not None and self.token.user_id else "",

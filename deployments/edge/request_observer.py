@@ -1,11 +1,11 @@
-"""Traces and the log of slow requests: which requests are traced, and where the time of a slow one went.
+"""Traces, and the log of slow requests with the duration of each stage.
 
     admission   key, limits and body
     parse       JSON and schema
     prepare     from there to the engine: experiments and stored rules
     engine      the engine's answer; a dedicated engine includes the hop
     encode      from there to the bytes of the reply
-    answer      instead of the three above, where no engine answers
+    answer      replaces the three above if no engine answers
     bytes       compression, and the reply handed to the server
 
 Neither a line nor a span holds a query string, a header, an address or an id of a record.
@@ -24,7 +24,7 @@ from deployments.edge.request import ApiRequest
 
 HEADER = b"traceparent"
 MOST_FOLLOWED = 10
-"Requests per second that are traced because their caller traces them: clients must not choose the cost of all."
+"Maximum traced requests per second whose caller requests a trace: clients must not determine the cost."
 ENGINE, HOP = "engine", "hop"
 
 _log = structlog.get_logger()

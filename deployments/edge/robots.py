@@ -13,8 +13,9 @@ _BOUNDED = {
     b"java": re.compile(rb"(?<![a-z])java(?![a-z])"),
     b"node": re.compile(rb"(?<![a-z])node(?:js)?(?![a-z])"),
 }
-"""The characters that must surround short words, because some browsers contain them: Cubot phones, JavaFX.
-Robots append `bot` to their names, so nothing need precede it."""
+"""The characters that must surround short words, because some browser names contain them: Cubot phones, JavaFX.
+Robots append `bot` to their names, so any character may precede it.
+"""
 _WORDS = (
     b"bot", b"crawl", b"spider", b"curl", b"wget", b"postman", b"python", b"httpx", b"aiohttp", b"node",
     b"axios", b"okhttp", b"java", b"go-http", b"libwww", b"headless",

@@ -1,9 +1,8 @@
 """Autoscaling by the load that replicas report.
 
-Serve counts only its requests; hot requests and those over local channels bypass it. So replicas measure their load
-as
-one number: 1.0 is the load one replica should carry. They report it (`record_autoscaling_stats`), the policy sums it
-up, and Serve applies delays and limits.
+Serve counts only its own requests. Hot requests and requests over local channels bypass it. So replicas measure their
+load as one number: 1.0 is the load one replica should carry. They report it (`record_autoscaling_stats`). The policy
+sums the loads, and Serve applies delays and limits.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def build_anchors(args: dict[str, Any]) -> Application:
         max_replicas_per_node=1,
         ray_actor_options={
             "num_cpus": 0,
-            # It answers nobody, so it needs nothing of ours in memory.
+            # The replica answers no requests, so its process does not import Kiosk.
             "runtime_env": {"env_vars": {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": ""}},
         },
         logging_config=LoggingConfig(enable_access_log=False),

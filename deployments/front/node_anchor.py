@@ -1,4 +1,4 @@
-"""A replica that only exists, in a module without imports: its process has nothing of ours in memory."""
+"""A replica without work, in a module without imports, so that its process does not load Kiosk."""
 
 from __future__ import annotations
 

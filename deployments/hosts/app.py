@@ -1,8 +1,8 @@
 """The Serve application of a dedicated engine: `deployments.hosts.app:build_recommender`.
 
-One Serve application per engine (placement `own`), without a route. API replicas reach it through its
-Serve handle, or over a local channel on the same machine. Serve scales it by the requests in flight that its
-replicas report.
+Each dedicated engine (placement `own` or `dedicated`) has a separate Serve application without a route. API replicas
+send queries through its Serve handle, or over a local channel on the same machine. Serve scales the application by the
+requests in flight that its replicas report.
 """
 
 from __future__ import annotations

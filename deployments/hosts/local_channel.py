@@ -116,7 +116,7 @@ class LocalChannelServer:
         if not _is_private(self._run_dir):
             raise PermissionError(f"{self._run_dir} is not ours alone")
         loop = asyncio.get_running_loop()
-        # under another name until it listens: an API replica deletes a socket on which nobody listens
+        # under another name until it listens: an API replica deletes a socket without a listener
         early = self._path.with_name(f".{self._path.name}")
         early.unlink(missing_ok=True)
         self._server = await loop.create_unix_server(

@@ -1,1 +1,1 @@
-"""Operations."""
+"""Reports for operators and publishers, and the support bundle."""

@@ -1,4 +1,4 @@
-"""Sums of the calls of the archive for publishers. No store, no clock."""
+"""Totals of the archive's tool calls, for publishers. The module uses no store and no clock."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from cluster.records.archive_client import ArchiveCall
 UNANSWERED_BELOW = 0.5
 """Coverage below which a question counts as unanswered.
 
-tests/unit/actors/answers/archive/test_coverage.py measures how it separates on public sets: 0 to 5 % of the questions
-that have an answer lie below it (German: 14 %, because of compounds), and 65 to 97 % of those that have none."""
+tests/unit/actors/answers/archive/test_coverage.py measures how well it separates questions on public data sets. Of the
+questions with an answer, 0 to 5 % are below it (German: 14 %, because of compounds). Of those without, 65 to 97 % are.
+"""
 DIRECT = "(direct)"
-"Stands where no skill was named: the user asked."
+"Replaces the skill's name if the user asked without a skill."
 
 
 @dataclass(frozen=True, slots=True)
 class ClientUsage:
-    """One client, by the name it gives itself."""
+    """The calls of one client, by the name that the client chose."""
 
     name: str
     client_ids: tuple[str, ...]
@@ -32,24 +33,24 @@ class ClientUsage:
 
     @property
     def calls(self) -> int:
-        """All of them."""
+        """Number of all calls."""
         return self.asks + self.reads + self.refused
 
 
 @dataclass(frozen=True, slots=True)
 class UnansweredQuestion:
-    """One question that the archive holds hardly anything about."""
+    """A question about which the archive has almost no text."""
 
     question: str
     calls: int
     last_at: int
     coverage: float
-    "The best of its calls."
+    "Highest coverage of the question's calls."
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveReport:
-    """Sums over a time; everything counted is sorted, most first."""
+    """Totals of a period; all lists are sorted by count, the largest first."""
 
     calls: int
     since: int
@@ -58,25 +59,25 @@ class ArchiveReport:
     skills: list[tuple[str, int]] = field(default_factory=list)
     questions: list[tuple[str, int]] = field(default_factory=list)
     missing: list[UnansweredQuestion] = field(default_factory=list)
-    "Questions whose best passage holds too little of them: most frequent first, then newest."
+    "Questions with a coverage below `UNANSWERED_BELOW`: the most frequent first, then the newest."
     missing_calls: int = 0
     asked_calls: int = 0
     unanswered_below: float = UNANSWERED_BELOW
     articles: list[tuple[str, int, int]] = field(default_factory=list)
-    "Product, how often it was read, how often it was found."
+    "Product id, number of reads, number of results that contain it."
     refusals: list[tuple[str, int]] = field(default_factory=list)
     days: list[tuple[str, int]] = field(default_factory=list)
     "Calls of each day (UTC), oldest first."
     took_ms: dict[str, float] = field(default_factory=dict)
-    "Quantiles of the time a call took; none for calls of earlier releases."
+    "Quantiles of the duration of a call; empty for calls of earlier releases."
 
     @property
     def unanswered(self) -> list[tuple[str, int]]:
-        """Questions of `missing` and how often each was asked."""
+        """Texts and counts of the questions in `missing`."""
         return [(line.question, line.calls) for line in self.missing]
 
     def to_dict(self) -> dict[str, Any]:
-        """Say it as JSON."""
+        """Return the report as JSON."""
         return {
             "since": self.since,
             "until": self.until,
@@ -112,7 +113,7 @@ def build_archive_report(
     top: int = 20,
     unanswered_below: float = UNANSWERED_BELOW,
 ) -> ArchiveReport:
-    """Count calls of a time; lists end after `top` lines, days don't."""
+    """Return the report of the calls of a period; lists are limited to `top` rows, days are not."""
     inside = [call for call in calls if since <= call.at <= until]
     asks = [call for call in inside if call.outcome == "answered" and call.question]
     read: Counter[str] = Counter()
@@ -156,7 +157,7 @@ def _clients(calls: Iterable[ArchiveCall]) -> list[ClientUsage]:
 
 
 def _coverage(call: ArchiveCall) -> float:
-    """Say how much of a question was found; calls of earlier releases only say whether anything was."""
+    """Return the coverage of a call's question; calls of earlier releases only have whether a passage was found."""
     if not call.articles:
         return 0.0
     return 1.0 if call.coverage is None else call.coverage
@@ -174,7 +175,7 @@ def _unanswered(calls: Iterable[ArchiveCall]) -> list[UnansweredQuestion]:
 
 
 def _quantiles(took_ms: Sequence[float]) -> dict[str, float]:
-    """Take the nearest-rank quantiles."""
+    """Return the nearest-rank quantiles."""
     ranked = sorted(took_ms)
     shares = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
     return {name: ranked[math.ceil(share * len(ranked)) - 1] for name, share in shares.items() if ranked}

@@ -1,4 +1,6 @@
-"""Count the `feedback` interactions by question: the answers with the worst feedback come first. Nobody is named."""
+"""Counts of `feedback` interactions by question, the answers with the worst feedback first. The report
+names no user.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from cluster.store.ports.stores import Stores
 
 KINDS = ("feedback",)
 MOST_READ = 2_000
-"Questions whose texts are read: those with most judgements."
+"Maximum number of questions whose texts are read: those with the most judgements."
 _HELPFUL = frozenset({"helpful", "up", "thumbs_up", "like", "positive", "yes", "true", "1"})
 _NOT_HELPFUL = frozenset(
     {
@@ -45,48 +47,48 @@ class Judgement:
     question_id: str
     value: str
     origin: str = ""
-    "Stands for a user without proof where users are counted."
+    "Key that counts the user; replaces the id of a user without proof."
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionFeedback:
-    """The judgements of one question, however often it was asked."""
+    """All judgements about one question, summed over its answers."""
 
     question: str
-    "Empty when the question is not kept any more."
+    "Text of the question; empty if the store no longer has it."
     helpful: int
     not_helpful: int
     other: int
-    "Values that are neither."
+    "Number of other values."
     answers: int
-    "Different answers that were judged."
+    "Number of distinct judged answers."
     question_id: str
-    "The answer that was judged last."
+    "The answer of the newest judgement."
     sources: int
-    "Products that answer cites."
+    "Products that this answer cites."
 
 
 @dataclass(frozen=True, slots=True)
 class FeedbackReport:
-    """All judgements of a time."""
+    """All judgements of a period."""
 
     helpful: int = 0
     not_helpful: int = 0
     other: int = 0
     without_question: int = 0
-    "Judgements that name no question."
+    "Number of judgements without a question."
     questions: tuple[QuestionFeedback, ...] = ()
     "Sorted by the number of users who found it not helpful."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as JSON."""
+        """Return the report as JSON."""
         return asdict(self)
 
 
 async def read_judgements(
     stores: Stores, segments: SegmentStore, app_id: str, since_ms: int, until_ms: int
 ) -> list[Judgement]:
-    """Read the judgements of a time: settled ones, and those that are not in a segment yet.
+    """Return the judgements of a period, from the segments and from the change log after them.
 
     Errors:
         Unavailable
@@ -106,7 +108,7 @@ async def read_judgements(
 async def read_questions(
     stores: Stores, app_id: str, judgements: Iterable[Judgement]
 ) -> dict[str, StoredQuestion]:
-    """Read the judged questions, those with most judgements when there are many.
+    """Return the judged questions; if there are many, those with the most judgements.
 
     Errors:
         Unavailable
@@ -123,7 +125,10 @@ async def read_questions(
 def build_feedback_report(
     judgements: Sequence[Judgement], questions: Mapping[str, StoredQuestion], *, top: int = 20
 ) -> FeedbackReport:
-    """Count judgements by question. The newest judgement of a user of an answer counts; it may take one back."""
+    """Return the counts of judgements by question.
+
+    For each user and answer only the newest judgement counts; it may withdraw an earlier one.
+    """
     newest: dict[tuple[str, str], Judgement] = {}
     for one in sorted(judgements, key=lambda judgement: judgement.at_ms):
         newest[one.origin or one.reader_id, one.question_id] = one

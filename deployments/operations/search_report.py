@@ -1,4 +1,4 @@
-"""Sums of the query log for editors. No store, no clock; nobody is named."""
+"""Totals of the query log, for editors. The module uses no store and no clock, and names no user."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from deployments.operations.feedback_report import FeedbackReport
 
 @dataclass(frozen=True, slots=True)
 class KindCounts:
-    """One way of asking."""
+    """Counts of one kind of query."""
 
     kind: str
     queries: int
     unfound: int
-    "Queries that found nothing."
+    "Number of queries without results."
     readers: int
     p50_ms: float
     p95_ms: float
@@ -29,21 +29,21 @@ class KindCounts:
 
 @dataclass(frozen=True, slots=True)
 class QueryCounts:
-    """One query."""
+    """Counts of one query text."""
 
     text: str
     kind: str
     queries: int
     readers: int
-    "Different ones, as far as they said who they are."
+    "Number of distinct users, as far as queries name them."
     unfound: int
     found: float
-    "Results, on average; 0 for questions, which are answered later."
+    "Mean number of results; 0 for questions, which are answered later."
 
 
 @dataclass(frozen=True, slots=True)
 class DayCounts:
-    """One day (UTC)."""
+    """Counts of one day (UTC)."""
 
     day: str
     queries: int
@@ -51,13 +51,13 @@ class DayCounts:
 
     @property
     def share(self) -> float:
-        """Share of queries that found nothing."""
+        """Return the share of queries without results."""
         return self.unfound / self.queries if self.queries else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class SearchReport:
-    """Sums over a time; everything counted is sorted, most first."""
+    """Totals of a period; all lists are sorted by count, the largest first."""
 
     since: int
     until: int
@@ -66,13 +66,13 @@ class SearchReport:
     kinds: list[KindCounts] = field(default_factory=list)
     top: list[QueryCounts] = field(default_factory=list)
     missing: list[QueryCounts] = field(default_factory=list)
-    "What was asked most and found nothing every time."
+    "The most frequent queries whose result was always empty."
     texts: list[tuple[str, int]] = field(default_factory=list)
-    "Most asked, however they were asked."
+    "The most frequent query texts, over all kinds of query."
     missing_texts: list[tuple[str, int]] = field(default_factory=list)
-    "Those of them that found nothing every time."
+    "The most frequent query texts whose result was always empty."
     days: list[DayCounts] = field(default_factory=list)
-    "Oldest first."
+    "Counts by day, the oldest first."
     languages: list[tuple[str, int]] = field(default_factory=list)
     served_by: list[tuple[str, int]] = field(default_factory=list)
     feedback: FeedbackReport = field(default_factory=FeedbackReport)
@@ -80,11 +80,11 @@ class SearchReport:
 
     @property
     def share(self) -> float:
-        """Share of queries that found nothing."""
+        """Return the share of queries without results."""
         return self.unfound / self.queries if self.queries else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Say it as JSON."""
+        """Return the report as JSON."""
         return {
             "since": self.since,
             "until": self.until,
@@ -111,7 +111,7 @@ def build_search_report(
     top: int = 20,
     feedback: FeedbackReport | None = None,
 ) -> SearchReport:
-    """Count the queries of a time: compacted ones (a table with `COLUMNS`) and those of the log.
+    """Return the report of the queries of a period: compacted ones (a table with `COLUMNS`) and those of the log.
 
     Cost:
         1,000,000 queries: half a second

@@ -1,4 +1,4 @@
-"""A bundle for support: texts without secrets and people, in one compressed archive."""
+"""A support bundle: texts without secrets and personal data, in one compressed archive."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _READER = re.compile(r"\b([ua]):[^\s\"',}\])]+")
 
 
 def strike(value: Any, field: str = "") -> Any:
-    """Return JSON without secrets, query strings, addresses and ids of people."""
+    """Return JSON without secrets, query strings, addresses and user ids."""
     if isinstance(value, Mapping):
         return {str(name): strike(inner, str(name)) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -46,7 +46,7 @@ def strike(value: Any, field: str = "") -> Any:
 
 
 def strike_text(text: str) -> str:
-    """Return text without secrets, query strings, addresses and ids of people. Cost: linear in the text."""
+    """Return text without secrets, query strings, addresses and user ids. Cost: linear in the text."""
     text = redact(text)
     for pattern in _IN_TEXT:
         text = pattern.sub(REDACTED, text)
@@ -54,7 +54,7 @@ def strike_text(text: str) -> str:
 
 
 def strike_log(text: str) -> str:
-    """Return the lines of a log without secrets and people; lines that are JSON keep their form."""
+    """Return the lines of a log without secrets and personal data; lines that are JSON keep their form."""
     return "".join(_strike_line(line) + "\n" for line in text.splitlines())
 
 

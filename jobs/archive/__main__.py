@@ -1,4 +1,4 @@
-"""`python -m jobs.archive`: what `kiosk ingest archive` does, for machines without the command line."""
+"""`python -m jobs.archive`: the same as `kiosk ingest archive`, for machines without the command line."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class ArchiveReading:
             Invalid: the address has no file, or none of a known kind
         """
         every = sources.find_files(address, "jsonl")
-        # records come out of every kind of file, so to the ingest all of them are JSON Lines
+        # each kind of file becomes records, so the ingest treats all of them as JSON Lines
         known = [source for source in every if self._kind(source) is not None]
         if not known:
             raise Invalid(f"there is no archive at {address}; known are {', '.join(KINDS)}")
@@ -162,7 +162,7 @@ def _read_error(source: SourceFile, error: Exception) -> HouseError:
 
 
 class _PackedStream:
-    """A packed stream as something to read from; bz2 by the standard library, since dumps come in many pieces."""
+    """A decompressed stream; the standard library reads bz2, because dumps consist of many bz2 streams."""
 
     def __init__(self, source: SourceFile) -> None:
         if source.path.lower().endswith(".bz2"):

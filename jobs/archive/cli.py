@@ -25,7 +25,7 @@ class ArchiveImportOptions:
 
     app_id: str
     address: str
-    "Empty: only build the passages."
+    "Address of the archive; empty: only build the passages."
     reading: ArchiveReading
     chunk: int = 200
     state_dir: Path | None = None
@@ -34,10 +34,10 @@ class ArchiveImportOptions:
     embedder: str = ""
     "`built-in`, `imported`, or empty: imported if there is one."
     as_json: bool = False
-    "Whether standard output belongs to a JSON object."
+    "Whether standard output is reserved for a JSON object."
 
     def ingest_order(self) -> IngestOrder:
-        """Build the order of the ingest of the articles."""
+        """Return the order of the articles' ingest."""
         from jobs.ingest.pipeline import IngestOrder
 
         return IngestOrder(address=self.address, noun="product", app_id=self.app_id, chunk=self.chunk)
@@ -81,7 +81,9 @@ NoPassagesOption = Annotated[
 def add_archive_command(
     app: typer.Typer, name: str | None, execute: Callable[[ArchiveImportOptions, Sequence[str]], int]
 ) -> None:
-    """Add the command to a command line; `execute` takes the options and the typed words and returns the exit code."""
+    """Add the command to a command line; `execute` takes the options and the typed arguments and returns
+    the exit code.
+    """
 
     @app.command(name)
     def archive(

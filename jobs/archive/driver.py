@@ -46,7 +46,7 @@ async def import_archive(options: ArchiveImportOptions, settings: Settings) -> I
 async def _ingest_articles(
     options: ArchiveImportOptions, settings: Settings, stores: Stores, segments: SegmentStore
 ) -> IngestReport:
-    # another licence or topic makes other records, so such a run is another run
+    # another licence or topic makes other records, so such an import is a different run
     mark = hashlib.sha256(repr(options.reading).encode()).hexdigest()[:8]
     with IngestDisplay(as_json=options.as_json) as display:
         report = await ingest(

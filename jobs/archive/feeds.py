@@ -1,4 +1,4 @@
-"""Articles of RSS and Atom files. Entities that a document declares are not expanded; nothing is fetched."""
+"""Articles of RSS and Atom files. Entities of a document are not expanded, and nothing is fetched."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def read_articles(data: bytes) -> Iterator[SourceArticle]:
 def _parse_feed(data: bytes) -> Any:
     """Return the parsed feed, without expansion of entities or network access.
 
-    The parser itself says whether entities are declared, so no encoding and no padding hides them. A document
-    type that only names an address, as RSS 0.91 has one, is ignored.
+    The parser reports whether a document declares entities, so no encoding and no padding hides them. A document type
+    that only names an address, as in RSS 0.91, is ignored.
 
     Errors:
         Invalid: the data is no XML, or declares entities
@@ -129,7 +129,7 @@ def _text(node: Any, path: str) -> str:
 
 
 def _element_text(node: Any) -> str:
-    """All text of an element; inner markup (Atom's xhtml) comes as markup."""
+    """Return all text of an element; inner markup (Atom's xhtml) stays markup."""
     if node is None:
         return ""
     if len(node) and any(isinstance(child.tag, str) for child in node):
@@ -139,7 +139,7 @@ def _element_text(node: Any) -> str:
 
 
 def _parse_time(text: str) -> str:
-    """Read the mail form of RSS; ISO 8601 stays as it is, the validation behind reads it."""
+    """Return a time; the RSS form is converted, and ISO 8601 stays unchanged for the later validation."""
     if not text or text[:4].isdigit():
         return text
     try:

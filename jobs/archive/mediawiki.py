@@ -1,8 +1,8 @@
 """Articles of wiki dumps (`pages-articles.xml`, compressed or not), streamed with one page in memory.
 
-The stream is cut at `<page>` and `</page>` before anything is parsed: text inside a dump has its angle brackets
-escaped, so the marks can't stand in an article. A page that is broken, too large or in the wrong encoding costs
-only itself, and a document type with entities is never read at all.
+The stream is cut at `<page>` and `</page>` before it is parsed. A dump escapes the angle brackets of texts, so these
+marks can't occur in an article. A page that is broken, too large or in the wrong encoding affects no other page. A
+document type with entities is never parsed.
 """
 
 from __future__ import annotations
@@ -55,11 +55,13 @@ class WikiInfo:
     """Facts of all pages, from the header of a dump."""
 
     site_url: str = ""
-    "Address of the main page; pages stand beside it."
+    "Address of the main page; the addresses of other pages begin alike."
     language: str = ""
 
     def read_header(self, head: bytes) -> None:
-        """Read the beginning of a dump; done with a pattern, since it is not closed and may hold anything."""
+        """Return the facts in the beginning of a dump; a pattern reads it, because it is not closed and may hold any
+        text.
+        """
         text = head.decode("utf-8", "replace")
         base = re.search(r"<base>\s*([^<\s]{1,500})\s*</base>", text)
         language = re.search(r"<mediawiki\b[^<>]{0,2000}\bxml:lang=[\"']([A-Za-z-]{2,12})[\"']", text)
@@ -125,7 +127,7 @@ def article_from_page(page: bytes, wiki: WikiInfo) -> SourceArticle:
     stamp = (revision.findtext("timestamp") or "").strip() if revision is not None else ""
     author = root.findtext("revision/contributor/username") or ""
     tags = [tag.strip() for tag in _LINKED.findall(text)]
-    published = _find_date(code) or stamp  # before templates are taken out of the text
+    published = _find_date(code) or stamp  # before templates are removed from the text
     number = (root.findtext("id") or "").strip()
     return SourceArticle(
         id=f"{wiki.language or 'wiki'}-{number}" if number.isdigit() else "",
@@ -154,7 +156,7 @@ def _parse_page(page: bytes) -> Any:
 
 
 def _read_sections(code: Any) -> Iterator[ArticleSection]:
-    """Sections as plain text; sources, links and the like are left out."""
+    """Return sections as plain text; sources, links and similar sections are left out."""
     for node in code.filter_wikilinks(recursive=False, matches=lambda link: _FILES.match(str(link.title))):
         _remove_node(code, node)
     for node in code.filter_templates(recursive=False):
@@ -175,7 +177,7 @@ def _remove_node(code: Any, node: Any) -> None:
     try:
         code.remove(node)
     except ValueError:
-        return  # it stood inside something that is gone already
+        return  # the surrounding node is already removed
 
 
 def _strip_markup(text: str) -> str:

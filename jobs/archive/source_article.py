@@ -29,7 +29,7 @@ class SourceArticle:
     title: str
     parts: tuple[ArticleSection, ...] = ()
     html: str = ""
-    "Instead of parts."
+    "Text as HTML, in place of `parts`."
     summary: str = ""
     authors: tuple[str, ...] = ()
     published: str = ""
@@ -83,7 +83,10 @@ def record_from_article(
 
 
 def _text_fields(product_id: str, parts: Sequence[ArticleSection]) -> dict[str, Any]:
-    """One part is paragraphs, several are children; what stands before the first heading is the description."""
+    """Return the text fields: one part becomes paragraphs, several become children; text before the first heading is
+    the
+    description.
+    """
     filled = [
         ArticleSection(_clean_text(part.title), part.text.replace("\x00", " ").strip()) for part in parts
     ]

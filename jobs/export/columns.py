@@ -1,7 +1,7 @@
 """The columns of an export, and the conversion of stored records to tables.
 
-Columns have the names of the record's fields. What has no fixed form (`custom_attributes`, `children`, `images`,
-`location`, translations, the context of an interaction) is JSON text.
+Columns have the names of the record's fields. Fields without a fixed form (`custom_attributes`, `children`, `images`,
+`location`, translations, the context of an interaction) are JSON text.
 """
 
 from __future__ import annotations

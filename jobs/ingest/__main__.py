@@ -1,6 +1,4 @@
-"""`python -m jobs.ingest`: what `kiosk ingest` does, for `ray job submit` and for machines without the command line.
-
-Progress goes to standard error. With `--json` one object on standard output reports the result."""
+"""`python -m jobs.ingest`: the same as `kiosk ingest`, for `ray job submit`. Progress goes to standard error."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from jobs.ingest.progress import check_disk_space
 
 
 def main() -> int:
-    """Run one command; return the exit code that `kiosk ingest --help` explains."""
+    """Run one command and return its exit code; `kiosk ingest --help` explains the codes."""
     return run_program(build_ingest_app(_execute), "python -m jobs.ingest")
 
 
@@ -46,11 +44,11 @@ def _execute(options: IngestOptions, _: Sequence[str]) -> int:
         return print_stop(error, options.as_json)
     if options.as_json:
         print_report_json(order, report)
-    return 1 if report.refused or report.failed else 0
+    return int(bool(report.refused or report.failed))
 
 
 def _ingest_on_ray(order: IngestOrder, options: IngestOptions, state_dir: Path) -> IngestReport:
-    from jobs.ingest.driver import ingest_files  # brings Ray along
+    from jobs.ingest.driver import ingest_files  # imports Ray
 
     display = IngestDisplay(as_json=options.as_json)
     again, show = options.restart, display.show_file_report
@@ -64,14 +62,14 @@ async def _ingest_in_process(
 ) -> IngestReport:
     if (address := settings.redis_address) is None:
         raise Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
-    store = SegmentStore(open_artifact_store(settings))
-    disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock())
+    watch_disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock()).refusal_reason
+    segments = SegmentStore(open_artifact_store(settings))
     async with open_stores(address, slow_s=10.0, is_serving=False) as stores:
         with IngestDisplay(as_json=options.as_json) as display:
-            watch = check_disk_space(disk.refusal_reason, display.show)
             report = await ingest(
-                order, stores, state_dir=state_dir, segments=store, restart=options.restart, watch=watch
-            )
+                order, stores, state_dir=state_dir, segments=segments, restart=options.restart,
+                watch=check_disk_space(watch_disk, display.show),
+            )  # fmt: skip
         display.show_report(report)
         return report
 

@@ -49,7 +49,7 @@ Exit codes: 0 every row is in, 1 some rows were refused, 2 wrong use, 3 Kiosk do
 
 @dataclass(frozen=True, slots=True)
 class IngestOptions:
-    """The options of one ingest as they were typed."""
+    """The options of one ingest as the user typed them."""
 
     address: str
     noun: Noun
@@ -69,10 +69,10 @@ class IngestOptions:
     as_json: bool = False
 
     def build_order(self) -> IngestOrder:
-        """Build the order of an ingest.
+        """Return the order of an ingest.
 
         Errors:
-            Invalid: the file of rules can't be read, or the layout makes no sense
+            Invalid: the file of rules can't be read, or the options contradict each other
         """
         from jobs.ingest.delimited_files import DelimitedFormat
         from jobs.ingest.pipeline import IngestOrder
@@ -147,7 +147,7 @@ FieldsAsJsonOption = Annotated[bool, typer.Option("--json", help="One JSON objec
 
 
 def build_ingest_app(execute: Callable[[IngestOptions, Sequence[str]], int]) -> typer.Typer:
-    """Build the commands; `execute` takes the options and the typed words, ingests and returns the exit code."""
+    """Return the commands; `execute` takes the options and the typed arguments, ingests and returns the exit code."""
     app = build_app("Ingest files of records.", group=DefaultGroup)
 
     @app.command("ADDRESS", epilog=EPILOG)
@@ -195,7 +195,7 @@ def build_ingest_app(execute: Callable[[IngestOptions, Sequence[str]], int]) -> 
 
 
 def _read_rules(path: Path | None) -> tuple[str, ...]:
-    """Read the rules of a mapping file."""
+    """Return the rules of a mapping file."""
     if path is None:
         return ()
     try:

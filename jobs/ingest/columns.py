@@ -90,7 +90,7 @@ def format_timestamps(column: Any) -> Any | None:
     at = column.cast(pa.timestamp("ms", "UTC"), safe=False)
     bounds = pc.min_max(at.cast(pa.int64())).as_py()
     if bounds["min"] is None or (bounds["min"] >= _YEAR_1_MS and bounds["max"] < _YEAR_10000_MS):
-        # as text it has a space where the T belongs; strftime takes thirty times as long
+        # the text form has a space in place of the T; strftime takes thirty times as long
         spaced = at.cast(pa.timestamp("ms")).cast(pa.string())
         return pc.binary_join_element_wise(pc.binary_replace_slice(spaced, 10, 11, "T"), _ZULU, _NOTHING)
     return None

@@ -1,7 +1,6 @@
 """Rows of CSV and TSV files: a header, then one row per line; cells may be quoted and contain newlines.
 
-Names of columns lose the blanks around them, and a column without a name (the numbers that tables are exported with)
-is left out.
+Blanks around column names are removed. A column without a name (exported tables have one for row numbers) is left out.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ class DelimitedFormat:
     """Delimiter and encoding of a file."""
 
     delimiter: str = ""
-    "One character; empty: a comma, or what the header line is parted by."
+    "One character; empty: a comma, or the separator that the header line shows."
     encoding: str = ""
-    "A name Python knows; empty: UTF-8."
+    "An encoding name of Python; empty: UTF-8."
 
     def __post_init__(self) -> None:
         if len(self.delimiter) > 1 or self.delimiter in ('"', "\n", "\r"):
             raise Invalid(f"a delimiter is one character that is no quote, not {self.delimiter!r}")
         try:
-            # reading bytes as text is what is asked of it; base64 and its like do something else
+            # only encodings from bytes to text are allowed; base64 and similar codecs do something else
             "".encode(self.encoding or "utf-8")
         except LookupError as error:
             raise Invalid(
@@ -46,7 +45,7 @@ class DelimitedFormat:
 
 
 class ByteStream(io.RawIOBase):
-    """A pyarrow stream as Python's text layer takes it; `count` says how many bytes were read."""
+    """A pyarrow stream in the form that Python's text layer reads; `count` is the number of bytes read."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -72,15 +71,15 @@ def open_text(stream: ByteStream, layout: DelimitedFormat) -> io.TextIOWrapper:
 def read_delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Iterator[Row]:
     """Yield the rows after the header; `name` is the name of the file in messages.
 
-    Without a separator the header line shows it: a comma, or the one of `;`, tab and `|` that parts a line without.
+    Without a given separator, the header line determines it: a comma, else the one of `;`, tab and `|` that occurs.
 
     `text` was opened with `newline=""` and `errors="surrogateescape"`. A line longer than `longest` characters is
-    unreadable, and never in memory as a whole.
+    reported as unreadable, and is never in memory as a whole.
 
     Errors:
-        Invalid: there is no header, it is not UTF-8, or names two columns alike
+        Invalid: there is no header, it is not UTF-8, or two columns have the same name
     """
-    # the limit of the csv module holds for the process, and its own is too small for the text of an article
+    # the limit of the csv module applies to the process, and its default is too small for the text of an article
     csv.field_size_limit(LONGEST_CELL)
     lines = _Lines(text, longest)
     first = _first_line(lines, name)
@@ -103,7 +102,7 @@ def read_header_names(text: TextIO, separator: str, name: str, longest: int) -> 
     """Return the names of the columns.
 
     Errors:
-        Invalid: there is no header, it is not in the file's encoding, or names two columns alike
+        Invalid: there is no header, it is not in the file's encoding, or two columns have the same name
     """
     lines = _Lines(text, longest)
     first = _first_line(lines, name)
@@ -140,9 +139,9 @@ class _Lines:
 
 
 def _first_line(lines: _Lines, name: str) -> str:
-    """Peek at the header line; refuse UTF-16, which shows as NUL characters between the letters.
+    """Return the header line without consuming it; refuse UTF-16, whose letters have NUL characters between them.
 
-    The csv module of Python 3.10 raises an error at NUL; later versions read it as part of a name.
+    The csv module of Python 3.10 raises an error at NUL. Later versions read NUL as part of a name.
 
     Errors:
         Invalid: the line holds NUL characters

@@ -22,7 +22,7 @@ _LONGEST_SAMPLE = 2_000
 class IngestDisplay:
     """Draws progress on standard error and the summary on standard output.
 
-    With `as_json`, standard output belongs to the JSON object, so the summary is on standard error too.
+    With `as_json`, standard output is reserved for the JSON object, so the summary goes to standard error too.
     """
 
     def __init__(self, console: Console | None = None, *, as_json: bool = False) -> None:

@@ -55,10 +55,10 @@ def ingest_files(
 ) -> IngestReport:
     """Ingest all files of an address on the Ray cluster of this installation, or on a new local one.
 
-    `told` is called with every file as it ends.
+    `told` is called with every file that ends.
 
     Errors:
-        HouseError: the first file that failed, after the ones at work have ended
+        HouseError: the error of the first failed file, after the files in progress have ended
     """
     settings = Settings()
     if not ray.is_initialized():
@@ -91,19 +91,20 @@ def ingest_on_ray(
     at_once: int = 4,
     told: FileCallback | None = None,
 ) -> list[IngestReport]:
-    """Ingest all files behind an address, `at_once` at a time; return a report per file, in their order.
+    """Ingest all files of an address, `at_once` at a time; return a report per file, in their order.
 
-    `connect` opens the stores in the task's own process, so that no address travels. `told` is called with
-    every file as it ends.
+    `connect` opens the stores in the process of the task, so that no store address is sent. `told` is called with
+    every
+    file that ends.
 
     Errors:
-        HouseError: the first file that failed, after the ones at work have ended
+        HouseError: the error of the first failed file, after the files in progress have ended
     """
     addresses = [
         _file_address(order.address, source.path) for source in find_files(order.address, order.format)
     ]
     if restart:
-        # here and once: a task that Ray starts again must go on, not begin again
+        # reset here, and only once: a task that Ray restarts must continue, not begin again
         for address in addresses:
             run_from_order(replace(order, address=address), state_dir).reset()
     task = ray.remote(_ingest_file).options(
@@ -133,9 +134,9 @@ def ingest_on_ray(
 
 
 def sum_reports(reports: Sequence[IngestReport], seconds: float) -> IngestReport:
-    """Add up the reports of files; `seconds` is what all of them took together, side by side."""
+    """Return the sum of the reports of files; `seconds` is the duration of the whole parallel ingest."""
     quarantines = [report.quarantine for report in reports if report.quarantine is not None]
-    # several files have several: they stand below one folder
+    # several files have several quarantines, all below one folder
     quarantine = quarantines[0] if len(quarantines) == 1 else None
     if len(quarantines) > 1:
         quarantine = quarantines[0].parent.parent / "*" / quarantines[0].name
@@ -153,7 +154,7 @@ def sum_reports(reports: Sequence[IngestReport], seconds: float) -> IngestReport
 
 
 def _connect() -> OpenStores:
-    """Open the stores in a task's own process."""
+    """Open the stores in the process of a task."""
     return connect(slow_s=ADMIN_S)
 
 

@@ -1,4 +1,4 @@
-"""`kiosk ingest fields NOUN`: the fields a record may have, what each takes, and which it must have."""
+"""`kiosk ingest fields NOUN`: the fields of a record, the values of each, and which are required."""
 
 from __future__ import annotations
 

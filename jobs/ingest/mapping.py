@@ -1,17 +1,17 @@
 """Mapping of the columns of a file to the fields of a record.
 
-    product_id=sku                           a column under another name
-    custom_attributes.weight=grams:number    a field inside; the column may be a path too; what it becomes
+    product_id=sku                           a column with another name
+    custom_attributes.weight=grams:number    a nested field (the column may be a path too) and a target type
     categories=cat|>                         split: `|` between paths or list items, `>` inside a path
     type:=book                               the same value for every record
     price=Preis:number(,)                    a number with a decimal comma
-    timestamp=Date:time(%m/%d/%Y %H:%M)      a time in a form of its own, in UTC unless it names an offset
-    availability=Stock{ja:IN_STOCK,nein:OUT_OF_STOCK}    one value for another; others stay as they are
+    timestamp=Date:time(%m/%d/%Y %H:%M)      a time in another format, in UTC unless it has an offset
+    availability=Stock{ja:IN_STOCK,nein:OUT_OF_STOCK}    values that are replaced; others stay unchanged
 
-Without a mapping every column is the field of its name; a dotted name goes inside. What a field needs is known
-(`price` is a number, `tags` is a list, times may be seconds or milliseconds since 1970), so CSV works as well.
-Without a mapping, JSON Lines are not changed. A value that can't be converted is not changed either, so that the
-validation reports it.
+Without a mapping every column is the field of the same name; a dotted name is a nested field. The schema determines
+the conversion of each field, so CSV works as well: `price` is a number, `tags` is a list, and times may be seconds or
+milliseconds since 1970. Without a mapping, JSON Lines are not changed. A value that can't be converted is not changed
+either, so that the validation reports it.
 """
 
 from __future__ import annotations
@@ -146,7 +146,9 @@ class FieldMap:
                 raise Invalid(f"there is no column {column!r}; there are {_join_names(names)}{hint}")
 
     def find_float_ids(self, records: Sequence[Mapping[str, Any]]) -> str:
-        """Return an id field whose values all end in `.0`, as some tables write whole numbers; empty if none does."""
+        """Return an id field whose values all end in `.0`, as some tables write whole numbers; empty if
+        there is none.
+        """
         for name in ("user_id", "anonymous_id", "product_id"):
             values = [record[name] for record in records if name in record]
             if values and all(isinstance(value, str) and _FLOAT_ID.fullmatch(value) for value in values):

@@ -23,6 +23,7 @@ from cluster.clock import Clock, SystemClock
 from cluster.errors import HouseError, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.meter import Meter, SilentMeter
+from cluster.store.app_bounds import check_stored_bytes
 from cluster.store.ports.changes import Noun
 from cluster.store.ports.stores import Stores
 from jobs.ingest import sources as reading
@@ -115,15 +116,16 @@ async def ingest(
     Unchanged files whose interactions are ingested already are skipped, unless `restart` is set. Users and products
     replace earlier records. An interrupted run continues with its original chunk size.
 
-    `segments` lets a continued ingest of interactions find what was settled meanwhile. `watch` is called after
-    every chunk.
+    `segments` lets a continued ingest find interactions that were compacted meanwhile. `watch` is called after every
+    chunk.
 
     Errors:
-        Invalid: the address, the format or the mapping makes no sense, or none of the first rows was accepted
-        NotFound: there is no such app
+        Invalid: the address, the format or the mapping is invalid, or none of the first rows was accepted
+        NotFound: the app does not exist
         ReadOnly: the app is a playground
-        Conflict: the files changed since the ingest was interrupted, or another process is at work on it
-        Unavailable: the stores stayed away, or progress can't be written
+        Forbidden: the app reached its bound on storage, or the next chunk passes its bound on records
+        Conflict: the files changed since the interruption of the ingest, or another process executes the run
+        Unavailable: the stores stayed unavailable, or progress can't be written
     Cost:
         one core: see tests/benchmarks; memory is bounded by a few chunks
     """
@@ -139,8 +141,11 @@ async def ingest(
         raise NotFound(
             f"there is no app {order.app_id!r}; there are {', '.join(sorted(book.apps)) or 'none'}"
         )
-    if book.apps[order.app_id].read_only:
+    app = book.apps[order.app_id]
+    if app.read_only:
         raise ReadOnly(f"{messages.PLAYGROUND} Name another app with --app.")
+    if app.settings.max_storage_mb:
+        check_stored_bytes(app, await patience.call(lambda: stores.usage.stored_bytes(app.app_id)))
     run = run_from_order(order, state_dir)
     with run.lock():
         progress = await asyncio.to_thread(
@@ -169,7 +174,7 @@ async def ingest(
                 owner=f"ingest {new_request_id()}",
             )
             await _apply_in_process(
-                loop, work.records(RecordWriter(stores, order.app_id, order.noun, clock, patience))
+                loop, work.records(RecordWriter(stores, app, order.noun, clock, patience))
             )
         done = work.finish()
         report = _build_report(run, done, done.rows - before, clock.monotonic_s() - started_s)
@@ -251,7 +256,7 @@ class _IngestTask:
         self._log = structlog.get_logger()
 
     async def records(self, writer: RecordWriter) -> None:
-        """Ingest users or products: several chunks are in the intake, their progress is recorded in order."""
+        """Ingest users or products: several chunks are in the intake, and their progress is recorded in order."""
         waiting: deque[tuple[_Chunk, list[SubmittedChunk], list[RejectedRow]]] = deque()
 
         async def hand(chunk: _Chunk) -> None:

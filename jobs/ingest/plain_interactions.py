@@ -1,9 +1,9 @@
-"""Interactions of the plainest form, as files of millions hold them, without asking the schema a million times.
+"""Interactions of the simplest form, accepted without validating each one against the schema.
 
-    type that needs nothing else, a user, product ids, a moment in the stored form, and no other field
+    a type that requires no other field, a user, product ids, a time in the stored form, and no other field
 
-Every id goes through the schema once and is remembered. Whatever is not of this form is left to
-`cluster.records.validation.upload`; what is of this form comes out exactly as it does there.
+The schema validates every distinct id once, and the result is cached. `cluster.records.validation.upload` validates
+all other interactions. Both ways produce the same records.
 """
 
 from __future__ import annotations
@@ -58,7 +58,11 @@ class PlainInteractions:
                 recents.append(self._build_event(record, now_ms, unknown))
             if unknown:
                 self._validate_ids(unknown)
-        except (KeyError, TypeError, ValueError):  # the schema's refusal and "not plain" are among them
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+        ):  # includes refusals of the schema and rows that are not plain
             return None
         recents.sort(key=itemgetter(0))
         payload = orjson.dumps(records)
@@ -79,7 +83,7 @@ class PlainInteractions:
         if not self._known.issuperset(named):
             unknown.update(named)
         at_ms = min(_parse_timestamp(record["timestamp"]), now_ms)
-        # formatting copies the bytes into a block of their size; the writer's own block is of 1 kB
+        # formatting copies the bytes into a block of their size; the writer's default block has 1 kB
         return at_ms, (user_id, visitor_id, b"%b" % orjson.dumps((kind, ids, at_ms, 0.0)))
 
     def _validate_ids(self, unknown: set[str]) -> None:
@@ -105,18 +109,18 @@ def _parse_timestamp(text: Any) -> int:
 
 
 # --- columns ------------------------------------------------------------------------------------------------
-# Plain interactions (see `jobs.ingest.plain_interactions`) straight from columns, without making a row of any of them.
+# Plain interactions in columnar form, without a conversion to rows.
 #
-# What is of this form comes out byte for byte as it does from rows: the log, the recent lists and the payload an
-# interrupted ingest looks for are the same. Whatever is not of this form, be it one row of a chunk, is left to the
-# rows; a text that JSON would have to escape is such a thing.
+# The result has the same bytes as from rows: in the log, in the recent lists, and in the payload that an interrupted
+# ingest looks for. If one row of a chunk is not plain, the chunk is validated as rows. A text that JSON must escape
+# also makes a row not plain.
 
 
 _ACTORS = ("user_id", "anonymous_id")
 _FIELDS = frozenset((*_ACTORS, "type", "product_ids", "timestamp"))
 _SECONDS_BELOW = 100_000_000_000
 
-# Made once: to make a scalar, pyarrow looks for pandas every time, which takes longer than the work.
+# Created once: pyarrow looks for pandas each time it creates a scalar, which takes longer than the work.
 _NOTHING, _QUOTE, _CLOSE, _NEXT = pa.scalar(""), pa.scalar('"'), pa.scalar('"]'), pa.scalar('","')
 _FIRST, _ROW_END = pa.scalar('["'), pa.scalar("},")
 _TO_IDS, _TO_MOMENT, _EVENT_END = pa.scalar('",["'), pa.scalar('"],'), pa.scalar(",0.0]")
@@ -126,7 +130,7 @@ _NAMES = {
 
 
 class PlainColumns:
-    """Accepts chunks of plain interactions that are columns; remembers which ids were good."""
+    """Accepts chunks of plain interactions in columnar form; caches valid ids."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
@@ -140,7 +144,7 @@ class PlainColumns:
         try:
             return self._accept(table, now_ms)
         except (KeyError, ValueError, TypeError, OverflowError, pa.ArrowException):
-            return None  # the schema's refusal, "not plain" and what Python can't hold are among them
+            return None  # includes schema refusals, rows that are not plain, and values beyond Python
 
     def _accept(self, table: Any, now_ms: int) -> AcceptedInteractions:
         columns = _select_columns(table)
@@ -202,10 +206,10 @@ class PlainColumns:
 
 
 def _select_columns(table: Any) -> dict[str, Any]:
-    """Give the columns that hold anything, in the order of the file; the moments in milliseconds.
+    """Return the non-empty columns in the order of the file, with timestamps in milliseconds.
 
     Errors:
-        ValueError: one of them is no field of a plain interaction
+        ValueError: a column is no field of a plain interaction
     """
     found: dict[str, Any] = {}
     for name, column in zip(table.schema.names, table.columns, strict=True):
@@ -219,7 +223,7 @@ def _select_columns(table: Any) -> dict[str, Any]:
 
 
 def _timestamps_ms(column: Any) -> Any:
-    """Read moments, or the numbers that files have for them: seconds or milliseconds since 1970."""
+    """Return timestamps in milliseconds, from times or from numbers: seconds or milliseconds since 1970."""
     if pa.types.is_integer(column.type):
         if column.null_count:
             raise ValueError("some have none")
@@ -232,7 +236,7 @@ def _timestamps_ms(column: Any) -> Any:
 
 
 def _text_column(column: Any) -> Any:
-    """Read names; where they are numbers, as the text of these."""
+    """Return a column of names as text; numbers become their text."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if not _is_name_type(column.type):
@@ -273,7 +277,7 @@ def _concatenate(*pieces: Any) -> Any:
 def _json_array(members: Any) -> bytes:
     """Write rows of `,"name":value...` as a JSON array of objects."""
     objects = pc.binary_replace_slice(_concatenate(members, _ROW_END), 0, 1, "{")
-    # the bytes of an array of texts stand one behind the other
+    # Arrow stores the bytes of an array of texts consecutively
     _, offsets, data = objects.buffers()
     ends = np.frombuffer(offsets, np.int32)[objects.offset : objects.offset + len(objects) + 1]
     joined: bytes = data[int(ends[0]) : int(ends[-1]) - 1].to_pybytes()

@@ -1,4 +1,4 @@
-"""A dry run: what the first rows of files would become, and why some would be refused. Nothing is written."""
+"""A dry run: the records of the first rows of files, and the reasons of rejected rows. It writes nothing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from jobs.ingest.validation import (
 )
 
 PREVIEWED_ROWS = 1_000
-"Rows that a dry run reads unless it is given another limit."
+"Default number of rows that a dry run reads."
 _SAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class IngestPreview:
-    """What the first rows would come to."""
+    """The result of a dry run."""
 
     rows: int
     accepted: int
@@ -34,14 +34,14 @@ class IngestPreview:
     reasons: tuple[RejectionReason, ...]
     warnings: tuple[str, ...]
     samples: tuple[dict[str, Any], ...]
-    "The first records as they would be uploaded."
+    "The first records in upload form."
 
 
 def preview_ingest(order: IngestOrder, *, now_ms: int) -> IngestPreview:
-    """Read, map and validate the first rows of an order.
+    """Read, map and validate the first rows of an order, and return the result.
 
     Errors:
-        Invalid: the address, the format or the mapping makes no sense
+        Invalid: the address, the format or the mapping is invalid
         Unavailable: an object store does not answer
     """
     mapping = FieldMap.parse(order.mapping)

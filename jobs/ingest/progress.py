@@ -1,8 +1,8 @@
 """The progress of an ingest on disk, from which an interrupted run continues, and its rejected rows.
 
     <state>/<run>/progress.json       replaced with each chunk: the written rows, and the chunk that follows
-    <state>/<run>/quarantine.jsonl    one line a refused row: file, row, reason, the beginning of the row
-    <state>/<run>/about.json          app, noun and start of the ingest, for readers of the quarantine
+    <state>/<run>/quarantine.jsonl    one line per rejected row: file, row, reason, the beginning of the row
+    <state>/<run>/about.json          app, noun and start of the ingest, to explain the quarantine
     <state>/<run>/lock                held by the process that executes the run
 
 The id of the run depends on the files, the app, the noun and the mapping. A run over changed files is not continued.
@@ -44,10 +44,10 @@ class IngestProgress:
     accepted: int = 0
     refused: int = 0
     failed: int = 0
-    "Records that were accepted and could not be applied."
+    "Number of accepted records that could not be applied."
     quarantine_bytes: int = 0
     pending: dict[str, Any] = field(default_factory=dict)
-    "Interactions: the chunk that was about to be appended, and the log's end before that."
+    "For interactions: the announced chunk, and the end of the change log before it."
     finished: bool = False
 
 
@@ -74,7 +74,7 @@ class IngestRun:
         """Lock the run against other processes; the operating system releases the lock of a dead process.
 
         Errors:
-            Conflict: another process is at work on it
+            Conflict: another process executes the run
         """
         with self._explain_disk_errors():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ class IngestRun:
                     "another process is at work on this very ingest; wait until it ends"
                 ) from error
             except OSError:
-                # a file system without locks: better unguarded than not at all
+                # a file system without locks: continue without one
                 pass
             yield
 
@@ -102,7 +102,7 @@ class IngestRun:
         """Delete the progress, so that the next ingest begins at the first row.
 
         Errors:
-            Conflict: another process is at work on it
+            Conflict: another process executes the run
         """
         with self.lock():
             self.delete()
@@ -200,7 +200,10 @@ class IngestRun:
 
     @contextlib.contextmanager
     def _explain_disk_errors(self) -> Iterator[None]:
-        """Say plainly what the disk refuses; what is certainly in stays noted, so the ingest can go on later."""
+        """Raise `Unavailable` with an explanation of a disk error.
+
+        Recorded progress stays, so the ingest can continue later.
+        """
         try:
             yield
         except OSError as error:
@@ -213,7 +216,7 @@ class IngestRun:
 def check_disk_space(
     why_full: Callable[[], str], show: Callable[[IngestProgress], None]
 ) -> Callable[[IngestProgress], None]:
-    """Show progress as long as there is room on the disk; what is shown raises `Unavailable` when there is none."""
+    """Return a callback that shows progress, and raises `Unavailable` if the disk is full."""
 
     def watch(progress: IngestProgress) -> None:
         if reason := why_full():

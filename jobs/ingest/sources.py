@@ -1,8 +1,8 @@
 """Rows of large files: JSON Lines, CSV, TSV and Parquet; single, in directories, or in an object store.
 
-Reading is a stream: memory holds one block of a file, whatever its size. `.gz`, `.bz2`, `.zst` and `.lz4` are
-unpacked on the way. A row that can't be read comes as `UnreadableRow` with its reason and the rest goes on. An object
-store that fails, stalls or cuts a body short is asked again, behind the rows that are read already.
+Files are streamed: memory holds one block of a file, whatever its size. `.gz`, `.bz2`, `.zst` and `.lz4` are
+decompressed meanwhile. An unreadable row becomes an `UnreadableRow` with its reason, and the next rows are read. If
+an object store fails, stalls or truncates a body, the reader retries after the rows that it has read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ FORMATS: dict[str, Format] = {
 PACKED = (".gz", ".bz2", ".zst", ".lz4")
 
 LONGEST_ROW = 32 << 20
-"Bytes of one line of JSON, characters of one of CSV; a longer one is unreadable."
+"Maximum bytes of a line of JSON, and characters of a line of CSV; a longer line is unreadable."
 _BLOCK = 1 << 20
 _PARQUET_ROWS = 2_000
 
@@ -73,7 +73,7 @@ class SourceFile:
     """One file to read."""
 
     path: str
-    "As the file system knows it."
+    "Path within the file system."
     format: Format
     size: int
     changed_ms: int
@@ -93,23 +93,23 @@ class SourceFile:
 
 
 class RowFiles(Protocol):
-    """Where the rows of an ingest come from, when not simply from files of rows."""
+    """The source of the rows of an ingest, for example `PlainFiles`."""
 
     def find(self, address: str) -> list[SourceFile]:
-        """Find what stands behind an address, in an order that stays."""
+        """Return the files of an address in a stable order."""
         ...
 
     def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
-        """Read a file in lots of rows after the first `skip`; each with the number of its first row."""
+        """Yield chunks of `size` rows after the first `skip`, each with the number of its first row."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PlainFiles:
-    """Files of rows."""
+    """Files with one record per row."""
 
     format: Format | None = None
-    "Of all of them; None: by their names."
+    "Format of all files; None: detected from their names."
     layout: DelimitedFormat = field(default_factory=DelimitedFormat)
 
     def find(self, address: str) -> list[SourceFile]:
@@ -125,7 +125,7 @@ def find_files(
     """Return the files of a path, a directory (recursively, those of a known format) or a URI.
 
     Errors:
-        Invalid: there is nothing, or nothing of a known kind
+        Invalid: the address has no file, or none of a known format
         Unavailable: the object store does not answer after all attempts
     """
     return find_files_in(*_open_filesystem(address), address, format, asking=asking)
@@ -134,7 +134,7 @@ def find_files(
 def find_files_in(
     files: Any, path: str, address: str, format: Format | None = None, *, asking: ReadRetry | None = None
 ) -> list[SourceFile]:
-    """Find the files below a path of a file system; messages call the path `address`.
+    """Return the files below a path of a file system; messages call the path `address`.
 
     Errors:
         Invalid: nothing is at the path, or no file of a known format
@@ -176,8 +176,8 @@ def read_column_names(source: SourceFile) -> Sequence[str] | None:
     """Return the column names of a file; None for formats without columns.
 
     Errors:
-        Invalid: the file as a whole is not of its format
-        Unavailable: an object store does not give it after all attempts
+        Invalid: the file does not have its format
+        Unavailable: an object store does not return it after all attempts
     """
     if source.format == "jsonl":
         return None
@@ -196,8 +196,8 @@ def read_rows(source: SourceFile) -> Iterator[Row]:
     """Yield the rows of a file; continue after an interrupted read of an object store.
 
     Errors:
-        Invalid: the file as a whole is not of its format, or damaged
-        Unavailable: an object store does not give it after all attempts
+        Invalid: the file does not have its format, or is damaged
+        Unavailable: an object store does not return it after all attempts
     """
     return _read_with_retry(source, 0, lambda done: islice(_read_rows(source), done, None), lambda _: 1)
 
@@ -263,7 +263,7 @@ def _parse_json_row(text: bytes) -> Row:
 
 
 def _read_lines(source: SourceFile) -> Iterator[bytes | UnreadableRow]:
-    """Cut a stream at newlines without ever holding more than one line of bearable length."""
+    """Split a stream at newlines; memory never holds more than one line of the maximum length."""
     rest = b""
     skipping = False
     count = 0
@@ -297,7 +297,7 @@ def _read_csv_rows(source: SourceFile, separator: str) -> Iterator[Row]:
             if held is not None:
                 yield held
             held = row
-        # the last row of a body that was cut short looks like any other
+        # the last row of a truncated body is indistinguishable from other rows
         _check_complete(source, counted.count)
     if held is not None:
         yield held
@@ -309,7 +309,7 @@ def _detect_separator(source: SourceFile) -> str:
 
 @contextlib.contextmanager
 def _translate_arrow_errors(source: SourceFile) -> Iterator[None]:
-    """Raise what Arrow says of a file as a refusal of the file."""
+    """Raise an error of Arrow as a refusal of the file."""
     try:
         yield
     except pa.ArrowException as error:
@@ -322,11 +322,11 @@ def _read_parquet_rows(source: SourceFile) -> Iterator[Row]:
 
 
 def _read_batches(source: SourceFile, most: int) -> Iterator[Any]:
-    """Read Parquet in record batches of at most so many rows."""
+    """Yield the record batches of Parquet, with at most so many rows each."""
     with (
         _translate_arrow_errors(source),
         source.files.open_input_file(source.path) as stream,
-        # read ahead, it would hold the whole file
+        # with read-ahead it would hold the whole file
         pq.ParquetFile(stream, pre_buffer=False) as parquet,
     ):
         names = parquet.schema_arrow.names
@@ -341,11 +341,11 @@ def _read_batches(source: SourceFile, most: int) -> Iterator[Any]:
 def _read_with_retry(
     source: SourceFile, done: int, read: Callable[[int], Iterator[T]], size: Callable[[T], int]
 ) -> Iterator[T]:
-    """Read on behind the rows that are done when an object store breaks off.
+    """Read rows; if an object store interrupts the read, continue after the rows that were read.
 
     Errors:
         Invalid: a local file can't be read
-        Unavailable: an object store does not give it after all attempts
+        Unavailable: an object store does not return the file after all attempts
     """
     tried = 0
     while True:
@@ -386,7 +386,7 @@ def _call_with_retry(files: Any, address: str, asking: ReadRetry, attempt: Calla
 
 
 def _remove_duplicates(sources: list[SourceFile]) -> list[SourceFile]:
-    """Leave out what is reached a second time through a link; a folder that contains itself is no end of files."""
+    """Remove files that a link reaches a second time; a folder that contains itself would never end."""
     if not sources[0].is_local:
         return sources
     found: dict[Path, SourceFile] = {}
@@ -396,7 +396,7 @@ def _remove_duplicates(sources: list[SourceFile]) -> list[SourceFile]:
 
 
 def _check_complete(source: SourceFile, count: int) -> None:
-    """See that a stream did not end early; packed ones notice by themselves."""
+    """Check that a stream did not end early; compressed streams detect this themselves."""
     if count < source.size and not source.path.lower().endswith(PACKED):
         raise OSError(f"it ended after {count:,} of {source.size:,} bytes")
 

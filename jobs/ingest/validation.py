@@ -51,7 +51,7 @@ class CheckedChunk(Generic[T]):
     """The result of the validation of a chunk."""
 
     parts: tuple[AcceptedPart[T], ...]
-    "Usually one; none when no row was good, several when all together are too much for one body."
+    "Usually one part; none if no row is valid, several if the rows together exceed the limit of one body."
     refused: tuple[RejectedRow, ...]
 
 
@@ -70,9 +70,8 @@ def check_interactions(
     """Validate interactions as the API does; an interaction without any user id is rejected.
 
     Cost:
-        6 microseconds a row as long as all of a chunk are plain (`jobs.ingest.plain_interactions`), 12 as long
-        as all are good,
-        three times that when one is not
+        6 microseconds a row if all rows of a chunk are plain (`jobs.ingest.plain_interactions`), 12 if all are valid,
+        three times that if one is invalid
     """
     whole = _check_plain_chunk(rows, first, read, now_ms, plain or PlainInteractions())
     if whole is not None:
@@ -87,7 +86,7 @@ def check_interactions(
 def check_columns(
     rows: ColumnRows, first: int, fields: FieldMap, now_ms: int, plain: PlainColumns
 ) -> CheckedChunk[AcceptedInteractions] | None:
-    """Validate interactions that are columns and all plain; None leaves them to `check_interactions`."""
+    """Validate interactions in columnar form that are all plain; return None to leave them to `check_interactions`."""
     table = fields.map_columns(rows.table)
     accepted = None if table is None else plain.accept(table, now_ms)
     return None if accepted is None else _chunk_without_rejections(accepted, first)
@@ -96,7 +95,7 @@ def check_columns(
 def _check_plain_chunk(
     rows: Sequence[Row], first: int, read: RowReader, now_ms: int, plain: PlainInteractions
 ) -> CheckedChunk[AcceptedInteractions] | None:
-    """Check a chunk at once, without writing and reading JSON in between; None when anything is wrong with it."""
+    """Validate a chunk as a whole, without a conversion to JSON and back; return None if any row is invalid."""
     try:
         records = [read(row) for row in rows if not isinstance(row, UnreadableRow)]
         if len(records) < len(rows) or any(map(_missing_actor_reason, records)):
@@ -110,7 +109,7 @@ def _check_plain_chunk(
 def _chunk_without_rejections(
     accepted: AcceptedInteractions, first: int
 ) -> CheckedChunk[AcceptedInteractions]:
-    """Make the result of a chunk whose rows are all good."""
+    """Return the result of a chunk whose rows are all valid."""
     return CheckedChunk((AcceptedPart(accepted, tuple(range(first, first + accepted.count))),), ())
 
 
@@ -164,7 +163,7 @@ def _check_rows(
 def _parse_until_accepted(
     good: list[tuple[int, bytes]], parse: Callable[[bytes], T], refused: list[RejectedRow]
 ) -> Iterator[AcceptedPart[T]]:
-    """Parse what is left until nothing is refused; halve what is beyond a limit of one body."""
+    """Parse the remaining rows until none is rejected; split them in halves if they exceed a limit of one body."""
     while good:
         try:
             yield AcceptedPart(parse(_body(good)), tuple(number for number, _ in good))
@@ -235,14 +234,14 @@ def find_warnings(rows: Sequence[Row], read: RowReader, mapping: FieldMap) -> li
 
 
 MOST_REASONS = 200
-"Different reasons that are counted apart; later ones are counted together."
+"Maximum number of reasons that are counted separately; later ones are counted together."
 SHOWN = 3
 OTHER = "other reasons"
 
 
 @dataclass(frozen=True, slots=True)
 class RejectionReason:
-    """One reason, how many rows it refused, and the first of them."""
+    """One reason, the number of rows that it rejected, and the first of them."""
 
     text: str
     count: int
@@ -253,14 +252,14 @@ class RejectionReason:
 
 
 class ReasonCounter:
-    """Counts refused rows by their reason, in bounded memory."""
+    """Counts rejected rows by reason, in bounded memory."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._examples: dict[str, RejectedRow] = {}
 
     def add(self, refused: Iterable[RejectedRow]) -> None:
-        """Count refused rows."""
+        """Count rejected rows."""
         for one in refused:
             text = one.reason
             if text not in self._counts and len(self._counts) >= MOST_REASONS:
@@ -280,7 +279,7 @@ class ReasonCounter:
 def merge_reasons(
     parts: Iterable[Sequence[RejectionReason]], most: int = SHOWN
 ) -> tuple[RejectionReason, ...]:
-    """Add up the reasons of several runs, the most frequent first."""
+    """Return the summed reasons of several runs, the most frequent first."""
     found: dict[str, RejectionReason] = {}
     for reason in (reason for part in parts for reason in part):
         before = found.get(reason.text)

@@ -1,9 +1,9 @@
 """Writing of validated chunks into the stores; a continued run after a crash writes no interaction twice.
 
-Users and products replace themselves, so a chunk that was accepted twice is harmless; it counts as done when
-its task ended. Interactions are written once: the log's end before a chunk (or the place of the chunk before it,
-which is earlier) is noted first, and a chunk that may have been appended before a crash is looked for behind that,
-in the log and in the settled segments.
+Users and products replace earlier records, so a chunk that was accepted twice is harmless. It counts as done when its
+task has ended. Interactions are written once: before each append, the run records the end of the change log, or the
+earlier offset of the previous chunk. After a crash, the next run looks for the announced chunk after this offset, in
+the change log and in the compacted segments.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
+from cluster.records.access import App
 from cluster.records.intake import Task
 from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords, TypeCheck
+from cluster.store.app_bounds import check_new_records
 from cluster.store.ports.changes import ChangeLogEntry, Noun
 from cluster.store.ports.intake import IntakeReceipt
 from cluster.store.ports.stores import Stores
@@ -37,7 +39,7 @@ _TYPE_CHECK_ATTEMPTS = 8
 
 @dataclass(frozen=True, slots=True)
 class SubmittedChunk:
-    """A chunk the intake has."""
+    """A chunk in the intake."""
 
     task_id: str
     records: int
@@ -54,10 +56,10 @@ class StoreRetry:
         self._log = structlog.get_logger()
 
     async def call(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer.
+        """Retry an operation until it succeeds.
 
         Errors:
-            Unavailable, TooMany: there was none for the whole time
+            Unavailable, TooMany: it failed for the whole time
         """
         until_s = self._clock.monotonic_s() + self._within_s
         pause_s = 0.1
@@ -75,9 +77,10 @@ class StoreRetry:
 class RecordWriter:
     """Uploads users or products to the intake."""
 
-    def __init__(self, stores: Stores, app_id: str, noun: Noun, clock: Clock, patience: StoreRetry) -> None:
+    def __init__(self, stores: Stores, app: App, noun: Noun, clock: Clock, patience: StoreRetry) -> None:
         self._stores = stores
-        self._app_id = app_id
+        self._app = app
+        self._app_id = app.app_id
         self._noun = noun
         self._clock = clock
         self._patience = patience
@@ -89,8 +92,14 @@ class RecordWriter:
         """Queue the records that agree with the attribute types of the data set; return the others as rejected.
 
         Errors:
-            Fault: other writers change the attribute types faster than this one reads them
+            Fault: other writers change the attribute types faster than this writer reads them
+            Forbidden: the records would pass the app's bound on records; none of them is written
         """
+        if self._app.settings.max_records:
+            ids = [record.record_id for record in part.accepted.records]
+            await self._patience.call(
+                lambda: check_new_records(self._stores.records, self._app, self._noun, ids)
+            )
         types = self._types
         if types is None:
             asked = await self._patience.call(
@@ -117,7 +126,7 @@ class RecordWriter:
         raise Fault("attribute types of the data set change too fast")
 
     async def _accept(self, task_id: str, standing: TypeCheck) -> IntakeReceipt:
-        """Queue a chunk; the same task id again changes nothing, so a lost answer does no harm."""
+        """Queue a chunk; a repeated task id changes nothing, so a retry after a lost answer is safe."""
         return await self._stores.intake.accept(
             self._app_id,
             self._noun,
@@ -133,7 +142,7 @@ class RecordWriter:
         """Wait until the intake has ended a chunk.
 
         Errors:
-            Fault: the store forgot the task
+            Fault: the task is no longer in the store
         """
         while True:
             task = await self._patience.call(
@@ -163,9 +172,9 @@ class InteractionWriter:
         return await self._patience.call(lambda: self._stores.changes.last(self._app_id, "interaction"))
 
     async def append(self, accepted: AcceptedInteractions, after: str) -> str:
-        """Append a chunk that is not in the log behind `after`; certainly once, even if the answer is lost.
+        """Append a chunk that is not in the log after `after`, exactly once, even if the answer is lost.
 
-        Returns its offset; an empty text when the answer was lost.
+        Return its offset; an empty text if the answer was lost.
         """
         recents = accepted.recents
         if accepted.links:
@@ -202,7 +211,9 @@ class InteractionWriter:
             cursor = found[-1].offset
 
     async def _is_compacted(self, accepted: AcceptedInteractions, after: str) -> bool:
-        """Is it among the settled rows behind `after`? Asked only when the log was trimmed past that."""
+        """Return whether the chunk is in the segments after the offset `after`; called only if the log was trimmed past
+        it.
+        """
         first = await self._stores.changes.first(self._app_id, "interaction")
         if position_from_offset(first) <= position_from_offset(after):
             return False

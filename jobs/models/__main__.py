@@ -1,4 +1,4 @@
-"""`python -m jobs.models`: what `kiosk models` does, for machines without the command line."""
+"""`python -m jobs.models`: the same as `kiosk models`, for machines without the command line."""
 
 from __future__ import annotations
 

@@ -19,9 +19,9 @@ PathArgument = Annotated[
 
 
 def build_models_app(find_folder: Callable[[], Path], publish: Callable[[Path], None]) -> typer.Typer:
-    """Build the commands.
+    """Return the commands.
 
-    `find_folder` returns the folder of encoders of the installation; `publish` gives an imported one to other nodes.
+    `find_folder` returns the folder of encoders of the installation; `publish` copies an imported one for other nodes.
     """
     app = build_app("Sentence encoders of this installation.")
 

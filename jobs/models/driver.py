@@ -10,7 +10,7 @@ from cluster.settings import Settings
 
 
 def publish_encoder(settings: Settings, folder: Path) -> None:
-    """Copy an imported encoder to the artifact store, if that does not stand below the data directory.
+    """Copy an imported encoder to the artifact store, unless that is below the data directory.
 
     Errors:
         Unavailable: the artifact store does not answer

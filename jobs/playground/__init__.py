@@ -7,7 +7,7 @@ every machine.
     data_files  reads data/ into typed values
     seeded_random  seeded draws that do not depend on the Python version
     products    product lines and articles to product records
-    users     stories to user records
+    users       stories to user records
     sessions    all sessions of all users, in order of time
     loader      loads the records through the intake, or writes them as upload bodies
     driver      opens the stores of an installation for `python -m jobs.playground`

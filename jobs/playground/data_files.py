@@ -31,20 +31,20 @@ class TranslatedText(_TextData):
 
 
 class ProductVariants(_TextData):
-    """How the products of a line differ."""
+    """The attribute in which the products of a line differ."""
 
     axis: str
-    "color, size, format ..."
+    "Name of the attribute: color, size, format ..."
     values: tuple[str, ...]
     prices: tuple[float, ...]
-    "One a value."
+    "One price for each value."
 
 
 class ProductLine(_TextData):
-    """One thing in the shop, with its variants."""
+    """One product line of the shop, with its variants."""
 
     id: str
-    "Also the product group's id."
+    "Id of the line, which is also the id of the product group."
     type: str
     title: str
     description: str
@@ -62,7 +62,7 @@ class ProductLine(_TextData):
 
 
 class NewsSection(_TextData):
-    """A heading and what stands under it."""
+    """A heading and the text under it."""
 
     heading: str
     paragraphs: tuple[str, ...]
@@ -83,7 +83,7 @@ class NewsArticle(_TextData):
 
 
 class NewsQuestion(_TextData):
-    """A question, the article that answers it and the words of the answer; None when no article does."""
+    """A question, the article that answers it and the words of the answer; None if no article answers it."""
 
     question: str
     article: str | None
@@ -99,23 +99,23 @@ class UserStory(_TextData):
     about: str
     interests: tuple[str, ...]
     likes: dict[str, float]
-    "Category path joined by `>`, or a beginning of one -> weight."
+    "Category path joined by `>`, or a prefix of one -> weight."
     tags: tuple[str, ...]
     news: dict[str, float]
     "The same for sections of the newspaper."
     searches: tuple[tuple[str, str], ...]
-    "Words typed, and the line or article they were meant to find."
+    "Search queries, and the product line or article that each should find."
     sessions: tuple[int, int]
     reading: float
     "Share of sessions spent with the newspaper."
     buying: float
-    "Probability that a session in the shop ends with a purchase, roughly."
+    "Approximate probability that a session in the shop ends with a purchase."
     days: int
-    "How far back the sessions reach."
+    "Number of days before the present in which the sessions lie."
 
 
 class HomeTown(_TextData):
-    """Where a user lives."""
+    """The home town of a user."""
 
     city: str
     country: str
@@ -139,7 +139,7 @@ class ShopLocation(_TextData):
 
 
 class PeopleData(_TextData):
-    """What users are made of, and the towns with a shop."""
+    """Names and places from which users are generated, and the towns with a shop."""
 
     places: tuple[HomeTown, ...]
     names: dict[str, PersonNames]
@@ -151,41 +151,41 @@ SECTIONS = ("world", "politics", "science", "sport", "business")
 
 
 def list_data_files() -> list[str]:
-    """Name every file that is read, relative to `data/`."""
+    """Return the names of all data files, relative to `data/`."""
     shelves = [f"shop/{shelf}.json" for shelf in SHELVES]
     sections = [f"articles/{section}.json" for section in SECTIONS]
     return [*shelves, *sections, "people.json", "questions.json", "stories.json", "words.json"]
 
 
 def read_product_lines() -> list[ProductLine]:
-    """Read the shop."""
+    """Return the product lines of the shop."""
     return [line for shelf in SHELVES for line in _read_models(f"shop/{shelf}.json", ProductLine)]
 
 
 def read_articles() -> list[NewsArticle]:
-    """Read the newspaper."""
+    """Return the articles of the newspaper."""
     return [
         article for section in SECTIONS for article in _read_models(f"articles/{section}.json", NewsArticle)
     ]
 
 
 def read_user_stories() -> list[UserStory]:
-    """Read the stories of the users."""
+    """Return the stories of the users."""
     return _read_models("stories.json", UserStory)
 
 
 def read_questions() -> list[NewsQuestion]:
-    """Read questions about the newspaper whose answers are known."""
+    """Return questions about the newspaper with known answers."""
     return _read_models("questions.json", NewsQuestion)
 
 
 def read_people() -> PeopleData:
-    """Read names and places."""
+    """Return names and places."""
     return PeopleData.model_validate(_read_json("people.json"))
 
 
 def read_translations() -> dict[str, dict[str, str]]:
-    """Read what the values of variants are called in other languages."""
+    """Return the translations of variant values."""
     tree: dict[str, dict[str, str]] = _read_json("words.json")
     return tree
 
@@ -209,7 +209,7 @@ class GoldenQuestion(BaseModel):
     question: str
     part: Literal["tune", "held"]
     missing: Literal["fact", "entity", "year"] | None
-    "Why the newspaper has no answer: it knows the subject and not this, not the subject, not that year."
+    "Why the newspaper has no answer: it covers the subject but not this detail, not the subject, or not that year."
     articles: tuple[str, ...]
     sentences: tuple[str, ...]
     "Sentences that contain the answer."

@@ -18,10 +18,10 @@ from jobs.playground.loader import LoadResult, build_sample, load_playground
 
 
 def load_into_app(redis_url: str, app_id: str) -> LoadResult:
-    """Load the playground into an app; without an address the one in the settings is taken.
+    """Load the playground into an app; without an address, use the address in the settings.
 
     Errors:
-        ValueError: no address anywhere
+        ValueError: neither the argument nor the settings have an address
     """
     if not redis_url:
         address = Settings().redis_address
@@ -42,7 +42,7 @@ async def _load_async(redis_url: str, app_id: str) -> LoadResult:
 
 
 def write_sample(folder: Path, now_ms: int | None) -> dict[str, int]:
-    """Write the sample as `{"data": [...]}` bodies of 100 records, ready to be uploaded; return file counts."""
+    """Write the sample as `{"data": [...]}` bodies of 100 records, ready for upload; return file counts by kind."""
     whole = build_sample(SystemClock().now_ms() if now_ms is None else now_ms)
     folder.mkdir(parents=True, exist_ok=True)
     return {

@@ -36,15 +36,15 @@ from jobs.playground.sessions import build_interactions
 from jobs.playground.users import build_users
 
 _FORMAT_VERSION = "1"
-"Counted up when the same data come to other records."
+"Increased whenever the same data files give different records."
 
 
 @dataclass(frozen=True, slots=True)
 class SampleData:
-    """Everything to be uploaded, in the upload format."""
+    """All sample records, in the upload format."""
 
     products: list[dict[str, Any]]
-    "Shop and newspaper."
+    "Products of the shop and the newspaper."
     users: list[dict[str, Any]]
     interactions: list[dict[str, Any]]
     "Oldest first, all before `now_ms`."
@@ -72,7 +72,7 @@ def compute_edition() -> str:
 
 
 EDITION_RECORD_ID = "playground-keeper"
-"The user whose record says which edition was loaded."
+"Id of the user whose record contains the loaded edition."
 
 _BATCH = 100
 _CALL = 500
@@ -89,7 +89,7 @@ class LoadResult:
 
     edition: str
     fresh: bool
-    "False: this edition was there already and nothing was written."
+    "False: the app had this edition already, and nothing was written."
     products: int = 0
     users: int = 0
     interactions: int = 0
@@ -107,7 +107,7 @@ async def load_playground(
 ) -> LoadResult:
     """Load the playground into an app, unless the app has this edition already; return the result.
 
-    `embedder` must be the one the app's recommenders read; `whole` is what to load, if not everything.
+    `embedder` must be the embedder of the app's recommenders; `whole` is the data to load, by default all of it.
 
     Errors:
         Unavailable: the store does not answer, or the queue was not applied within a minute
@@ -169,11 +169,11 @@ class _Loader:
         self._lease = JobLease(stores.leases, LEASE, f"playground-{new_task_id()}", clock)
 
     async def clear(self, whole: SampleData) -> None:
-        """Take away what an interrupted load or another edition left behind."""
+        """Delete the data of an interrupted load or of another edition."""
         users = set(await self._stores.records.ids(self._app_id, "user"))
         products = set(await self._stores.records.ids(self._app_id, "product"))
         if await self._stores.changes.last(self._app_id, "interaction") != "0":
-            # a visitor who was not linked yet would keep what a killed load wrote
+            # otherwise, a visitor without a link would keep the interactions of a killed load
             await self._stores.interactions.append(self._app_id, b"[]", _identity_links(whole))
             everyone = users | {user["user_id"] for user in whole.users}
             await self._stores.interactions.erase(self._app_id, sorted(everyone))
@@ -228,7 +228,7 @@ class _Loader:
         await self._apply(noun, [task_id])
 
     async def _apply(self, noun: RecordNoun, task_ids: Sequence[TaskId]) -> None:
-        """Apply what was queued, or wait for the intake actor to do it, until every task has ended."""
+        """Apply the queued records, or wait for the intake actor, until every task has ended."""
         deadline_s = self._clock.monotonic_s() + _WAIT_S
         waiting = list(task_ids)
         try:

@@ -1,4 +1,4 @@
-"""What attracts whom: how strongly each line of the shop and each article pulls a user."""
+"""Preferences of the sample users: the weight of each product line and each article for a user."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from jobs.playground.products import NEWS_SITE, SHOP_SITE, list_variant_ids
 from jobs.playground.seeded_random import SeededRandom
 
 HOT_ITEMS = 8
-"So many lines of the shop are talked about in the last few days."
+"Number of product lines that trend in the last few days."
 
 Weights: TypeAlias = tuple[float, ...]
-"One a thing, in the order of the things."
+"One weight for each item, in the order of the items."
 
 
 @dataclass(frozen=True, slots=True)
 class SampleItem:
-    """A line of the shop or an article, as far as a visit is concerned."""
+    """A product line or an article, with the fields that a visit needs."""
 
     id: str
     paths: tuple[tuple[str, ...], ...]
@@ -36,17 +36,17 @@ class SampleItem:
 
 @dataclass(frozen=True, slots=True)
 class SampleCatalog:
-    """Everything there is to see."""
+    """All items of the sample."""
 
     shop: tuple[SampleItem, ...]
     news: tuple[SampleItem, ...]
     by_id: Mapping[str, SampleItem]
     hot: frozenset[str]
-    "Ids of the lines that are talked about lately."
+    "Ids of the product lines that trend."
 
 
 def build_catalog() -> SampleCatalog:
-    """Read shop and newspaper as things to be visited."""
+    """Return the items of shop and newspaper."""
     shop = tuple(_item_from_line(line) for line in read_product_lines())
     news = tuple(_item_from_article(article) for article in read_articles())
     dice = SeededRandom("hot")
@@ -56,16 +56,16 @@ def build_catalog() -> SampleCatalog:
 
 @dataclass(frozen=True, slots=True)
 class UserPreferences:
-    """How strongly everything pulls one user."""
+    """The weight of every item for one user."""
 
     shop: Weights
     lately: Weights
-    "The shop, while some of it is talked about."
+    "The weights of the shop while some lines trend."
     news: Weights
 
 
 def build_preferences(story: UserStory, user_id: str, place: SampleCatalog) -> UserPreferences:
-    """Weigh everything for one user: the story says what kind, the user's own dice which of them."""
+    """Return the weights for one user: the story determines the kinds, the user's random draws the items."""
     wanted = frozenset(story.tags)
     shop = _item_weights(place.shop, story.likes, wanted, SeededRandom("taste", user_id, "shop"))
     news = _item_weights(place.news, story.news, wanted, SeededRandom("taste", user_id, "news"))

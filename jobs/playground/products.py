@@ -1,4 +1,4 @@
-"""Product records of the playground: product lines of the shop, one record a variant, and articles."""
+"""Product records of the playground: product lines of the shop, one record per variant, and articles."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ IMAGES = "https://images.playground.example"
 
 _DAY_MS = 86_400_000
 _FIELD_OF_AXIS = {"color": "color", "size": "size", "pack": "size", "length": "size"}
-"Variants by anything else are told apart by a custom attribute."
+"Variants that differ in another attribute are distinguished by a custom attribute."
 _ATTRIBUTE_OF_AXIS = {"language": "edition"}
 _NOT_IN_SHOPS = frozenset(("e-book", "online", "weekend", "evening class", "on the plot"))
 
 
 def build_products(now_ms: int) -> list[dict[str, Any]]:
-    """Make the records of the whole shop, in the order of the data."""
+    """Return the records of the whole shop, in the order of the data."""
     shops, translated = read_people().shops, read_translations()
     return [
         record
@@ -42,7 +42,7 @@ def build_products(now_ms: int) -> list[dict[str, Any]]:
 
 
 def list_variant_ids(line: ProductLine) -> list[str]:
-    """Name the products of a line."""
+    """Return the product ids of a line."""
     if line.variants is None:
         return [line.id]
     return [f"{line.id}-{_slug_from_value(value)}" for value in line.variants.values]
@@ -93,7 +93,7 @@ def _records_from_line(
 
 
 def _variant_record(line: ProductLine, value: str, price: float) -> dict[str, Any]:
-    """Say what a variant is, as its line says it."""
+    """Return the record of a variant."""
     told: dict[str, Any] = {
         "type": line.type,
         "title": f"{line.title}, {value}" if value else line.title,
@@ -107,7 +107,7 @@ def _variant_record(line: ProductLine, value: str, price: float) -> dict[str, An
 
 
 def _set_variant_attributes(record: dict[str, Any], line: ProductLine, value: str) -> None:
-    """Write the value of a variant where filters and facets find it."""
+    """Write the value of a variant into the fields that filters and facets use."""
     if line.variants is None:
         return
     axis = line.variants.axis
@@ -120,7 +120,7 @@ def _set_variant_attributes(record: dict[str, Any], line: ProductLine, value: st
 def _set_location(
     record: dict[str, Any], value: str, dice: SeededRandom, shops: Mapping[str, ShopLocation]
 ) -> None:
-    """Say where a product can be fetched, or where a course takes place."""
+    """Write the place where users can collect a product, or where a course takes place."""
     if value in shops:
         record["location"] = shops[value].model_dump()
     elif value not in _NOT_IN_SHOPS:
@@ -142,7 +142,7 @@ def _variant_translations(
 
 
 def _translate_value(language: str, value: str, translated: Mapping[str, Mapping[str, str]]) -> str:
-    """Translate `green` or `100 seeds`; what has no word, such as `5 l` or `York`, stays."""
+    """Return the translation of `green` or `100 seeds`; values without one, such as `5 l` or `York`, stay unchanged."""
     if value in translated:
         return translated[value][language]
     number, _, unit = value.partition(" ")
@@ -164,7 +164,7 @@ _WORDS_A_MINUTE = 200
 
 
 def product_records_from_articles() -> list[dict[str, Any]]:
-    """Make the records of the whole newspaper, in the order of the data."""
+    """Return the records of the whole newspaper, in the order of the data."""
     return [_record_from_article(article) for article in read_articles()]
 
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class SeededRandom:
-    """A stream of draws. Built on `Random.random` alone, whose sequence Python promises to keep."""
+    """A stream of draws. It uses only `Random.random`, whose sequence Python guarantees."""
 
     def __init__(self, *seed: object) -> None:
         text = "/".join(str(part) for part in seed)
@@ -21,22 +21,22 @@ class SeededRandom:
         self._draw = random.Random(int.from_bytes(digest[:8], "big")).random
 
     def random(self) -> float:
-        """Draw evenly from 0 to 1."""
+        """Return a uniform draw from 0 to 1."""
         return self._draw()
 
     def is_chosen(self, probability: float) -> bool:
-        """Say yes with a probability."""
+        """Return true with a probability."""
         return self._draw() < probability
 
     def randint(self, low: int, high: int) -> int:
-        """Draw a whole number, both ends included."""
+        """Return a random whole number, both ends included."""
         return low + int(self._draw() * (high - low + 1))
 
     def choice(self, options: Sequence[T]) -> T:
-        """Draw one of several, all equally likely."""
+        """Return one of several values, all equally likely."""
         return options[int(self._draw() * len(options))]
 
     def weighted_choice(self, options: Sequence[T], weights: Sequence[float]) -> T:
-        """Draw one of several by weight; at least one weight is above 0."""
+        """Return one of several values by weight; at least one weight is above 0."""
         bounds = list(accumulate(weights))
         return options[min(bisect_right(bounds, self._draw() * bounds[-1]), len(options) - 1)]

@@ -1,4 +1,4 @@
-"""All sessions of all users, in the order they happened."""
+"""All sessions of all users, in order of time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jobs.playground.users import SampleUser, build_users
 
 
 class SessionRecorder:
-    """One session: a clock that moves on with everything that is done, and the pages it fills."""
+    """One session: a clock that advances with every action, and the recorded interactions."""
 
     def __init__(self, reader: SampleUser, ids: dict[str, str], started_ms: int, dice: SeededRandom) -> None:
         self.entries: list[tuple[int, dict[str, Any]]] = []
@@ -24,34 +24,34 @@ class SessionRecorder:
         self._dice = dice
 
     def choose_variant(self, thing: SampleItem) -> tuple[str, float]:
-        """Choose the variant this user always chooses; return its id and price."""
+        """Return id and price of the variant that this user always chooses."""
         at = SeededRandom("variant", self._reader.user_id, len(thing.product_ids)).randint(
             0, len(thing.product_ids) - 1
         )
         return thing.product_ids[at], thing.prices[at]
 
     def view_home(self) -> None:
-        """Open the home page."""
+        """Record a view of the home page."""
         self._write("home_page_view", 6, duration=self._draw_duration(3, 25))
 
     def browse(self, path: tuple[str, ...]) -> None:
-        """Open a category page."""
+        """Record a view of a category page."""
         self._write("category_page_view", 8, category=list(path), duration=self._draw_duration(4, 40))
 
     def search(self, keywords: str) -> None:
-        """Type something into the search box."""
+        """Record a search."""
         self._write("search", 7, search={"keywords": keywords, "filters": {}})
 
     def show_list(self, things: list[SampleItem]) -> None:
-        """Be shown a row of things."""
+        """Record a shown list of items."""
         self._write("impression", 2, product_ids=[self.choose_variant(thing)[0] for thing in things])
 
     def click(self, thing: SampleItem) -> None:
-        """Click on something in a list."""
+        """Record a click on an item of a list."""
         self._write("click", 2, product_ids=[self.choose_variant(thing)[0]])
 
     def view(self, thing: SampleItem, *, bored: bool = False) -> None:
-        """Look at a product; a bored user leaves within five seconds."""
+        """Record a view of a product; a user without interest leaves within five seconds."""
         duration = self._draw_duration(1, 4) if bored else self._draw_duration(8, 150)
         context = {"page": {"url": thing.url}, "locale": self._reader.place.locale}
         self._write(
@@ -65,27 +65,27 @@ class SessionRecorder:
             self._write("product_image_view", 5, product_ids=[self.choose_variant(thing)[0]])
 
     def read(self, thing: SampleItem) -> None:
-        """Read an article."""
+        """Record the reading of an article."""
         duration = self._draw_duration(25, 210)
         context = {"page": {"url": thing.url}, "locale": self._reader.place.locale}
         self._write("read", duration, product_ids=[thing.id], duration=duration, context=context)
 
     def act(self, kind: str, thing: SampleItem) -> None:
-        """Do one of the actions without a measure: like, dislike, share, bookmark, ..."""
+        """Record an action without a value: like, dislike, share, bookmark, ..."""
         self._write(kind, 4, product_ids=[self.choose_variant(thing)[0]])
 
     def rate(self, thing: SampleItem) -> None:
-        """Judge a product, near to what others think of it."""
+        """Record a rating of a product, near its mean rating."""
         shift = self._dice.choice((-1.0, -0.5, 0.0, 0.0, 0.5))
         rating = min(5.0, max(1.0, round((thing.rating + shift) * 2) / 2))
         self._write("rate", 12, product_ids=[self.choose_variant(thing)[0]], rating=rating)
 
     def add_to_cart(self, thing: SampleItem, quantity: int) -> None:
-        """Put a product into the cart."""
+        """Record that the user adds a product to the cart."""
         self._write("add_to_cart", 9, product_ids=[self.choose_variant(thing)[0]], quantities=[quantity])
 
     def check_out(self, cart: list[tuple[SampleItem, int]]) -> None:
-        """Check out."""
+        """Record a checkout."""
         bought = [(*self.choose_variant(thing), quantity) for thing, quantity in cart]
         revenue = round(sum(price * quantity for _, price, quantity in bought), 2)
         self._write(
@@ -97,16 +97,16 @@ class SessionRecorder:
         )
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self._at_ms += int(seconds * 1000)
 
     @property
     def at_ms(self) -> int:
-        """Where the clock of the session stands."""
+        """Return the present time of the session."""
         return self._at_ms
 
     def _draw_duration(self, low: int, high: int) -> float:
-        """Draw a duration; short ones are commoner."""
+        """Return a random duration; short ones are more frequent."""
         share = self._dice.random()
         return round(low + (high - low) * share * share, 1)
 
@@ -123,7 +123,7 @@ _HOURS = (7, 8, 12, 13, 17, 18, 19, 20, 21, 22)
 
 
 def build_interactions(now_ms: int) -> list[dict[str, Any]]:
-    """Write down everything that happened before `read_clock_ms`, oldest first."""
+    """Return all interactions before `read_clock_ms`, oldest first."""
     place = build_catalog()
     entries: list[tuple[int, str, int, dict[str, Any]]] = []
     for reader in build_users(now_ms):
@@ -134,7 +134,7 @@ def build_interactions(now_ms: int) -> list[dict[str, Any]]:
 
 
 def _user_sessions(reader: SampleUser, place: SampleCatalog, now_ms: int) -> list[tuple[int, dict[str, Any]]]:
-    """All sessions of one user, oldest first: anonymous ones, the one of signing in, and the rest."""
+    """Return all sessions of one user, oldest first: the anonymous ones, the one with the sign-in, and the rest."""
     dice = SeededRandom("life", reader.user_id)
     count = dice.randint(*reader.story.sessions)
     starts = sorted(_draw_start(dice, reader.story.days, now_ms) for _ in range(count))
@@ -158,7 +158,7 @@ def _user_sessions(reader: SampleUser, place: SampleCatalog, now_ms: int) -> lis
 
 
 def _draw_start(dice: SeededRandom, days: int, now_ms: int) -> int:
-    """Draw when a session starts: lately rather than long ago, when people are awake."""
+    """Return a random start of a session: recent times and daytime hours are more likely."""
     share = dice.random()
     day = int(share * share * days) + 1
     midnight_ms = (now_ms // _DAY_MS - day) * _DAY_MS
@@ -226,7 +226,7 @@ def _shop_session(
 def _search_for_item(
     diary: SessionRecorder, reader: SampleUser, dice: SeededRandom, place: SampleCatalog, *, article: bool
 ) -> SampleItem | None:
-    """Start with a search, sometimes; return what was found."""
+    """Start the session with a search in some cases; return the item that the search found."""
     searches = [(words, place.by_id[thing_id]) for words, thing_id in reader.story.searches]
     found = [(words, thing) for words, thing in searches if thing.article == article]
     if not found or not dice.is_chosen(0.3):
@@ -238,7 +238,7 @@ def _search_for_item(
 
 
 def _choose_next(thing: SampleItem, place: SampleCatalog, weights: Weights, dice: SeededRandom) -> SampleItem:
-    """Go on to something that belongs to it, stands beside it, or attracts for its own sake."""
+    """Return the next item: a related one, one of the same category, or one that the user prefers."""
     if thing.related and dice.is_chosen(0.5):
         return place.by_id[dice.choice(thing.related)]
     beside = [other for other in place.shop if other.paths[0] == thing.paths[0] and other.id != thing.id]
@@ -270,7 +270,7 @@ def _view_product(
 
 
 def _finish_session(diary: SessionRecorder, cart: list[tuple[SampleItem, int]], dice: SeededRandom) -> None:
-    """Check out, perhaps; a rating or a refund comes days later."""
+    """End the session, in some cases with a checkout; a rating or a refund follows days later."""
     if not cart or not dice.is_chosen(0.75):
         return
     diary.check_out(cart)

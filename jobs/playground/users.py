@@ -1,4 +1,4 @@
-"""Stories to users: who they are, as user records."""
+"""User records of the playground, made from stories."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PLANS = ("free", "registered", "subscriber")
 
 @dataclass(frozen=True, slots=True)
 class SampleUser:
-    """One user and the story behind the clicks."""
+    """One user and the story that generates the sessions."""
 
     user_id: str
     visitor_id: str
-    "The anonymous id before signing in; empty when the user always signed in."
+    "The anonymous id before the sign-in; empty if the user was always signed in."
     story: UserStory
     place: HomeTown
     record: dict[str, Any]
@@ -28,7 +28,7 @@ class SampleUser:
 
 
 def build_users(now_ms: int) -> list[SampleUser]:
-    """Make all users; ids are unique and sorted by story."""
+    """Return all users; ids are unique and sorted by story."""
     everyone = read_people()
     made: list[SampleUser] = []
     for story in read_user_stories():

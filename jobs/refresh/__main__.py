@@ -1,8 +1,8 @@
-"""`python -m jobs.refresh`: what `kiosk train` does, for `ray job submit` and for machines without the command line.
+"""`python -m jobs.refresh`: the same as `kiosk train`, for `ray job submit` and machines without the command line.
 
 train APP --recipe NAME       train as a Ray task (`--local`: in this process) and wait
-work APP RUN                  do what is left of an ordered run, in this process
-conform package.module:Class  check whether a learner of yours keeps the protocol
+work APP RUN                  execute the remaining stages of a run, in this process
+conform package.module:Class  check whether a custom learner fulfils the protocol
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jobs.refresh.runs.local_worker import scratch_path
 
 
 def main() -> int:
-    """Run one command; 0 when it went well, 1 when a run or a promise failed, 2 or 3 when it could not be done."""
+    """Run one command; return 0 on success, 1 if a run or a promise failed, 2 or 3 if the command could not run."""
     set_up_logging(process="training")
     return run_program(cli.build_refresh_app(_open_installation, _train_on_ray), "python -m jobs.refresh")
 
@@ -42,7 +42,7 @@ def _open_installation() -> cli.LocalInstallation:
 
 
 def _train_on_ray(*arguments: Any, **options: Any) -> Run:
-    from jobs.refresh.driver import train  # brings Ray along
+    from jobs.refresh.driver import train  # imports Ray
 
     return train(*arguments, **options)
 

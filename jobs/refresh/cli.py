@@ -32,7 +32,7 @@ _PROGRAM = "python -m jobs.refresh"
 
 @dataclass(frozen=True, slots=True)
 class LocalInstallation:
-    """The installation as this process reaches it."""
+    """The stores and folders of the installation, for this process."""
 
     connect: Callable[[], Any]
     "Opens the stores."
@@ -107,7 +107,7 @@ def build_refresh_app(
 
 
 def render_conformance(found: Sequence[ConformanceCheck]) -> tuple[list[str], bool]:
-    """Say which promises a learner keeps, which need work and which are advice; and whether it can be used."""
+    """Return as text which promises a learner keeps, which it breaks, which are advice, and whether it can be used."""
     lines = []
     for check in found:
         mark = "kept  " if check.kept else "advice" if check.is_advice else "BROKEN"

@@ -85,7 +85,7 @@ class Trainer:
         }
 
     async def stop(self) -> None:
-        """Stop after the present iteration."""
+        """Stop after the current iteration."""
         self._stopping.set()
         await asyncio.to_thread(self._thread.join)
 

@@ -127,7 +127,7 @@ class UserScorer:
         """Return the recommendations of users, in their order.
 
         Errors:
-            Unavailable: the store is away
+            Unavailable: the store is unavailable
         """
         scored: list[UserList] = []
         for first in range(0, len(users), _READS_AT_ONCE):
@@ -155,7 +155,7 @@ async def check_engine(stores: Stores, order: ScoringOrder) -> None:
     """Check that an app and its engine exist.
 
     Errors:
-        NotFound: one of them does not
+        NotFound: the app or the engine does not exist
     """
     book = await stores.access.read_all()
     if order.app_id not in book.apps:
@@ -171,7 +171,7 @@ def check_snapshot(shelf: ArtifactStore, order: ScoringOrder) -> None:
     """Check that the snapshot version exists.
 
     Errors:
-        NotFound: it does not
+        NotFound: the version does not exist
     """
     if order.snapshot:
         try:

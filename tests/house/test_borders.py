@@ -42,7 +42,7 @@ HOMES = {
     ),
 }
 "Library -> where it may be imported."
-SHARED_STORE = ("ports", "refreshing_cache")
+SHARED_STORE = ("ports", "refreshing_cache", "app_bounds")
 "What the rest of the project imports of the store."
 _WHOLE_STORE = (
     "cluster/store/",

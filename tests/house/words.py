@@ -13,7 +13,7 @@ NOUNS = _words(
     backup catalogue chunks classes copies creation pace restoring verification
     analysis anchor answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
-    benchmark bill binary blend bm body boolean boost bootstrap breaker browser bucket buckets bulk cache caller
+    benchmark bill binary blend bm body boolean boost bootstrap bounds breaker browser bucket buckets bulk cache caller
     candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client
     clients clock cluster code codec cohorts column columns command commands commits compact compaction
     comparison completions components composer compression conditional config confirmation conformance connection
@@ -40,7 +40,7 @@ NOUNS = _words(
     safetensors salts sample sbom scalars schedule scheduler schedules schema scorer scores screen
     script seal secrecy sections security segment segments sentence sentences server service services session
     sessions settings shop signals signatures significance signin sketches slot snapshot snapshots
-    sockets source sources spell splitter stages standbys start startup state statistics status steps stopwords
+    sockets source sources spell splitter stages standbys start startup state statistics status steps stopwords storage
     store stores stream submission subprocess suggestions sum summary supervisor sweep sweeper synonyms syntax
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload url usage user users

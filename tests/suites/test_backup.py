@@ -81,7 +81,7 @@ async def fill(stores: OpenStores, source: ArtifactStore, products: int = 700) -
     await ask("RPUSH", keys.engine_history(APP, "news"), *range(500))
     await ask("HSET", keys.boost_rule(APP), "news\x1frule", "sealed")
     await ask("HSET", keys.experiment(APP), "e1", "sealed")
-    await ask("SET", "kiosk:{access}:installation", "a key of a newer release")
+    await ask("SET", "kiosk:{access}:new-thing", "a key of a newer release")
     await ask("SET", "foreign", "another program's")
     await ask("HSET", keys.limit(APP, "k1", "read"), "tokens", 1)
     await ask("SET", keys.lease("intake"), "me")
@@ -147,7 +147,7 @@ async def test_what_was_there_is_there_again(
         assert into.read(entry.path) == source.read(entry.path)
     assert await easy_stores.changes.last(APP, "product") == await redis_stores.changes.last(APP, "product")
     found = await compare_answers(target, plan.backup, easy_stores, 10_000)
-    assert found.compared == min(500, 699) + 1
+    assert found.compared == 699 + 1
     assert found.different == ()
     assert (await easy_stores.intake.claim("c", [APP], count=5, block_ms=0))[0].task_id == "waiting"
     assert result.facts.schema == 1

@@ -15,10 +15,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from cluster.admin.cluster_report import LEASES, log_lag_ms, read_cluster
 from cluster.admin.schema import ensure_schema, record_running
 from cluster.build_info import installed_version
 from cluster.records.engine import Engine, EngineStatus
+from cluster.runtime.cluster_report import LEASES, log_lag_ms, read_cluster
 from cluster.runtime.identity_check import prepare_external_key
 from cluster.runtime.identity_start import mark_identity
 from cluster.settings import Settings
@@ -140,7 +140,7 @@ async def test_the_lag_of_the_slowest_live_follower(installation: OpenStores) ->
     assert levels[f"log {APP}"] == "warning"
 
 
-async def test_another_key_and_another_store_are_told(
+async def test_another_key_and_another_store_are_named(
     installation: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "other"

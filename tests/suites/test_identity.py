@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cluster.admin.identity import IDENTITY_FILE
 from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.vault import ensure_master_key, open_vault
 from cluster.errors import InvalidSetting
 from cluster.runtime.artifact_access import artifact_store_opener, open_artifact_store
+from cluster.runtime.identity import IDENTITY_FILE
 from cluster.runtime.identity_check import check_master_key, prepare_external_key, prepare_master_key
 from cluster.runtime.identity_start import mark_identity
 from cluster.settings import Settings

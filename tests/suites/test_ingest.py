@@ -21,9 +21,9 @@ from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
-from cluster.errors import Conflict, Invalid, NotFound, ReadOnly, Unavailable
+from cluster.errors import Conflict, Forbidden, Invalid, NotFound, ReadOnly, Unavailable
 from cluster.meter import SilentMeter
-from cluster.records.access import App
+from cluster.records.access import App, AppSettings
 from cluster.records.interaction import RecentEvent
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
@@ -433,3 +433,21 @@ async def test_while_an_intake_is_at_work_the_ingest_leaves_applying_to_it(
     assert loop.state().applied == 6
     loop.stop()
     await working
+
+
+# --- bounds -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_ingest_stops_at_the_bounds_of_its_app(stores: Stores, tmp_path: Path) -> None:
+    people = write(tmp_path / "people.jsonl", [{"user_id": f"u{n}"} for n in range(30)])
+    bounded = App(app_id=APP, environment="development", settings=AppSettings(max_records=20), created_at=0)
+    await stores.access.put_app(bounded)
+    with pytest.raises(Forbidden, match="at most 20 records"):
+        await run(stores, tmp_path, people, "user", chunk=10, window=1)
+    assert await stores.records.count(APP, "user") == 20
+    full = bounded.model_copy(update={"settings": AppSettings(max_storage_mb=1)})
+    await stores.access.put_app(full)
+    await stores.usage.set_stored_bytes(APP, 1 << 20)
+    with pytest.raises(Forbidden, match="at most 1 MB"):
+        await run(stores, tmp_path, write(tmp_path / "clicks.jsonl", clicks(3)), "interaction")
+    assert await logged(stores) == []

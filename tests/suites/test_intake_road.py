@@ -23,7 +23,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Fault, Unavailable
 from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
-from cluster.records.access import App
+from cluster.records.access import App, AppSettings
 from cluster.store.connect import open_stores
 from cluster.store.ports.changes import ChangeLogEntry, Noun
 from cluster.store.ports.stores import Stores
@@ -783,3 +783,31 @@ async def _finished(stores: Stores, task_id: str) -> None:
         return (await status(stores, "user", task_id))[0] == "finished"
 
     await until(is_finished)
+
+
+# --- bounds -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_size_of_an_app_with_a_bound_is_measured_after_a_compaction(
+    stores: Stores, clock: ManualClock, shelf: ArtifactStore
+) -> None:
+    loop = loop_over(stores, clock, shelf)
+    await accept(stores, "user", [user("u1")])
+    await drain(loop)
+    await loop.compact_round(at_once=True)
+    assert await stores.usage.stored_bytes(APP) == 0  # no bound, no measurement
+    bounded = AppSettings(max_storage_mb=1)
+    await stores.access.put_app(App(app_id=APP, environment="development", settings=bounded, created_at=0))
+    shelf.write(f"snapshots/{APP}/default/v1/model.bin", b"x" * 5_000)
+    shelf.write("snapshots/other/default/v1/model.bin", b"x" * 7_000)
+    await loop.compact_round()
+    first = await stores.usage.stored_bytes(APP)
+    assert first == 5_000 + sum(entry.size for entry in shelf.entries(APP)) > 5_000
+    shelf.write(f"snapshots/{APP}/default/v2/model.bin", b"x" * 1_000)
+    await loop.compact_round()
+    assert await stores.usage.stored_bytes(APP) == first  # nothing was compacted
+    clock.ahead_s += 61
+    await loop.compact_round()
+    assert await stores.usage.stored_bytes(APP) == first + 1_000
+    assert await stores.records.count(APP, "user") == 1
+    assert await stores.records.count(APP, "product") == 0

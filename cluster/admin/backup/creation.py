@@ -203,7 +203,7 @@ class BackupJob:
         parts, answers = list[KeyPart](), list[KeyPart]()
         for _, group in groupby(sorted(control_keys(None), key=_tag_of), key=_tag_of):
             parts += (await self._reader.read_cut(list(group)))[0]
-        share = -(-self._answers // max(1, 2 * len(facts.apps)))
+        share = -(-self._answers // max(1, len(facts.apps)))
         for app_id, cut in facts.apps.items():
             sampled = await self._sample(app_id, share)
             logs = [keys.change(app_id, noun) for noun in NOUNS]
@@ -220,8 +220,8 @@ class BackupJob:
     async def _sample(self, app_id: str, share: int) -> list[str]:
         """Choose records whose answers are recorded; an absent one at the cut is an answer too."""
         found = list[str]()
-        for noun in ("product", "user"):
-            ids = await self._reader.sample(keys.record_ids(app_id, noun), share)
+        for noun, most in (("user", share // 2), ("product", share)):
+            ids = await self._reader.sample(keys.record_ids(app_id, noun), most - len(found))
             found += [keys.record(app_id, noun, one) for one in ids]
         return found
 

@@ -20,6 +20,10 @@ class RecordStore(Protocol):
         """Return all ids, sorted."""
         ...
 
+    async def count(self, app_id: str, noun: Noun) -> int:
+        """Return the number of records."""
+        ...
+
     async def seen(self, app_id: str, noun: Noun) -> bool:
         """Return whether the app ever received a record of this noun."""
         ...

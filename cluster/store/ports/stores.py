@@ -29,6 +29,7 @@ from cluster.store.ports.records import RecordStore
 from cluster.store.ports.tasks import TaskStore
 from cluster.store.ports.threads import ThreadStore
 from cluster.store.ports.trainings import PromotionStore, RunStore, ScheduleStore
+from cluster.store.ports.usage import UsageStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +63,4 @@ class Stores:
     question_bank: QuestionBankStore
     questions: QuestionStore
     erasures: ErasureStore
+    usage: UsageStore

@@ -65,6 +65,9 @@ class RedisRecords:
         )
         return [text_of(member[len(prefix) :]) for member in members]
 
+    async def count(self, app_id: str, noun: Noun) -> int:
+        return int(await self._server.execute("ZCARD", keys.record_ids(app_id, noun)))
+
     async def seen(self, app_id: str, noun: Noun) -> bool:
         return await self._server.execute("GET", keys.noun_seen(app_id, noun)) is not None
 

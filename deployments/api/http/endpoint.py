@@ -1,9 +1,9 @@
-"""Endpoints, and the table that maps a raw path to one. Ids may hold slashes and percent-encoded bytes.
+"""Endpoints, and the table that maps a raw path to an endpoint. Ids may hold slashes and percent-encoded bytes.
 
-    /v1/users/_ids            fixed paths first, also with one slash behind
+    /v1/users/_ids            fixed paths first, also with one slash at the end
     /v1/users/_status/{id}    then patterns, the longest prefix first
-    /v1/users/{id}            an id is the rest of the path, decoded once; one that starts with `_` is none
-    /v1/x/{id}/events         what stands behind an id may have one slash behind it, too
+    /v1/users/{id}            the id is the rest of the path, decoded once; no id starts with `_`
+    /v1/x/{id}/events         a suffix after an id may end in one slash, too
 
 A redirect to the path without the slash would lose the body of a POST in some clients, so both paths answer.
 """

@@ -104,9 +104,7 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
     banks = QuestionBankClient(services.stores.question_bank)
     suggestions = QuestionBankSuggestions(banks, services.recommender)
     table = (
-        *_interactions(
-            InteractionsResource(services.stores.interactions, services.stores.records, services.clock)
-        ),
+        *_interactions(InteractionsResource(services.stores, services.clock)),
         *_erasures(users),
         *_records(
             users, AggregationResource("user", services.stores.records), wire.build_envelope(wire.StoredUser)

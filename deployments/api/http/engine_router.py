@@ -25,7 +25,7 @@ from cluster.tracing import current_trace, current_traceparent
 _log = structlog.get_logger()
 
 ConnectToEngine = Callable[[str, str], Awaitable[RecommenderClient]]
-"(app id, engine id) -> a client of the engine's own deployment"
+"(app id, engine id) -> a client of the deployment of a dedicated engine"
 _LOADING_TRIES = 20
 
 
@@ -43,9 +43,9 @@ class _CachedRoute:
     client: QueryAnswerer
     remote: bool
     retry_s: float = math.inf
-    "When an unfinished move of the engine is tried again, monotonic."
+    "Monotonic time of the next attempt to finish a move of the engine."
     loading_task: asyncio.Task[None] | None = None
-    "Loads the engine here because it moves back into this process."
+    "Loads the engine into this process, because it becomes embedded again."
     queries: int = 0
     "Queries since the counts were last reported."
 

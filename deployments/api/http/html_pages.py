@@ -180,7 +180,7 @@ class PublishedDocument:
             return Response(status_code=304, headers=headers)
         if not accepts_gzip(request.headers.get("accept-encoding", "").encode("latin-1")):
             return Response(self.body, media_type=self._media_type, headers=headers)
-        # Both encodings share one weak tag: it says that the content is the same, not the bytes.
+        # Both encodings share one weak tag: it means equal content, not equal bytes.
         headers |= {"content-encoding": "gzip", "etag": "W/" + etag.decode()}
         return Response(self._compressed, media_type=self._media_type, headers=headers)
 

@@ -35,10 +35,10 @@ class RequestIdentity:
     "Empty unless proven."
     anonymous_id: str
     user_type: str
-    "User type for metering; an unproven claim is ignored."
+    "User type for metering; unproven claims are ignored."
     metadata: Mapping[str, Any]
     claims: Mapping[str, Any] = field(default_factory=dict)
-    "Other claims of the token; only the client's own server sees them."
+    "Other claims of the token; only the server of the shop sees them."
     origin: str = ""
     "Pseudonym of the client's address if no user is proven; empty otherwise."
 
@@ -89,12 +89,12 @@ def _find_identity(request: ApiRequest, body: AskBody) -> tuple[str, str, bool]:
 
 
 def default_anonymous_id(request: ApiRequest, now_ms: int) -> str:
-    """Name a visitor who named nobody: `SHA1("<api key>:<ip>:<user agent>:<date>")`.
+    """Return the default visitor id: `SHA1("<api key>:<ip>:<user agent>:<date>")`.
 
-    With `keyed_visitor_ids` it is HMAC-SHA1 of the same text under the secret key, because a neighbour behind the
-    same address knows everything in it and could read the visitor's history by it.
+    With `keyed_visitor_ids` it is HMAC-SHA1 of the same text under the secret key. A client behind the same address
+    knows the whole text, and could otherwise compute the id and read the visitor's history.
 
-    The REST interface prescribes SHA-1. Without the secret key the digest is a name and protects nothing.
+    The REST interface prescribes SHA-1. Without the secret key the digest is only a name and protects nothing.
     """
     day = from_ms(now_ms).date().isoformat()
     credential = request.credential

@@ -1,10 +1,11 @@
 """Link the visitor to the user on every endpoint that takes both ids, as `POST /v1/interactions` does.
 
-    token names a user           any key; a publishable key proves the visitor as `verify_identity` asks it to
+    token names a user           any key; a publishable key proves the visitor as `verify_identity` requires
     `user_hash` proves a user    publishable key
 
-The reply neither waits for the link nor fails if it fails. A process writes each pair at most once a while, and only
-if the store lacks it. Limits on new visitors are those of interactions (`append_browser.lua`).
+The reply does not wait for the link, and a failed link does not fail the request. A process writes each pair at most
+once a while, and only if the store lacks it. The limits on new visitors are those of interactions
+(`append_browser.lua`).
 
 The rules for users are in `docs/concepts/identities.md`, section "Visitor and user: linking".
 """

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of endpoints and the texts in `reference/`."""
+"""The OpenAPI document, generated from the table of endpoints and the texts in `reference/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes a query as experiments and stored rules demand, before the engine answers it.
+"""Changes a query by experiments and stored rules, before the engine answers it.
 
 experiments (engine, snapshot, rule of the user's variant) -> stored rules
 """

@@ -213,7 +213,8 @@ class RequestHandler:
         try:
             user_id = bearer_user(request) if endpoint.rules.reads_token else ""
         except Unauthenticated:
-            # A request without a valid token shares its idempotency key with nobody; `examine` raises the error.
+            # A request without a valid token shares its idempotency key with no other request; `examine` raises the
+            # error.
             return await answer()
         owner = idempotency.KeyOwner(
             request.app_id, credential.key_id, user_id, is_browser=not credential.is_secret

@@ -20,7 +20,7 @@ _OWNERLESS = "any"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A request that was sent to a prepared app, and what it was answered."""
+    """A request to a prepared app, and its recorded reply."""
 
     operation: str
     path: Mapping[str, str]
@@ -32,7 +32,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class OpenApiTexts:
-    """Everything that people read in the OpenAPI document beside names and types."""
+    """All texts of the OpenAPI document except names and types."""
 
     info: str
     tags: Mapping[str, str]
@@ -40,10 +40,10 @@ class OpenApiTexts:
     fields: Mapping[str, Mapping[str, str]]
     examples: tuple[Example, ...]
     refusals: Mapping[str, Example]
-    "Model of a refusal -> a request that gets one."
+    "Model of a refusal -> a request that causes it."
 
     def find_field_text(self, owner: str, name: str) -> str:
-        """Find the text of a field: the model's own, that of the model it is like, or that of every model."""
+        """Return the text of a field: of the model, of the similar model, or the text that all models share."""
         fields = self.fields
         alike = fields["like"].get(owner, "")
         for section in (owner, alike, _OWNERLESS):
@@ -53,7 +53,7 @@ class OpenApiTexts:
         return ""
 
     def add_texts(self, schema: Any, owner: str) -> None:
-        """Add the texts of all fields of a schema in place, and take the titles that repeat their names out."""
+        """Add the texts of all fields to a schema in place, and remove titles that only repeat the field names."""
         if isinstance(schema, list):
             for item in schema:
                 self.add_texts(item, owner)
@@ -63,7 +63,7 @@ class OpenApiTexts:
             if isinstance(field, dict):
                 field.pop("title", None)
                 if isinstance(field.get("default"), dict):
-                    # Generators of clients take no object as a default; its own fields have defaults.
+                    # Client generators accept no object as a default; the fields of the object have defaults.
                     del field["default"]
                 text = self.find_field_text(owner, name)
                 if text:
@@ -77,7 +77,7 @@ class OpenApiTexts:
 
 
 def read_texts() -> OpenApiTexts:
-    """Read the data files. Cost: 15 ms, once for each document."""
+    """Return the texts from the data files. Cost: 15 ms, once for each document."""
     operations = tomllib.loads((_HERE / "operations.toml").read_text("utf-8"))
     fields = tomllib.loads((_HERE / "fields.toml").read_text("utf-8"))
     return OpenApiTexts(
@@ -91,7 +91,7 @@ def read_texts() -> OpenApiTexts:
 
 
 def read_examples() -> tuple[Example, ...]:
-    """Read the examples in the order in which they can be sent."""
+    """Return the examples in the order in which a client can send them."""
     return tuple(map(_example, _read("examples.json")))
 
 

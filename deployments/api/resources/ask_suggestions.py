@@ -27,7 +27,7 @@ from deployments.edge.request import ApiRequest
 
 TRENDING_DAYS = 7
 TRENDING_READERS = 3
-"Users who must have asked a question before others see it."
+"Minimum number of users who asked a question before other users see it."
 MOST_TYPED = 500
 _ANYTHING = "news"
 _DAY_MS = 86_400_000

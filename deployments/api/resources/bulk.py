@@ -1,11 +1,11 @@
 """The bulk endpoint: several queries in one call, each answered as if sent alone, in the same order.
 
-    bulk -> for every request: find its endpoint in the table -> reach, robot, rate -> examine -> answer
+    bulk -> for every request: find its endpoint in the table -> access, robot, rate -> examine -> answer
 
-Which endpoints can be asked is read off the table: queries of search, recommendation, ask and qa with one slash in
-their name. A request costs one token of the key's rate, the first one the token the call itself paid. A request for
-which there is no token waits for one a while (`PATIENCE_S`), so that a call of a hundred fits into the default rate;
-if none came, its entry says how long to wait.
+The table determines the allowed endpoints: queries of search, recommendation, ask and qa with one slash in their name.
+Each request costs one token of the key's rate; the token of the call pays for the first one. A request without a token
+waits for one (`PATIENCE_S`), so that a call of a hundred requests fits into the default rate. If no token comes in
+time, the entry of the request contains the seconds to wait.
 
 Published in `docs/reference/rest.md`, section Bulk.
 """

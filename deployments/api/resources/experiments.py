@@ -135,7 +135,7 @@ class ExperimentsResource:
             refuse(error.message)
 
     async def list(self, request: ApiRequest) -> Reply:
-        """Return the experiments of the app, oldest first."""
+        """Return the experiments of the app, the oldest first."""
         return success({"experiments": await self._client.list(request.app_id)})
 
     async def show(self, request: ApiRequest) -> Reply:

@@ -16,8 +16,9 @@ from cluster.errors import messages
 from cluster.records.validation.accepted import AcceptedInteractions
 from cluster.records.validation.deletes import parse_interaction_delete
 from cluster.records.validation.upload import parse_upload
-from cluster.store.ports.interactions import BrowserWriter, InteractionStore
-from cluster.store.ports.records import RecordStore
+from cluster.store.app_bounds import StorageBounds
+from cluster.store.ports.interactions import BrowserWriter
+from cluster.store.ports.stores import Stores
 from deployments.api.http.browser_writes import WritePermission
 from deployments.api.http.identity import default_anonymous_id
 from deployments.api.resources.records import is_dry_run, mark_dry_run
@@ -37,10 +38,11 @@ UNNAMED = (
 class InteractionsResource:
     """The endpoints that upload and erase interactions."""
 
-    def __init__(self, store: InteractionStore, records: RecordStore, clock: Clock) -> None:
-        self._store = store
-        self._records = records
+    def __init__(self, stores: Stores, clock: Clock) -> None:
+        self._store = stores.interactions
+        self._records = stores.records
         self._clock = clock
+        self._storage = StorageBounds(stores.usage, clock)
 
     def read_upload(self, request: ApiRequest) -> tuple[AcceptedInteractions, BrowserWriter | None, int]:
         """Validate interactions; an event without any id gets the default visitor id."""
@@ -62,7 +64,10 @@ class InteractionsResource:
 
         Errors:
             TooMany: a browser sends more than it may
+            Forbidden: the app reached its bound on storage
         """
+        if request.credential.app.settings.max_storage_mb:
+            await self._storage.check(request.credential.app)
         accepted: AcceptedInteractions
         accepted, writer, checkouts = request.parsed
         if checkouts:

@@ -19,6 +19,7 @@ from cluster.records.intake import Task
 from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.records.validation.deletes import parse_product_delete, parse_user_delete
 from cluster.records.validation.upload import parse_upload
+from cluster.store.app_bounds import StorageBounds, check_new_records
 from cluster.store.ports.stores import Stores
 from deployments.api.wire.faults import refuse
 from deployments.edge.envelope import (
@@ -55,6 +56,7 @@ class RecordsResource:
         self._stores = stores
         self._clock = clock
         self._new_task_id = new_task_id
+        self._storage = StorageBounds(stores.usage, clock)
 
     # --- upload -----------------------------------------------------------------------------------------------
 
@@ -67,8 +69,15 @@ class RecordsResource:
 
         Errors:
             Conflict: other uploads changed the attribute types during every try
+            Forbidden: the app reached its bound on storage, or the records would pass its bound on records
         """
         accepted: AcceptedRecords = request.parsed
+        app = request.credential.app
+        if app.settings.max_storage_mb:
+            await self._storage.check(app)
+        if app.settings.max_records:
+            ids = (record.record_id for record in accepted.records)
+            await check_new_records(self._stores.records, app, self.noun, ids)
         if is_dry_run(request):
             types = await self._stores.records.attribute_types(request.app_id, self.noun)
             return mark_dry_run(_upload_reply(self._new_task_id(), accepted.check_types(types)))

@@ -1,1 +1,1 @@
-"""Request and reply models of the REST interface, one file a resource."""
+"""Request and reply models of the REST interface, one module for each resource."""

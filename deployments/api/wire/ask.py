@@ -1,4 +1,4 @@
-"""Bodies of the ask endpoints and what they answer. Fields they do not know are none of their business.
+"""Bodies of the ask endpoints and their replies. Unknown fields are ignored.
 
 Published in `docs/reference/rest.md`, section Ask.
 """
@@ -36,7 +36,7 @@ from deployments.api.wire.shared import (
 )
 
 MOST_METADATA = 64 << 10
-"Bytes of `metadata` as JSON."
+"Maximum bytes of `metadata` as JSON."
 MOST_QUESTION_IDS = 100
 
 _LINK = re.compile(r"(?:https?://[^\s/?#]|/(?!/)|\?)[^\s<>\"'`\\]*\Z")
@@ -44,10 +44,10 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def parse_question_id(value: Any) -> str:
-    """Read a question id.
+    """Return a question id.
 
     Errors:
-        PydanticCustomError: no uuid
+        PydanticCustomError: the text is not a uuid
     """
     if not isinstance(value, str) or not _UUID.fullmatch(value):
         raise build_error("value is not a valid uuid", "type_error.uuid")
@@ -135,7 +135,7 @@ class AnswerFormatBody(AskBody):
     cite_link: Switch | None = None
 
     def format(self, otherwise: Format) -> Format:
-        """Fill in what is absent."""
+        """Return the format; absent fields get the values of the question."""
         given = {
             name: getattr(self, name) for name in Format.model_fields if getattr(self, name, None) is not None
         }
@@ -144,7 +144,7 @@ class AnswerFormatBody(AskBody):
 
     @property
     def has_format(self) -> bool:
-        """Does it say anything about the format?"""
+        """Return whether the body has any field of the format."""
         return any(getattr(self, name, None) is not None for name in Format.model_fields)
 
 
@@ -258,7 +258,7 @@ class ShownAnswer(BaseModel):
     datetime: str
     metadata: dict[str, Any]
     images: list[ShownImage] = Field(default_factory=list)
-    "Of cited products that have one; absent when none has."
+    "Images of the cited products that have one; absent if none has one."
     blocked_reason: str = ""
 
 

@@ -17,7 +17,7 @@ from deployments.api.wire.faults import refuse
 from deployments.api.wire.shared import Count, Name, UserQueryBody, Warnings, query_from_body
 
 MOST_TYPED = 1_000
-"Characters of `q` that are read; nobody types more, and what was pasted begins like that too."
+"Characters of `q` that the engine reads; users type fewer, and a longer pasted text still begins with them."
 
 
 class Autocomplete(UserQueryBody):
@@ -72,12 +72,12 @@ def to_completion_query(
     now_ms: int,
     pages: bool = False,
 ) -> UserQuery:
-    """Turn a body into a query. `user_id` is the token's reader when there is one, else the body's.
+    """Return the query of a body. `user_id` is the user of the token if there is one, else that of the body.
 
     With `pages`, `start` is an offset; without, it is ignored.
 
     Errors:
-        FilterSyntax, Unprocessable: a filter, a field or a simulated interaction makes no sense
+        FilterSyntax, Unprocessable: a filter, a field or a simulated interaction is invalid
     """
     for at, name in enumerate(body.completion_fields):
         _check_field(name, at)
@@ -97,7 +97,7 @@ def to_completion_query(
 
 
 def _parse_start(value: Any) -> int:
-    """Read an offset; 0 for what is none."""
+    """Return an offset; 0 if the text is not a valid offset."""
     text = str(value).strip()
     is_number = isinstance(value, int | str) and not isinstance(value, bool)
     return int(text) if is_number and text.isascii() and text.isdecimal() and len(text) < 7 else 0

@@ -23,9 +23,9 @@ class ExperimentBody(RequestModel):
     user_id: Name | None = None
     anonymous_id: VisitorName | None = None
     variant_name: Name | None = None
-    "Forces this variant, named by name, slug or id; absent: the reader's own."
+    "Forces this variant, by name, slug or id; if absent, the user's assigned variant applies."
     timestamp: Moment | None = None
-    "Absent: now."
+    "Time of the event; if absent, the present time."
 
 
 class ExperimentEdit(RequestModel):
@@ -36,13 +36,13 @@ class ExperimentEdit(RequestModel):
     weights: Annotated[dict[str, Annotated[Real, Field(ge=0)]], Field(max_length=50)] = Field(
         default_factory=dict
     )
-    "Variant, by id, slug or name -> its weight; 0 takes nobody new."
+    "Variant (id, slug or name) -> its weight; a variant with weight 0 gets no new users."
     ends_at: Moment | None = None
     goal: Annotated[list[str], Field(max_length=50)] | None = None
     "Types of interactions that count as a conversion."
     layer: Annotated[str, Field(max_length=63)] | None = None
     slice: tuple[Real, Real] | None = None
-    "From and to, 0 to 1, in the layer."
+    "Start and end of the range in the layer, 0 to 1."
 
 
 class ScheduleBody(RequestModel):
@@ -107,7 +107,7 @@ EXPERIMENT_DRAFTS: dict[str, Any] = {
         },
     },
 }
-"What `actors/experiments/drafts.py` reads."
+"Fields that `actors/experiments/drafts.py` reads."
 
 
 # --- replies ------------------------------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class ShownReport(BaseModel):
     variants: list[ReportedVariant]
     split: SplitPart
     days: dict[str, dict[str, int]]
-    "Day (UTC) -> variant id -> people who met it that day."
+    "Day (UTC) -> variant id -> number of users with a first exposure on that day."
     settling: int = Field(
         default=0,
         description="Conversions accepted a moment ago that are not counted yet; they are within a minute.",

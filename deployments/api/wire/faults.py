@@ -1,7 +1,6 @@
-"""What is wrong with a body, in the words callers know: `{loc, msg, type}`, `loc` beginning with `body`.
+"""The faults of a body in the wording of the interface: `{loc, msg, type}`, `loc` beginning with `body`.
 
-The words are those of the published examples. Nothing a caller sent is repeated but the names of its fields,
-cut short.
+The wording is that of the published examples. A fault repeats no value of the client except shortened field names.
 
 Published in `docs/reference/errors.md`.
 """
@@ -50,25 +49,25 @@ _WORDS: dict[str, tuple[str, str]] = {
     "literal_error": ("unexpected value; permitted: {expected}", "value_error.const"),
     FAULT: ("invalid datetime format", "value_error.datetime"),
 }
-"pydantic's kind of error -> our sentence and type."
+"Error type of pydantic -> our message and type."
 
 _FORMS = {
     "^[A-Za-z]{2}$": "expected the two letters of an ISO 639-1 language code, for example en",
 }
-"Pattern of a field -> the sentence that says which form it has."
+"Pattern of a field -> the sentence that describes the form."
 
 _MOST = 100
-"Faults reported for one body."
+"Maximum faults reported for one body."
 _LONGEST_NAME = 128
 
 
 def build_error(msg: str, kind: str = "value_error") -> PydanticCustomError:
-    """Make an error for a validator of our own, already in the callers' words."""
+    """Return an error for a custom validator, in the wording of the interface."""
     return PydanticCustomError(kind, "{msg}", {"msg": msg})
 
 
 def unprocessable_from(error: ValidationError, within: str = "body") -> Unprocessable:
-    """Turn a validation error into the one that is answered; `within` begins each `loc`."""
+    """Return the error reply for a validation error; each `loc` begins with `within`."""
     found = error.errors(include_url=False, include_input=False)
     return Unprocessable("request schema error", detail=[_entry(entry, within) for entry in found[:_MOST]])
 
@@ -83,7 +82,7 @@ def refuse(msg: str, *path: str | int, kind: str = "value_error", within: str = 
 
 
 def refuse_filter(error: FilterSyntax, *path: str | int, within: str = "body") -> NoReturn:
-    """Refuse a filter that does not parse, naming the parameter it came in.
+    """Refuse a filter that does not parse, with the name of its parameter.
 
     Errors:
         FilterSyntax: always

@@ -36,9 +36,9 @@ class UserBody(RequestModel):
     model_config = ConfigDict(**{**RequestModel.model_config, "extra": "ignore"})
 
     user_id: Reader | None = None
-    "Required with a secret key; with a token it may be absent and must match when present."
+    "Required with a secret key; with a token it may be absent, and otherwise must match the token."
     jwt_token: str | None = None
-    "A reader token, where no header can be sent."
+    "A user token, for clients that can't send a header."
 
 
 class ThreadList(UserBody):
@@ -62,7 +62,7 @@ class ThreadContents(ThreadBody):
     rows: Count = 30
     order: Literal["asc", "desc"] = "asc"
     after: str | None = None
-    "A question: only what follows it in this order. One that is unknown is ignored."
+    "A question id; the page begins after it. An unknown id is ignored."
 
 
 class Rename(ThreadBody):
@@ -93,7 +93,7 @@ class Touch(ThreadBody):
     """A thread whose indicator to set."""
 
     generate: Flag = False
-    "Ask the thread's question again and append the answer."
+    "Whether to ask the thread's question again and append the answer."
 
 
 # --- replies ------------------------------------------------------------------------------------------------------

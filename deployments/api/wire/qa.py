@@ -29,7 +29,7 @@ from deployments.api.wire.shared import (
 )
 
 MOST_COMPLETIONS = 1_000
-"Characters of `q` that are read."
+"Characters of `q` that the engine reads."
 
 
 Probability = Annotated[Real, Field(ge=0, le=1)]
@@ -44,7 +44,7 @@ class BankEntry(RequestModel):
     weight: Annotated[float, BeforeValidator(number_not_bool)] = 1.0
 
     def record(self) -> BankQuestion:
-        """Write it as it is stored."""
+        """Return the record in its stored form."""
         return BankQuestion(question=self.question, weight=self.weight)
 
 
@@ -111,7 +111,7 @@ class AnswerPart(BaseModel):
 
     text: str
     css_selector: str
-    "From the root of the page."
+    "Path from the root of the page."
     probability: float
     html: str | None = None
 
@@ -148,10 +148,10 @@ class AnswersReply(BaseModel):
 
 
 def to_answer_query(body: QuestionAnswering, *, app_id: str, user_id: str) -> UserQuery:
-    """Turn a body into a query; only products that allow it are asked.
+    """Return the query of a body; only products that allow questions are searched.
 
     Errors:
-        FilterSyntax, Unprocessable: a filter makes no sense
+        FilterSyntax, Unprocessable: a filter is invalid
     """
     enabled: Node = parse("enable_question_answering:true")
     least = body.min_probability

@@ -1,4 +1,4 @@
-"""Bodies of the six recommendation endpoints, and how each becomes a `UserQuery`.
+"""Bodies of the six recommendation endpoints, and their conversion to a `UserQuery`.
 
 Published in `docs/reference/rest.md`, section Recommendation.
 """
@@ -135,7 +135,7 @@ class ProductToProducts(Paged):
     @model_validator(mode="before")
     @classmethod
     def _one_kind_of_product_id(cls, value: Any) -> Any:
-        # A union would report both of its members; a text is read as a list of one instead.
+        # A union would report the faults of both members; a text is therefore read as a list of one.
         if type(value) is dict and isinstance(value.get("product_id"), str):
             return {**value, "product_id": [value["product_id"]]}
         return value
@@ -160,10 +160,10 @@ class ProductToProducts(Paged):
 
 
 def to_query(body: Recommendation, kind: QueryKind, *, app_id: str, user_id: str, now_ms: int) -> UserQuery:
-    """Turn a body into a query. `user_id` is the token's reader when there is one, else the body's.
+    """Return the query of a body. `user_id` is the user of the token if there is one, else that of the body.
 
     Errors:
-        FilterSyntax, Unprocessable: a filter or a simulated interaction makes no sense
+        FilterSyntax, Unprocessable: a filter or a simulated interaction is invalid
     """
     return query_from_body(
         body,
@@ -182,7 +182,7 @@ def to_query(body: Recommendation, kind: QueryKind, *, app_id: str, user_id: str
 
 
 def _kind_parameters(body: Recommendation) -> dict[str, Any]:
-    """Take what only one kind of body has."""
+    """Return the parameters that only one kind of body has."""
     parts: dict[str, Any] = {}
     if isinstance(body, Paged):
         parts = {"dithering": body.dithering, "pagination_id": body.pagination_id or "", "start": body.start}
@@ -205,7 +205,7 @@ def _kind_parameters(body: Recommendation) -> dict[str, Any]:
 
 
 def _check_attributes(body: UserToAttributes) -> None:
-    """Refuse a field that no product can have, and values that are wanted and unwanted at once."""
+    """Refuse a field that no product can have, and values that are both included and excluded."""
     name = canonical(body.field)
     outer, dot, rest = name.partition(".")
     is_known = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
@@ -221,9 +221,9 @@ def _check_attributes(body: UserToAttributes) -> None:
 
 
 def render_notices(answered: RecommendationResult) -> bytes:
-    """Write `warnings` and `anchor_found` as further members of `data`; nothing for a query without faults.
+    """Return `warnings` and `anchor_found` as members of `data`; empty for a query without faults.
 
-    An engine with a place of its own may run the release before, whose results have neither.
+    A dedicated engine may run the previous release, whose results have neither.
     """
     warnings = getattr(answered, "warnings", ())
     found = b',"warnings":' + dumps(list(warnings)) if warnings else b""

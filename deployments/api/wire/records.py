@@ -1,7 +1,7 @@
 """The aggregation body and all replies.
 
-Reply models document; replies themselves are written as bytes (`edge/envelope.py`), and the contract scenarios
-hold the two together.
+The reply models only document replies. `edge/envelope.py` writes replies as bytes, and the contract scenarios check
+them against the models.
 
 Published in `docs/reference/rest.md`, sections Users, Products and Interactions.
 """
@@ -18,7 +18,7 @@ from deployments.api.wire.shared import Filter, RequestModel, Warnings
 
 
 def delete_schema(name: str, *, wrapped: bool) -> dict[str, Any]:
-    """Describe a body that names what is to be deleted."""
+    """Return the schema of a body with the ids to delete."""
     ids = {
         "type": "array",
         "maxItems": MAX_IDS,
@@ -283,9 +283,9 @@ class AttributesReply(RecommendationReply):
 
 
 def build_envelope(data: Any) -> type[BaseModel]:
-    """Make the model of `{message, data}`.
+    """Return the model of `{message, data}`.
 
-    The OpenAPI document publishes its name: `ProductReply`, or `AnswersEnvelope` where the data are `AnswersReply`.
+    The OpenAPI document publishes its name: `ProductReply`, or `AnswersEnvelope` if the data are `AnswersReply`.
     """
     name = str(data.__name__)
     return create_model(

@@ -49,9 +49,9 @@ from deployments.api.wire.shared import (
 )
 
 MOST_SOUGHT = 1_000
-"Characters of `q` and `like` that are read."
+"Characters of `q` and `like` that the engine reads."
 MOST_FULL_TEXTS = 32
-"Values of `full_text` in one `advanced_q`; a phrase counts as two."
+"Maximum values of `full_text` in one `advanced_q`; a phrase counts as two."
 
 _Text = Annotated[str, Field(min_length=1, max_length=65_536)]
 _Ids = Annotated[list[Name], Field(max_length=1_000)]
@@ -122,7 +122,7 @@ class ManyProducts(RequestModel):
     user_id: Name | None = Field(None, description="Checked and logged; a record is the same for every user.")
     anonymous_id: VisitorName | None = Field(None, description="Like `user_id`.")
     user_hash: Name | None = None
-    "Read at the edge; a product is the same for every reader."
+    "Read by admission; a product is the same for every user."
 
 
 class SearchProductPart(BaseModel):
@@ -188,10 +188,10 @@ class NamedProducts(BaseModel):
 
 
 def to_search_query(body: SearchBody, *, app_id: str, user_id: str, now_ms: int) -> UserQuery:
-    """Turn a body into a query. `user_id` is the token's reader when there is one, else the body's.
+    """Return the query of a body. `user_id` is the user of the token if there is one, else that of the body.
 
     Errors:
-        FilterSyntax, Unprocessable: a filter, a field, a formula or a simulated interaction makes no sense
+        FilterSyntax, Unprocessable: a filter, a field, a formula or a simulated interaction is invalid
     """
     return query_from_body(
         body,
@@ -209,7 +209,7 @@ def to_search_query(body: SearchBody, *, app_id: str, user_id: str, now_ms: int)
 
 
 def to_named_query(body: ManyProducts, *, app_id: str) -> UserQuery:
-    """Turn a body into a query."""
+    """Return the query of a body."""
     return UserQuery(
         kind="mget",
         app_id=app_id,
@@ -256,7 +256,7 @@ def _search_of(body: SearchBody) -> SearchQuery:
 
 
 def _advanced(text: str | None) -> Node | None:
-    """Parse `advanced_q`; words without a field are looked for in all texts."""
+    """Parse `advanced_q`; words without a field are searched in all texts."""
     if text is None or not text.strip():
         return None
     try:
@@ -283,7 +283,7 @@ def _advanced(text: str | None) -> Node | None:
 
 
 def _full_texts(node: Node) -> Iterator[Node]:
-    """List the leaves that are looked for in all texts."""
+    """Return the leaves that are searched in all texts."""
     if isinstance(node, (All, AnyOf)):
         for child in node.children:
             yield from _full_texts(child)

@@ -1,4 +1,4 @@
-"""Parts of a search's body: facets, orders, anchors; and what they become.
+"""Parts of a search body (facets, orders, anchors), and their conversion to queries.
 
 Published in `docs/reference/rest.md`, section Search.
 """
@@ -34,10 +34,10 @@ from deployments.api.wire.shared import Count, Name, Real, RequestModel, parse_f
 
 MOST_FACETS = 32
 MOST_KEYS = 200
-"Ranges and queries of one facet."
+"Maximum ranges and queries of one facet."
 MOST_TERMS = 1_000
 _MOST_FORMULAS = 1_000
-"Characters of all formulas of one order."
+"Maximum characters of all formulas of one order."
 _NUMERIC = frozenset(
     {"price", "original_price", "sale_price", "margin", "rating", "enable_question_answering"}
 )
@@ -49,14 +49,14 @@ _NO_NUMBER = (
 
 
 class _OrName:
-    """Says in the schema that the name of a field may stand alone."""
+    """Allows in the schema the name of a field in place of an object."""
 
     def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         return {"anyOf": [{"type": "string", "minLength": 1, "maxLength": 512}, handler(core)]}
 
 
 def _bound(value: Any) -> str:
-    """Read an end of a range as the text a filter would have."""
+    """Return the end of a range as the text of a filter."""
     if isinstance(value, (int, float)) and not isinstance(value, bool) and number_of(value) is not None:
         return repr(value)
     if isinstance(value, str) and (number_of(value) is not None or period_of(value) is not None):
@@ -65,7 +65,7 @@ def _bound(value: Any) -> str:
 
 
 def _is_reversed(start: str | None, end: str | None) -> bool:
-    """Tell whether a range of two numbers or two dates begins above its end."""
+    """Return whether a range of two numbers or two dates begins above its end."""
     if start is None or end is None:
         return False
     lower, upper = number_of(start), number_of(end)
@@ -199,7 +199,7 @@ class AnchoringSetting(RequestModel):
 
 
 def anchorings_from_body(settings: Sequence[AnchoringSetting]) -> tuple[Anchoring, ...]:
-    """Turn `anchoring_settings` into what the engine is asked."""
+    """Return the anchorings of the query from `anchoring_settings`."""
     return tuple(
         Anchoring(one.product_id, tuple(one.anchor_ids), one.relative_position, one.start_time, one.end_time)
         for one in settings
@@ -207,10 +207,10 @@ def anchorings_from_body(settings: Sequence[AnchoringSetting]) -> tuple[Anchorin
 
 
 def order_keys_from_body(entries: Sequence[OrderBy]) -> tuple[OrderKey, ...]:
-    """Turn `order_by` into keys.
+    """Return the sort keys from `order_by`.
 
     Errors:
-        Unprocessable, FilterSyntax: a field without numbers, a formula that makes no sense
+        Unprocessable, FilterSyntax: a field without numbers, or an invalid formula
     """
     keys = []
     formulas = dear = 0
@@ -249,7 +249,7 @@ def order_keys_from_body(entries: Sequence[OrderBy]) -> tuple[OrderKey, ...]:
 
 
 def facets_from_body(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
-    """Turn `facets` into what is to be counted.
+    """Return the facets to count from `facets`.
 
     Errors:
         Unprocessable, FilterSyntax: a field no product can have, a pattern or query that does not parse
@@ -278,7 +278,7 @@ def facets_from_body(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
 
 
 def facet_filters_from_body(chosen: Mapping[str, FacetChoice]) -> tuple[FacetFilter, ...]:
-    """Turn `facet_filters` into filters; a choice of nothing is none.
+    """Return the filters from `facet_filters`; an empty choice is no filter.
 
     Errors:
         Unprocessable, FilterSyntax: a field no product can have, a query that does not parse
@@ -296,10 +296,10 @@ def facet_filters_from_body(chosen: Mapping[str, FacetChoice]) -> tuple[FacetFil
 
 
 def check_budget(facets: Sequence[FacetField], chosen: Mapping[str, FacetChoice]) -> None:
-    """Hold all filters of the facets of one body to the budget of one filter.
+    """Check that all facet filters of one body together keep to the budget of one filter.
 
     Errors:
-        FilterSyntax: they are more than that
+        FilterSyntax: they exceed the budget
     """
     told: list[ChosenQuery] = [query for entry in facets for query in entry.queries]
     told += [query for choice in chosen.values() for query in choice.queries]

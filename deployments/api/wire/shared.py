@@ -1,7 +1,7 @@
-"""Parameters that queries share, as they stand on the wire.
+"""Wire models of parameters that several queries share.
 
-An explicit `null` for an optional field equals its absence; an unknown field is refused; a numeric text may
-stand where a number is meant.
+An explicit `null` for an optional field equals its absence. An unknown field is refused. A numeric text may replace a
+number.
 
 Published in `docs/reference/rest.md`, sections Search and Recommendation.
 """
@@ -62,7 +62,7 @@ class RequestModel(BaseModel):
 
 
 def number_not_bool(value: Any) -> Any:
-    """Refuse booleans where a number is meant."""
+    """Refuse a boolean in place of a number."""
     if value is True or value is False:
         raise build_error("value is not a valid number", "type_error.number")
     return value
@@ -135,7 +135,7 @@ Simulated = Annotated[
     Field(max_length=1000),
     WithJsonSchema({"type": "array", "maxItems": 1000, "items": {"type": "object"}}),
 ]
-"Read by `records.event.read_simulated`, which knows interactions."
+"Validated by `records.event.read_simulated`, which has the schema of interactions."
 
 
 class FieldWarning(BaseModel):
@@ -174,7 +174,7 @@ class GeoFilter(RequestModel):
         return self
 
     def circle(self, positions: Sequence[int] | None = None) -> Circle:
-        """Turn it into kilometres."""
+        """Return the condition with its distance in kilometres."""
         return Circle(
             lat=self.lat,
             lon=self.lon,
@@ -234,9 +234,9 @@ class UserQueryBody(ProductQueryBody):
 
     user_hash: Name | None = None
     anonymous_hash: Name | None = None
-    "Proof of an `anonymous_id` beside a user, read at the edge; `strict_user_hash` asks for it."
+    "Proof of an `anonymous_id` beside a user, read by admission; `strict_user_hash` requires it."
     user_type: Literal["anonymous", "registered", "free", "subscriber", "paid", "internal"] | None = None
-    "Read at the edge: the second form of `user_hash` is made with it, and a token must name the same."
+    "Read by admission: the second form of `user_hash` includes it, and a token must name the same type."
     user_cohort: Cohort = Field(default_factory=dict)
     dedupe_product_group_id: Flag = True
     additional_interactions: Simulated = Field(default_factory=list)
@@ -252,12 +252,12 @@ class HasBoostRules(Protocol):
 
     @property
     def boost_positions(self) -> list[int] | None:
-        """Where its products stand."""
+        """Positions of its products."""
         ...
 
     @property
     def boost_rule_name(self) -> str:
-        """What it is called."""
+        """Name of the rule."""
         ...
 
     @property
@@ -287,10 +287,10 @@ def parse_filter(text: str | None, *path: str | int, within: str = "body") -> No
 
 
 def boosts_from_body(body: HasBoostRules) -> tuple[Boost, ...]:
-    """Gather all boost rules of a body, the single one first. An empty list of positions equals its absence.
+    """Return all boost rules of a body, the single rule first. An empty list of positions equals its absence.
 
     Errors:
-        FilterSyntax, Unprocessable: a filter does not parse, or positions stand without one
+        FilterSyntax, Unprocessable: a filter does not parse, or there are positions without a filter
     """
     single = (body.boost_fq, body.boost_positions, body.boost_rule_name, ())
     several = (
@@ -309,7 +309,7 @@ def boosts_from_body(body: HasBoostRules) -> tuple[Boost, ...]:
 
 
 def spacings_from_body(diversification: Mapping[str, Diversification]) -> tuple[DiversityRule, ...]:
-    """Turn `diversification` into spacings, in the order of the body."""
+    """Return the spacings of `diversification`, in the order of the body."""
     return tuple(
         DiversityRule(canonical(name), rule.minimum_distance, rule.always_together)
         for name, rule in diversification.items()
@@ -319,12 +319,12 @@ def spacings_from_body(diversification: Mapping[str, Diversification]) -> tuple[
 def query_from_body(
     body: UserQueryBody, kind: QueryKind, *, app_id: str, user_id: str, now_ms: int, **own: Any
 ) -> UserQuery:
-    """Turn a body into a query; `own` is what only its kind has.
+    """Return the query of a body; `own` holds the parameters that only this kind of body has.
 
-    `user_id` is the token's reader when there is one, else the body's.
+    `user_id` is the user of the token if there is one, else that of the body.
 
     Errors:
-        FilterSyntax, Unprocessable: a filter or a simulated interaction makes no sense
+        FilterSyntax, Unprocessable: a filter or a simulated interaction is invalid
     """
     simulated: Sequence[RecentEvent] = ()
     if body.additional_interactions:
@@ -346,10 +346,10 @@ def query_from_body(
 def plain_query_from_body(
     body: ProductQueryBody, kind: QueryKind, *, app_id: str, user_id: str, **own: Any
 ) -> UserQuery:
-    """Turn a body that knows of no reader but the id into a query.
+    """Return the query of a body that names its user by the id only.
 
     Errors:
-        FilterSyntax, Unprocessable: a filter makes no sense
+        FilterSyntax, Unprocessable: a filter is invalid
     """
     return UserQuery(
         kind=kind,

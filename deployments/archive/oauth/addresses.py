@@ -1,9 +1,9 @@
-"""Where clients find us: one origin, from which every address in metadata, tokens and redirects is built.
+"""The origin of the server, from which every address in metadata, tokens and redirects is built.
 
-A public address comes from the configuration and from nowhere else; what a request says in `Host` or
-`X-Forwarded-Host` could be anybody's words, and metadata built from them would send clients to a stranger. Without
-a configured one only loopback is served, and there the three spellings of it are told apart as clients compare
-them: whoever came by `localhost` finds `localhost`.
+A public address comes only from the configuration. Any client can write any `Host` or `X-Forwarded-Host`, and
+metadata built from them would send other clients to an attacker. Without a configured address, Kiosk serves only
+loopback. Clients compare the three names of loopback as text, so the server keeps the name in the request:
+a client of `localhost` gets addresses with `localhost`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class ServerAddresses:
     """Returns the origin of a request."""
 
     public_url: str
-    "Configured origin; empty: none."
+    "Configured origin; empty if none is configured."
     fallback: str
-    "Origin of requests whose `Host` is not loopback while none is configured."
+    "Origin for requests whose `Host` is not loopback, if no origin is configured."
     plain_sign_in: bool = False
     "Whether users may sign in beyond loopback without an https origin."
 
@@ -42,7 +42,7 @@ class ServerAddresses:
         """Check a configured origin; without one, use `host` and `port`, on which Kiosk listens.
 
         Errors:
-            Invalid: not an origin, or plain http beyond loopback
+            Invalid: the text is not an origin, or the origin is plain http beyond loopback
         """
         own = host if host in ("127.0.0.1", "localhost") else "127.0.0.1"
         fallback = f"http://[::1]:{port}" if host == "::1" else f"http://{own}:{port}"
@@ -55,12 +55,12 @@ class ServerAddresses:
         return f"http://{host}" if is_loopback(host) else self.fallback
 
     def may_sign_in(self, host: str) -> bool:
-        """Return whether users may type passwords at this `Host`: not if they travel unencrypted."""
+        """Return whether users may type passwords at this `Host`; false if passwords would travel unencrypted."""
         return bool(self.public_url) or self.plain_sign_in or is_loopback(host)
 
 
 def resource_of(base: str) -> str:
-    """Return the protected resource, to which tokens are bound."""
+    """Return the protected resource, for which tokens are valid."""
     return base + MCP_PATH
 
 

@@ -1,13 +1,13 @@
 """The page on which a user allows or denies a client the use of the archive.
 
-    GET                        nobody signed in: sign-in form; else: who asks for what, Allow, Deny
+    GET                        without a session: sign-in form; else: client, its rights, Allow, Deny
     POST decision=sign-in      right: back to GET;  wrong: the form again
     POST decision=allow        a code, to the client's address
     POST decision=deny         access_denied, to the client's address
     POST decision=switch       signed out, back to GET
 
-GET changes nothing. Every form carries the request it was shown for, signed, in time and bound to the browser and
-to the person it was shown to, so what is allowed is what was seen.
+GET changes nothing. Every form contains the signed authorization request, with an expiry, bound to the browser and to
+the user. So the user allows exactly the request that the page showed.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ class AuthorizationPage:
     async def _redirect_error(self, request: Request, declined: AuthorizationDeclined) -> Response:
         """Redirect an error to the client's address; ask for a click if the redirect could mislead the user.
 
-        Anybody may register a website, so a redirect that asks nobody would lend our name to it. A loopback
-        address leads to the person's own programs.
+        Any client can register a website. A redirect without a click would let an attacker misuse the trust in our
+        origin. A
+        loopback address leads to the user's own programs.
 
         Source: RFC 9700 section 4.11.2
         """

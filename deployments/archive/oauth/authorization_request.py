@@ -1,7 +1,7 @@
-"""What a client asks of a person: the authorization request, checked.
+"""The authorization request of a client: parsing and checks.
 
-Until client and redirect address are known to belong together every fault is a page, never a redirect; after that
-every fault is the client's to hear, at its address.
+Until the server knows that the client registered the redirect address, it renders every error as a page. After that,
+it sends every error to the client's redirect address.
 
 Source: RFC 6749 section 4.1, RFC 7636 section 4.3, RFC 8707 section 2, RFC 9207.
 """
@@ -43,7 +43,7 @@ class InvalidClientRequest(Exception):
 
 
 class AuthorizationDeclined(Exception):
-    """The client requested something that is not allowed; the error is sent to its redirect address."""
+    """The client requested a grant that is not allowed; the error is sent to its redirect address."""
 
     def __init__(self, location: str, client_name: str, reason: str) -> None:
         super().__init__("declined")
@@ -89,12 +89,12 @@ class AuthorizationRequest:
 async def read_authorization_request(
     parameters: Parameters, clients: OAuthClients, base: str
 ) -> tuple[AuthorizationRequest, OAuthClient]:
-    """Check a request.
+    """Check an authorization request and return it.
 
     Errors:
-        InvalidClientRequest: unknown client, or an address it did not register
-        Declined: anything else
-        Unavailable: the store is away
+        InvalidClientRequest: the client is unknown, or did not register the redirect address
+        AuthorizationDeclined: the request is invalid for another reason
+        Unavailable: the store is unavailable
     """
     try:
         client_id, redirect_uri = parameters.once("client_id"), parameters.once("redirect_uri")

@@ -1,7 +1,7 @@
-"""Access tokens: signed, valid for an hour, refused everywhere within a second after their grant ends.
+"""Access tokens: signed, valid for an hour, refused by every replica within a second after their grant ends.
 
 A token contains user, client, grant and resource, so a check needs no store. It can't contain the end of its grant.
-Every replica holds the revocations of the last two hours in memory, and polls a counter in the store four times a
+So every replica holds the revocations of the last two hours in memory. It polls a counter in the store four times a
 second.
 """
 

@@ -2,8 +2,8 @@
 
     c_<name, method, fingerprints of redirect addresses, nonce, signature>
 
-Registering a hundred thousand clients leaves no trace here, and a restart forgets none. Redirect addresses stand in
-it as fingerprints, so an id stays short however long they are.
+Registrations need no storage: a hundred thousand clients store nothing, and a restart loses none. The id contains only
+fingerprints of the redirect addresses, so it stays short however long the addresses are.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deployments.archive.oauth.signing import OAuthSigner
 
 METHODS: tuple[AuthMethod, ...] = get_args(AuthMethod)
 LONGEST_NAME = 100
-"Characters."
+"Maximum length in characters."
 UNNAMED = "A client without a name"
 
 _PREFIX = "c_"
@@ -35,11 +35,11 @@ class OAuthClient:
 
     client_id: str
     name: str
-    "Cleaned, but chosen by the client; may be empty."
+    "The name that the client chose, cleaned; may be empty."
     method: AuthMethod
     fingerprints: frozenset[str]
     is_changed: bool = False
-    "Whether the client changed its registration; the store has the new one."
+    "Whether the client changed its registration; the store then has the new one."
 
     @property
     def shown_name(self) -> str:
@@ -54,7 +54,7 @@ class OAuthClient:
 def issue_client(
     signing: OAuthSigner, name: str, method: AuthMethod, redirect_uris: list[str]
 ) -> OAuthClient:
-    """Return a client id; each id is unique, so each client has its own secret."""
+    """Return a client id; each id is unique, so each client has a separate secret."""
     marks = sorted({fingerprint(uri) for uri in redirect_uris})
     text = signing.clients.seal([name, METHODS.index(method), ".".join(marks), signing.random(9)])
     return OAuthClient(_PREFIX + text, name, method, frozenset(marks))

@@ -1,4 +1,4 @@
-"""The page on which users see the clients they allowed, and revoke them."""
+"""The page on which users see and revoke the clients that they allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Authenticates the client at the token and revocation endpoints.
+"""Authentication of the client at the token and revocation endpoints.
 
 Source: RFC 6749, sections 2.3.1 and 5.2.
 """
@@ -20,11 +20,11 @@ CHALLENGE = {"www-authenticate": 'Basic realm="archive"'}
 
 
 async def authenticate_client(request: Request, form: Parameters, services: OAuthServices) -> OAuthClient:
-    """Tell which registered client calls.
+    """Authenticate the client of a request and return it.
 
     Errors:
-        Refused: invalid_client: none, one that is not registered, or one without its secret
-        Unavailable: the store is away
+        OAuthError: `invalid_client`: the request names no client, an unregistered client, or lacks the client's secret
+        Unavailable: the store is unavailable
     """
     client_id, secret = form.once("client_id"), form.once("client_secret")
     basic = _basic(request)

@@ -1,4 +1,4 @@
-"""Parameters of queries and forms: each at most once, empty ones as good as absent, bytes kept as they came.
+"""Parameters of queries and forms: each at most once, empty values count as absent, bytes stay unchanged.
 
 Source: RFC 6749, sections 3.1 and 3.2; RFC 7636 appendix C.
 """
@@ -30,21 +30,21 @@ class Parameters:
             raise OAuthError("invalid_request", "too many parameters") from error
         self._values: dict[str, str] = {}
         self.doubled: set[str] = set()
-        "Names that came more than once."
+        "Names of parameters that the request repeats."
         for name, value in pairs:
             if name in self._values:
                 self.doubled.add(name)
             self._values.setdefault(name, value)
 
     def get(self, name: str) -> str | None:
-        """Read one; None when it is absent or empty."""
+        """Return the value of a parameter; None if it is absent or empty."""
         return self._values.get(name) or None
 
     def once(self, name: str) -> str | None:
-        """Read one that makes no sense twice.
+        """Return the value of a parameter that a request must not repeat.
 
         Errors:
-            Refused: it came more than once
+            OAuthError: the request repeats it
         """
         if name in self.doubled:
             raise OAuthError("invalid_request", f"{name} stands there more than once")
@@ -52,15 +52,15 @@ class Parameters:
 
 
 def read_query(request: Request) -> Parameters:
-    """Read the query."""
+    """Return the parameters of the query."""
     return Parameters(request.scope.get("query_string", b"").decode("utf-8", "surrogateescape"))
 
 
 async def read_small_body(request: Request, within_s: float) -> bytes:
-    """Read a small body.
+    """Return a small request body.
 
     Errors:
-        Refused: too large, too slow, or compressed
+        OAuthError: the body is too large, too slow, or compressed
     """
     headers = request.headers
     length, encoding = headers.get("content-length"), headers.get("content-encoding")
@@ -83,10 +83,10 @@ async def read_small_body(request: Request, within_s: float) -> bytes:
 
 
 async def read_form(request: Request, within_s: float) -> Parameters:
-    """Read a form.
+    """Return the parameters of a form.
 
     Errors:
-        Refused: not a form, too large
+        OAuthError: the body is not a form, or is too large
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != FORM:

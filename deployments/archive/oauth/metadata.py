@@ -1,4 +1,4 @@
-"""The two documents clients begin with: of the protected resource and of the authorization server.
+"""The two metadata documents that clients load first: of the protected resource and of the authorization server.
 
 Source: RFC 9728 section 2, RFC 8414 section 2, RFC 9207 section 3.
 """
@@ -27,7 +27,7 @@ _KEPT = {"cache-control": "public, max-age=300", "vary": "host"}
 
 
 def build_resource_document(base: str, title: str) -> dict[str, Any]:
-    """Describe the resource: where to get a token for it."""
+    """Return the metadata of the resource, with the server that issues its tokens."""
     return {
         "resource": resource_of(base),
         "authorization_servers": [issuer_of(base)],
@@ -38,7 +38,7 @@ def build_resource_document(base: str, title: str) -> dict[str, Any]:
 
 
 def build_server_document(base: str) -> dict[str, Any]:
-    """Describe the authorization server."""
+    """Return the metadata of the authorization server."""
     return {
         "issuer": issuer_of(base),
         "authorization_endpoint": base + AUTHORIZE_PATH,
@@ -57,7 +57,7 @@ def build_server_document(base: str) -> dict[str, Any]:
 
 
 class MetadataEndpoint:
-    """Shows one of the documents."""
+    """Answers requests for one of the documents."""
 
     def __init__(self, services: OAuthServices, kind: str) -> None:
         self._services = services

@@ -1,7 +1,7 @@
-"""The pages people see: plain HTML that needs no script, loads nothing, and can't be framed.
+"""The HTML pages of sign-in and consent: they need no script, load nothing, and can't be framed.
 
-Every value is escaped by the template engine. The policy names no `form-action`: browsers apply it to the redirect
-that follows the form, which leads to the client.
+The template engine escapes every value. The content security policy has no `form-action`, because browsers also apply
+it to the redirect after the form, which leads to the client.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 
 FOLDER = Path(__file__).parents[1] / "templates"
 MOST_SHOWN = 60
-"Characters of a client's name in a heading."
+"Maximum characters of a client's name in a heading."
 PRIVATE = {
     "cache-control": "no-store",
     "referrer-policy": "no-referrer",
@@ -25,7 +25,7 @@ PRIVATE = {
 
 
 class OAuthPages:
-    """Writes pages."""
+    """Renders pages."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -44,7 +44,7 @@ class OAuthPages:
         self._environment.filters["shortened_host"] = _shortened_host
 
     def show(self, name: str, status: int = 200, *, retry_after_s: int = 0, **values: Any) -> Response:
-        """Write a page of its template."""
+        """Return the page of a template."""
         template = self._environment.get_template(f"{name}.html")
         text = template.render(title=self._title, style=self._style, **values)
         headers = {**PRIVATE, "content-security-policy": self._policy, "x-frame-options": "DENY"}
@@ -53,23 +53,25 @@ class OAuthPages:
         return Response(text.encode("utf-8", "replace"), status, headers, media_type="text/html")
 
     def show_error(self, heading: str, text: str, status: int = 400, *, retry_after_s: int = 0) -> Response:
-        """Write a page at which the way ends."""
+        """Return an error page without further links."""
         return self.show("stop", status, retry_after_s=retry_after_s, heading=heading, text=text)
 
 
 def _shortened(name: str) -> str:
-    """Keep a stranger's name from pushing the rest of the page out of sight."""
+    """Shorten the name of a client, so that it can't push the rest of the page out of sight."""
     return name if len(name) <= MOST_SHOWN else name[: MOST_SHOWN - 1].rstrip() + "…"
 
 
 def _shortened_host(host: str) -> str:
-    """Keep the end of a long host: it says whose host it is, and its beginning may claim anything."""
+    """Shorten a long host to its end: the end names the owner of the host, and its owner may choose the beginning
+    freely.
+    """
     return host if len(host) <= MOST_SHOWN else "…" + host[1 - MOST_SHOWN :]
 
 
 def redirect(location: str, status: int = 303) -> Response:
-    """Send the browser elsewhere; 303 makes it forget what it posted."""
+    """Redirect the browser; with status 303 it does not post the form again."""
     response = RedirectResponse(location, status, PRIVATE)
-    # As it is: the framework would escape once more what stands there escaped.
+    # The address is written unchanged, because the framework would escape it a second time.
     response.headers["location"] = location
     return response

@@ -1,4 +1,4 @@
-"""Proof key for code exchange, S256 and nothing else.
+"""Proof key for code exchange, with the method S256 only.
 
 Source: RFC 7636, sections 4.1, 4.2, 4.6.
 """
@@ -15,12 +15,12 @@ _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
 
 def is_challenge(text: str) -> bool:
-    """Can this be an S256 challenge: 43 characters of base64url?"""
+    """Return whether the text has the form of an S256 challenge: 43 characters of base64url."""
     return _CHALLENGE.fullmatch(text) is not None
 
 
 def is_verifier_of(verifier: str, challenge: str) -> bool:
-    """Does the verifier belong to the challenge? In constant time."""
+    """Return whether the verifier belongs to the challenge; takes constant time."""
     if not _VERIFIER.fullmatch(verifier):
         return False
     return hmac.compare_digest(str(create_s256_code_challenge(verifier)).encode(), challenge.encode())

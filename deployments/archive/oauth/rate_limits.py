@@ -1,6 +1,7 @@
-"""How often strangers may knock: per address in this replica's memory, sign-ins in the store for all replicas.
+"""Rate limits for unauthenticated clients: per address in this replica's memory; sign-ins in the store for all
+replicas.
 
-Both keep a bounded number of counters whatever anybody sends.
+Both hold a bounded number of counters, whatever clients send.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from cluster.store.ports.limits import LimitStore
 from deployments.archive.oauth.signing import OAuthSigner
 
 APP = "kiosk:oauth"
-"Stands where limits name an app; no app can be called that."
+"Replaces the app id in limits; no app can have this id."
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,28 +28,28 @@ class BucketRate:
 
 @dataclass(frozen=True, slots=True)
 class OAuthLimits:
-    """How often is often enough."""
+    """The rates of all OAuth limits."""
 
     registrations: BucketRate = BucketRate(5.0, 60)
-    "Per address and replica. A registration keeps nothing, so this protects processors only."
+    "Per address and replica. A registration stores nothing, so this limit protects only the processors."
     changes: BucketRate = BucketRate(0.2, 500)
-    "Of registrations, by all clients of all replicas: each change is kept, so a flood of them is bounded here."
+    "Changed registrations, for all clients and replicas together: each change is stored, so this limits the storage."
     token_calls: BucketRate = BucketRate(20.0, 200)
-    "Per address and replica; one address may be a provider's whole fleet of assistants."
+    "Per address and replica; one address may be the whole fleet of assistants of one provider."
     pages: BucketRate = BucketRate(10.0, 100)
     "Per address and replica."
     attempts_at_account_from_address: BucketRate = BucketRate(1 / 20, 6)
     attempts_from_address: BucketRate = BucketRate(1 / 6, 30)
     attempts_at_account: BucketRate = BucketRate(1 / 15, 60)
-    "From everywhere: what a password has to withstand, 5,760 guesses a day."
+    "For all addresses together: a password must withstand 5,760 guesses a day."
     attempts_from_device: BucketRate = BucketRate(1 / 15, 20)
-    "From a browser in which the account signed in before; strangers can't use up these attempts."
+    "From a browser in which the account signed in before; other browsers can't use up these attempts."
     body_s: float = 2.0
-    "How long a body of at most 20 kB may take to arrive."
+    "Seconds in which a body of at most 20 kB must arrive."
 
 
 class AddressLimits:
-    """Token buckets by kind and address, the most recently used few thousand of them."""
+    """Token buckets by kind and address, for the few thousand most recently used addresses."""
 
     def __init__(self, clock: Clock, most: int = 4096) -> None:
         self._clock = clock
@@ -59,7 +60,7 @@ class AddressLimits:
         return len(self._buckets)
 
     def wait_s(self, kind: str, who: str, rate: BucketRate) -> int:
-        """Count one knock; 0 to let it in, else the seconds to wait."""
+        """Count one request; return 0 to admit it, else the seconds to wait."""
         now_s = self._clock.monotonic_s()
         tokens, at_s = self._buckets.pop((kind, who), (float(rate.burst), now_s))
         tokens = min(tokens + (now_s - at_s) * rate.per_s, float(rate.burst))
@@ -79,7 +80,7 @@ class ChangeLimit:
         self._rate = rate
 
     async def wait_s(self) -> int:
-        """Count one change; 0 to let it in, else the seconds to wait."""
+        """Count one change; return 0 to admit it, else the seconds to wait."""
         lease = await self._store.take(
             APP, "all", "registration-changes",
             rate=self._rate.per_s, burst=self._rate.burst, want=1, now_ms=self._clock.now_ms(),
@@ -88,7 +89,7 @@ class ChangeLimit:
 
 
 class SignInLimits:
-    """Attempts at passwords, counted before the password is looked at and shared by all replicas."""
+    """Limits of sign-in attempts, counted before the password check and shared by all replicas."""
 
     def __init__(self, store: LimitStore, signing: OAuthSigner, clock: Clock, limits: OAuthLimits) -> None:
         self._store = store
@@ -97,10 +98,10 @@ class SignInLimits:
         self._limits = limits
 
     async def wait_s(self, username: str, address: str, device: str = "") -> int:
-        """Count one attempt; 0 to let it in, else the seconds to wait.
+        """Count one attempt; return 0 to admit it, else the seconds to wait.
 
-        `device` names a browser in which the account signed in before. It has a bucket of its own, so that
-        attempts of strangers can't lock the account's owner out.
+        `device` names a browser in which the account signed in before. Each device has a separate bucket, so that
+        attempts from other browsers can't lock out the account's owner.
         """
         limits = self._limits
         buckets: tuple[tuple[str, str, BucketRate], ...] = (

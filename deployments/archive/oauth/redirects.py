@@ -1,8 +1,8 @@
-"""Redirect addresses: which may be registered, when two are the same, and how an answer is hung onto one.
+"""Redirect addresses: which ones a client may register, when two are equal, and how an answer is added to one.
 
     https://any.host/path        yes
-    http://127.0.0.1:PORT/path   yes, and localhost and [::1]; the port is free when matching
-    com.example.app:/path        yes: a scheme under a domain name, as RFC 8252 asks
+    http://127.0.0.1:PORT/path   yes, and localhost and [::1]; any port matches
+    com.example.app:/path        yes: a scheme under a domain name, as RFC 8252 requires
     cursor://path                yes: schemes of known applications
     everything else              no
 
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from urllib.parse import quote, urlencode, urlsplit
 
 LONGEST = 2000
-"Characters."
+"Maximum length in characters."
 
 _VISIBLE = re.compile(r"[!-~]+")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.+)", re.IGNORECASE)
@@ -31,15 +31,15 @@ _APPLICATIONS = frozenset(
         "vscode-insiders", "vscode-oss", "vscodium", "warp", "windsurf", "windsurf-next", "zed",
     }
 )  # fmt: skip
-"Schemes of applications that connect agents, though no domain name stands in them."
+"Schemes of applications that connect agents, although these schemes contain no domain name."
 _OWN_SCHEME = re.compile(r"[a-z][a-z0-9]{1,17}(?:\.[a-z0-9+-]+)+")
-"A domain name turned round; its first part is a top-level domain, so it holds no dash."
+"A reversed domain name; its first part is a top-level domain, so it contains no dash."
 _OF_SYSTEMS = re.compile(r"(?:microsoft|ms|windows|apple|com\.apple|android)\..*")
-"Schemes under such names open parts of the system."
+"Names whose schemes open parts of the operating system."
 
 
 def find_fault(uri: object) -> str:
-    """Say why an address can't be registered; empty when it can."""
+    """Return why a client can't register an address; empty if it can."""
     if not isinstance(uri, str) or not uri:
         return "a redirect address is not a text"
     if len(uri) > LONGEST:
@@ -67,7 +67,10 @@ def find_fault(uri: object) -> str:
 
 
 def fingerprint(uri: str) -> str:
-    """Make a mark that two addresses share exactly when they match: equal, but for the port of a loopback one."""
+    """Return a fingerprint that is equal for matching addresses only.
+
+    Two addresses match if they are equal; loopback addresses may differ in the port.
+    """
     loopback = _LOOPBACK.fullmatch(uri)
     if loopback is not None and _is_port(loopback[2]):
         uri = f"http://{loopback[1]}:*{loopback[3]}"
@@ -76,29 +79,29 @@ def fingerprint(uri: str) -> str:
 
 
 def describe_target(uri: str) -> str:
-    """Say where an address leads, for people: its host, or the scheme of an application."""
+    """Return the target of an address for users: its host, or the scheme of an application."""
     parts = urlsplit(uri)
     return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"
 
 
 def is_loopback_target(uri: str) -> bool:
-    """Does an address lead to a program that listens on a loopback port of the person's own machine?"""
+    """Return whether an address leads to a program that listens on a loopback port of the user's machine."""
     return _LOOPBACK.fullmatch(uri) is not None
 
 
 def parse_target_host(target: str) -> str:
-    """Take the host, or the scheme of an application, out of what `describe_target` says."""
+    """Return the host, or the scheme of an application, from the result of `describe_target`."""
     host, _, port = target.rpartition(":")
     return (host if host and (port.isdigit() or not port) else target).lower()
 
 
 def is_on_this_machine(uri: str) -> bool:
-    """Does an address lead to a program on the person's own machine?"""
+    """Return whether an address leads to a program on the user's machine."""
     return not uri.lower().startswith("https:")
 
 
 def add_answer(uri: str, answer: Mapping[str, str]) -> str:
-    """Hang an answer onto a redirect address; a query that is there stays as it is."""
+    """Add an answer to the query of a redirect address; an existing query stays unchanged."""
     joint = "&" if "?" in uri else "?"
     if uri.endswith(("?", "&")):
         joint = ""
@@ -106,7 +109,7 @@ def add_answer(uri: str, answer: Mapping[str, str]) -> str:
 
 
 def _authority(uri: str) -> str:
-    """Cut out what stands between the slashes; brackets around something that is no address count as a user's name."""
+    """Return the authority of an address; brackets around an invalid IP address count as a user name."""
     try:
         return urlsplit(uri).netloc
     except ValueError:

@@ -1,4 +1,4 @@
-"""Dynamic client registration that keeps nothing: the id is the registration. `manage` changes and removes it.
+"""Dynamic client registration without storage: the client id is the registration. `manage` changes and deletes it.
 
 Source: RFC 7591.
 """
@@ -25,7 +25,7 @@ from deployments.archive.oauth.signing import OAuthSigner
 
 MOST_REDIRECTS = 20
 LONGEST_TOKEN = 4_000
-"Characters of a registration access token; headers of twice that length are refused on their way here."
+"Maximum characters of a registration access token; the HTTP server refuses headers of twice that length."
 
 _log = structlog.get_logger()
 
@@ -57,9 +57,10 @@ class RegistrationEndpoint:
 def build_registration_document(
     services: OAuthServices, base: str, registration: Registration, token: str = ""
 ) -> dict[str, Any]:
-    """Describe a registration to the client: what it sent, what it was given, and where it changes both.
+    """Return a registration for the client: what the client sent, its id and secret, and the address that manages both.
 
-    Without a `token` one is made. Addresses that are too long for one leave the registration unmanaged.
+    Without a `token`, the function issues one. If the addresses are too long for a token, the client can't manage the
+    registration.
 
     Source: RFC 7591 section 3.2.1, RFC 7592 section 3.
     """
@@ -82,9 +83,9 @@ def build_registration_document(
 
 
 def issue_registration_token(signing: OAuthSigner, registration: Registration) -> str:
-    """Make the token with which a client manages its registration; empty when the addresses are too long for it.
+    """Return the token with which a client manages its registration; empty if the addresses are too long for it.
 
-    It carries what the client id holds only as fingerprints, and nobody keeps it.
+    The token contains the addresses, of which the client id has only fingerprints. The server does not store it.
     """
     facts = [short_id(registration.client_id), registration.issued_at, list(registration.redirect_uris)]
     token = signing.registrations.seal(facts)
@@ -92,10 +93,10 @@ def issue_registration_token(signing: OAuthSigner, registration: Registration) -
 
 
 def read_metadata(given: Mapping[str, Any]) -> tuple[str, AuthMethod, list[str]]:
-    """Read name, method and redirect addresses of a registration.
+    """Return name, method and redirect addresses of a registration.
 
     Errors:
-        Refused: a member that can't be registered
+        OAuthError: a member can't be registered
     """
     name, method, redirect_uris = _name(given), _method(given), _redirects(given)
     _check_grants(given)
@@ -103,10 +104,10 @@ def read_metadata(given: Mapping[str, Any]) -> tuple[str, AuthMethod, list[str]]
 
 
 def read_object(body: bytes) -> Mapping[str, Any]:
-    """Read the JSON object of a registration.
+    """Return the JSON object of a registration.
 
     Errors:
-        Refused: no JSON, or no object
+        OAuthError: the body is not JSON, or not an object
     """
     try:
         value = json.loads(body)
@@ -131,7 +132,7 @@ def _name(given: Mapping[str, Any]) -> str:
 def _method(given: Mapping[str, Any]) -> AuthMethod:
     method = given.get("token_endpoint_auth_method")
     if method is None:
-        # Every exchange is bound by PKCE, and a secret that anybody may fetch would protect nothing more.
+        # PKCE binds every exchange. A secret that any client may request would add no protection.
         return "none"
     if method not in METHODS:
         raise OAuthError(

@@ -1,8 +1,8 @@
-"""Reading, changing and removing a registration, by whoever holds its access token.
+"""Read, change and delete a registration with its registration access token.
 
-    GET      the registration
-    PUT      replaced whole, by the rules of registering
-    DELETE   gone: the client, its grants and their tokens; its id is refused from then on
+    GET      returns the registration
+    PUT      replaces all of it, by the rules of registering
+    DELETE   deletes the client, its grants and their tokens; its id is refused from then on
 
 Source: RFC 7592.
 """
@@ -39,13 +39,13 @@ _OURS = (
     "client_secret_expires_at",
     "client_id_issued_at",
 )
-"Members that only we write."
+"Members that only the server sets."
 
 _log = structlog.get_logger()
 
 
 class RegistrationManagement:
-    """Answers what a client asks about its own registration."""
+    """Answers requests of a client about its registration."""
 
     def __init__(self, services: OAuthServices) -> None:
         self._services = services
@@ -56,7 +56,7 @@ class RegistrationManagement:
         token = _parse_token(request)
         registration = await self._find(request.path_params["client_id"], token)
         if registration is None:
-            # An unknown client and a wrong token read the same: nobody learns which ids exist.
+            # An unknown client and a wrong token get the same reply, so that it reveals no ids.
             challenge = f'{_CHALLENGE}, error="invalid_token"' if token else _CHALLENGE
             return render_error(
                 OAuthError("invalid_token", WRONG_TOKEN, 401), {"www-authenticate": challenge}
@@ -73,7 +73,7 @@ class RegistrationManagement:
         return render_document(document, headers=NO_STORE)
 
     async def _find(self, client_id: str, token: str) -> Registration | None:
-        """Find the registration a token is for; None when it is for none, or for one that was removed."""
+        """Return the registration of a token; None if the token is invalid, or if the registration was deleted."""
         facts = self._services.signing.registrations.open(token)
         client = read_client(self._services.signing, client_id)
         if facts is None or client is None:
@@ -90,9 +90,9 @@ class RegistrationManagement:
         )  # fmt: skip
 
     def _change(self, registration: Registration, given: Mapping[str, Any]) -> Registration:
-        """Replace everything that a client may say of itself.
+        """Replace all members that the client may set.
 
-        Source: RFC 7592 section 2.2: ids and secrets are ours to choose.
+        Source: RFC 7592 section 2.2: the server chooses ids and secrets.
         """
         fixed = [name for name in _OURS if name in given]
         if fixed:

@@ -1,4 +1,4 @@
-"""Answers to programs: JSON without nulls, readable from every origin, never kept by a cache."""
+"""Replies to programs: JSON without nulls, readable from every origin, never cached."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ALLOWED_HEADERS = "Content-Type, Authorization, MCP-Protocol-Version"
 
 
 class OAuthError(Exception):
-    """A request of a program is refused: `error` is a word of the OAuth vocabulary."""
+    """A refused request of a program: `error` is an error code of OAuth."""
 
     def __init__(self, error: str, description: str, status: int = 400, retry_after_s: int = 0) -> None:
         super().__init__(error)
@@ -28,20 +28,20 @@ class OAuthError(Exception):
 def render_document(
     document: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Write a document; members that are None are left out, because clients refuse nulls."""
+    """Return a JSON document; members that are None are left out, because clients refuse nulls."""
     body = json.dumps({name: value for name, value in document.items() if value is not None})
     return Response(body, status, {**ANY_ORIGIN, **NOSNIFF, **(headers or {})}, media_type="application/json")
 
 
 def render_error(refused: OAuthError, headers: Mapping[str, str] | None = None) -> Response:
-    """Write an error the way RFC 6749 section 5.2 has it."""
+    """Return an error reply in the form of RFC 6749 section 5.2."""
     more = {"retry-after": str(refused.retry_after_s)} if refused.retry_after_s else {}
     document = {"error": refused.error, "error_description": refused.description}
     return render_document(document, refused.status, {**NO_STORE, **more, **(headers or {})})
 
 
 def preflight(methods: str) -> Response:
-    """Answer a browser that asks before it sends."""
+    """Return the reply to a preflight request."""
     headers = {
         "access-control-allow-methods": methods,
         "access-control-allow-headers": _ALLOWED_HEADERS,
@@ -51,11 +51,11 @@ def preflight(methods: str) -> Response:
 
 
 def wrong_method(allowed: str) -> Response:
-    """Refuse a method."""
+    """Return the reply to a wrong method."""
     document = {"error": "invalid_request", "error_description": "method not allowed"}
     return render_document(document, 405, {**NO_STORE, "allow": allowed})
 
 
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
-    """Does a browser ask before it sends?"""
+    """Return whether a request is a preflight request of a browser."""
     return method == "OPTIONS" and "origin" in headers and "access-control-request-method" in headers

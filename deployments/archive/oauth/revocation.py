@@ -1,4 +1,4 @@
-"""Revocation: a client gives a token back, and the whole grant ends.
+"""Revocation: a client revokes a token, and the server ends the whole grant.
 
 Source: RFC 7009; unknown tokens are no error.
 """
@@ -15,7 +15,7 @@ from deployments.archive.oauth.services import OAuthServices
 
 
 class RevocationEndpoint:
-    """Takes tokens back."""
+    """Revokes tokens."""
 
     def __init__(self, services: OAuthServices) -> None:
         self._services = services

@@ -1,4 +1,4 @@
-"""All paths of OAuth, including every address real clients probe for metadata."""
+"""All paths of OAuth, with every address at which known clients look for metadata."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ _log = structlog.get_logger()
 
 
 def build_oauth_routes(services: OAuthServices) -> list[BaseRoute]:
-    """Make the routes; they answer every method themselves.
+    """Return the routes; they answer every method themselves.
 
-    `openid-configuration` is missing on purpose: where it is found clients insist on the rest of OpenID.
+    `openid-configuration` is missing on purpose: clients that find it also require the rest of OpenID.
     """
     pages = OAuthPages(services.title)
     sessions = BrowserSessions(services.accounts, services.signing, services.clock)
@@ -81,7 +81,7 @@ def build_oauth_routes(services: OAuthServices) -> list[BaseRoute]:
 
 
 class _Endpoint:
-    """An object, so that the framework calls it as an ASGI application and leaves methods to it."""
+    """Base of endpoints: an object, so that the framework calls it as an ASGI application and filters no methods."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         request = Request(scope, receive)
@@ -96,14 +96,14 @@ class _Endpoint:
 
 
 class _JsonEndpoint(_Endpoint):
-    """Errors as JSON, open to every origin."""
+    """An endpoint whose errors are JSON, for every origin."""
 
     def __init__(self, answering: Answering, methods: tuple[str, ...]) -> None:
         self._answering = answering
         self._methods = methods
 
     async def answer(self, request: Request) -> Response:
-        """Answer, whatever happens."""
+        """Answer the request; every exception becomes a reply."""
         if is_preflight(request.method, request.headers):
             return preflight(", ".join(self._methods))
         if request.method not in self._methods:
@@ -121,7 +121,7 @@ class _JsonEndpoint(_Endpoint):
 
 
 class _PageEndpoint(_Endpoint):
-    """Errors as pages."""
+    """An endpoint whose errors are pages."""
 
     def __init__(self, answering: Answering, pages: OAuthPages, services: OAuthServices) -> None:
         self._answering = answering
@@ -129,7 +129,7 @@ class _PageEndpoint(_Endpoint):
         self._services = services
 
     async def answer(self, request: Request) -> Response:
-        """Answer, whatever happens."""
+        """Answer the request; every exception becomes a page."""
         if request.method not in (*READ, *WRITE):
             response = self._pages.show_error(
                 "This request can’t be answered", "There is only a page here.", 405

@@ -27,7 +27,7 @@ from deployments.edge.client_address import DIRECT, ClientAddresses
 ACCESS_LIFE_S = 3600
 CODE_LIFE_S = 60
 GRACE_S = 60
-"How long the refresh token before the current one is forgiven: parallel refreshes of one client, a lost answer."
+"Seconds for which the previous refresh token stays valid: for parallel refreshes of a client, and lost answers."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class OAuthServices:
     clock: Clock
     addresses: ServerAddresses
     bearer: AccessTokens
-    "Started and closed by the code that mounts the routes."
+    "The code that mounts the routes starts and closes it."
     address_limits: AddressLimits
     sign_ins: SignInLimits
     changes: ChangeLimit
@@ -64,7 +64,7 @@ class OAuthServices:
         """Count a request against the limit of its address.
 
         Errors:
-            Refused: too many from this address
+            OAuthError: the address sends too many requests
         """
         wait_s = self.address_limits.wait_s(kind, self.client_address(request), rate)
         if wait_s:

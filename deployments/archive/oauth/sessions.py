@@ -1,10 +1,10 @@
-"""A browser between two requests: who signed in there, and that a form comes from a page we showed it.
+"""Browser sessions: which user is signed in, and proof that a form comes from a page that the server rendered.
 
-Three cookies, all below `/oauth/authorize` and out of reach of scripts:
+Three cookies exist, all below `/oauth/authorize` and not readable by scripts:
 
-    kiosk_browser    a random name that every form is bound to
-    kiosk_session    who signed in; looked up in the account with every use, so a new password or a lock ends it
-    kiosk_device     that an account signed in here before; it opens nothing, it only has attempts of its own
+    kiosk_browser    a random name, to which every form is bound
+    kiosk_session    the signed-in user; each use looks the account up, so a new password or a lock ends the session
+    kiosk_device     marks that an account signed in before; it grants nothing but separate sign-in attempts
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ SESSION_LIFE_S = 4 * 3600
 DEVICE_LIFE_S = 180 * 86_400
 FORM_LIFE_S = 600
 MOST_WAITING = 16
-"Passwords that may wait in one replica; they are checked one after another."
+"Maximum password checks that wait in one replica; the replica runs one at a time."
 MOST_WAITING_OF_ADDRESS = 3
-"Those that may come from one address."
+"Maximum waiting password checks of one address."
 
 
 class BrowserSessions:
@@ -60,7 +60,7 @@ class BrowserSessions:
         return account
 
     async def sign_in(self, response: Response, account: Account, *, secure: bool) -> None:
-        """Store in cookies who signed in."""
+        """Store the signed-in user in cookies."""
         value = {
             "username": account.username,
             "user_id": account.user_id,
@@ -132,10 +132,10 @@ class PasswordChecks:
     async def account(
         self, username: str, password: str, address: str, *, known: bool = False
     ) -> Account | None:
-        """Check a name and a password; the time is the same for unknown names.
+        """Check a name and a password; unknown names take the same time.
 
         Errors:
-            TooMany: too many are waiting, in all or from this address
+            TooMany: too many checks wait, in all or from this address
         """
         account = await self._accounts.get(username)
         kept = account.password if account is not None and not account.disabled else None
@@ -145,7 +145,7 @@ class PasswordChecks:
 
 
 class _BoundedQueue:
-    """A queue with a bounded number of waiting callers in all and from each address."""
+    """A queue with a bounded number of waiting callers, in all and per address."""
 
     def __init__(self, most_of_address: int) -> None:
         self._most_of_address = most_of_address
@@ -167,10 +167,10 @@ class _BoundedQueue:
 
 
 def is_same_origin_form(request: Request, base: str) -> bool:
-    """Does a form come from one of our pages, as far as the browser tells?
+    """Return whether a form comes from one of our pages, as far as the browser states it.
 
-    A page that sends no referrer posts with `Origin: null`, so that proves nothing either way; the cookie and the
-    form's own signature do.
+    A page without a referrer posts with `Origin: null`, which proves nothing. In this case the cookie and the form's
+    signature decide.
     """
     origin = request.headers.get("origin", "null")
     site = request.headers.get("sec-fetch-site", "same-origin")

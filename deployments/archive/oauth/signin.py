@@ -30,7 +30,7 @@ class ConnectingClient:
     """The client for which a user signs in, as pages show it."""
 
     client_name: str
-    "Name that the client gave itself; empty: the user signs in for no client."
+    "Name that the client chose; empty if the user signs in without a client."
     target: str = ""
     "Host or scheme of the redirect target: the only verified fact about the client."
     is_local: bool = False

@@ -1,8 +1,9 @@
-"""What we sign so that we need not remember it: client ids, registration tokens, forms,
-browser sessions, refresh and access tokens.
+"""Signed values that the server does not store: client ids, registration tokens, forms, browser sessions, refresh
+tokens
+and access tokens.
 
-Every purpose has a key of its own, derived from the master key, so all replicas agree before and after a restart
-and nothing signed for one purpose passes for another.
+Each purpose has a separate key, derived from the master key. So all replicas agree, before and after a restart, and a
+value signed for one purpose is invalid for another.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ _UNJUDGED: jwt.types.Options = {
     "verify_exp": False, "verify_aud": False, "verify_iat": False, "verify_nbf": False, "verify_sub": False,
     "verify_jti": False, "verify_iss": False,
 }  # fmt: skip
-"Times and audience are judged by our own clock and addresses."
+"The checks of times and audience use the server's clock and addresses."
 LONGEST = 16_000
-"Characters of anything signed that comes back; longer ones are refused unread."
+"Maximum characters of a signed value in a request; longer ones are refused unread."
 _SIGNATURE = re.compile(r"[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
-"32 bytes as base64url writes them: the last character holds four bits and two zeros."
+"32 bytes in base64url: the last character holds four bits and two zeros."
 
 
 class _AsciiJson:
-    """JSON that survives bytes which are no text: they travel as escaped surrogates."""
+    """JSON that keeps bytes which are not UTF-8: they become escaped surrogates."""
 
     @staticmethod
     def dumps(value: Any, **_: Any) -> str:
@@ -59,7 +60,7 @@ class PurposeSigner:
         return str(self._serializer.dumps(value))
 
     def open(self, text: str) -> Any | None:
-        """Return the value that `seal` signed; None for anything else."""
+        """Return the value that `seal` signed; None for any other text."""
         if not _is_whole(text):
             return None
         try:
@@ -134,5 +135,5 @@ def _is_whole(text: str) -> bool:
 
 
 def sha256(text: str) -> str:
-    """Return the SHA-256 of a random value, for look-ups."""
+    """Return the SHA-256 of a random value, used as a look-up key."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,7 +1,7 @@
 """The token endpoint: it exchanges a code for a grant, and a refresh token for the next one.
 
-    code      read -> compare everything it is bound to -> redeem (one step, one winner)     else burn
-    refresh   compare what the grant is bound to -> rotate (one step)    a refused request uses nothing up
+    code      read -> compare with all that it is bound to -> redeem (atomic, one request succeeds), else delete it
+    refresh   compare with what the grant is bound to -> rotate (atomic); a refused request changes nothing
 
 Source: RFC 6749 sections 4.1.3 and 6, RFC 7636, RFC 8707, OAuth 2.1 section 4.3.
 """
@@ -80,7 +80,7 @@ class TokenEndpoint:
         return self._issue_tokens(grant, refresh)
 
     async def _check_code(self, form: Parameters, client: OAuthClient, code: Code, now_ms: int) -> None:
-        """Raise unless the request has everything that the code is bound to."""
+        """Check that the request matches all values to which the code is bound; raise otherwise."""
         if now_ms >= code.expires_at or client.client_id != code.client_id:
             raise _invalid_grant("code")
         if form.get("redirect_uri") != code.redirect_uri:

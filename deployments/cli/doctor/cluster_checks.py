@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from cluster.admin.cluster_report import ClusterReport, read_cluster
-from cluster.admin.identity import find_mismatch, read_artifact_id
 from cluster.admin.vault import master_key_fingerprint
 from cluster.errors import HouseError, Invalid
 from cluster.runtime.artifact_access import open_artifact_store_at
+from cluster.runtime.cluster_report import ClusterReport, read_cluster
 from cluster.runtime.connecting import ADMIN_S, connect, run_blocking
+from cluster.runtime.identity import find_mismatch, read_artifact_id
 from cluster.settings import Settings
 from cluster.store.redis.installation import StoredIdentity
 from deployments.cli.doctor.finding import Finding

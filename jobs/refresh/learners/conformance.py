@@ -355,4 +355,4 @@ PROMISES: Mapping[str, Callable[[Learner], None]] = MappingProxyType(
 ADVICE = frozenset(
     ("nothing to learn from is not an error", "readers get what readers like them took"),
 )
-"Promises that a learner can be used without; a check may also find that only advice is broken (`AdviceBroken`)."
+"Promises without which a learner stays usable; a check may also find that only advice is broken (`AdviceNotFollowed`)."

@@ -21,7 +21,7 @@ class PopularityRecipe(PartRecipe):
 
     learner: Literal["popularity"] = "popularity"
     half_life_days: float | None = Field(default=7.0, gt=0)
-    "Half-life of a vote in days; with none, votes do not decay."
+    "Half-life of a vote in days; None: votes do not decay."
     power: float = Field(default=0.5, gt=0, le=1)
     "Exponent of the counts; a value below 1 compresses the lead of the most popular items."
 

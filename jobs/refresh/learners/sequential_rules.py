@@ -37,7 +37,7 @@ class RulesRecipe(PartRecipe):
     power: float = Field(default=1.0, gt=0, le=1)
     "Exponent of the pair counts; a value below 1 suits dense data."
     gap_minutes: float | None = Field(default=None, gt=0)
-    "Pause that ends a sequence; with none, all events of a user form one sequence."
+    "Pause that ends a sequence; None: all events of a user form one sequence."
     keep: int = Field(default=300, ge=1)
     "Weights kept per item."
     half_life_days: float | None = Field(default=None, gt=0)

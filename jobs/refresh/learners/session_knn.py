@@ -32,7 +32,7 @@ class SessionKnnRecipe(PartRecipe):
     longest: int = Field(default=100, ge=1)
     "Number of newest items kept per session."
     gap_minutes: float | None = Field(default=None, gt=0)
-    "Pause that ends a session; with none, all events of a user form one session."
+    "Pause that ends a session; None: all events of a user form one session."
 
     @property
     def search_scope(self) -> SessionSearchConfig:

@@ -8,7 +8,9 @@ from typing import Any
 from actors.models.allowed_learners import ALLOWED
 from cluster.errors import Conflict, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
+from cluster.records.access import App
 from cluster.records.run import Run, cancel_run, claim_run
+from cluster.store.app_bounds import check_new_training
 from cluster.store.ports.stores import Stores
 from cluster.tracing import current_traceparent
 
@@ -36,10 +38,13 @@ async def create_run(
     Errors:
         NotFound: the app or engine does not exist; the message lists the existing ones
         Invalid: the recipe names a learner class that this installation does not allow
-        Conflict: another process writes the run at the same time
+        Conflict: another process writes the run at the same time, or the app has as many trainings as it may
+        Forbidden: the app's storage reached its bound
     """
-    await check_engine(stores, app_id, engine_id)
+    app = await check_engine(stores, app_id, engine_id)
     ALLOWED.check_recipe(recipe)
+    if not (run_id and await _is_stored(stores, app, run_id)):
+        await check_new_training(stores.runs, stores.usage, app)
     run = Run(
         app_id=app_id,
         run_id=run_id or f"run-{new_request_id()[:10]}",
@@ -61,8 +66,14 @@ async def create_run(
     return there
 
 
-async def check_engine(stores: Stores, app_id: str, engine_id: str) -> None:
-    """Check that an app and its engine exist.
+async def _is_stored(stores: Stores, app: App, run_id: str) -> bool:
+    """Return whether a run exists; asked for apps with bounds only."""
+    bounded = app.settings.max_trainings or app.settings.max_storage_mb
+    return bool(bounded) and await stores.runs.get(app.app_id, run_id) is not None
+
+
+async def check_engine(stores: Stores, app_id: str, engine_id: str) -> App:
+    """Check that an app and its engine exist, and return the app.
 
     Errors:
         NotFound: one does not exist; the message lists the existing ones
@@ -79,6 +90,7 @@ async def check_engine(stores: Stores, app_id: str, engine_id: str) -> None:
             else "it has none yet: the engine `default` comes with the first product"
         )
         raise NotFound(f"app {app_id} has no engine {engine_id}; {advice}")
+    return book.apps[app_id]
 
 
 async def check_promotable(stores: Stores, app_id: str) -> None:
@@ -96,7 +108,7 @@ async def get_run(stores: Stores, app_id: str, run_id: str) -> Run:
     """Return a run.
 
     Errors:
-        NotFound: there is none of that name
+        NotFound: the run does not exist
     """
     run = await stores.runs.get(app_id, run_id)
     if run is None:
@@ -126,7 +138,7 @@ async def cancel_training(stores: Stores, app_id: str, run_id: str, now_ms: int)
     """Cancel a run and return it; its worker stops within seconds and writes no more.
 
     Errors:
-        NotFound: there is none of that name
+        NotFound: the run does not exist
         Conflict: the run has ended already
     """
     run = await get_run(stores, app_id, run_id)

@@ -103,12 +103,15 @@ class RunScheduler:
 
     async def _fire_schedules(self, app_id: str) -> None:
         for schedule in await self._stores.schedules.all(app_id):
-            now_ms = self._clock.now_ms()
+            now_ms, slot = self._clock.now_ms(), None
             try:
                 slot = due_slot(schedule, now_ms)
                 if slot is not None:
                     await self._fire_schedule(schedule, slot, now_ms)
             except HouseError as error:
+                if slot is not None and "bound" in error.facts:
+                    await self._skip_slot(schedule, slot, error)
+                    continue
                 self._log.error("schedule_failed", app=app_id, schedule=schedule.name, reason=error.message)
 
     async def _fire_schedule(self, schedule: Schedule, slot: int, now_ms: int) -> None:
@@ -125,6 +128,13 @@ class RunScheduler:
         )
         await self._stores.schedules.put(schedule.model_copy(update={"last_slot": slot}))
         self._log.info("schedule_fired", app=schedule.app_id, schedule=schedule.name, run=run.run_id)
+
+    async def _skip_slot(self, schedule: Schedule, slot: int, error: HouseError) -> None:
+        """Skip a slot that a bound of the app refuses, so that the next slot is the next attempt."""
+        await self._stores.schedules.put(schedule.model_copy(update={"last_slot": slot}))
+        self._log.warning(
+            "schedule_skipped", app=schedule.app_id, schedule=schedule.name, reason=error.message
+        )
 
     def _start_worker(self, run: Run) -> None:
         assignment = RunAssignment(run.app_id, run.run_id, f"{self._owner} {new_request_id()}", run.code)

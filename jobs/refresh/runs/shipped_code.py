@@ -3,8 +3,8 @@
     <data_dir>/code/<digest>.zip      mode 600, written by the process that creates the run
 
 The run record has only the digest. So a write to Redis or the artifact store can only select code that an
-administrator stored, and only classes that the installation allows (`kiosk learners allow`). Serving processes never
-import it.
+administrator stored. It can only select classes that the installation allows (`kiosk learners allow`). Serving
+processes never import it.
 """
 
 from __future__ import annotations

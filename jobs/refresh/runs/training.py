@@ -124,7 +124,7 @@ class Training:
         """Check that no users were erased after the data was read.
 
         Errors:
-            Outdated: they were; what was published of it is removed again
+            TrainingDataOutdated: users were erased; the published version is deleted
         """
         run = self._run
         if "_source" not in self.__dict__ or not self._has_erasures_since(self._source):
@@ -212,7 +212,7 @@ class Training:
             ReportStore(self._bench.shelf).delete(run.app_id, run.engine_id, version)
         return gone
 
-    # --- results, made or remembered --------------------------------------------------------------------------
+    # --- results, computed or stored --------------------------------------------------------------------------
 
     @cached_property
     def _recipe(self) -> Recipe:

@@ -1,7 +1,7 @@
 """Candidates for the choice of blend weights: the best items of each component, with all scores.
 
 To score the whole catalog for each weight vector would take hours. The union of the best items of each component
-contains the first places of a blend, so a few hundred candidates per user give the same NDCG in milliseconds.
+contains the first places of a blend. So a few hundred candidates per user give the same NDCG in milliseconds.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class _ParameterSearch:
     ) -> tuple[TimeDecay, list[Model], Floats, tuple[TimeDecay, ...]]:
         """Use the log order for events of equal time, if that is significantly better.
 
-        Returns the first fading, the models and figures with it, and all fadings.
+        Return the first time decay, the models and figures with it, and all time decays.
         """
         ordered = fadings[0].model_copy(update={"ordered": True})
         again = [_set_time_decay(model, ordered) for model in models]

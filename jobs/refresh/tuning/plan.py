@@ -190,7 +190,7 @@ def _choose_weights(
 ) -> tuple[TuningPlan, dict[str, float]]:
     """Choose weights and time decays for users with a history, and weights for users without.
 
-    Returns the plan, and the best gain of each component without weight.
+    Return the plan, and the best gain of each component without weight.
     """
     blend = recipe.blend
     variants = [

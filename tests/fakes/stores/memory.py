@@ -28,6 +28,7 @@ from tests.fakes.stores.small_stores import (
 )
 from tests.fakes.stores.state import MemoryState
 from tests.fakes.stores.threads import MemoryThreads
+from tests.fakes.stores.usage import MemoryUsage
 
 
 def memory_stores(
@@ -66,4 +67,5 @@ def memory_stores(
         queries=queries,
         question_bank=MemoryQuestionBank(),
         erasures=MemoryErasures(state, interactions, queries),
+        usage=MemoryUsage(),
     )

@@ -28,6 +28,9 @@ class MemoryRecords:
             return sorted(app.records[noun])
         return sorted(record_id for record_id, kind in app.product_types.items() if kind == product_type)
 
+    async def count(self, app_id: str, noun: Noun) -> int:
+        return len(self._apps[app_id].records[noun])
+
     async def seen(self, app_id: str, noun: Noun) -> bool:
         return noun in self._apps[app_id].seen
 

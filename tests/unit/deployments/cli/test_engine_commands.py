@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cluster.errors import HouseError
+from cluster.errors import Conflict, HouseError
 from cluster.paths import InstallationPaths
 from deployments.cli.__main__ import command_line
 
@@ -94,6 +94,16 @@ def test_errors_say_what_to_do_next(words: tuple[str, ...], advice: str) -> None
     result = _run("engines", *words)
     assert isinstance(result.exception, HouseError), result.output
     assert advice in result.exception.message
+
+
+def test_one_engine_more_than_the_bound_of_the_app_is_refused() -> None:
+    _run_json("apps", "create", "bookshop")
+    _run_json("apps", "switch", "bookshop", "max_engines=1")
+    _run_json("engines", "create", "bookshop", "summer")
+    result = _run("engines", "create", "bookshop", "winter")
+    assert isinstance(result.exception, Conflict), result.output
+    assert "bookshop has 1 of at most 1 engines" in result.exception.message
+    assert [one["engine_id"] for one in _run_json("engines", "list", "bookshop")["engines"]] == ["summer"]
 
 
 def test_help_teaches_by_examples() -> None:

@@ -168,6 +168,40 @@ async def test_a_schedule_fires_once_a_slot_whoever_looks_and_however_often(offi
     assert len(await office.stores.runs.newest(generated_market.APP)) == 2
 
 
+async def _bound(office: Office, **bounds: int) -> None:
+    app = (await office.stores.access.read_all()).apps[generated_market.APP]
+    settings = app.settings.model_copy(update=bounds)
+    await office.stores.access.put_app(app.model_copy(update={"settings": settings}))
+
+
+async def test_trainings_beyond_the_bound_are_refused(office: Office) -> None:
+    await _bound(office, max_trainings=1)
+    first = await office.order("a")
+    with pytest.raises(Conflict, match="1 of at most 1 trainings queued or running"):
+        await office.order("b")
+    assert await office.order("a") == first
+    await cancel_training(office.stores, generated_market.APP, "a", office.clock.now_ms())
+    await office.order("b")
+
+
+async def test_a_schedule_skips_a_slot_beyond_the_bound(office: Office) -> None:
+    nightly = Schedule(
+        app_id=generated_market.APP, name="nightly", engine_id="default", when="nightly", recipe=RECIPE,
+        created_at=office.clock.now_ms(),
+    )  # fmt: skip
+    await office.stores.schedules.put(nightly)
+    await _bound(office, max_trainings=1)
+    await office.order("a")
+    office.clock.advance(DAY_MS)
+    await office.scheduler.run_once()
+    await cancel_training(office.stores, generated_market.APP, "a", office.clock.now_ms())
+    await office.scheduler.run_once()
+    assert [run.run_id for run in await office.stores.runs.newest(generated_market.APP)] == ["a"]
+    office.clock.advance(DAY_MS)
+    await office.scheduler.run_once()
+    assert len(await office.stores.runs.newest(generated_market.APP)) == 2
+
+
 async def test_a_schedule_of_an_engine_that_is_gone_stops_nothing(office: Office) -> None:
     gone = Schedule(app_id=generated_market.APP, name="gone", engine_id="gone", when="every 1h", created_at=1)
     await office.stores.schedules.put(gone)

@@ -8,7 +8,7 @@ from typing import Any
 from cluster.admin.schema import newest_schema
 from cluster.store.connect import OpenStores
 from cluster.store.ports.changes import Noun
-from cluster.store.redis.cluster_overview import LeaseHolder, RedisClusterOverview
+from cluster.store.redis.cluster_report import LeaseHolder, RedisClusterOverview
 from cluster.store.redis.installation import RedisInstallation, StoredIdentity
 from cluster.store.redis.schema import RedisSchema, RunningRelease, StoredSchema
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.admin.identity import IDENTITY_FILE, find_mismatch, read_artifact_id, refuse_mismatch
 from cluster.admin.vault import ensure_master_key, master_key_fingerprint
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import Fault, InvalidSetting
+from cluster.runtime.identity import IDENTITY_FILE, find_mismatch, read_artifact_id, refuse_mismatch
 from cluster.settings import Settings
 from cluster.store.redis.installation import StoredIdentity
 
