@@ -7,8 +7,8 @@ connections. redis-py finds masters and follows moved slots. Replies keep the fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 from redis.asyncio import Redis, RedisCluster
 from redis.credentials import CredentialProvider
@@ -63,6 +63,29 @@ _CODES: tuple[tuple[type[RedisError], str], ...] = (
     (AuthenticationError, "WRONGPASS"),
 )
 "redis-py takes the code off these."
+
+T = TypeVar("T")
+
+
+async def run_within(work: Coroutine[Any, Any, T], within_s: float) -> T:
+    """Return the result of a coroutine.
+
+    Before Python 3.12, `asyncio.wait_for` loses a cancellation that arrives in the same turn as the result, so that a
+    cancelled follower would go on for ever.
+
+    Errors:
+        TimeoutError: it took longer; it was cancelled
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=within_s)
+        if task.done():
+            return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+    raise asyncio.TimeoutError
 
 
 class LibraryClient:
@@ -125,7 +148,7 @@ class LibraryClient:
     async def ready(self, within_s: float = 2.0) -> bool:
         """Return whether the server answers within a time."""
         try:
-            await asyncio.wait_for(self._ask(("PING",)), within_s)
+            await run_within(self._ask(("PING",)), within_s)
         except (HouseError, asyncio.TimeoutError):
             return False
         return True
@@ -155,7 +178,7 @@ class LibraryClient:
         try:
             library = self._open()
             call = self._call(library, command, node) if not replicas else self._call_surely(library, command)
-            reply = await asyncio.wait_for(call, within_s + (WAIT_S if replicas else 0))
+            reply = await run_within(call, within_s + (WAIT_S if replicas else 0))
         except (asyncio.TimeoutError, TimeoutError):
             self.is_away = True
             raise Unavailable("the store did not answer in time", retry_after_s=1) from None
