@@ -62,6 +62,11 @@ def open_artifact_store_at(
     )
 
 
+def open_scratch_artifact_store(folder: Path) -> ArtifactStore:
+    """Open an artifact store that only this process uses; its manifests are not signed."""
+    return ArtifactStore.open(folder)
+
+
 def artifact_store_opener(settings: Settings) -> Callable[[], ArtifactStore]:
     """Return a function that opens the same store for a job on any node; it carries addresses and no key."""
     return partial(_open_of, str(settings.data_dir), settings.artifacts_url)

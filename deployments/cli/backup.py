@@ -250,9 +250,9 @@ def _fingerprint(settings: Settings) -> str:
 @asynccontextmanager
 async def _scratch_installation(settings: Settings) -> AsyncIterator[tuple[OpenStores, ArtifactStore]]:
     """Start a Redis of its own with an artifact folder, both below a temporary folder."""
-    from cluster.artifacts.artifact_store import ArtifactStore
     from cluster.local.redis_server import RedisServer
     from cluster.paths import InstallationPaths
+    from cluster.runtime.artifact_access import open_scratch_artifact_store
     from cluster.runtime.connecting import ADMIN_S
     from cluster.store.connect import open_stores
 
@@ -263,7 +263,7 @@ async def _scratch_installation(settings: Settings) -> AsyncIterator[tuple[OpenS
         try:
             await asyncio.to_thread(redis.start_and_repair, REDIS_S)
             async with open_stores(redis.url, slow_s=ADMIN_S, is_serving=True) as stores:
-                yield stores, ArtifactStore.open(Path(folder) / "artifacts")
+                yield stores, open_scratch_artifact_store(Path(folder) / "artifacts")
         finally:
             await asyncio.to_thread(redis.stop)
             shutil.rmtree(paths.run_dir, ignore_errors=True)
