@@ -6,6 +6,7 @@ Exit codes: 0 all of the work is done, 1 a part of it or a failure, 2 wrong use,
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from cluster.errors import HouseError, Invalid, NotFound, Unavailable
-from cluster.log import redact
+from cluster.log import redact, set_up_logging
 
 PARTLY, WRONG_USE, NOT_RUNNING = 1, 2, 3
 
@@ -67,8 +68,16 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
-def run_program(app: typer.Typer, program: str) -> int:
-    """Run one command of `python -m` and return its exit code. Errors become a sentence, with `--json` an object."""
+def run_program(app: typer.Typer, program: str, *, process: str = "") -> int:
+    """Run one command of `python -m` and return its exit code. Errors become a sentence, with `--json` an object.
+
+    Logs go to standard error, so that standard output holds nothing but what the command prints: warnings for people,
+    or, with the name of a process, each event as a JSON object.
+    """
+    if process:
+        set_up_logging(process=process)
+    else:
+        set_up_logging(level=logging.WARNING, people=True)
     try:
         app(prog_name=program)
     except SystemExit as end:

@@ -112,9 +112,10 @@ def redis_server() -> Iterator[RedisProcess]:
         server.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def redis_url(redis_server: RedisProcess) -> str:
-    """Where the session's Redis server is."""
+    """Where the session's Redis server is, emptied before the test."""
+    assert redis_server.say("FLUSHALL") == b"+OK\r\n"
     return redis_server.url
 
 

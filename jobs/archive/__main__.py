@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import sys
 from collections.abc import Sequence
 
 from cluster.errors import HouseError
-from cluster.log import set_up_logging
 from cluster.settings import Settings
 from jobs.archive.cli import ArchiveImportOptions, add_archive_command
 from jobs.archive.driver import import_archive
@@ -17,7 +15,6 @@ from jobs.ingest.display import print_report_json, print_stop
 
 
 def _execute(options: ArchiveImportOptions, _: Sequence[str]) -> int:
-    set_up_logging(level=logging.WARNING, people=True)
     try:
         report = asyncio.run(import_archive(options, Settings()))
     except HouseError as error:

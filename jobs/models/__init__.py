@@ -1,6 +1,7 @@
 """Sentence encoders that an operator imports: `kiosk models import PATH`.
 
-onnx_graph    safetensors of a folder or a wheel, verified by their content, to an ONNX graph
+safetensors   the tensors of a file, verified by their content, without a library
+onnx_graph    tensors to an ONNX graph; the only module that needs the extra `meaning`
 model_import  the graph, quantised, into the data directory
 cli           the commands
 """

@@ -17,7 +17,7 @@ import orjson
 
 from actors.language.encoder import MODEL, TOKENIZER, seal_model
 from cluster.errors import Conflict, Invalid
-from jobs.models.onnx_graph import read_safetensors
+from jobs.models.safetensors import read_safetensors
 
 _LARGEST = 2 << 30
 _LONGEST_TOKENS = 256

@@ -13,7 +13,6 @@ from typing import Any
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
-from cluster.log import set_up_logging
 from cluster.records.run import Run
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import drop_key_variables
@@ -27,8 +26,8 @@ from jobs.refresh.runs.local_worker import scratch_path
 
 def main() -> int:
     """Run one command; return 0 on success, 1 if a run or a promise failed, 2 or 3 if the command could not run."""
-    set_up_logging(process="training")
-    return run_program(cli.build_refresh_app(_open_installation, _train_on_ray), "python -m jobs.refresh")
+    app = cli.build_refresh_app(_open_installation, _train_on_ray)
+    return run_program(app, "python -m jobs.refresh", process="training")
 
 
 def _open_installation() -> cli.LocalInstallation:

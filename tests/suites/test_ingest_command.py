@@ -12,7 +12,13 @@ import pytest
 
 from cluster.records.access import App
 from cluster.store.connect import open_stores
+from cluster.store.redis.installation import RedisInstallation, StoredIdentity
 from jobs.ingest.__main__ import main
+
+
+async def _mark_installation(redis_url: str) -> None:
+    async with open_stores(redis_url, hot_s=5.0, slow_s=10.0) as stores:
+        await RedisInstallation(stores.server).claim(StoredIdentity("0" * 32, ""))
 
 
 def _run(
@@ -27,6 +33,22 @@ def _run(
 async def _open_app(redis_url: str) -> None:
     async with open_stores(redis_url, hot_s=5.0, slow_s=10.0) as stores:
         await stores.access.put_app(App(app_id="ingested", environment="development", created_at=0))
+
+
+@pytest.mark.redis
+@pytest.mark.usefixtures("allow_world")
+def test_a_refused_installation_is_one_json_object_too(
+    redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "another"))
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    asyncio.run(_mark_installation(redis_url))
+    file = tmp_path / "clicks.jsonl"
+    file.write_text(json.dumps({"type": "click", "user_id": "u", "product_ids": ["p"]}) + "\n")
+    code, told, progress = _run(monkeypatch, capsys, str(file), "--noun", "interaction", "--app", "ingested")
+    assert code == 2
+    assert "this Redis belongs to installation" in told["error"]["message"]
+    assert "identity_refused" in progress
 
 
 @pytest.mark.redis

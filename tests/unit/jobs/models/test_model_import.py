@@ -11,7 +11,7 @@ import pytest
 from actors.language.encoder import SentenceEncoder, find_encoder, list_models
 from cluster.errors import Conflict, Fault, Invalid
 from jobs.models.model_import import import_model
-from jobs.models.onnx_graph import read_safetensors
+from jobs.models.safetensors import read_safetensors
 
 pytest.importorskip("onnxruntime", reason="the extra `meaning` is not installed")
 pytest.importorskip("onnx", reason="the extra `meaning` is not installed")
