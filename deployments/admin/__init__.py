@@ -1,0 +1,1 @@
+"""Administration over HTTP: `/v1/admin`."""

@@ -1,0 +1,128 @@
+"""The one way into the administration: authorizes, validates, performs and records an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import ValidationError
+
+from cluster.clock import Clock
+from cluster.errors import Forbidden, HouseError, NotFound, Unprocessable
+from cluster.records.administration import AuditRow
+from deployments.operations.operation import Arguments, Operation, result_to_json
+from deployments.operations.principal import Principal
+
+S = TypeVar("S")
+
+LARGEST_PART = 20_000
+"Characters that a value before or after a change may take in the audit log, as JSON."
+_STRUCK = "***"
+
+
+class AuditWriter(Protocol):
+    """Where rows of the audit log go."""
+
+    async def append(self, row: AuditRow) -> AuditRow: ...
+
+
+class Administration(Generic[S]):
+    """All operations of an installation over one set of services."""
+
+    def __init__(
+        self, services: S, operations: Mapping[str, Operation[S, Any]], audit: AuditWriter, clock: Clock
+    ) -> None:
+        self.services = services
+        self.operations = operations
+        self._audit = audit
+        self._clock = clock
+
+    async def perform(self, principal: Principal, name: str, given: Mapping[str, Any]) -> Any:
+        """Perform an operation and return its result, as `Operation.call` returned it.
+
+        Errors:
+            NotFound: no such operation
+            Unprocessable: the arguments are invalid; `detail` lists what is
+            Forbidden: the principal may not; the audit log gets a row
+            HouseError: the operation refused; the audit log gets a row for a change
+        """
+        operation = self.operations.get(name)
+        if operation is None:
+            raise NotFound(f"there is no operation {name}")
+        arguments = parse_arguments(operation, given)
+        app_id = getattr(arguments, "app_id", "")
+        try:
+            principal.require(operation.role, app_id)
+            before = await _read_before(operation, self.services, arguments)
+            result = await operation.call(self.services, arguments)
+        except HouseError as error:
+            if operation.changes or isinstance(error, Forbidden):
+                await self._record(principal, operation, arguments, reason=error.message)
+            raise
+        if operation.changes:
+            after = result_to_json(result)
+            await self._record(principal, operation, arguments, before=before, after=after)
+        return result
+
+    async def _record(
+        self,
+        principal: Principal,
+        operation: Operation[S, Any],
+        arguments: Arguments,
+        *,
+        reason: str = "",
+        before: Any = None,
+        after: Any = None,
+    ) -> None:
+        secret = operation.secret_fields | operation.secret_results
+        await self._audit.append(
+            AuditRow(
+                at=self._clock.now_ms(),
+                user_id=principal.user_id,
+                username=principal.username,
+                way=principal.way,
+                address=principal.address,
+                operation=operation.name,
+                app_id=getattr(arguments, "app_id", ""),
+                outcome="refused" if reason else "done",
+                reason=reason[:500],
+                arguments=strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret),
+                before=strike_out(before, secret),
+                after=strike_out(after, secret),
+            )
+        )
+
+
+def parse_arguments(operation: Operation[Any, Any], given: Mapping[str, Any]) -> Any:
+    """Return the arguments of an operation from untrusted values.
+
+    Errors:
+        Unprocessable: they are invalid; `detail` lists what is
+    """
+    try:
+        return operation.arguments.model_validate(dict(given))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        faults = [{"loc": ["body", *one["loc"]], "msg": one["msg"], "type": one["type"]} for one in found]
+        where = ".".join(str(part) for part in found[0]["loc"]) or "arguments"
+        raise Unprocessable(f"{where}: {found[0]['msg'].lower()}", detail=faults) from None
+
+
+def strike_out(value: Any, secret: frozenset[str]) -> Any:
+    """Return a value for JSON without the values of secret names; long texts are cut."""
+    if isinstance(value, dict):
+        return {
+            name: _STRUCK if name in secret and part else strike_out(part, secret)
+            for name, part in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [strike_out(part, secret) for part in value[:1000]]
+    if isinstance(value, str) and len(value) > LARGEST_PART:
+        return value[:LARGEST_PART] + "…"
+    return value
+
+
+async def _read_before(operation: Operation[S, Any], services: S, arguments: Arguments) -> Any:
+    if operation.read_before is None:
+        return None
+    return result_to_json(await operation.read_before(services, arguments))

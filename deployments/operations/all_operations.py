@@ -1,0 +1,37 @@
+"""The table of all use cases of the administration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from deployments.operations.operation import Operation
+from deployments.operations.services import AdminServices
+
+AdminOperation = Operation[AdminServices, Any]
+
+_AREAS: tuple[tuple[AdminOperation, ...], ...] = ()
+"One tuple per area; add the `OPERATIONS` of a file here."
+
+
+def build_table(areas: Iterable[Iterable[AdminOperation]] = _AREAS) -> Mapping[str, AdminOperation]:
+    """Return name -> operation.
+
+    Errors:
+        ValueError: two operations have one name, or one method and path
+    """
+    table: dict[str, AdminOperation] = {}
+    places: set[tuple[str, str]] = set()
+    for operation in (one for area in areas for one in area):
+        place = (operation.method, operation.path)
+        if operation.name in table or place in places:
+            raise ValueError(f"operation {operation.name} is defined twice")
+        missing = set(operation.path_fields) - set(operation.arguments.model_fields)
+        if missing:
+            raise ValueError(f"{operation.name}: the path names {sorted(missing)}, the arguments do not")
+        table[operation.name] = operation
+        places.add(place)
+    return table
+
+
+OPERATIONS = build_table()

@@ -1,0 +1,89 @@
+"""What an operation of the administration is: one use case that the command line, HTTP and the console share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from cluster.records.administration import AppRole
+
+S = TypeVar("S")
+A = TypeVar("A", bound="Arguments")
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
+
+
+class Arguments(BaseModel):
+    """Arguments of an operation; unknown names are refused. Fields in the path of the operation come from there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=100_000)
+
+
+class OfApp(Arguments):
+    """Arguments of an operation of one app."""
+
+    app_id: str
+
+
+class OfEngine(OfApp):
+    """Arguments of an operation of one engine."""
+
+    engine_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[S, A]):
+    """One use case: its name, its right, its place in HTTP, and the call.
+
+    `call` gets the services it works on and its arguments. It returns a value for JSON, or an object with
+    `to_dict()`. Errors of it are `HouseError`s.
+    """
+
+    name: str
+    "Area and verb: `keys.rotate`."
+    summary: str
+    "One imperative sentence for the reference."
+    role: AppRole
+    "The least role in the app, or in the installation if the arguments name no app."
+    method: Method
+    path: str
+    "Below `/v1/admin`: `/apps/{app_id}/keys/rotate`; placeholders are fields of the arguments."
+    arguments: type[A]
+    call: Callable[[S, A], Awaitable[Any]]
+    secret_fields: frozenset[str] = frozenset()
+    "Arguments that never reach the audit log."
+    secret_results: frozenset[str] = frozenset()
+    "Names in the result that never reach the audit log."
+    read_before: Callable[[S, A], Awaitable[Any]] | None = None
+    "Reads what the change replaces, for the audit log."
+    example: Mapping[str, Any] = field(default_factory=dict)
+    "Arguments of the example in the reference."
+    example_result: Any = None
+
+    @property
+    def changes(self) -> bool:
+        """Return whether the operation changes something, so that the audit log gets a row."""
+        return self.method != "GET"
+
+    @property
+    def path_fields(self) -> tuple[str, ...]:
+        """Return the arguments that stand in the path."""
+        return tuple(_PLACEHOLDER.findall(self.path))
+
+
+def result_to_json(result: Any) -> Any:
+    """Return the result of an operation as a value for JSON."""
+    if isinstance(result, BaseModel):
+        return result.model_dump(mode="json")
+    if hasattr(result, "to_dict"):
+        return result.to_dict()
+    if isinstance(result, Mapping):
+        return {str(name): result_to_json(value) for name, value in result.items()}
+    if isinstance(result, list | tuple):
+        return [result_to_json(one) for one in result]
+    return result

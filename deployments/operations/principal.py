@@ -1,0 +1,66 @@
+"""Who performs an operation of the administration, and what that person may do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cluster.errors import Forbidden
+from cluster.records.administration import APP_ROLES, AppRole, Way
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A person or program that was identified, with its rights.
+
+    `ceiling` and `apps` are the limits of a personal token: it never allows more than its account.
+    """
+
+    username: str
+    user_id: str
+    way: Way
+    address: str = ""
+    is_administrator: bool = False
+    "Administrators own every app, and the installation."
+    roles: Mapping[str, AppRole] = field(default_factory=dict)
+    "App -> role."
+    ceiling: AppRole = "owner"
+    apps: tuple[str, ...] = ()
+
+    def role_in(self, app_id: str) -> AppRole | None:
+        """Return the role in an app, or None."""
+        if self.apps and app_id not in self.apps:
+            return None
+        role: AppRole | None = "owner" if self.is_administrator else self.roles.get(app_id)
+        if role is None:
+            return None
+        return min(role, self.ceiling, key=APP_ROLES.index)
+
+    def may(self, role: AppRole, app_id: str) -> bool:
+        """Return whether the principal may do what a role may do in an app; without an app, in the installation."""
+        if not app_id:
+            return self.is_administrator and not self.apps and _allows(self.ceiling, role)
+        own = self.role_in(app_id)
+        return own is not None and _allows(own, role)
+
+    def require(self, role: AppRole, app_id: str) -> None:
+        """Refuse what the principal may not do.
+
+        Errors:
+            Forbidden: the role is not enough
+        """
+        if self.may(role, app_id):
+            return
+        if not app_id:
+            raise Forbidden("this needs an administrator of the installation")
+        own = self.role_in(app_id)
+        have = f"your role in {app_id} is {own}" if own else f"you have no role in {app_id}"
+        raise Forbidden(f"this needs the role {role}; {have}")
+
+
+COMMAND_LINE = Principal("operator", "", "command line", is_administrator=True)
+"Whoever may run commands on the server holds the master key and Redis."
+
+
+def _allows(own: AppRole, needed: AppRole) -> bool:
+    return APP_ROLES.index(own) >= APP_ROLES.index(needed)

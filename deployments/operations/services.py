@@ -1,0 +1,65 @@
+"""What the use cases of the administration work on, made once per process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.clock import Clock
+from cluster.errors import Unavailable
+from cluster.secrecy import Vault
+from cluster.store.connect import OpenStores
+
+
+class ApiCaller(Protocol):
+    """Calls an endpoint of the REST API as an app, with its secret key."""
+
+    async def call(
+        self, app_id: str, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> tuple[int, Any]:
+        """Return status and parsed body.
+
+        Errors:
+            Unavailable: this process has no API, or the app has no secret key
+        """
+        ...
+
+
+class NoApi:
+    """For processes without the REST API, such as commands."""
+
+    async def call(
+        self, app_id: str, method: str, path: str, body: Mapping[str, Any] | None = None
+    ) -> tuple[int, Any]:
+        """Refuse.
+
+        Errors:
+            Unavailable: always
+        """
+        raise Unavailable("this needs the running API; use the console or /v1/admin", told=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminConfig:
+    """The part of the settings that use cases need."""
+
+    archive_app: str = "playground"
+    max_upload_mb: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class AdminServices:
+    """Stores, keys, artifacts and the API."""
+
+    stores: OpenStores
+    vault: Vault
+    clock: Clock
+    artifacts: ArtifactStore
+    config: AdminConfig = field(default_factory=AdminConfig)
+    api: ApiCaller = field(default_factory=NoApi)
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since 1970."""
+        return self.clock.now_ms()

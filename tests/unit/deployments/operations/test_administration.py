@@ -1,0 +1,128 @@
+"""One way into the administration: rights, arguments, and a row for each change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from cluster.errors import Conflict, Forbidden, NotFound, Unprocessable
+from cluster.records.administration import APP_ROLES, AppRole, AuditRow
+from deployments.operations.administration import Administration, strike_out
+from deployments.operations.operation import OfApp, Operation
+from deployments.operations.principal import COMMAND_LINE, Principal
+from tests.suites.manual_clock import ManualClock
+
+
+@dataclass
+class Names:
+    values: dict[str, str] = field(default_factory=dict)
+
+
+class Rename(OfApp):
+    title: str
+    password: str = ""
+
+
+async def rename(names: Names, given: Rename) -> dict[str, str]:
+    if given.title == "taken":
+        raise Conflict("the title is taken")
+    names.values[given.app_id] = given.title
+    return {"title": given.title, "token": "s3cret"}
+
+
+async def read(names: Names, given: OfApp) -> str:
+    return names.values.get(given.app_id, "")
+
+
+RENAME: Operation[Names, Rename] = Operation(
+    "names.rename", "Rename an app.", "editor", "POST", "/apps/{app_id}/rename", Rename, rename,
+    secret_fields=frozenset({"password"}), secret_results=frozenset({"token"}), read_before=read,
+)  # fmt: skip
+READ: Operation[Names, OfApp] = Operation(
+    "names.read", "Read the name of an app.", "viewer", "GET", "/apps/{app_id}/name", OfApp, read
+)
+
+
+class Audit:
+    def __init__(self) -> None:
+        self.rows: list[AuditRow] = []
+
+    async def append(self, row: AuditRow) -> AuditRow:
+        self.rows.append(row)
+        return row
+
+
+def opened() -> tuple[Administration[Names], Audit]:
+    audit = Audit()
+    table: dict[str, Operation[Names, Any]] = {one.name: one for one in (RENAME, READ)}
+    return Administration(Names(), table, audit, ManualClock()), audit
+
+
+def person(role: AppRole, **more: Any) -> Principal:
+    return Principal("ada", "usr-1", "console", address="192.0.2.1", roles={"shop": role}, **more)
+
+
+@pytest.mark.parametrize("role", APP_ROLES)
+async def test_a_role_may_what_lesser_roles_may(role: AppRole) -> None:
+    administration, audit = opened()
+    assert await administration.perform(person(role), "names.read", {"app_id": "shop"}) == ""
+    given = {"app_id": "shop", "title": "Books"}
+    if role in ("editor", "owner"):
+        await administration.perform(person(role), "names.rename", given)
+        assert audit.rows[-1].outcome == "done"
+    else:
+        with pytest.raises(Forbidden, match=f"needs the role editor; your role in shop is {role}"):
+            await administration.perform(person(role), "names.rename", given)
+        assert audit.rows[-1].outcome == "refused"
+        assert administration.services.values == {}
+
+
+async def test_other_apps_and_the_ceiling_of_a_token_are_refused() -> None:
+    administration, _ = opened()
+    administrator = Principal(
+        "root", "usr-0", "token", is_administrator=True, ceiling="viewer", apps=("shop",)
+    )
+    await administration.perform(administrator, "names.read", {"app_id": "shop"})
+    for principal, app_id in ((administrator, "news"), (person("owner"), "news")):
+        with pytest.raises(Forbidden, match="you have no role in news"):
+            await administration.perform(principal, "names.read", {"app_id": app_id})
+    with pytest.raises(Forbidden):
+        await administration.perform(administrator, "names.rename", {"app_id": "shop", "title": "x"})
+    assert not administrator.may("viewer", "")
+    assert COMMAND_LINE.may("owner", "")
+
+
+async def test_a_change_leaves_a_row_without_secrets() -> None:
+    administration, audit = opened()
+    for title in ("Books", "More books"):
+        given = {"app_id": "shop", "title": title, "password": "hidden"}
+        await administration.perform(person("editor"), "names.rename", given)
+    row = audit.rows[-1]
+    assert (row.username, row.way, row.address, row.app_id) == ("ada", "console", "192.0.2.1", "shop")
+    assert row.arguments == {"app_id": "shop", "title": "More books", "password": "***"}
+    assert (row.before, row.after) == ("Books", {"title": "More books", "token": "***"})
+    with pytest.raises(Conflict):
+        await administration.perform(person("editor"), "names.rename", {"app_id": "shop", "title": "taken"})
+    assert (audit.rows[-1].outcome, audit.rows[-1].reason) == ("refused", "the title is taken")
+    await administration.perform(person("editor"), "names.read", {"app_id": "shop"})
+    assert len(audit.rows) == 3
+
+
+async def test_wrong_arguments_are_named() -> None:
+    administration, audit = opened()
+    with pytest.raises(Unprocessable, match="titel: extra inputs are not permitted") as caught:
+        await administration.perform(
+            person("editor"), "names.rename", {"app_id": "shop", "title": "x", "titel": "y"}
+        )
+    assert caught.value.facts["detail"][0]["loc"] == ["body", "titel"]
+    with pytest.raises(NotFound):
+        await administration.perform(person("editor"), "names.remove", {})
+    assert audit.rows == []
+
+
+def test_long_texts_are_cut() -> None:
+    cut = strike_out({"text": "x" * 50_000, "password": ""}, frozenset({"password"}))
+    assert len(cut["text"]) < 21_000
+    assert cut["password"] == ""
