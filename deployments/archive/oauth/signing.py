@@ -39,7 +39,7 @@ class OAuthSigner:
         self.forms = PurposeSigner(root, "form")
         self.sessions = PurposeSigner(root, "session")
         self.devices = PurposeSigner(root, "device")
-        self._refresh = Signer(root, salt=b"refresh", **KINDS)  # type: ignore[arg-type]
+        self._refresh = Signer(root, salt=b"refresh", **KINDS)
         self._access_key = vault.derive("oauth access token")
         self._secret_key = vault.derive("oauth client secret")
         self.hash_slot = SlotHash(vault)
