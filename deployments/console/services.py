@@ -13,11 +13,11 @@ from cluster.secrecy import Vault
 from cluster.store.ports.accounts import AccountStore
 from cluster.store.ports.stores import Stores
 from deployments.console.signing import ConsoleSigner
-from deployments.console.translation import Translation
+from deployments.console.texts import ConsoleTexts
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.password_checks import PasswordChecks
 from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.sign_in_limits import SignInLimits, SignInRates
+from deployments.edge.signin_limits import SignInLimits, SignInRates
 from deployments.operations.administration import Administration
 
 
@@ -35,7 +35,7 @@ class ConsoleServices:
     client_addresses: ClientAddresses
     app_ids: Callable[[], Iterable[str]]
     "All apps of the installation, from memory."
-    text: Translation = field(default_factory=Translation)
+    text: ConsoleTexts = field(default_factory=ConsoleTexts)
     title: str = "Kiosk"
     version: str = ""
 
