@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from deployments.operations import apps, audit, keys, people, tokens
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
 AdminOperation = Operation[AdminServices, Any]
 
-_AREAS: tuple[tuple[AdminOperation, ...], ...] = ()
+_AREAS: tuple[tuple[AdminOperation, ...], ...] = (
+    apps.OPERATIONS,
+    keys.OPERATIONS,
+    people.OPERATIONS,
+    tokens.OPERATIONS,
+    audit.OPERATIONS,
+)
 "One tuple per area; add the `OPERATIONS` of a file here."
 
 
