@@ -66,7 +66,7 @@ from deployments.edge.readiness import Readiness
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.edge.request_observer import open_observer
 from deployments.edge.scaling import LoadMeter
-from deployments.front.administration import build_administration_routes
+from deployments.front.administration import build_administration_routes, describe_administration_routes
 from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
 
@@ -146,9 +146,17 @@ class Gateway:
         routes = build_archive_routes(self._archive)
         if settings.console:
             routes += build_administration_routes(
-                stores, vault, clock, artifact_store, self._archive, lambda: self._keyring.app_ids, settings.oidc
+                stores, vault, clock, artifact_store, self._archive, lambda: self._keyring.app_ids, self._counts,
+                AccessLog(ACCESS_SHARE, Random()), settings.oidc,
             )  # fmt: skip
-        return build_application(self.handler, version=installed_version(), close=self.close, more=routes)
+        describe_more = describe_administration_routes if settings.console else None
+        return build_application(
+            self.handler,
+            version=installed_version(),
+            close=self.close,
+            more=routes,
+            describe_more=describe_more,
+        )
 
     def _open_services(
         self, settings: Settings, artifact_store: ArtifactStore, clock: SystemClock
