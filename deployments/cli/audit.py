@@ -13,7 +13,8 @@ from cluster.errors import Fault
 from cluster.store.audit_chain import AuditVerdict
 from deployments.cli import screen
 from deployments.cli.installation import Installation
-from deployments.operations.audit import AuditRows, JsonLines
+from deployments.operations.audit import AuditRows
+from deployments.operations.operation import Download
 from deployments.operations.principal import COMMAND_LINE
 
 app = typer.Typer(help="The audit log: every change by an administrator.", no_args_is_help=True)
@@ -91,8 +92,8 @@ def export() -> None:
 
     async def write() -> None:
         async with Installation().open_administration() as administration:
-            exported: JsonLines = await administration.perform(COMMAND_LINE, "audit.export", {})
-            async for line in exported.lines:
+            exported: Download = await administration.perform(COMMAND_LINE, "audit.export", {})
+            async for line in exported.chunks:
                 sys.stdout.write(line.decode())
 
     asyncio.run(write())

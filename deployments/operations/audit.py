@@ -13,7 +13,7 @@ from cluster.records.administration import AuditRow
 from cluster.store.audit_chain import AuditVerdict
 from cluster.store.ports.administration import AuditFilter
 from cluster.store.ports.administration import AuditPage as StoredPage
-from deployments.operations.operation import Arguments, Operation
+from deployments.operations.operation import Arguments, Download, Operation
 from deployments.operations.services import AdminServices
 
 
@@ -26,14 +26,6 @@ class AuditRows:
     def to_dict(self) -> dict[str, Any]:
         """Return the rows for JSON."""
         return {"rows": [row_to_dict(row) for row in self.page.rows], "next": self.page.next}
-
-
-@dataclass(frozen=True, slots=True)
-class JsonLines:
-    """Rows that are sent as they are read, one JSON object a line."""
-
-    lines: AsyncIterator[bytes]
-    filename: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +47,7 @@ class ReadAudit(Arguments):
     app: str = Field("", max_length=64, description="Only changes of this app.")
     since: int = Field(0, ge=0, description="From this time on, in milliseconds since 1970.")
     until: int = Field(0, ge=0, description="Up to this time.")
-    cursor: str = Field("", pattern=r"^(\d{1,20}-\d{1,20})?$", description="`next` of the page before.")
+    cursor: str = Field("", pattern=r"^(\d{1,20}-\d{1,20})?$", description="The `next` of the page before.")
     limit: int = Field(100, ge=1, le=1000)
 
 
@@ -85,9 +77,9 @@ async def verify_audit(services: AdminServices, _: Arguments) -> AuditVerdict:
     return await services.stores.audit.verify()
 
 
-async def export_audit(services: AdminServices, _: Arguments) -> JsonLines:
+async def export_audit(services: AdminServices, _: Arguments) -> Download:
     """Return all rows, the oldest first, as they are read."""
-    return JsonLines(_lines(services), "audit.jsonl")
+    return Download(_lines(services), "audit.jsonl")
 
 
 async def read_me(services: AdminServices, _: Arguments) -> Me:
@@ -112,9 +104,17 @@ async def _page(services: AdminServices, given: ReadAudit, app_id: str) -> Audit
     return AuditRows(await services.stores.audit.page(wanted, before=given.cursor, limit=given.limit))
 
 
+_CHUNK_BYTES = 64_000
+
+
 async def _lines(services: AdminServices) -> AsyncIterator[bytes]:
+    chunk = bytearray()
     async for row in services.stores.audit.rows():
-        yield orjson.dumps(row_to_dict(row)) + b"\n"
+        chunk += orjson.dumps(row_to_dict(row)) + b"\n"
+        if len(chunk) > _CHUNK_BYTES:
+            yield bytes(chunk)
+            chunk.clear()
+    yield bytes(chunk)
 
 
 _ROW = {
