@@ -58,8 +58,7 @@ async def set_switches(request: ConsoleRequest) -> Response:
     changes = {
         name: request.form[f"switch-{name}"].strip()
         for name, value in app["switches"].items()
-        if f"switch-{name}" in request.form
-        and request.form[f"switch-{name}"].strip() != switch_text(value)
+        if f"switch-{name}" in request.form and request.form[f"switch-{name}"].strip() != switch_text(value)
     }
     await request.perform("apps.set_switches", app_id=request.app_id, switches=changes)
     return _back(request, "access.switches_saved")

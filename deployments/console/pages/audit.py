@@ -66,9 +66,12 @@ def day_ms(text: str, *, end: bool = False) -> int:
 
 
 def _readable(row: dict[str, Any]) -> dict[str, Any]:
-    details = {name: row[name] for name in ("arguments", "before", "after") if row[name] not in (None, {}, [])}
+    details = {
+        name: row[name] for name in ("arguments", "before", "after") if row[name] not in (None, {}, [])
+    }
     shown = {
-        name: json.dumps(value, ensure_ascii=False, indent=1)[:LONGEST_SHOWN] for name, value in details.items()
+        name: json.dumps(value, ensure_ascii=False, indent=1)[:LONGEST_SHOWN]
+        for name, value in details.items()
     }
     return {**row, "details": shown}
 

@@ -24,9 +24,7 @@ async def create_person(request: ConsoleRequest) -> Response:
         "people.create", username=form.get("username", "").strip(), role=form.get("role", "reader"),
     )  # fmt: skip
     facts = made.to_dict()
-    return request.page(
-        "access/password_shown.html", username=facts["username"], password=facts["password"]
-    )
+    return request.page("access/password_shown.html", username=facts["username"], password=facts["password"])
 
 
 async def show_person(request: ConsoleRequest) -> Response:
@@ -56,9 +54,7 @@ async def set_password(request: ConsoleRequest) -> Response:
 async def disconnect(request: ConsoleRequest) -> Response:
     """End a connection of an agent."""
     name = request.path["username"]
-    await request.perform(
-        "people.disconnect", username=name, connection=request.form.get("connection", "")
-    )
+    await request.perform("people.disconnect", username=name, connection=request.form.get("connection", ""))
     path = path_of(PERSON, username=name).removeprefix("/console")
     return request.redirect(path, request.services.text("people.changed"))
 
