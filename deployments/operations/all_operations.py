@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deployments.operations import apps, audit, keys, people, tokens
+from deployments.operations import apps, audit, credentials, keys, people, tokens
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
@@ -17,6 +17,7 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     people.OPERATIONS,
     tokens.OPERATIONS,
     audit.OPERATIONS,
+    credentials.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 
