@@ -5,12 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from deployments.operations import (
+    engines,
+    evaluations,
+    promotions,
+    recipes,
+    runs,
+    schedules,
+    snapshot_lists,
+    snapshots,
+)
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
 AdminOperation = Operation[AdminServices, Any]
 
-_AREAS: tuple[tuple[AdminOperation, ...], ...] = ()
+_AREAS: tuple[tuple[AdminOperation, ...], ...] = (
+    engines.OPERATIONS,
+    recipes.OPERATIONS,
+    runs.OPERATIONS,
+    schedules.OPERATIONS,
+    snapshots.OPERATIONS,
+    snapshot_lists.OPERATIONS,
+    promotions.OPERATIONS,
+    evaluations.OPERATIONS,
+)
 "One tuple per area; add the `OPERATIONS` of a file here."
 
 
