@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from deployments.operations import catalog, tryout, users
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
 AdminOperation = Operation[AdminServices, Any]
 
-_AREAS: tuple[tuple[AdminOperation, ...], ...] = ()
+_AREAS: tuple[tuple[AdminOperation, ...], ...] = (
+    catalog.OPERATIONS,
+    users.OPERATIONS,
+    tryout.OPERATIONS,
+)
 "One tuple per area; add the `OPERATIONS` of a file here."
 
 
