@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deployments.operations import (
+    catalog,
     engines,
     evaluations,
     promotions,
@@ -14,6 +15,8 @@ from deployments.operations import (
     schedules,
     snapshot_lists,
     snapshots,
+    tryout,
+    users,
 )
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
@@ -29,6 +32,9 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     snapshot_lists.OPERATIONS,
     promotions.OPERATIONS,
     evaluations.OPERATIONS,
+    catalog.OPERATIONS,
+    users.OPERATIONS,
+    tryout.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from actors.serving.client import RecommenderClient
@@ -55,6 +56,12 @@ class AdminConfig:
 
     archive_app: str = "playground"
     max_upload_mb: int = 200
+    imports_at_once: int = 2
+    "Imports of uploaded files that run at once, in the whole installation."
+    data_dir: Path | None = None
+    "Data directory of this machine: progress and refused rows of ingests are below it."
+    public_url: str = ""
+    "Address of the API in calls to copy."
 
 
 @dataclass(frozen=True, slots=True)
