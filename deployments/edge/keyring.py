@@ -89,6 +89,13 @@ class Keyring:
                 return credential.app.settings.provider_tokens_per_day
         return 0
 
+    def secret_of(self, app_id: str) -> str:
+        """Return the newest live secret key of an app as text; empty without one."""
+        for credential in self._credentials.values():
+            if credential.app.app_id == app_id and credential.secrets:
+                return credential.secrets[0].decode()
+        return ""
+
     @property
     def is_following(self) -> bool:
         """Whether the background task is running."""

@@ -5,7 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deployments.operations import apps, audit, credentials, keys, people, tokens
+from deployments.operations import (
+    apps,
+    audit,
+    catalog,
+    credentials,
+    engines,
+    evaluations,
+    keys,
+    people,
+    promotions,
+    recipes,
+    runs,
+    schedules,
+    snapshot_lists,
+    snapshots,
+    tokens,
+    tryout,
+    users,
+)
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
@@ -18,6 +36,17 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     tokens.OPERATIONS,
     audit.OPERATIONS,
     credentials.OPERATIONS,
+    engines.OPERATIONS,
+    recipes.OPERATIONS,
+    runs.OPERATIONS,
+    schedules.OPERATIONS,
+    snapshots.OPERATIONS,
+    snapshot_lists.OPERATIONS,
+    promotions.OPERATIONS,
+    evaluations.OPERATIONS,
+    catalog.OPERATIONS,
+    users.OPERATIONS,
+    tryout.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

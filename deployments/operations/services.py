@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
+from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
+from deployments.operations.held_versions import HeldVersions
 from deployments.operations.principal import COMMAND_LINE, Principal
 
 
@@ -42,12 +45,23 @@ class NoApi:
         raise Unavailable("this needs the running API; use the console or /v1/admin", told=True)
 
 
+CompareVersions = Callable[[str, str, str, str], Awaitable[Mapping[str, Any] | None]]
+"""(app, engine, version, serving version) -> the report of a comparison that trains both again, None where they can't
+be compared."""
+
+
 @dataclass(frozen=True, slots=True)
 class AdminConfig:
     """The part of the settings that use cases need."""
 
     archive_app: str = "playground"
     max_upload_mb: int = 200
+    imports_at_once: int = 2
+    "Imports of uploaded files that run at once, in the whole installation."
+    data_dir: Path | None = None
+    "Data directory of this machine: progress and refused rows of ingests are below it."
+    public_url: str = ""
+    "Address of the API in calls to copy."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,11 @@ class AdminServices:
     api: ApiCaller = field(default_factory=NoApi)
     principal: Principal = COMMAND_LINE
     "Who performs the operation; `Administration` sets it for each call."
+    recommender: RecommenderClient | None = None
+    "Answers for a snapshot that does not serve; None in processes without the API."
+    held_versions: HeldVersions = field(default_factory=HeldVersions)
+    compare_versions: CompareVersions | None = None
+    "None in processes that serve, which never train."
 
     @property
     def artifacts(self) -> ArtifactStore:
