@@ -30,9 +30,10 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "thread_judged", "installation",
     ),
     "bulk": (
-        "access_quarantine", "account", "account_quarantine", "account_sessions", "oauth_grant", "oauth_grants",
-        "oauth_client_grants", "oauth_clients", "oauth_clients_used", "record", "product_type", "task", "quarantine",
-        "recent", "link", "linked", "archive_call", "engine_history", "experiment_served", "exposure", "exposure_ids",
+        "access_quarantine", "account", "account_quarantine", "account_sessions", "admin_token", "audit_row",
+        "audit_archive", "oauth_grant", "oauth_grants", "oauth_client_grants", "oauth_clients", "oauth_clients_used",
+        "record", "product_type", "task", "quarantine", "recent", "link", "linked", "archive_call",
+        "engine_history", "experiment_served", "exposure", "exposure_ids",
         "question", "question_by", "question_citing", "question_frequency", "question_asker", "query", "erasure",
         "erasure_ids", "threads", "thread_revision", "thread_new", "thread_watch",
     ),
