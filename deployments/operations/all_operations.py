@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deployments.operations import catalog, tryout, users
+from deployments.operations import catalog, imports, tryout, users
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
@@ -15,6 +15,7 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     catalog.OPERATIONS,
     users.OPERATIONS,
     tryout.OPERATIONS,
+    imports.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

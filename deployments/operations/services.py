@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -43,6 +43,21 @@ class NoApi:
         raise Unavailable("this needs the running API; use the console or /v1/admin", told=True)
 
 
+ImportLauncher = Callable[[str, str], Awaitable[None]]
+"Starts the process of an import, named by app and import id, and returns at once."
+
+
+async def refuse_imports(app_id: str, import_id: str) -> None:
+    """Refuse, in processes that start no imports.
+
+    Errors:
+        Unavailable: always
+    """
+    raise Unavailable(
+        "this process starts no imports; use the console, /v1/admin or `kiosk ingest`", told=True
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class AdminConfig:
     """The part of the settings that use cases need."""
@@ -68,6 +83,7 @@ class AdminServices:
     "The artifact store, or a function that opens it when an operation needs it first."
     config: AdminConfig = field(default_factory=AdminConfig)
     api: ApiCaller = field(default_factory=NoApi)
+    launch_import: ImportLauncher = refuse_imports
     principal: Principal = COMMAND_LINE
     "Who performs the operation; `Administration` sets it for each call."
 
