@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deployments.operations import catalog, imports, tryout, users
+from deployments.operations import , apps, audit, catalog, keys, people, tokens
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
@@ -16,6 +16,11 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     users.OPERATIONS,
     tryout.OPERATIONS,
     imports.OPERATIONS,
+    apps.OPERATIONS,
+    keys.OPERATIONS,
+    people.OPERATIONS,
+    tokens.OPERATIONS,
+    audit.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

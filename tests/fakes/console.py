@@ -21,7 +21,7 @@ from deployments.console.page import Page
 from deployments.console.pages import PAGES
 from deployments.console.services import ConsoleServices, open_console
 from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.sign_in_limits import SignInRates
+from deployments.edge.signin_limits import SignInRates
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
 from tests.fakes.archive_oauth import MASTER, PASSWORD

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import ModuleType
 
 from deployments.console.page import NavigationEntry, Page
-from deployments.console.pages import overview, sign_in
+from deployments.console.pages import overview, signin
 
 _AREAS: tuple[ModuleType, ...] = (
-    sign_in,
+    signin,
     overview,
 )
 "One line an area: its module has `PAGES`, and `NAVIGATION` if it is in the navigation."
