@@ -12,6 +12,7 @@ from deployments.operations import (
     credentials,
     engines,
     evaluations,
+    imports,
     keys,
     people,
     promotions,
@@ -30,6 +31,10 @@ from deployments.operations.services import AdminServices
 AdminOperation = Operation[AdminServices, Any]
 
 _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
+    catalog.OPERATIONS,
+    users.OPERATIONS,
+    tryout.OPERATIONS,
+    imports.OPERATIONS,
     apps.OPERATIONS,
     keys.OPERATIONS,
     people.OPERATIONS,
@@ -44,9 +49,6 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     snapshot_lists.OPERATIONS,
     promotions.OPERATIONS,
     evaluations.OPERATIONS,
-    catalog.OPERATIONS,
-    users.OPERATIONS,
-    tryout.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

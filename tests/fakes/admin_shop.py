@@ -66,7 +66,7 @@ async def open_admin_shop(folder: Path, *, stores: Stores | None = None) -> Asyn
         stores=cast(OpenStores, stores),
         vault=corner.vault,
         clock=clock,
-        artifacts=shelf,
+        artifact_source=shelf,
         config=AdminConfig(data_dir=folder / "data"),
         api=LocalApi(corner.door, corner.keyring.secret_of),
     )
