@@ -33,7 +33,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "access_quarantine", "account", "account_quarantine", "account_sessions", "oauth_grant", "oauth_grants",
         "oauth_client_grants", "oauth_clients", "oauth_clients_used", "record", "product_type", "task", "quarantine",
         "recent", "link", "linked", "archive_call", "engine_history", "experiment_served", "exposure", "exposure_ids",
-        "question", "question_by", "question_citing", "question_frequency", "question_asker", "query", "erasure",
+        "boost_rule_version", "question", "question_by", "question_recent", "question_citing", "question_frequency", "question_asker", "query", "erasure",
         "erasure_ids", "threads", "thread_revision", "thread_new", "thread_watch",
     ),
     "log": ("change",),

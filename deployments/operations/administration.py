@@ -11,7 +11,7 @@ from cluster.clock import Clock
 from cluster.errors import Forbidden, HouseError, NotFound, Unprocessable
 from cluster.records.administration import AuditRow
 from deployments.operations.operation import Arguments, Operation, result_to_json
-from deployments.operations.principal import Principal
+from deployments.operations.principal import Principal, acting
 
 S = TypeVar("S")
 
@@ -54,7 +54,8 @@ class Administration(Generic[S]):
         try:
             principal.require(operation.role, app_id)
             before = await _read_before(operation, self.services, arguments)
-            result = await operation.call(self.services, arguments)
+            with acting(principal):
+                result = await operation.call(self.services, arguments)
         except HouseError as error:
             if operation.changes or isinstance(error, Forbidden):
                 await self._record(principal, operation, arguments, reason=error.message)

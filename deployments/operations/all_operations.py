@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from deployments.operations import (
+    archive_clients,
+    experiments,
+    questions,
+    rule_preview,
+    rules,
+    search_activity,
+)
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
 AdminOperation = Operation[AdminServices, Any]
 
-_AREAS: tuple[tuple[AdminOperation, ...], ...] = ()
+_AREAS: tuple[tuple[AdminOperation, ...], ...] = (
+    rules.OPERATIONS,
+    rule_preview.OPERATIONS,
+    experiments.OPERATIONS,
+    search_activity.OPERATIONS,
+    questions.OPERATIONS,
+    archive_clients.OPERATIONS,
+)
 "One tuple per area; add the `OPERATIONS` of a file here."
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from cluster.errors import Forbidden
@@ -60,6 +62,23 @@ class Principal:
 
 COMMAND_LINE = Principal("operator", "", "command line", is_administrator=True)
 "Whoever may run commands on the server holds the master key and Redis."
+
+_ACTING: ContextVar[Principal] = ContextVar("acting", default=COMMAND_LINE)
+
+
+@contextmanager
+def acting(principal: Principal) -> Iterator[None]:
+    """Make a principal the one whose operation runs, for records that name who decided."""
+    token = _ACTING.set(principal)
+    try:
+        yield
+    finally:
+        _ACTING.reset(token)
+
+
+def acting_principal() -> Principal:
+    """Return the principal whose operation runs; outside of one, the command line."""
+    return _ACTING.get()
 
 
 def _allows(own: AppRole, needed: AppRole) -> bool:

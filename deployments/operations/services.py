@@ -11,6 +11,7 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
+from deployments.operations.result_cache import ResultCache
 
 
 class ApiCaller(Protocol):
@@ -59,6 +60,8 @@ class AdminServices:
     artifacts: ArtifactStore
     config: AdminConfig = field(default_factory=AdminConfig)
     api: ApiCaller = field(default_factory=NoApi)
+    cache: ResultCache = field(default_factory=ResultCache)
+    "Results of heavy reads."
 
     def now_ms(self) -> int:
         """Return the time in milliseconds since 1970."""

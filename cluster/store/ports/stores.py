@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cluster.store.ports.access import AccessStore
 from cluster.store.ports.accounts import AccountStore, GrantStore, RegistrationStore
 from cluster.store.ports.archive_admin import ArchiveCallStore, ClientRuleStore
-from cluster.store.ports.boost_rules import RuleStore
+from cluster.store.ports.boost_rules import RuleStore, RuleVersionStore
 from cluster.store.ports.changes import ChangeLog
 from cluster.store.ports.engines import EngineStore, EngineWatch
 from cluster.store.ports.erasures import ErasureStore
@@ -45,6 +45,7 @@ class Stores:
     engines: EngineStore
     engine_watch: EngineWatch
     boost_rules: RuleStore
+    rule_versions: RuleVersionStore
     limits: LimitStore
     idempotency: IdempotencyStore
     pages: PageStore
