@@ -13,7 +13,9 @@ from cluster.store.ports.stores import Stores
 from cluster.store.redis.access import RedisAccess
 from cluster.store.redis.accounts import RedisAccounts, RedisGrants
 from cluster.store.redis.address import Address
+from cluster.store.redis.administration import RedisAdminTokens
 from cluster.store.redis.archive_admin import RedisArchiveCalls, RedisClientRules
+from cluster.store.redis.audit import RedisAudit
 from cluster.store.redis.boost_rules import RedisRules, RedisRuleVersions
 from cluster.store.redis.changes import RedisChanges
 from cluster.store.redis.client import HOT_S, SLOW_S, RedisClient
@@ -162,6 +164,8 @@ def open_stores(
         accounts=RedisAccounts(server, quarantine),
         grants=RedisGrants(server),
         registrations=RedisRegistrations(server, quarantine),
+        admin_tokens=RedisAdminTokens(server, quarantine),
+        audit=RedisAudit(server),
         archive_calls=RedisArchiveCalls(server),
         client_rules=RedisClientRules(server, quarantine),
         experiments=RedisExperiments(server, quarantine),

@@ -118,6 +118,26 @@ def oauth_version() -> str:
     return "kiosk:{oauth}:version"
 
 
+# --- the administration: global, `{admin}` is its hash tag -----------------------------------------------------
+
+
+def admin_token() -> str:
+    """Hash sha256 hex of a personal token -> sealed JSON `AdminToken` (never the token). Owner: the administration.
+    Expired ones go with the next new token."""
+    return "kiosk:{admin}:token"
+
+
+def audit_row() -> str:
+    """Stream: row (JSON `AuditRow`), chain (SHA-256 over the row and the chain of the row before). Owner: the
+    administration. For ever: at about 50,000 rows the oldest 1,000 move to `audit_archive`."""
+    return "kiosk:{admin}:audit"
+
+
+def audit_archive() -> str:
+    """List of blocks of 1,000 rows of `audit_row`, the oldest first: JSON Lines, compressed (zlib). For ever."""
+    return "kiosk:{admin}:audit-archive"
+
+
 # --- records ------------------------------------------------------------------------------------------------
 
 

@@ -19,8 +19,9 @@ from starlette.routing import BaseRoute, Route
 
 from deployments.archive.citation import CitationRules, licence_sentence
 from deployments.archive.methods import VERSIONS
-from deployments.archive.oauth.addresses import MCP_PATH, ServerAddresses
+from deployments.archive.oauth.addresses import MCP_PATH
 from deployments.archive.tools import TOOLS
+from deployments.edge.server_addresses import ServerAddresses
 
 CARD_PATH = "/.well-known/mcp-server-card"
 GUIDE_PATH = "/llms.txt"

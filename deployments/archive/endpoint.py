@@ -18,7 +18,7 @@ from deployments.archive import transport
 from deployments.archive.admission import ArchiveCaller, ClientAdmission
 from deployments.archive.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_message, render_error
 from deployments.archive.methods import BUSY, VERSIONS, McpMethods, rpc_error_from
-from deployments.archive.oauth.addresses import ServerAddresses, resource_of
+from deployments.archive.oauth.addresses import resource_of
 from deployments.archive.transport import AllowedOrigins
 from deployments.edge.envelope import Reply
 from deployments.edge.request import (
@@ -31,6 +31,7 @@ from deployments.edge.request import (
     read_body,
 )
 from deployments.edge.request_log import HEADER, AccessLog, RequestCounts, request_id_from
+from deployments.edge.server_addresses import ServerAddresses
 
 MOST_BYTES = 1 << 20
 BODY_S = 10.0

@@ -19,13 +19,14 @@ from deployments.archive.card import build_pages
 from deployments.archive.citation import CitationRules
 from deployments.archive.endpoint import McpEndpoint
 from deployments.archive.methods import McpMethods
-from deployments.archive.oauth.addresses import MCP_PATH, ServerAddresses
+from deployments.archive.oauth.addresses import MCP_PATH
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth
 from deployments.archive.transport import AllowedOrigins
 from deployments.archive.usage_log import UsageLog
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.edge.server_addresses import ServerAddresses
 
 TITLE = "News Archive Search"
 

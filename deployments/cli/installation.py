@@ -7,8 +7,8 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import TypeVar
+from functools import cache, partial
+from typing import Any, TypeVar
 
 import psutil
 
@@ -21,6 +21,7 @@ from cluster.errors import Conflict, Fault, Unavailable
 from cluster.local.redis_server import RedisServer
 from cluster.paths import InstallationPaths
 from cluster.records.access import App
+from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.disk import DiskGuard
 from cluster.runtime.identity_check import prepare_master_key
@@ -36,6 +37,9 @@ from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
 from deployments.cli import screen
+from deployments.operations.open_admin import Admin, open_admin
+from deployments.operations.principal import COMMAND_LINE
+from deployments.operations.services import AdminConfig
 
 T = TypeVar("T")
 REDIS_S = 120.0
@@ -169,6 +173,33 @@ class Installation:
                 return await work(KeyAdmin(stores.access, open_vault(self.settings)), stores)
 
         return asyncio.run(run())
+
+    def perform(self, name: str, **arguments: Any) -> Any:
+        """Perform an operation of the administration as the command line, and return its result.
+
+        Whether the installation runs or not. A change leaves a row in the audit log.
+
+        Errors:
+            HouseError: as `Administration.perform`, or the stores can't be opened
+        """
+
+        async def run() -> Any:
+            async with self.open_administration() as administration:
+                return await administration.perform(COMMAND_LINE, name, arguments)
+
+        return asyncio.run(run())
+
+    @asynccontextmanager
+    async def open_administration(self) -> AsyncIterator[Admin]:
+        """Open the administration over the stores of the installation, whether it runs or not.
+
+        Errors:
+            HouseError: the stores can't be opened
+        """
+        async with self.open_stores() as stores:
+            config = AdminConfig(archive_app=self.settings.archive_app)
+            artifacts = cache(partial(open_artifact_store, self.settings))
+            yield open_admin(stores, open_vault(self.settings), SystemClock(), artifacts, config=config)
 
     def information(self, section: str) -> dict[str, str]:
         """Read what Redis says of itself."""

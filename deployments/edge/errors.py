@@ -56,6 +56,11 @@ def reply_from_error(error: BaseException, family: Family, *, request_id: str) -
     return _fault(error, request_id)
 
 
+def status_from_error(error: HouseError) -> int:
+    """Return the HTTP status of an error."""
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
 def method_not_allowed_reply(allowed: tuple[str, ...]) -> Reply:
     """Return the reply for a path that exists with other methods only."""
     allow: Header = (b"allow", ", ".join(allowed).encode())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import ValidationError
@@ -11,7 +12,7 @@ from cluster.clock import Clock
 from cluster.errors import Forbidden, HouseError, NotFound, Unprocessable
 from cluster.records.administration import AuditRow
 from deployments.operations.operation import Arguments, Operation, result_to_json
-from deployments.operations.principal import Principal, acting
+from deployments.operations.principal import Principal
 
 S = TypeVar("S")
 
@@ -30,12 +31,18 @@ class Administration(Generic[S]):
     """All operations of an installation over one set of services."""
 
     def __init__(
-        self, services: S, operations: Mapping[str, Operation[S, Any]], audit: AuditWriter, clock: Clock
+        self,
+        services: S,
+        operations: Mapping[str, Operation[S, Any]],
+        audit: AuditWriter,
+        clock: Clock,
+        bind: Callable[[S, Principal], S] | None = None,
     ) -> None:
         self.services = services
         self.operations = operations
         self._audit = audit
         self._clock = clock
+        self._bind = bind
 
     async def perform(self, principal: Principal, name: str, given: Mapping[str, Any]) -> Any:
         """Perform an operation and return its result, as `Operation.call` returned it.
@@ -50,12 +57,12 @@ class Administration(Generic[S]):
         if operation is None:
             raise NotFound(f"there is no operation {name}")
         arguments = parse_arguments(operation, given)
-        app_id = getattr(arguments, "app_id", "")
+        services = self.services if self._bind is None else self._bind(self.services, principal)
         try:
-            principal.require(operation.role, app_id)
-            before = await _read_before(operation, self.services, arguments)
-            with acting(principal):
-                result = await operation.call(self.services, arguments)
+            if operation.scope != "person":
+                principal.require(operation.role, operation.app_of(arguments))
+            before = await _read_before(operation, services, arguments)
+            result = await operation.call(services, arguments)
         except HouseError as error:
             if operation.changes or isinstance(error, Forbidden):
                 await self._record(principal, operation, arguments, reason=error.message)
@@ -87,9 +94,9 @@ class Administration(Generic[S]):
                 app_id=getattr(arguments, "app_id", ""),
                 outcome="refused" if reason else "done",
                 reason=reason[:500],
-                arguments=strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret),
-                before=strike_out(before, secret),
-                after=strike_out(after, secret),
+                arguments=bounded(strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret)),
+                before=bounded(strike_out(before, secret)),
+                after=bounded(strike_out(after, secret)),
             )
         )
 
@@ -121,6 +128,14 @@ def strike_out(value: Any, secret: frozenset[str]) -> Any:
     if isinstance(value, str) and len(value) > LARGEST_PART:
         return value[:LARGEST_PART] + "…"
     return value
+
+
+def bounded(value: Any) -> Any:
+    """Return a value for JSON, or the begin of its text if that is longer than `LARGEST_PART`."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    if len(text) <= LARGEST_PART + 100:
+        return value
+    return {"cut": text[:LARGEST_PART] + "…"}
 
 
 async def _read_before(operation: Operation[S, Any], services: S, arguments: Arguments) -> Any:

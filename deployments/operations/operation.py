@@ -15,6 +15,7 @@ S = TypeVar("S")
 A = TypeVar("A", bound="Arguments")
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Scope = Literal["app", "installation", "person"]
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -55,6 +56,13 @@ class Operation(Generic[S, A]):
     "Below `/v1/admin`: `/apps/{app_id}/keys/rotate`; placeholders are fields of the arguments."
     arguments: type[A]
     call: Callable[[S, A], Awaitable[Any]]
+    scope: Scope = "app"
+    """Where the role is needed.
+
+    app           in the app of the arguments; in the installation if they name none
+    installation  in the installation, although the arguments name an app
+    person        nowhere: the call itself keeps to what the principal of the services may see and change
+    """
     secret_fields: frozenset[str] = frozenset()
     "Arguments that never reach the audit log."
     secret_results: frozenset[str] = frozenset()
@@ -74,6 +82,10 @@ class Operation(Generic[S, A]):
     def changes(self) -> bool:
         """Return whether the operation changes something, so that the audit log gets a row."""
         return self.method != "GET" and not self.is_query
+
+    def app_of(self, arguments: Arguments) -> str:
+        """Return the app in which the role is needed; empty: in the installation."""
+        return "" if self.scope == "installation" else getattr(arguments, "app_id", "")
 
     @property
     def path_fields(self) -> tuple[str, ...]:

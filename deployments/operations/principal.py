@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cluster.errors import Forbidden
@@ -28,6 +26,8 @@ class Principal:
     "App -> role."
     ceiling: AppRole = "owner"
     apps: tuple[str, ...] = ()
+    expires_at: int = 0
+    "When the credential ends, in milliseconds since 1970; 0: it is no token."
 
     def role_in(self, app_id: str) -> AppRole | None:
         """Return the role in an app, or None."""
@@ -44,6 +44,13 @@ class Principal:
             return self.is_administrator and not self.apps and _allows(self.ceiling, role)
         own = self.role_in(app_id)
         return own is not None and _allows(own, role)
+
+    @property
+    def app_ids(self) -> tuple[str, ...] | None:
+        """Return the apps in which the principal has a role; None: all of them."""
+        if self.is_administrator:
+            return self.apps or None
+        return tuple(app_id for app_id in sorted(self.roles) if not self.apps or app_id in self.apps)
 
     def require(self, role: AppRole, app_id: str) -> None:
         """Refuse what the principal may not do.
@@ -62,23 +69,6 @@ class Principal:
 
 COMMAND_LINE = Principal("operator", "", "command line", is_administrator=True)
 "Whoever may run commands on the server holds the master key and Redis."
-
-_ACTING: ContextVar[Principal] = ContextVar("acting", default=COMMAND_LINE)
-
-
-@contextmanager
-def acting(principal: Principal) -> Iterator[None]:
-    """Make a principal the one whose operation runs, for records that name who decided."""
-    token = _ACTING.set(principal)
-    try:
-        yield
-    finally:
-        _ACTING.reset(token)
-
-
-def acting_principal() -> Principal:
-    """Return the principal whose operation runs; outside of one, the command line."""
-    return _ACTING.get()
 
 
 def _allows(own: AppRole, needed: AppRole) -> bool:

@@ -18,7 +18,6 @@ from cluster.records.rule_version import RuleChange, RuleVersion
 from cluster.records.validation.boost_rules import read_rules, rule_fault
 from deployments.operations.app_access import require_app
 from deployments.operations.operation import OfApp, OfEngine, Operation
-from deployments.operations.principal import acting_principal
 from deployments.operations.rule_conflicts import ConflictReport, check_rules
 from deployments.operations.services import AdminServices
 
@@ -319,7 +318,7 @@ async def _record(
         versions.append(
             RuleVersion(
                 at=services.now_ms(),
-                username=acting_principal().username,
+                username=services.principal.username,
                 change=change,
                 engine_id=rule.engine_id,
                 name=rule.name,
@@ -343,7 +342,7 @@ async def _put_back(
         (
             RuleVersion(
                 at=services.now_ms(),
-                username=acting_principal().username,
+                username=services.principal.username,
                 change=change,
                 engine_id=version.engine_id,
                 name=version.name,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from cluster.artifacts.artifact_store import ArtifactStore
@@ -12,6 +12,7 @@ from cluster.errors import Unavailable
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.result_cache import ResultCache
+from deployments.operations.principal import COMMAND_LINE, Principal
 
 
 class ApiCaller(Protocol):
@@ -57,11 +58,28 @@ class AdminServices:
     stores: OpenStores
     vault: Vault
     clock: Clock
-    artifacts: ArtifactStore
+    artifact_source: ArtifactStore | Callable[[], ArtifactStore]
+    "The artifact store, or a function that opens it when an operation needs it first."
     config: AdminConfig = field(default_factory=AdminConfig)
     api: ApiCaller = field(default_factory=NoApi)
     cache: ResultCache = field(default_factory=ResultCache)
     "Results of heavy reads."
+    principal: Principal = COMMAND_LINE
+    "Who performs the operation; `Administration` sets it for each call."
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """Return the artifact store.
+
+        Errors:
+            HouseError: it can't be opened
+        """
+        source = self.artifact_source
+        return source if isinstance(source, ArtifactStore) else source()
+
+    def for_principal(self, principal: Principal) -> AdminServices:
+        """Return the services for the operations of one person."""
+        return replace(self, principal=principal)
 
     def now_ms(self) -> int:
         """Return the time in milliseconds since 1970."""

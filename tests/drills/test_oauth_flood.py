@@ -18,9 +18,10 @@ import uvicorn
 from cluster.clock import SystemClock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.archive.oauth.addresses import ServerAddresses
-from deployments.archive.oauth.rate_limits import BucketRate, OAuthLimits
+from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.archive.oauth.services import OAuthServices, open_oauth
+from deployments.edge.server_addresses import ServerAddresses
+from deployments.edge.sign_in_limits import BucketRate
 from tests.fakes.archive_oauth import (
     MASTER,
     RESOURCE,

@@ -20,10 +20,11 @@ from cluster.clock import Clock
 from cluster.records.account import Account, Role
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import Stores
-from deployments.archive.oauth.addresses import ServerAddresses, resource_of
+from deployments.archive.oauth.addresses import resource_of
 from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth
+from deployments.edge.server_addresses import ServerAddresses
 
 MASTER = bytes(range(32))
 BASE = "https://news.example.com"

@@ -10,6 +10,7 @@ from cluster.store.ports.stores import Stores
 from tests.fakes.stores.accounts import MemoryRegistrations
 from tests.fakes.stores.intake import MemoryIntake
 from tests.fakes.stores.memory import memory_stores as make
+from tests.suites.administration import AdminTokenSuite, AuditSuite
 from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
@@ -103,6 +104,12 @@ class TestRegistrations(_Memory, RegistrationSuite):
     @pytest.fixture
     def narrow(self, stores: Stores) -> Stores:
         return replace(stores, registrations=MemoryRegistrations(most=3))
+
+
+class TestAdminTokens(_Memory, AdminTokenSuite): ...
+
+
+class TestAudit(_Memory, AuditSuite): ...
 
 
 class TestArchiveCalls(_Memory, ArchiveCallSuite): ...

@@ -15,6 +15,7 @@ from cluster.store.connect import OpenStores, open_stores
 from cluster.store.ports.stores import Stores
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.registrations import RedisRegistrations
+from tests.suites.administration import AdminTokenSuite, AuditSuite
 from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
@@ -122,6 +123,12 @@ class TestRegistrations(_Redis, RegistrationSuite):
         return replace(
             redis_stores, registrations=RedisRegistrations(redis_stores.server, quarantine, most=3)
         )
+
+
+class TestAdminTokens(_Redis, AdminTokenSuite): ...
+
+
+class TestAudit(_Redis, AuditSuite): ...
 
 
 class TestArchiveCalls(_Redis, ArchiveCallSuite): ...

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from cluster.store.ports.access import AccessStore
 from cluster.store.ports.accounts import AccountStore, GrantStore, RegistrationStore
+from cluster.store.ports.administration import AdminTokenStore, AuditLog
 from cluster.store.ports.archive_admin import ArchiveCallStore, ClientRuleStore
 from cluster.store.ports.boost_rules import RuleStore, RuleVersionStore
 from cluster.store.ports.changes import ChangeLog
@@ -56,6 +57,8 @@ class Stores:
     accounts: AccountStore
     grants: GrantStore
     registrations: RegistrationStore
+    admin_tokens: AdminTokenStore
+    audit: AuditLog
     archive_calls: ArchiveCallStore
     client_rules: ClientRuleStore
     experiments: ExperimentStore

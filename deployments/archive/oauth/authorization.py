@@ -33,9 +33,10 @@ from deployments.archive.oauth.pages import OAuthPages, redirect
 from deployments.archive.oauth.redirects import describe_target, is_loopback_target
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.services import CODE_LIFE_S, OAuthServices
-from deployments.archive.oauth.sessions import BrowserSessions, is_same_origin_form
+from deployments.archive.oauth.sessions import BrowserSessions
 from deployments.archive.oauth.signin import ConnectingClient, SignInPage
-from deployments.archive.oauth.signing import sha256
+from deployments.edge.password_checks import is_same_origin_form
+from deployments.edge.signing import sha256
 
 _log = structlog.get_logger()
 

@@ -14,8 +14,9 @@ from deployments.archive.oauth.addresses import CLIENTS_PATH
 from deployments.archive.oauth.forms import read_form
 from deployments.archive.oauth.pages import OAuthPages, redirect
 from deployments.archive.oauth.services import OAuthServices
-from deployments.archive.oauth.sessions import BrowserSessions, is_same_origin_form
+from deployments.archive.oauth.sessions import BrowserSessions
 from deployments.archive.oauth.signin import SignInPage
+from deployments.edge.password_checks import is_same_origin_form
 
 _log = structlog.get_logger()
 

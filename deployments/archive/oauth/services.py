@@ -10,19 +10,14 @@ from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.ports.accounts import AccountStore, GrantStore, RegistrationStore
 from cluster.store.ports.stores import Stores
-from deployments.archive.oauth.addresses import ServerAddresses
 from deployments.archive.oauth.bearer import AccessTokens
 from deployments.archive.oauth.clients import OAuthClients
-from deployments.archive.oauth.rate_limits import (
-    AddressLimits,
-    BucketRate,
-    ChangeLimit,
-    OAuthLimits,
-    SignInLimits,
-)
+from deployments.archive.oauth.rate_limits import ChangeLimit, OAuthLimits
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.signing import OAuthSigner
 from deployments.edge.client_address import DIRECT, ClientAddresses
+from deployments.edge.server_addresses import ServerAddresses
+from deployments.edge.sign_in_limits import AddressLimits, BucketRate, SignInLimits
 
 ACCESS_LIFE_S = 3600
 CODE_LIFE_S = 60
@@ -94,7 +89,7 @@ def open_oauth(
         addresses=addresses,
         bearer=AccessTokens(stores.grants, signing, clock),
         address_limits=AddressLimits(clock),
-        sign_ins=SignInLimits(stores.limits, signing, clock, limits),
+        sign_ins=SignInLimits(stores.limits, signing.hash_slot, clock, limits),
         changes=ChangeLimit(stores.limits, clock, limits.changes),
         limits=limits,
         title=title,

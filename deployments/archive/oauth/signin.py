@@ -17,7 +17,8 @@ from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.pages import OAuthPages, redirect
 from deployments.archive.oauth.redirects import describe_target, is_on_this_machine
 from deployments.archive.oauth.services import OAuthServices
-from deployments.archive.oauth.sessions import BrowserSessions, PasswordChecks
+from deployments.archive.oauth.sessions import BrowserSessions
+from deployments.edge.password_checks import PasswordChecks
 
 WRONG = "This user name and password do not belong together."
 _NAME = re.compile(NAME_FORM)

@@ -15,8 +15,9 @@ from cluster.errors import TooMany
 from cluster.records.account import hash_password
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
-from deployments.archive.oauth.rate_limits import AddressLimits, BucketRate, OAuthLimits
-from deployments.archive.oauth.sessions import MOST_WAITING, PasswordChecks
+from deployments.archive.oauth.rate_limits import OAuthLimits
+from deployments.edge.password_checks import MOST_WAITING, PasswordChecks
+from deployments.edge.sign_in_limits import AddressLimits, BucketRate
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
     PASSWORD,

@@ -1,0 +1,86 @@
+"""The protocols of personal tokens and of the audit log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from cluster.records.administration import AdminToken, AuditRow
+from cluster.store.audit_chain import AuditVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which rows of the audit log to read; an empty value selects all."""
+
+    app_id: str = ""
+    operation: str = ""
+    "A name, or an area: `keys` selects `keys.rotate` too."
+    username: str = ""
+    since: int = 0
+    until: int = 0
+    "Milliseconds since 1970, both inclusive."
+
+    def matches(self, row: AuditRow) -> bool:
+        """Return whether a row is selected."""
+        named = self.operation in ("", row.operation, row.operation.partition(".")[0])
+        app, person = self.app_id in ("", row.app_id), self.username in ("", row.username)
+        return named and app and person and row.at >= self.since and (not self.until or row.at <= self.until)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPage:
+    """Rows of the audit log, the newest first."""
+
+    rows: list[AuditRow]
+    next: str
+    "Cursor of the older rows; empty: there are none."
+
+
+class AdminTokenStore(Protocol):
+    """Personal tokens of the administration, under their SHA-256."""
+
+    async def add(self, token: AdminToken, *, now_ms: int) -> None:
+        """Store a token; those that have expired are removed."""
+        ...
+
+    async def find(self, sha256: str) -> AdminToken | None:
+        """Return the token with a hash, expired or not."""
+        ...
+
+    async def all(self) -> list[AdminToken]:
+        """Return all tokens, the oldest first."""
+        ...
+
+    async def of_user(self, user_id: str) -> list[AdminToken]:
+        """Return the tokens of an account, the oldest first."""
+        ...
+
+    async def remove(self, token_id: str) -> bool:
+        """Remove a token; return False when there was none."""
+        ...
+
+    async def remove_user(self, user_id: str) -> int:
+        """Remove all tokens of an account; return their number."""
+        ...
+
+
+class AuditLog(Protocol):
+    """The log of all changes by administrators. Rows are only ever added; nothing changes or removes one."""
+
+    async def append(self, row: AuditRow) -> AuditRow:
+        """Add a row and return it with its id and its chain."""
+        ...
+
+    async def page(self, wanted: AuditFilter, *, before: str = "", limit: int = 100) -> AuditPage:
+        """Return the newest rows, those before a cursor. A page can be short or empty and still name a next one."""
+        ...
+
+    def rows(self) -> AsyncIterator[AuditRow]:
+        """Yield all rows, the oldest first."""
+        ...
+
+    async def verify(self) -> AuditVerdict:
+        """Check the chain of all rows."""
+        ...

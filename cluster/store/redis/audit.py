@@ -1,0 +1,196 @@
+"""The audit log over Redis: a stream of the newest rows, and compressed blocks of the older ones.
+
+    append   ... 48,998  48,999  49,000   ->   stream
+    archive  the oldest 1,000 rows become one block; those of the block before leave the stream
+
+So the stream still holds every row of the last block, and a backup that reads both keys one after the other has
+every row. Nothing else removes a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import orjson
+
+from cluster.errors import Unavailable
+from cluster.records.administration import AuditRow
+from cluster.store import keys
+from cluster.store.audit_chain import START, AuditVerdict, ChainCheck, next_chain, row_json
+from cluster.store.ports.administration import AuditFilter, AuditPage
+from cluster.store.redis.client import RedisClient
+from cluster.store.redis.multiplexer import text_of
+from cluster.store.redis.script import Script
+
+LIVE_ROWS = 50_000
+"Rows in the stream before the oldest are archived; about 600 bytes each."
+BLOCK_ROWS = 1_000
+MOST_SCANNED = 5_000
+"Rows that one page reads at most; a page behind a narrow filter can be empty and name the next one."
+_PAGE = 500
+_TRIES = 30
+
+_APPEND = Script.load("append_audit")
+_ARCHIVE = Script.load("archive_audit")
+_LAST_OFFSET = Script.load("last_offset")
+
+StoredRow = tuple[str, bytes, str]
+"Id, JSON, chain."
+
+
+class RedisAudit:
+    """`AuditLog` over Redis."""
+
+    def __init__(
+        self, server: RedisClient, *, live_rows: int = LIVE_ROWS, block_rows: int = BLOCK_ROWS
+    ) -> None:
+        self._server = server
+        self._live_rows = live_rows
+        self._block_rows = block_rows
+        self._last: tuple[str, str] = ("", START)
+        self._turn: asyncio.Lock | None = None
+
+    async def append(self, row: AuditRow) -> AuditRow:
+        if self._turn is None:
+            self._turn = asyncio.Lock()
+        stored = row_json(row)
+        async with self._turn:
+            for _ in range(_TRIES):
+                last_id, before = self._last
+                chain = next_chain(before, stored)
+                done, found_id, more = await self._server.run(
+                    _APPEND, [keys.audit_row()], [last_id, stored, chain]
+                )
+                row_id = text_of(found_id)
+                if done or (more and text_of(more) == chain):
+                    # The second: the reply to the first attempt was lost, and the client sent it again.
+                    self._last = (row_id, chain)
+                    if done and int(more) > self._live_rows:
+                        await self._archive()
+                    return row.model_copy(update={"row_id": row_id, "chain": chain})
+                self._last = (row_id, text_of(more) if row_id else START)
+        raise Unavailable("the audit log is being written by many at once", retry_after_s=1)
+
+    async def page(self, wanted: AuditFilter, *, before: str = "", limit: int = 100) -> AuditPage:
+        found: list[AuditRow] = []
+        scanned = 0
+        last_id = ""
+        async for row_id, stored, chain in self._newest_first(before):
+            if scanned >= MOST_SCANNED or len(found) >= limit:
+                return AuditPage(found, last_id)
+            scanned += 1
+            last_id = row_id
+            row = _parse(row_id, stored, chain)
+            if row is None:
+                continue
+            if row.at < wanted.since - 60_000:
+                break
+            if wanted.matches(row):
+                found.append(row)
+        return AuditPage(found, "")
+
+    async def rows(self) -> AsyncIterator[AuditRow]:
+        async for stored in self._oldest_first():
+            row = _parse(*stored)
+            if row is not None:
+                yield row
+
+    async def verify(self) -> AuditVerdict:
+        check, last_id = ChainCheck(), ""
+        # First: rows that come meanwhile are checked too, and are no reason for an alarm.
+        newest = text_of(await self._server.run(_LAST_OFFSET, [keys.audit_row()], []))
+        async for row_id, stored, chain in self._oldest_first():
+            if not check.fits(row_id, stored, chain):
+                return check.verdict(row_id, "the row does not continue the chain of the row before")
+            last_id = row_id
+        if _order(last_id) < _order(newest):
+            return check.verdict(newest, "the newest rows were removed")
+        return check.verdict()
+
+    async def _archive(self) -> None:
+        """Move the oldest rows that are not archived yet into a block."""
+        blocks = int(await self._server.execute_slow("LLEN", keys.audit_archive()))
+        archived = await self._last_archived(blocks)
+        start = f"({archived}" if archived else "-"
+        entries = await self._server.execute_slow(
+            "XRANGE", keys.audit_row(), start, "+", "COUNT", self._block_rows
+        )
+        if len(entries) < self._block_rows:
+            return
+        names = [keys.audit_row(), keys.audit_archive()]
+        first = text_of(entries[0][0])
+        await self._server.run(_ARCHIVE, names, [blocks, first, pack_rows(map(_entry, entries))])
+
+    async def _last_archived(self, blocks: int) -> str:
+        if not blocks:
+            return ""
+        return (await self._read_block(blocks - 1))[-1][0]
+
+    async def _read_block(self, number: int) -> list[StoredRow]:
+        raw = await self._server.execute_slow("LRANGE", keys.audit_archive(), number, number)
+        return unpack_rows(raw[0]) if raw else [(f"block {number}", b"", "")]
+
+    async def _oldest_first(self) -> AsyncIterator[StoredRow]:
+        archived = ""
+        number = 0
+        while number < int(await self._server.execute_slow("LLEN", keys.audit_archive())):
+            for row in await self._read_block(number):
+                yield row
+                archived = row[0]
+            number += 1
+        start = f"({archived}" if archived and "-" in archived else "-"
+        while entries := await self._server.execute_slow(
+            "XRANGE", keys.audit_row(), start, "+", "COUNT", _PAGE
+        ):
+            for entry in entries:
+                yield _entry(entry)
+            start = "(" + text_of(entries[-1][0])
+
+    async def _newest_first(self, before: str) -> AsyncIterator[StoredRow]:
+        start, oldest = f"({before}" if before else "+", before
+        while entries := await self._server.execute_slow(
+            "XREVRANGE", keys.audit_row(), start, "-", "COUNT", _PAGE
+        ):
+            for entry in entries:
+                yield _entry(entry)
+            oldest = text_of(entries[-1][0])
+            start = "(" + oldest
+        for number in reversed(range(int(await self._server.execute_slow("LLEN", keys.audit_archive())))):
+            for row in reversed(await self._read_block(number)):
+                if not oldest or _order(row[0]) < _order(oldest):
+                    yield row
+
+
+def pack_rows(rows: Iterable[StoredRow]) -> bytes:
+    """Return rows as one compressed block."""
+    lines = [orjson.dumps([row_id, stored.decode(), chain]) for row_id, stored, chain in rows]
+    return zlib.compress(b"\n".join(lines), 6)
+
+
+def unpack_rows(block: bytes) -> list[StoredRow]:
+    """Return the rows of a block; a damaged one is a single row that fits no chain."""
+    try:
+        lines = [orjson.loads(line) for line in zlib.decompress(block).split(b"\n")]
+        return [(row_id, stored.encode(), chain) for row_id, stored, chain in lines]
+    except (zlib.error, ValueError):
+        return [("damaged block", b"", "")]
+
+
+def _entry(entry: Any) -> StoredRow:
+    fields = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
+    return text_of(entry[0]), fields.get(b"row", b""), fields.get(b"chain", b"").decode("ascii", "replace")
+
+
+def _order(row_id: str) -> tuple[int, int]:
+    left, _, right = row_id.partition("-")
+    return (int(left), int(right or 0)) if left.isdigit() else (0, 0)
+
+
+def _parse(row_id: str, stored: bytes, chain: str) -> AuditRow | None:
+    try:
+        return AuditRow.model_validate({**orjson.loads(stored), "row_id": row_id, "chain": chain})
+    except ValueError:
+        return None

@@ -1,0 +1,225 @@
+"""The routes of the console, and what happens around each page: session, rights, form check, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from cluster.errors import Forbidden, HouseError
+from deployments.console import csrf
+from deployments.console.assets import Assets
+from deployments.console.entrance import ANYBODY, may_enter, principal_from_account
+from deployments.console.forms import read_form, split_form
+from deployments.console.navigation import build_layout
+from deployments.console.page import MOST_FORM_BYTES, NavigationEntry, Page
+from deployments.console.pages import NAVIGATION, PAGES
+from deployments.console.rendering import PAGE_HEADERS, Renderer
+from deployments.console.request import ConsoleRequest
+from deployments.console.services import ConsoleServices
+from deployments.console.sessions import PATH, ConsoleSessions, Session
+from deployments.console.translation import Translation
+from deployments.edge.errors import status_from_error
+from deployments.edge.request import ClientDisconnected
+
+SIGN_IN = "/sign-in"
+STATIC = PATH + "/static"
+
+_log = structlog.get_logger()
+
+
+def build_console_routes(
+    services: ConsoleServices,
+    *,
+    pages: Sequence[Page] = PAGES,
+    navigation: Sequence[NavigationEntry] = NAVIGATION,
+) -> list[BaseRoute]:
+    """Return the routes of the console; they answer every method themselves."""
+    assets = Assets(STATIC)
+    translation = services.text
+    console = _Console(
+        services,
+        Renderer(assets, translation, services.title, services.version),
+        ConsoleSessions(services.accounts, services.signing, services.clock),
+        translation,
+        pages,
+        navigation,
+    )
+    paths = sorted(
+        dict.fromkeys(page.path for page in pages), key=lambda path: ("{" in path, path.count("{"))
+    )
+    return [
+        Route(STATIC + "/{version}/{name}", assets.answer, methods=["GET"]),
+        Route(PATH, _to_overview, methods=["GET"]),
+        *(Route(PATH + path, endpoint=_Endpoint(console, path)) for path in paths),
+        Route(PATH + "/{rest:path}", endpoint=_Endpoint(console, "")),
+    ]
+
+
+async def _to_overview(_: Request) -> Response:
+    return Response(status_code=307, headers={**PAGE_HEADERS, "location": PATH + "/"})
+
+
+class _Endpoint:
+    """One path: an object, so that the framework calls it as an ASGI application and filters no methods."""
+
+    def __init__(self, console: _Console, path: str) -> None:
+        self._console = console
+        self._path = path
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._console.answer(request, self._path)
+        except ClientDisconnected:
+            return
+        await response(scope, receive, send)
+
+
+@dataclass(frozen=True)
+class _Console:
+    services: ConsoleServices
+    renderer: Renderer
+    sessions: ConsoleSessions
+    translation: Translation
+    pages: Sequence[Page]
+    navigation: Sequence[NavigationEntry]
+
+    async def answer(self, request: Request, path: str) -> Response:
+        """Answer a request; every exception becomes a page."""
+        secure = self.services.is_secure(request)
+        session: Session | None = None
+        asked = self._open(request, None)
+        try:
+            if not self.services.addresses.may_sign_in(request.headers.get("host", "")):
+                raise Forbidden(self.translation("error.needs_https"))
+            session = await self.sessions.find(request, secure=secure)
+            asked = self._open(request, session)
+            response = await self._answer(asked, path)
+        except ClientDisconnected:
+            raise
+        except HouseError as error:
+            response = self._show_error(asked, status_from_error(error), error.message)
+        except Exception as error:  # noqa: BLE001 - the last layer: everything becomes a page
+            _log.error("console_failed", page=path, exc_info=error)
+            response = self._show_error(asked, 500, self.translation("error.unexpected"))
+        if session is not None and not _sets_session(response):
+            await self.sessions.renew(response, session, secure=secure)
+        return response
+
+    async def _answer(self, asked: ConsoleRequest, path: str) -> Response:
+        method = "GET" if asked.method == "HEAD" else asked.method
+        fitting = [page for page in self.pages if page.path == path]
+        page = _find(fitting, method)
+        if page is None and fitting:
+            allowed = sorted({one for page in fitting for one in page.methods})
+            response = self._show_error(asked, 405, self.translation("error.method"))
+            response.headers["allow"] = ", ".join(allowed)
+            return response
+        if page is None or not page.is_public:
+            refused = self._check_person(asked, page)
+            if refused is not None:
+                return refused
+        if page is None:
+            return self._show_error(asked, 404, self.translation("error.not_found"))
+        if method == "GET":
+            return await self._show(asked, page)
+        await self._read_form(asked, page)
+        return await self._submit(asked, page)
+
+    def _check_person(self, asked: ConsoleRequest, page: Page | None) -> Response | None:
+        """Return the answer to somebody who may not open a page."""
+        if asked.session is None:
+            goal = asked.raw.url.path + (f"?{asked.raw.url.query}" if asked.raw.url.query else "")
+            goal = goal if asked.method in ("GET", "HEAD") and not asked.is_htmx else PATH + "/"
+            return asked.redirect(f"{SIGN_IN}?next={quote(goal, safe='')}")
+        if not may_enter(asked.principal):
+            return asked.page("session/no_entry.html", status=403)
+        if page is not None and page.role is not None:
+            asked.principal.require(page.role, asked.app_id)
+        return None
+
+    async def _show(self, asked: ConsoleRequest, page: Page) -> Response:
+        asked.notice = asked.notice or self.sessions.take_notice(asked.raw, secure=asked.secure)
+        response = await page.handler(asked)
+        if asked.notice is not None and not asked.is_htmx and response.status_code < 300:
+            self.sessions.forget_notice(response, secure=asked.secure)
+        return response
+
+    async def _read_form(self, asked: ConsoleRequest, page: Page) -> None:
+        """Read the form after the check where it comes from.
+
+        Errors:
+            Forbidden: another site sent it, or its token is missing
+        """
+        if not csrf.is_same_origin(asked.raw, self.services.origin(asked.raw)):
+            raise Forbidden(self.translation("error.other_site"))
+        data = await read_form(asked.raw, page.most_bytes, is_upload=page.most_bytes > MOST_FORM_BYTES)
+        asked.form, asked.form_lists, asked.files = split_form(data)
+        token = asked.form.pop(csrf.FIELD, "") or asked.raw.headers.get(csrf.HEADER, "")
+        if not csrf.is_genuine(self.services.signing, self._bound_to(asked), token):
+            raise Forbidden(self.translation("error.form_expired"))
+
+    async def _submit(self, asked: ConsoleRequest, page: Page) -> Response:
+        """Handle a form; if an operation refuses, show the form again with the message."""
+        try:
+            return await page.handler(asked)
+        except HouseError as error:
+            if isinstance(error, ClientDisconnected):
+                raise
+            asked.status = status_from_error(error)
+            asked.notice = {"text": error.message, "kind": "bad"}
+            if asked.is_htmx:
+                response = asked.fragment("notice_fragment.html", notice=asked.notice)
+                response.headers["hx-retarget"] = "#notices"
+                response.headers["hx-reswap"] = "innerHTML"
+                return response
+            fitting = [one for one in self.pages if one.path == (page.shown_on or page.path)]
+            form_page = _find(fitting, "GET")
+            if form_page is None:
+                raise
+            asked.method = "GET"
+            return await form_page.handler(asked)
+
+    def _open(self, request: Request, session: Session | None) -> ConsoleRequest:
+        address = self.services.client_address(request)
+        principal = ANYBODY if session is None else principal_from_account(session.account, address)
+        app_id = request.path_params.get("app_id", "")
+        path = request.url.path
+        layout = build_layout(self.navigation, principal, self.services.app_ids(), path, app_id)
+        asked = ConsoleRequest(
+            request, self.services, self.sessions, self.renderer, principal=principal, session=session,
+            layout={**layout, "signed_in": session is not None},
+        )  # fmt: skip
+        bound_to = self._bound_to(asked)
+        asked.csrf = self.services.signing.form_proof(bound_to) if bound_to else ""
+        return asked
+
+    def _bound_to(self, asked: ConsoleRequest) -> str:
+        """Return what tokens of forms are bound to: the session, or before the sign-in the browser."""
+        if asked.session is not None:
+            return asked.session.session_id
+        return self.sessions.browser_name(asked.raw, secure=asked.secure)
+
+    def _show_error(self, asked: ConsoleRequest, status: int, message: str) -> Response:
+        if asked.is_htmx:
+            notice = {"text": message, "kind": "bad"}
+            response = asked.fragment("notice_fragment.html", status=status, notice=notice)
+            response.headers["hx-retarget"] = "#notices"
+            response.headers["hx-reswap"] = "innerHTML"
+            return response
+        return asked.page("error.html", status=status, code=status, message=message)
+
+
+def _find(pages: Iterable[Page], method: str) -> Page | None:
+    return next((page for page in pages if method in page.methods), None)
+
+
+def _sets_session(response: Response) -> bool:
+    return any(name == b"set-cookie" and b"_session=" in value for name, value in response.raw_headers)

@@ -1,0 +1,28 @@
+"""Proof that a posted form comes from a page of the console, in the browser that got it."""
+
+from __future__ import annotations
+
+import hmac
+
+from starlette.requests import Request
+
+from deployments.console.signing import ConsoleSigner
+
+FIELD = "csrf"
+HEADER = "x-csrf-token"
+
+
+def is_same_origin(request: Request, base: str) -> bool:
+    """Return whether the browser states that a page of this origin sent the request.
+
+    A page without a referrer posts with `Origin: null`; then `Sec-Fetch-Site` and the token decide.
+    """
+    origin = request.headers.get("origin", "null")
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    return origin in ("null", base) and site in ("same-origin", "none")
+
+
+def is_genuine(signing: ConsoleSigner, bound_to: str, token: str) -> bool:
+    """Return whether a token was made for this session or browser."""
+    expected = signing.form_proof(bound_to)
+    return bool(bound_to) and hmac.compare_digest(expected.encode(), token.encode("utf-8", "surrogatepass"))

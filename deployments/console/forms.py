@@ -1,0 +1,75 @@
+"""Reads posted forms: bounded in bytes, fields and time, uploads on disk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from cluster.errors import Invalid, TooLarge
+from deployments.edge.request import ClientDisconnected, Deadline, DeadlineExceeded
+
+MOST_FIELDS = 500
+MOST_FILES = 5
+WITHIN_S = 20.0
+"Seconds for a form without uploads."
+UPLOAD_WITHIN_S = 600.0
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+async def read_form(request: Request, most_bytes: int, *, is_upload: bool = False) -> FormData:
+    """Return the fields and files of a form.
+
+    Errors:
+        TooLarge: more bytes than allowed
+        Invalid: not a form, too many fields, or too slow
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in FORMS:
+        raise Invalid("the request holds no form")
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise Invalid("the form is compressed")
+    bounded = Request(request.scope, _bounded(request.receive, most_bytes))
+    try:
+        with Deadline(UPLOAD_WITHIN_S if is_upload else WITHIN_S):
+            return await bounded.form(
+                max_files=MOST_FILES, max_fields=MOST_FIELDS, max_part_size=min(most_bytes, 1 << 20)
+            )
+    except DeadlineExceeded:
+        raise Invalid("the form did not arrive in time") from None
+    except HTTPException as error:
+        raise Invalid(f"the form can't be read: {error.detail}") from None
+    except (ValueError, KeyError, UnicodeError):
+        raise Invalid("the form can't be read") from None
+
+
+def split_form(data: FormData) -> tuple[dict[str, str], dict[str, list[str]], dict[str, UploadFile]]:
+    """Return fields, all values of each field, and files."""
+    fields: dict[str, str] = {}
+    lists: dict[str, list[str]] = {}
+    files: dict[str, UploadFile] = {}
+    for name, value in data.multi_items():
+        if isinstance(value, UploadFile):
+            files[name] = value
+        else:
+            fields[name] = value
+            lists.setdefault(name, []).append(value)
+    return fields, lists, files
+
+
+def _bounded(receive: Any, most_bytes: int) -> Any:
+    taken = 0
+
+    async def receive_bounded() -> Any:
+        nonlocal taken
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnected
+        taken += len(message.get("body", b""))
+        if taken > most_bytes:
+            raise TooLarge(f"the form is larger than {most_bytes:,} bytes")
+        return message
+
+    return receive_bounded

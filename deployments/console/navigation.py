@@ -1,0 +1,58 @@
+"""The navigation beside each page: what the person may open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from deployments.console.page import NavigationEntry
+from deployments.console.request import path_of
+from deployments.operations.principal import Principal
+
+MOST_APPS = 500
+
+
+def build_layout(
+    entries: Iterable[NavigationEntry], principal: Principal, app_ids: Iterable[str], path: str, app_id: str
+) -> dict[str, Any]:
+    """Return the values of the layout: apps to choose from, and lines of the navigation with the open one marked."""
+    apps = sorted(one for one in app_ids if principal.role_in(one) is not None)[:MOST_APPS]
+    chosen = app_id or (apps[0] if apps else "")
+    of_app: list[dict[str, Any]] = []
+    of_installation: list[dict[str, Any]] = []
+    for entry in entries:
+        if entry.is_of_app:
+            if chosen and _may(principal, entry, chosen):
+                of_app.append(_line(entry, path_of(entry.path, app_id=chosen), path))
+        elif _may(principal, entry, ""):
+            of_installation.append(_line(entry, path_of(entry.path), path))
+    for lines in (of_app, of_installation):
+        _mark_open(lines, path)
+    return {
+        "apps": apps,
+        "chosen_app": chosen,
+        "app_lines": of_app,
+        "lines": of_installation,
+        "person": principal,
+    }
+
+
+def _may(principal: Principal, entry: NavigationEntry, app_id: str) -> bool:
+    return entry.role is None or principal.may(entry.role, app_id)
+
+
+def _line(entry: NavigationEntry, address: str, path: str) -> dict[str, Any]:
+    return {"text": entry.text, "address": address, "icon": entry.icon, "is_open": False}
+
+
+def _mark_open(lines: list[dict[str, Any]], path: str) -> None:
+    """Mark the line with the longest address that the path begins with."""
+    fitting = [line for line in lines if _is_below(path, line["address"])]
+    if fitting:
+        max(fitting, key=lambda line: len(line["address"]))["is_open"] = True
+
+
+def _is_below(path: str, address: str) -> bool:
+    if address.endswith("/"):
+        return path == address
+    return path == address or path.startswith(address + "/")

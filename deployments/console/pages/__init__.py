@@ -1,0 +1,19 @@
+"""All pages of the console, and its navigation in the order in which it is shown."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from deployments.console.page import NavigationEntry, Page
+from deployments.console.pages import overview, sign_in
+
+_AREAS: tuple[ModuleType, ...] = (
+    sign_in,
+    overview,
+)
+"One line an area: its module has `PAGES`, and `NAVIGATION` if it is in the navigation."
+
+PAGES: tuple[Page, ...] = tuple(page for area in _AREAS for page in area.PAGES)
+NAVIGATION: tuple[NavigationEntry, ...] = tuple(
+    entry for area in _AREAS for entry in getattr(area, "NAVIGATION", ())
+)

@@ -1,0 +1,122 @@
+"""A request to a page of the console, as handlers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deployments.console.rendering import PAGE_HEADERS, Renderer
+from deployments.console.services import ConsoleServices
+from deployments.console.sessions import PATH, ConsoleSessions, Session
+from deployments.operations.principal import Principal
+
+MOST_QUERY_FIELDS = 100
+LONGEST_QUERY_VALUE = 10_000
+
+
+class ConsoleRequest:
+    """One request: who sends it, its values, and the ways to answer."""
+
+    def __init__(
+        self,
+        request: Request,
+        services: ConsoleServices,
+        sessions: ConsoleSessions,
+        renderer: Renderer,
+        *,
+        principal: Principal,
+        session: Session | None,
+        layout: Mapping[str, Any],
+    ) -> None:
+        self.raw = request
+        self.services = services
+        self.sessions = sessions
+        self.principal = principal
+        self.session = session
+        self.method = request.method
+        self.path: dict[str, str] = dict(request.path_params)
+        self.query = {
+            name: value[:LONGEST_QUERY_VALUE]
+            for name, value in request.query_params.multi_items()[:MOST_QUERY_FIELDS]
+        }
+        self.form: dict[str, str] = {}
+        "Posted fields, after the check of their token; the last of a repeated one."
+        self.form_lists: dict[str, list[str]] = {}
+        "All values of each posted field, for check boxes."
+        self.files: dict[str, UploadFile] = {}
+        self.notice: dict[str, Any] | None = None
+        self.status = 200
+        self.csrf = ""
+        self._renderer = renderer
+        self._layout = layout
+
+    @property
+    def app_id(self) -> str:
+        """The app of the page; empty for pages of the installation."""
+        return self.path.get("app_id", "")
+
+    @property
+    def is_htmx(self) -> bool:
+        """Whether a part of a page asks, not a whole page."""
+        return self.raw.headers.get("hx-request") == "true"
+
+    @property
+    def secure(self) -> bool:
+        """Whether browsers reach this installation over https."""
+        return self.services.is_secure(self.raw)
+
+    async def perform(self, name: str, /, **arguments: Any) -> Any:
+        """Perform an operation of the administration as this person, and return its result.
+
+        Errors:
+            HouseError: the operation refuses; the framework shows the message on the page of the form
+        """
+        return await self.services.administration.perform(self.principal, name, arguments)
+
+    def may(self, role: Any, app_id: str | None = None) -> bool:
+        """Return whether the person has at least a role in the app of the page, or in another."""
+        return self.principal.may(role, self.app_id if app_id is None else app_id)
+
+    def page(self, template: str, /, status: int = 0, **values: Any) -> Response:
+        """Return a whole page."""
+        values = {**self._common(), **self._layout, "notice": self.notice, **values}
+        return self._renderer.render(template, values, status=status or self.status)
+
+    def fragment(self, template: str, /, status: int = 0, **values: Any) -> Response:
+        """Return a part of a page, for htmx."""
+        return self._renderer.render(template, {**self._common(), **values}, status=status or self.status)
+
+    def redirect(self, path: str, notice: str = "", kind: str = "good") -> Response:
+        """Lead the browser to another page of the console, where a notice appears.
+
+        `path` is below `/console`; `path_of` builds one with values of clients in it.
+        """
+        location = PATH + path
+        headers = dict(PAGE_HEADERS)
+        if self.is_htmx:
+            response = Response(status_code=200, headers={**headers, "hx-redirect": location})
+        else:
+            response = Response(status_code=303, headers={**headers, "location": location})
+        if notice:
+            self.sessions.leave_notice(response, notice, kind, secure=self.secure)
+        return response
+
+    def _common(self) -> dict[str, Any]:
+        return {
+            "csrf": self.csrf,
+            "entered": self.form if self.status >= 400 else {},
+            "app_id": self.app_id,
+            "query": self.query,
+            "may": self.may,
+            "path_of": path_of,
+        }
+
+
+def path_of(pattern: str, **values: Any) -> str:
+    """Return the address of a page with values in its path, below `/console`; values are escaped."""
+    return PATH + pattern.format_map({name: quote(str(value), safe="") for name, value in values.items()})

@@ -1,0 +1,83 @@
+"""What the console depends on, created once per process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+
+from cluster.clock import Clock
+from cluster.secrecy import Vault
+from cluster.store.ports.accounts import AccountStore
+from cluster.store.ports.stores import Stores
+from deployments.console.signing import ConsoleSigner
+from deployments.console.translation import Translation
+from deployments.edge.client_address import DIRECT, ClientAddresses
+from deployments.edge.password_checks import PasswordChecks
+from deployments.edge.server_addresses import ServerAddresses
+from deployments.edge.sign_in_limits import SignInLimits, SignInRates
+from deployments.operations.administration import Administration
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleServices:
+    """The administration, accounts, signatures, addresses and limits."""
+
+    administration: Administration[Any]
+    accounts: AccountStore
+    passwords: PasswordChecks
+    signing: ConsoleSigner
+    sign_ins: SignInLimits
+    clock: Clock
+    addresses: ServerAddresses
+    client_addresses: ClientAddresses
+    app_ids: Callable[[], Iterable[str]]
+    "All apps of the installation, from memory."
+    text: Translation = field(default_factory=Translation)
+    title: str = "Kiosk"
+    version: str = ""
+
+    def origin(self, request: Request) -> str:
+        """Return the origin of this request."""
+        return self.addresses.origin_for_host(request.headers.get("host", ""))
+
+    def is_secure(self, request: Request) -> bool:
+        """Return whether browsers reach this installation over https."""
+        return self.origin(request).startswith("https:")
+
+    def client_address(self, request: Request) -> str:
+        """Return the client address of a request."""
+        noted = request.headers.get("x-forwarded-for")
+        return self.client_addresses.find(request.scope, noted.encode("latin-1") if noted else None)
+
+
+def open_console(
+    administration: Administration[Any],
+    stores: Stores,
+    vault: Vault,
+    clock: Clock,
+    addresses: ServerAddresses,
+    *,
+    app_ids: Callable[[], Iterable[str]],
+    client_addresses: ClientAddresses = DIRECT,
+    rates: SignInRates | None = None,
+    title: str = "Kiosk",
+    version: str = "",
+) -> ConsoleServices:
+    """Create the services of the console."""
+    signing = ConsoleSigner(vault)
+    return ConsoleServices(
+        administration=administration,
+        accounts=stores.accounts,
+        passwords=PasswordChecks(stores.accounts),
+        signing=signing,
+        sign_ins=SignInLimits(stores.limits, signing.hash_slot, clock, rates or SignInRates()),
+        clock=clock,
+        addresses=addresses,
+        client_addresses=client_addresses,
+        app_ids=app_ids,
+        title=title,
+        version=version,
+    )

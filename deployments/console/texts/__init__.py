@@ -1,0 +1,1 @@
+"""Texts of the console, one TOML file a language."""

@@ -1,0 +1,31 @@
+"""Opens the administration over the stores of a process, for API replicas and commands alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.clock import Clock
+from cluster.secrecy import Vault
+from cluster.store.connect import OpenStores
+from deployments.operations.administration import Administration
+from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.services import AdminConfig, AdminServices, ApiCaller, NoApi
+
+Admin = Administration[AdminServices]
+
+
+def open_admin(
+    stores: OpenStores,
+    vault: Vault,
+    clock: Clock,
+    artifacts: ArtifactStore | Callable[[], ArtifactStore],
+    *,
+    config: AdminConfig | None = None,
+    api: ApiCaller | None = None,
+) -> Admin:
+    """Return the administration with all its operations; rows of its audit log go to the stores."""
+    services = AdminServices(
+        stores, vault, clock, artifacts, config=config or AdminConfig(), api=api or NoApi()
+    )
+    return Administration(services, OPERATIONS, stores.audit, clock, AdminServices.for_principal)

@@ -1,0 +1,109 @@
+"""The console over in-memory or real stores, with a person in a browser who has no scripts."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+
+from cluster.clock import Clock
+from cluster.records.administration import AuditRow
+from cluster.secrecy import Vault
+from cluster.store.ports.stores import Stores
+from deployments.console.app import build_console_routes
+from deployments.console.page import Page
+from deployments.console.pages import PAGES
+from deployments.console.services import ConsoleServices, open_console
+from deployments.edge.server_addresses import ServerAddresses
+from deployments.edge.sign_in_limits import SignInRates
+from deployments.operations.administration import Administration
+from deployments.operations.all_operations import OPERATIONS
+from tests.fakes.archive_oauth import MASTER, PASSWORD
+
+HTTPS = "https://shop.example.com"
+_TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
+
+
+class AuditList:
+    """The audit log in a list."""
+
+    def __init__(self) -> None:
+        self.rows: list[AuditRow] = []
+
+    async def append(self, row: AuditRow) -> AuditRow:
+        self.rows.append(row)
+        return row
+
+
+def open_console_services(
+    stores: Stores,
+    clock: Clock,
+    *,
+    services: Any = None,
+    operations: Mapping[str, Any] = OPERATIONS,
+    audit: Any = None,
+    app_ids: Iterable[str] = ("shop",),
+    public_url: str = HTTPS,
+    rates: SignInRates | None = None,
+) -> ConsoleServices:
+    """Open the console's services; `services` are the AdminServices of the operations."""
+    vault = Vault(MASTER)
+    given = services or SimpleNamespace(stores=stores, vault=vault, clock=clock, now_ms=clock.now_ms)
+    administration: Administration[Any] = Administration(given, operations, audit or AuditList(), clock)
+    return open_console(
+        administration, stores, vault, clock, ServerAddresses.from_config(public_url),
+        app_ids=lambda: tuple(app_ids), rates=rates, version="0",
+    )  # fmt: skip
+
+
+def console_app(services: ConsoleServices, pages: Sequence[Page] = PAGES) -> Starlette:
+    """Make the application of the console alone."""
+    return Starlette(routes=build_console_routes(services, pages=pages))
+
+
+@dataclass
+class Visitor:
+    """A person with a browser: keeps cookies, and sends forms with the token of the last page."""
+
+    app: Any
+    base: str = HTTPS
+    http: httpx.AsyncClient = field(init=False)
+    page: httpx.Response | None = None
+
+    def __post_init__(self) -> None:
+        self.http = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=self.base)
+
+    async def get(self, path: str, **headers: str) -> httpx.Response:
+        """Open an address below `/console`."""
+        self.page = await self.http.get("/console" + path, headers=headers)
+        return self.page
+
+    @property
+    def token(self) -> str:
+        """The token of the forms of the last page."""
+        assert self.page is not None
+        found = _TOKEN.search(self.page.text)
+        return html.unescape(found[1]) if found else ""
+
+    async def post(
+        self, path: str, *, headers: Mapping[str, str] | None = None, **form: str
+    ) -> httpx.Response:
+        """Send a form of the last page."""
+        data = {"csrf": self.token, **form}
+        self.page = await self.http.post("/console" + path, data=data, headers=dict(headers or {}))
+        return self.page
+
+    async def sign_in(self, username: str = "ada", password: str = PASSWORD) -> httpx.Response:
+        """Sign in, and open the page it leads to."""
+        await self.get("/sign-in")
+        answer = await self.post("/sign-in", username=username, password=password)
+        if answer.status_code == 303:
+            self.page = await self.http.get(answer.headers["location"])
+            return self.page
+        return answer

@@ -1,0 +1,70 @@
+"""Personal tokens and the audit log in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from cluster.records.administration import AdminToken, AuditRow
+from cluster.store.audit_chain import START, AuditVerdict, ChainCheck, next_chain, row_json
+from cluster.store.ports.administration import AuditFilter, AuditPage
+
+
+class MemoryAdminTokens:
+    """`AdminTokenStore` in a dictionary."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, AdminToken] = {}
+
+    async def add(self, token: AdminToken, *, now_ms: int) -> None:
+        self._tokens = {name: one for name, one in self._tokens.items() if one.expires_at > now_ms}
+        self._tokens[token.sha256] = token
+
+    async def find(self, sha256: str) -> AdminToken | None:
+        return self._tokens.get(sha256)
+
+    async def all(self) -> list[AdminToken]:
+        return sorted(self._tokens.values(), key=lambda token: (token.created_at, token.token_id))
+
+    async def of_user(self, user_id: str) -> list[AdminToken]:
+        return [token for token in await self.all() if token.user_id == user_id]
+
+    async def remove(self, token_id: str) -> bool:
+        return bool(self._drop([one for one in self._tokens.values() if one.token_id == token_id]))
+
+    async def remove_user(self, user_id: str) -> int:
+        return self._drop(await self.of_user(user_id))
+
+    def _drop(self, tokens: list[AdminToken]) -> int:
+        for token in tokens:
+            del self._tokens[token.sha256]
+        return len(tokens)
+
+
+class MemoryAudit:
+    """`AuditLog` in a list."""
+
+    def __init__(self) -> None:
+        self._rows: list[AuditRow] = []
+
+    async def append(self, row: AuditRow) -> AuditRow:
+        before = self._rows[-1].chain if self._rows else START
+        more = {"row_id": f"{len(self._rows) + 1}-0", "chain": next_chain(before, row_json(row))}
+        self._rows.append(row.model_copy(update=more))
+        return self._rows[-1]
+
+    async def page(self, wanted: AuditFilter, *, before: str = "", limit: int = 100) -> AuditPage:
+        end = len(self._rows) if not before else int(before.partition("-")[0]) - 1
+        older = [row for row in reversed(self._rows[:end]) if wanted.matches(row)]
+        found = older[:limit]
+        return AuditPage(found, found[-1].row_id if len(older) > limit else "")
+
+    async def rows(self) -> AsyncIterator[AuditRow]:
+        for row in list(self._rows):
+            yield row
+
+    async def verify(self) -> AuditVerdict:
+        check = ChainCheck()
+        for row in self._rows:
+            if not check.fits(row.row_id, row_json(row), row.chain):
+                return check.verdict(row.row_id, "the row does not continue the chain of the row before")
+        return check.verdict()
