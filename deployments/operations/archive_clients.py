@@ -27,7 +27,6 @@ SEEN_DAYS = "30d"
 _MOST_SEEN = 1_000
 _READ_AT_ONCE = 50
 "Accounts whose grants are read at once."
-_Real = Annotated[float, Field(allow_inf_nan=False, ge=0)]
 
 
 class ReadArchiveReport(OfApp):
@@ -48,7 +47,7 @@ class OfClient(OfApp):
 class RateClient(OfClient):
     """How often a client may call."""
 
-    calls_per_minute: _Real
+    calls_per_minute: float = Field(ge=0)
     "0: no bound."
 
 

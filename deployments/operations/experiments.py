@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from actors.experiments.client import MAX_DRAFTS
 from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict
 from actors.experiments.messages import ExperimentUpdate
 from actors.experiments.report import ExperimentReport, load_report, validate_snapshots
@@ -19,13 +18,13 @@ from deployments.operations.operation import Arguments, OfApp, Operation
 from deployments.operations.services import AdminServices
 
 Real = Annotated[float, Field(allow_inf_nan=False)]
-Moment = Annotated[int, Field(ge=0, le=253_402_300_799_999)]
+_MOST_DRAFTS = 1_000
 
 
 class CreateExperiments(OfApp):
     """Drafts of experiments."""
 
-    experiments: Annotated[list[Any], Field(min_length=1, max_length=MAX_DRAFTS)]
+    experiments: Annotated[list[Any], Field(min_length=1, max_length=_MOST_DRAFTS)]
 
 
 class OfExperiment(OfApp):
@@ -38,23 +37,23 @@ class OfExperiment(OfApp):
 class ScheduleExperiment(OfExperiment):
     """When an experiment runs."""
 
-    starts_at: Moment
-    ends_at: Moment | None = None
+    starts_at: int
+    ends_at: int | None = None
     "Milliseconds since 1970."
 
 
 class EditExperiment(OfExperiment):
-    """Changes of an experiment; what is absent stays as it is."""
+    """Changes of an experiment; what is absent stays as it is. The experiment itself checks the values."""
 
-    name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    traffic: Annotated[Real, Field(ge=0, le=1)] | None = None
-    weights: Annotated[dict[str, Annotated[Real, Field(ge=0)]], Field(max_length=50)] = Field(
-        default_factory=dict
-    )
-    ends_at: Moment | None = None
+    name: str | None = None
+    traffic: float | None = None
+    weights: Annotated[dict[str, float], Field(max_length=50)] = Field(default_factory=dict)
+    "Variant (id, slug or name) -> its weight; a variant with weight 0 gets no new users."
+    ends_at: int | None = None
+    "Milliseconds since 1970."
     goal: Annotated[tuple[str, ...], Field(max_length=50)] | None = None
-    layer: Annotated[str, Field(max_length=63)] | None = None
-    slice: tuple[Real, Real] | None = None
+    layer: str | None = None
+    slice: tuple[float, float] | None = None
 
 
 class PlanExperiment(Arguments):
@@ -268,7 +267,10 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
             "experiments": [{"name": "Paywall", "variants": [{"name": "three"}, {"name": "five"}]}],
         },
     ),
-    Operation("experiments.get", "Read one experiment.", "viewer", "GET", _ONE, OfExperiment, get_experiment, example=_EXAMPLE),
+    Operation(
+        "experiments.get", "Read one experiment.", "viewer", "GET", _ONE, OfExperiment, get_experiment,
+        example=_EXAMPLE,
+    ),
     Operation(
         "experiments.edit", "Change an experiment in its current status.", "editor", "PATCH", _ONE, EditExperiment,
         edit_experiment, read_before=_read_experiment, example={**_EXAMPLE, "traffic": 0.8},

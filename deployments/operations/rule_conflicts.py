@@ -103,7 +103,7 @@ def compare_rules(first: CompiledRule, second: CompiledRule) -> RuleConflict | N
     for one in first.effects:
         for other in second.effects:
             if (one.action == "pin") != (other.action == "pin") and _shares_products(one, other):
-                text = f"{winner} has the action {one.action} and {loser} the action {other.action} for products of one filter"
+                text = f"{winner} ({one.action}) and {loser} ({other.action}) select products by one filter"
                 return RuleConflict("opposite", first.rule.engine_id, winner, loser, text)
     return None
 

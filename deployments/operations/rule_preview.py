@@ -136,9 +136,9 @@ async def preview_rule(services: AdminServices, given: PreviewRule) -> RulePrevi
     others = [one for one in before if one.rule.name != draft.name]
     after = _sort([*others, ready])
     samples = build_samples(draft, given)
-    selected, *lists = await asyncio.gather(
+    selected, lists = await asyncio.gather(
         _count_selected(services, given, draft),
-        *(_preview_sample(services, given.app_id, one, before, after) for one in samples),
+        asyncio.gather(*(_preview_sample(services, given.app_id, one, before, after) for one in samples)),
     )
     rest = [one for one in stored if one.rule.name != draft.name]
     report = await asyncio.to_thread(check_rules, [*rest, ready], now_ms)

@@ -22,7 +22,7 @@ from deployments.operations.rule_conflicts import ConflictReport, check_rules
 from deployments.operations.services import AdminServices
 
 MOST_VERSIONS_READ = 2_000
-_Names = Annotated[list[Annotated[str, Field(max_length=512)]], Field(min_length=1, max_length=MOST_RULES)]
+_Names = Annotated[list[str], Field(min_length=1, max_length=10_000)]
 
 
 class ListRules(OfApp):
@@ -35,7 +35,7 @@ class ListRules(OfApp):
 class PutRules(OfApp):
     """Rules to store."""
 
-    rules: Annotated[list[Any], Field(min_length=1, max_length=MOST_RULES)]
+    rules: Annotated[list[Any], Field(min_length=1, max_length=10_000)]
     engine_id: str = DEFAULT_ENGINE
     "The engine of rules that name none."
 
@@ -324,7 +324,7 @@ async def _record(
                 name=rule.name,
                 before=before,
                 after=after,
-            )  # fmt: skip
+            )
         )
     await services.stores.rule_versions.append(app_id, versions)
     return tuple(versions)
@@ -348,7 +348,7 @@ async def _put_back(
                 name=version.name,
                 before=stored.get(version.name),
             ),
-        )  # fmt: skip
+        )
     )
 
 
@@ -368,8 +368,9 @@ async def _rules_of_engine(services: AdminServices, app_id: str, engine_id: str)
 def _require_rules(given: NamedRules, stored: Mapping[str, BoostRule]) -> None:
     for name in given.names:
         if name not in stored:
+            app_id = given.app_id
             raise NotFound(
-                f"engine {given.engine_id} of {given.app_id} has no rule {name!r}; see `kiosk rules list {given.app_id}`"
+                f"engine {given.engine_id} of {app_id} has no rule {name!r}; see `kiosk rules list {app_id}`"
             )
 
 
@@ -410,7 +411,7 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         example_result={"app_id": "bookshop", "engine_id": "default", "deleted": 1},
     ),
     Operation(
-        "rules.order", "Give rules of an engine the priorities of an order, the first one the highest.", "editor", "PUT",
+        "rules.order", "Give rules of an engine priorities by their order, the first one the highest.", "editor", "PUT",
         _ENGINE + "/rules/order", NamedRules, order_rules, read_before=_read_named,
         example={"app_id": "bookshop", "engine_id": "default", "names": ["knives first", "no tea"]},
     ),

@@ -68,7 +68,7 @@ async def report_search(services: AdminServices, given: ReadSearchReport) -> Sea
     span_ms = check_report(given.since, given.kind)
     key = ("search.report", given.app_id, given.since, given.kind, given.top)
     activity: SearchActivity = await services.cache.get(
-        key, lambda: load_search_activity(services, given, services.now_ms() - span_ms, MOST_QUERIES)
+        key, lambda: load_search_activity(services, given, span_ms, MOST_QUERIES)
     )
     return activity
 
@@ -85,7 +85,7 @@ def check_report(since: str, kind: str) -> int:
 
 
 async def load_search_activity(
-    services: AdminServices, given: ReadSearchReport, since_ms: int, most_queries: int | None
+    services: AdminServices, given: ReadSearchReport, span_ms: int, most_queries: int | None
 ) -> SearchActivity:
     """Read the queries of a period and build the report; without `most_queries` all of them.
 
@@ -93,6 +93,7 @@ async def load_search_activity(
         NotFound: no such app
     """
     stores, app_id, until_ms = services.stores, given.app_id, services.now_ms()
+    since_ms = until_ms - span_ms
     if app_id not in (await stores.access.read_all()).apps:
         raise NotFound(f"there is no app {app_id!r}")
     log = QueryLogStore(services.artifacts)

@@ -11,8 +11,8 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.operations.result_cache import ResultCache
 from deployments.operations.principal import COMMAND_LINE, Principal
+from deployments.operations.result_cache import ResultCache
 
 
 class ApiCaller(Protocol):

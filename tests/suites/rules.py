@@ -63,7 +63,8 @@ class RuleSuite:
             (2, "bob", "delete"),
             (1, "ada", "put"),
         ]
-        assert newest[0].before == a_rule("a") and newest[0].after is None
+        assert newest[0].before == a_rule("a")
+        assert newest[0].after is None
         assert await stores.rule_versions.get(APP, newest[1].version_id) == newest[1]
         assert [one.at for one in await stores.rule_versions.newest(APP, count=1)] == [2]
         for strange in ("", "1", "999-1", "- +", "x" * 500):
