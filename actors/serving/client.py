@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.engine_messages import ENGINE_MESSAGES, open_reply
 from actors.serving.stored_rules import StoredRules as StoredRules
+from cluster.deadline import run_within
 from cluster.errors import NewerRelease, Refusal, Unavailable
 
 ANSWER_TIMEOUT_S = 10.0
@@ -118,7 +119,7 @@ class RemoteRecommenderClient:
     async def _ask(self, payload: bytes, until_s: float) -> bytes:
         if time.monotonic() >= until_s:
             raise asyncio.TimeoutError
-        reply: bytes = await asyncio.wait_for(
+        reply: bytes = await run_within(
             _await_response(self._answer.remote(payload)), _seconds_until(until_s)
         )
         return reply
