@@ -233,10 +233,13 @@ def _open_target(uri: str, settings: Settings) -> ArtifactStore:
 
 @asynccontextmanager
 async def _open_stores(installation: Installation) -> AsyncIterator[OpenStores]:
-    """Open the stores over the client that keeps the order of commands and costs the least."""
+    """Open the stores over the client that keeps the order of commands and costs the least.
+
+    A backup copies data of any schema, and a restore may replace that of a newer release.
+    """
     from cluster.runtime.connecting import ADMIN_S, connect
 
-    async with installation.open_stores(), connect(slow_s=ADMIN_S, is_serving=True) as stores:
+    async with installation.open_stores(any_schema=True), connect(slow_s=ADMIN_S, is_serving=True) as stores:
         yield stores
 
 
