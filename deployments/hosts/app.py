@@ -68,9 +68,14 @@ def build_recommender(args: dict[str, Any]) -> Application:
     given = {name: value for name, value in args.items() if name in Scaling.model_fields}
     try:
         scaling = Scaling.model_validate(given)
+        engine = Engine(
+            app_id=str(args["app_id"]),
+            engine_id=engine_id,
+            scaling=scaling,
+            max_replicas_per_node=args.get("max_replicas_per_node", 0),
+        )
     except ValidationError as error:
         raise Invalid(f"build_recommender: {error.errors()[0]['msg']}") from error
-    engine = Engine(app_id=str(args["app_id"]), engine_id=engine_id, scaling=scaling)
     deployment = serve.deployment(
         RecommenderReplica,
         name=DEPLOYMENT,
@@ -87,6 +92,7 @@ def build_recommender(args: dict[str, Any]) -> Application:
         # API replicas limit concurrent requests. If this limit were lower than theirs, Serve would retry with growing
         # pauses, and a request could wait for seconds.
         max_ongoing_requests=512,
+        max_replicas_per_node=engine.max_replicas_per_node or None,
         max_queued_requests=512,
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,
