@@ -45,6 +45,7 @@ from actors.answers.render import (
     snippet_from_passage,
 )
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.query.fields import Projection
@@ -184,7 +185,7 @@ class AnswerPipeline:
             return asked
         tools.meter.count("kiosk_provider_tokens_total", tokens, app=app_id)
         try:
-            written = await asyncio.wait_for(writer.rewrite(question.text, question.before), _REWRITE_S)
+            written = await run_within(writer.rewrite(question.text, question.before), _REWRITE_S)
         except (LanguageModelError, asyncio.TimeoutError) as error:
             self._log.warning("question_not_rewritten", reason=str(error) or "too late")
             return asked

@@ -19,6 +19,7 @@ from actors.answers.answer_lease import LEASE_MS, AnswerLease, LeaseLost
 from actors.answers.answer_pipeline import AnswerPipeline, loggable_reason
 from actors.answers.render import answer_to_json
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.records.question import GENERATED, Answer, Question
@@ -175,7 +176,7 @@ class QuestionQueue:
         if hand.attempts > MAX_ATTEMPTS:
             return "too many attempts"
         try:
-            await asyncio.wait_for(self._answering.answer(hand), hand.remaining_s)
+            await run_within(self._answering.answer(hand), hand.remaining_s)
         except asyncio.TimeoutError:
             return "too late"
         except (LeaseLost, asyncio.CancelledError):

@@ -25,6 +25,7 @@ from actors.experiments.messages import (
 from actors.experiments.report import load_report, validate_snapshots
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.errors import Invalid, NewerRelease, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import Experiment
@@ -132,7 +133,7 @@ class ActorExperimentClient:
     async def _call_actor(self, event: ExperimentEvent) -> Assignment | Refusal:
         payload = EXPERIMENT_MESSAGES.encode(event)
         reply = EXPERIMENT_MESSAGES.decode(
-            await asyncio.wait_for(_awaited(self._handle.record.remote(payload)), self._patience_s)
+            await run_within(_awaited(self._handle.record.remote(payload)), self._patience_s)
         )
         if isinstance(reply, Refusal) and isinstance(error := reply.error(), NewerRelease):
             raise error

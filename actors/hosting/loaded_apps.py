@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
+from cluster.deadline import run_within
 from cluster.errors import Unavailable
 from cluster.meter import Meter
 
@@ -74,7 +75,7 @@ class LoadedApps(Generic[H]):
         if _is_ready(task):
             return task.result()
         try:
-            return await asyncio.wait_for(asyncio.shield(task), _LOAD_WAIT_S)
+            return await run_within(asyncio.shield(task), _LOAD_WAIT_S)
         except asyncio.TimeoutError:
             raise Unavailable(self._labels.loading_message, retry_after_s=2) from None
         finally:

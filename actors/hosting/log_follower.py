@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.errors import Unavailable
 
 _REPORT_EVERY_S = 3.0
@@ -74,4 +75,4 @@ async def _pause(pause_s: float, stopping: asyncio.Event | None) -> None:
         await asyncio.sleep(pause_s)
         return
     with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(stopping.wait(), pause_s)
+        await run_within(stopping.wait(), pause_s)

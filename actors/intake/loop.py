@@ -25,6 +25,7 @@ from actors.language.embedder import Embedder
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.store.ports.intake import Batch
@@ -256,7 +257,7 @@ class IntakeLoop:
             await asyncio.sleep(0)
             return
         try:
-            await asyncio.wait_for(self._stopping.wait(), for_s)
+            await run_within(self._stopping.wait(), for_s)
         except asyncio.TimeoutError:
             return
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.engine_messages import ENGINE_MESSAGES, open_reply
 from actors.serving.stored_rules import StoredRules as StoredRules
+from cluster.deadline import run_within
 from cluster.errors import NewerRelease, Refusal, Unavailable
 
 ANSWER_TIMEOUT_S = 10.0
@@ -94,7 +95,7 @@ class RemoteRecommenderClient:
     async def _ask(self, payload: bytes, until_s: float) -> bytes:
         left_s = max(until_s - time.monotonic(), 0.001)
         try:
-            reply: bytes = await asyncio.wait_for(_await_response(self._answer.remote(payload)), left_s)
+            reply: bytes = await run_within(_await_response(self._answer.remote(payload)), left_s)
         except asyncio.TimeoutError:
             raise Unavailable("the engine's deployment does not answer", retry_after_s=1) from None
         return reply

@@ -21,6 +21,7 @@ import ray
 import structlog
 from ray.util import list_named_actors
 
+from cluster.deadline import run_within
 from cluster.runtime.actor_roles import STANDBY
 
 NAMESPACE = "kiosk"
@@ -91,7 +92,7 @@ async def _health(role: str, release: str, within_s: float) -> dict[str, Any] | 
     if handle is None:
         return None
     try:
-        answer: dict[str, Any] = await asyncio.wait_for(handle.health.remote(), within_s)
+        answer: dict[str, Any] = await run_within(handle.health.remote(), within_s)
     except (asyncio.TimeoutError, ray.exceptions.RayError):
         return None
     return answer

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -173,4 +172,4 @@ def _find_exporter() -> Any:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     except ImportError:
         raise InvalidSetting(MISSING) from None
-    return partial(OTLPSpanExporter)
+    return OTLPSpanExporter

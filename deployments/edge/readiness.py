@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.errors import HouseError
 from deployments.edge.envelope import Reply, dumps
 
@@ -69,7 +70,7 @@ class Readiness:
     async def _ask(self) -> Reply:
         answered: bool | None = False
         with contextlib.suppress(HouseError, asyncio.TimeoutError):
-            answered = await asyncio.wait_for(self._probe(), WITHIN_S)
+            answered = await run_within(self._probe(), WITHIN_S)
         is_ready = answered is not False and self._keys.is_following
         body = {
             "ready": is_ready,

@@ -28,7 +28,7 @@ class DeadlineExceeded(Exception):
 class Deadline:
     """Cancels the current task if the block takes longer than `limit_s`, and raises `DeadlineExceeded`.
 
-    Cancellations from outside remain cancellations. Unlike `asyncio.wait_for` it creates no task.
+    Cancellations from outside remain cancellations. Unlike `cluster.deadline` it creates no task.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -49,9 +49,8 @@ class Deadline:
     ) -> None:
         assert self._timer is not None
         self._timer.cancel()
-        if self._fired and kind is asyncio.CancelledError:
-            # From Python 3.11 on a task counts its cancellations; this one is handled.
-            getattr(self._task, "uncancel", int)()
+        # From Python 3.11 on a task counts its cancellations. Ours is handled; another one goes on.
+        if self._fired and kind is asyncio.CancelledError and not getattr(self._task, "uncancel", int)():
             raise DeadlineExceeded from None
 
     def _fire(self) -> None:
@@ -124,11 +123,13 @@ class ApiRequest:
 
     `payload` is the parsed JSON of the body, `parsed` the result of the endpoint's schema. Both are None until
     admission sets them. `gate` are the services that admitted it, for the requests inside a bulk call.
+
+    Units: `started_s`, `admitted_s` and `answered_s` are seconds of the clock; 0 until that moment
     """
 
     __slots__ = (
-        "_fields", "addresses", "body", "caller", "clock", "gate", "headers", "ids", "method", "parsed", "payload",
-        "query_string", "receive", "request_id", "scope", "started_s", "trace",
+        "_fields", "addresses", "admitted_s", "answered_s", "body", "caller", "clock", "gate", "headers", "ids",
+        "method", "parsed", "payload", "query_string", "receive", "request_id", "scope", "started_s", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -139,6 +140,7 @@ class ApiRequest:
         self.clock = clock
         self.addresses = addresses
         self.started_s = clock.monotonic_s()
+        self.admitted_s = self.answered_s = 0.0
         self.method: str = scope["method"]
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.query_string: bytes = scope.get("query_string", b"")

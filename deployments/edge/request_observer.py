@@ -5,24 +5,31 @@
     prepare     from there to the engine: experiments and stored rules
     engine      the engine's answer; a dedicated engine includes the hop
     encode      from there to the bytes of the reply
-    answer      replaces the three above if no engine answers
+    answer      replaces the three above if no engine answers, and `parse` too if the request has no body
     bytes       compression, and the reply handed to the server
+
+A request without a body reaches no engine. Untraced, it has no `RequestTrace`: its line needs only times that the
+request handler reads anyway.
 
 Neither a line nor a span holds a query string, a header, an address or an id of a record.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from random import Random
 
 import structlog
 
 from cluster.clock import Clock
+from cluster.meter import Meter
 from cluster.tracing import CURRENT, PROCESS, RequestTrace, Span, Tracer, is_sampled, parse_traceparent
 from deployments.edge.request import ApiRequest
 
 HEADER = b"traceparent"
+MOST_LINES = 10
+"Maximum lines of slow requests per second: clients determine how many requests are slow."
 MOST_FOLLOWED = 10
 "Maximum traced requests per second whose caller requests a trace: clients must not determine the cost."
 ENGINE, HOP = "engine", "hop"
@@ -39,6 +46,7 @@ class RequestObserver:
     def __init__(
         self,
         clock: Clock,
+        meter: Meter,
         *,
         slow_ms: int = 0,
         tracer: Tracer | None = None,
@@ -46,35 +54,44 @@ class RequestObserver:
         chance: Callable[[], float] | None = None,
     ) -> None:
         self._clock = clock
-        self._slow_ms = slow_ms
+        self._meter = meter
+        self.slow_ms = slow_ms or math.inf
         self._tracer = tracer
+        self.is_tracing = tracer is not None
         self._share = share
         self._chance = chance or Random().random  # noqa: S311 - chooses a sample
-        self._second = 0
-        self._followed = 0
+        self._followed = _PerSecond(MOST_FOLLOWED)
+        self._lines = _PerSecond(MOST_LINES)
 
-    def begin(self, request: ApiRequest, endpoint: str) -> RequestTrace | None:
-        """Return the trace of a request; None if the request is not traced and slow requests are not logged."""
+    def begin(self, request: ApiRequest, endpoint: str, *, has_body: bool) -> RequestTrace | None:
+        """Return the trace of a request.
+
+        It is None if the request is not traced, and either slow requests are not logged or the request has no body.
+        """
         span = self._start(request, endpoint) if self._tracer is not None else None
-        if span is None and not self._slow_ms:
+        if span is None and (not has_body or self.slow_ms == math.inf):
             return None
         trace = RequestTrace(span)
         CURRENT.set(trace)
         return trace
 
-    def end(self, request: ApiRequest, trace: RequestTrace, endpoint: str, status: int, app: str) -> None:
-        """Log the request if it was slow, and end its span."""
-        trace.is_open = False
-        took_ms = (self._clock.monotonic_s() - request.started_s) * 1000
-        if self._slow_ms and took_ms >= self._slow_ms:
-            stages: dict[str, float] = {}
-            for name, began_s, ended_s in list_stages(trace):
-                stages[name] = round(stages.get(name, 0.0) + (ended_s - began_s) * 1000, 2)
-            _log.warning(
-                "request_slow", request_id=request.request_id, endpoint=endpoint, status=status,
-                took_ms=round(took_ms, 2), app=app, stages=stages,
-            )  # fmt: skip
-        if trace.span is not None:
+    def end(self, request: ApiRequest, endpoint: str, status: int, app: str, took_ms: float) -> None:
+        """End the span of a request; count and log the request if it was slow. At most `MOST_LINES` per second."""
+        trace = request.trace
+        if trace is not None:
+            trace.is_open = False
+        if took_ms >= self.slow_ms:
+            self._meter.count("kiosk_slow_requests", endpoint=endpoint)
+            if self._lines.take(self._clock.monotonic_s()):
+                stages: dict[str, float] = {}
+                listed = _plain_stages(request, took_ms) if trace is None else list_stages(trace)
+                for name, began_s, ended_s in listed:
+                    stages[name] = round(stages.get(name, 0.0) + (ended_s - began_s) * 1000, 2)
+                _log.warning(
+                    "request_slow", request_id=request.request_id, endpoint=endpoint, status=status,
+                    took_ms=round(took_ms, 2), app=app, stages=stages,
+                )  # fmt: skip
+        if trace is not None and trace.span is not None:
             _end_span(trace, trace.span, status, app)
 
     def _start(self, request: ApiRequest, endpoint: str) -> Span | None:
@@ -82,7 +99,8 @@ class RequestObserver:
         assert self._tracer is not None
         given = request.headers.get(HEADER)
         parent = parse_traceparent(given.decode("latin-1")) if given is not None else ""
-        followed = bool(parent) and is_sampled(parent) and self._may_follow()
+        followed = bool(parent) and is_sampled(parent)
+        followed = followed and self._followed.take(self._clock.monotonic_s())
         if not followed and self._chance() >= self._share:
             return None
         facts = {"http.request.method": request.method, "kiosk.request_id": request.request_id}
@@ -90,19 +108,28 @@ class RequestObserver:
             f"{request.method} {endpoint}", parent=parent, kind="server", attributes=facts
         )
 
-    def _may_follow(self) -> bool:
-        second = int(self._clock.monotonic_s())
+
+class _PerSecond:
+    """A number of places per second."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._second = 0
+        self._taken = 0
+
+    def take(self, now_s: float) -> bool:
+        second = int(now_s)
         if second != self._second:
-            self._second, self._followed = second, 0
-        self._followed += 1
-        return self._followed <= MOST_FOLLOWED
+            self._second, self._taken = second, 0
+        self._taken += 1
+        return self._taken <= self._most
 
 
-def open_observer(clock: Clock, slow_ms: int, share: float) -> RequestObserver | None:
+def open_observer(clock: Clock, meter: Meter, slow_ms: int, share: float) -> RequestObserver | None:
     """Return the observer of a replica; None if traces and slow lines are off, so that a request costs nothing more."""
     if PROCESS.tracer is None and not slow_ms:
         return None
-    return RequestObserver(clock, slow_ms=slow_ms, tracer=PROCESS.tracer, share=share)
+    return RequestObserver(clock, meter, slow_ms=slow_ms, tracer=PROCESS.tracer, share=share)
 
 
 def list_stages(trace: RequestTrace) -> Iterator[tuple[str, float, float]]:
@@ -114,6 +141,15 @@ def list_stages(trace: RequestTrace) -> Iterator[tuple[str, float, float]]:
             yield "encode", engine[-1][1], ended_s
         else:
             yield name, began_s, ended_s
+
+
+def _plain_stages(request: ApiRequest, took_ms: float) -> Iterator[tuple[str, float, float]]:
+    """Yield the stages of a request without a trace; one that admission refused has only that stage."""
+    ended_s = request.started_s + took_ms / 1000
+    yield "admission", request.started_s, request.admitted_s or ended_s
+    if request.admitted_s:
+        yield "answer", request.admitted_s, request.answered_s
+        yield "bytes", request.answered_s, ended_s
 
 
 def _end_span(trace: RequestTrace, span: Span, status: int, app: str) -> None:

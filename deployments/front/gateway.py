@@ -128,7 +128,7 @@ class Gateway:
         self.handler = RequestHandler(
             build_endpoints(services), gate, replays=stores.idempotency, clock=clock,
             request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
-            addresses=config.client_addresses, observer=open_observer(clock, *settings.observed),
+            addresses=config.client_addresses, observer=open_observer(clock, meter, *settings.observed),
             readiness=Readiness(self._host.probe, self._keyring, stores.server, clock),
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)

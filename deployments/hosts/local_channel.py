@@ -25,6 +25,7 @@ from typing import cast
 
 import structlog
 
+from cluster.deadline import run_within
 from cluster.errors import Fault, Unavailable
 
 _HEAD = struct.Struct(">II")
@@ -201,7 +202,7 @@ class LocalChannel(_FrameProtocol):
         self._pending[number] = answer
         try:
             self.send(number, query)
-            reply = await asyncio.wait_for(answer, within_s)
+            reply = await run_within(answer, within_s)
         except asyncio.TimeoutError:
             self.drop()
             raise Unavailable("the engine's deployment does not answer", retry_after_s=1) from None

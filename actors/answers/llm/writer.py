@@ -23,6 +23,7 @@ from actors.answers.llm.model_address import GuardedTransport, InternalAddressEr
 from actors.answers.llm.prompt import build_answer_messages, build_rewrite_messages
 from actors.answers.llm.stream import ChatStreamParser, InvalidModelReply, parse_reply
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.meter import Meter
 
 # --- the breaker --------------------------------------------------------------------------------------------
@@ -176,14 +177,24 @@ class ModelWriter:
 
     @asynccontextmanager
     async def _acquire_turn(self) -> AsyncIterator[None]:
+        has_turn = False
+
+        async def take() -> None:
+            nonlocal has_turn
+            await self._turns.acquire()
+            has_turn = True
+
         try:
-            await asyncio.wait_for(self._turns.acquire(), _TURN_S)
-        except asyncio.TimeoutError:
-            raise LanguageModelError("too many at once") from None
-        try:
+            await run_within(take(), _TURN_S)
             yield
+        except asyncio.TimeoutError:
+            if has_turn:
+                raise
+            raise LanguageModelError("too many at once") from None
         finally:
-            self._turns.release()
+            # Also if a cancellation arrived together with the turn.
+            if has_turn:
+                self._turns.release()
 
     async def _read_pieces(self, messages: _Messages, most_tokens: int) -> AsyncGenerator[str, None]:
         terms, clock = self._terms, self._clock
@@ -193,7 +204,7 @@ class ModelWriter:
             while True:
                 left_s = min(limit_s, began_s + terms.total_s) - clock.monotonic_s()
                 try:
-                    piece = await asyncio.wait_for(packets.__anext__(), max(left_s, 0.001))
+                    piece = await run_within(packets.__anext__(), max(left_s, 0.001))
                 except StopAsyncIteration:
                     return
                 if piece:

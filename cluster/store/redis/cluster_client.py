@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import structlog
 
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.store.redis.address import Address, ServerAddress
@@ -99,7 +100,7 @@ class ClusterClient:
     async def ready(self, within_s: float = 2.0) -> bool:
         """Wait for the slot map and the first connections; return False when a master does not answer yet."""
         try:
-            masters = await asyncio.wait_for(self._list_masters(), within_s)
+            masters = await run_within(self._list_masters(), within_s)
         except (HouseError, asyncio.TimeoutError):
             return False
         return all(await asyncio.gather(*(master.ready(within_s) for master in masters)))

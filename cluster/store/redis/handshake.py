@@ -7,6 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from cluster.deadline import run_within
 from cluster.errors import Unavailable
 from cluster.store.redis.address import Address, ServerAddress
 from cluster.store.redis.multiplexer import CommandMultiplexer, ConnectionObserver, pack
@@ -26,7 +27,7 @@ def dial_located(address: Address, locate: Locate) -> Dial:
 
     async def dial(watch: ConnectionObserver, within_s: float) -> CommandMultiplexer:
         try:
-            return await asyncio.wait_for(_dial_now(address, locate, watch), within_s)
+            return await run_within(_dial_now(address, locate, watch), within_s)
         except asyncio.TimeoutError:
             raise Unavailable("the store did not answer in time", retry_after_s=1) from None
         except OSError as error:

@@ -7,8 +7,8 @@ connections. redis-py finds masters and follows moved slots. Replies keep the fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from redis.asyncio import Redis, RedisCluster
 from redis.credentials import CredentialProvider
@@ -30,6 +30,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from cluster.deadline import run_within
 from cluster.errors import HouseError, TooLarge, Unavailable
 from cluster.store.redis.address import Address, Credentials
 from cluster.store.redis.client import BLOCK_GRACE_S, MAX_WAITERS, SLOW_S
@@ -63,29 +64,6 @@ _CODES: tuple[tuple[type[RedisError], str], ...] = (
     (AuthenticationError, "WRONGPASS"),
 )
 "redis-py takes the code off these."
-
-T = TypeVar("T")
-
-
-async def run_within(work: Coroutine[Any, Any, T], within_s: float) -> T:
-    """Return the result of a coroutine.
-
-    Before Python 3.12, `asyncio.wait_for` loses a cancellation that arrives in the same turn as the result, so that a
-    cancelled follower would go on for ever.
-
-    Errors:
-        TimeoutError: it took longer; it was cancelled
-    """
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.wait({task}, timeout=within_s)
-        if task.done():
-            return task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
-    raise asyncio.TimeoutError
 
 
 class LibraryClient:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.store.redis.address import Address, ServerAddress
@@ -217,7 +218,7 @@ class MultiplexedClient:
         while True:
             await asyncio.sleep(PROBE_S)
             try:
-                now = await asyncio.wait_for(self._locate(), LOCATE_S)
+                now = await run_within(self._locate(), LOCATE_S)
             except (HouseError, asyncio.TimeoutError):
                 continue
             if now != self._place:

@@ -57,6 +57,11 @@ class Endpoint:
     schema: Schema | None = None
     hot: bool = False
     "Whether `HotLayer` answers it in front of the framework."
+    has_body: bool = field(init=False)
+    "Whether it writes or reads a body; others only read from the store."
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "has_body", self.rules.writes or self.rules.body != "ignored")
 
 
 async def validate_and_answer(request: ApiRequest, endpoint: Endpoint) -> Reply:

@@ -120,8 +120,10 @@ class RequestHandler:
         """Answer a request whose path is already matched."""
         request = ApiRequest(scope, receive, self._clock, self._addresses)
         endpoint = match.endpoint(request.method) if match is not None else None
-        if self._observer is not None:
-            request.trace = self._observer.begin(request, endpoint.name if endpoint is not None else "none")
+        has_body = endpoint is not None and endpoint.has_body
+        if (observer := self._observer) is not None and (has_body or observer.is_tracing):
+            name = endpoint.name if endpoint is not None else "none"
+            request.trace = observer.begin(request, name, has_body=has_body)
         try:
             if endpoint is None:
                 reply = self._answer_unknown_path(match, request)
@@ -143,7 +145,7 @@ class RequestHandler:
         self._record(request, endpoint, reply, took_s * 1000)
 
     async def _reply(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
-        if endpoint.rules.body == "ignored" and not endpoint.rules.writes:
+        if not endpoint.has_body:
             # Reads only wait for the store, whose calls have deadlines.
             return await self._answer(request, endpoint)
         try:
@@ -191,7 +193,7 @@ class RequestHandler:
         if places.in_use >= places.limit:
             raise TooMany(messages.OVERLOADED, retry_after_s=1)
         places.in_use += 1
-        begun_s = self._clock.monotonic_s()
+        request.admitted_s = self._clock.monotonic_s()
         try:
             key = request.headers.get(idempotency.HEADER)
             if key is None or not endpoint.rules.writes:
@@ -199,7 +201,8 @@ class RequestHandler:
             return await self._answer_idempotently(request, endpoint, key)
         finally:
             places.in_use -= 1
-            self.busy_s += self._clock.monotonic_s() - begun_s
+            request.answered_s = self._clock.monotonic_s()
+            self.busy_s += request.answered_s - request.admitted_s
 
     async def _answer_idempotently(self, request: ApiRequest, endpoint: Endpoint, key: bytes) -> Reply:
         async def answer() -> Reply:
@@ -232,9 +235,11 @@ class RequestHandler:
             if credential.is_secret and not request.headers.get(KEY_HEADER):
                 self._gate.keyring.record_exposed(credential, self._clock.now_ms())
                 self._gate.meter.count("kiosk_secret_keys_in_addresses", app=app)
-        if request.trace is not None and self._observer is not None:
+        if request.trace is not None:
             request.trace.mark("bytes")
-            self._observer.end(request, request.trace, name, reply.status, app)
+        observer = self._observer
+        if observer is not None and (request.trace is not None or took_ms >= observer.slow_ms):
+            observer.end(request, name, reply.status, app, took_ms)
         self._request_counts.record(name, reply.status, took_ms)
         self._access_log.record(request.request_id, name, reply.status, took_ms, app=app)
 

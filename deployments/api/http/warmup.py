@@ -10,6 +10,7 @@ import structlog
 from actors.recommender.messages import UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.errors import HouseError
 from cluster.ids import DEFAULT_ENGINE
 from cluster.store.ports.stores import Stores
@@ -91,7 +92,7 @@ async def load_written_apps(
 
 async def _is_answering(client: RecommenderClient, query: UserQuery, within_s: float) -> bool:
     try:
-        await asyncio.wait_for(client.answer(query), within_s)
+        await run_within(client.answer(query), within_s)
     except (HouseError, asyncio.TimeoutError):
         return False
     return True

@@ -12,12 +12,13 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from actors.recommender.messages import RecommendationResult, UserQuery
+from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.runtime.tracing import OtelTracer, build_provider
 from cluster.store.refreshing_cache import EngineRecords
 from cluster.tracing import current_span, current_trace, is_sampled, parse_traceparent
 from deployments.api.http.engine_router import EngineRouter
-from deployments.edge.request_observer import MOST_FOLLOWED, RequestObserver
+from deployments.edge.request_observer import MOST_FOLLOWED, MOST_LINES, RequestObserver
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import Corner, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
@@ -48,16 +49,28 @@ class Engines:
         return current_trace() is None and current_span() is None
 
 
+class SlowMeter(SilentMeter):
+    """A meter that counts slow requests."""
+
+    def __init__(self) -> None:
+        self.slow = 0.0
+
+    def count(self, name: str, by: float = 1, **tags: str) -> None:
+        assert name == "kiosk_slow_requests"
+        self.slow += by
+
+
 class Scene:
     """A request handler with one engine, and the spans that it made."""
 
     def __init__(self, corner: Corner, clock: StillClock, engines: Engines) -> None:
         self.corner, self.clock, self.engines = corner, clock, engines
         self.exporter = InMemorySpanExporter()
+        self.meter = SlowMeter()
         self.tracer = OtelTracer(build_provider(SimpleSpanProcessor(self.exporter), "api"))
 
     def observe(self, **options: Any) -> None:
-        self.corner.door._observer = RequestObserver(self.clock, **options)
+        self.corner.door._observer = RequestObserver(self.clock, self.meter, **options)
 
     async def ask(self, target: str = "", engine: str = "default", **headers: str) -> Answer:
         path = target or "/v1/recommendation/user_to_products"
@@ -170,6 +183,39 @@ async def test_a_slow_request_gets_one_line_with_its_stages(scene: Scene) -> Non
     assert "CANARY" not in str(line)
     assert scene.engines.late is not None
     assert await scene.engines.late, "a task that outlives its request records nothing any more"
+
+
+async def test_a_slow_read_without_a_body_needs_no_trace(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.observe(slow_ms=200, tracer=scene.tracer, share=0.0)
+    seen = []
+    users, get = scene.corner.stores.records, scene.corner.stores.records.get
+
+    async def read(*names: str) -> Any:
+        seen.append(current_trace())
+        scene.clock.pass_ms(250)
+        return await get(*names)
+
+    monkeypatch.setattr(users, "get", read)
+    with structlog.testing.capture_logs() as lines:
+        answer = await call(scene.corner.door, "GET", "/v1/users/gina", headers=scene.corner.headers())
+    assert answer.status == 404
+    (line,) = [line for line in lines if line["event"] == "request_slow"]
+    assert line["stages"] == {"admission": 0, "answer": 250, "bytes": 0}
+    assert seen == [None]
+
+
+async def test_clients_can_not_fill_the_log_with_slow_requests(scene: Scene) -> None:
+    scene.observe(slow_ms=1)
+    scene.engines.took_ms = 2
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(50):
+            await scene.ask()
+        scene.clock.pass_ms(1_000)
+        await scene.ask()
+    assert scene.meter.slow == 51
+    assert len([line for line in lines if line["event"] == "request_slow"]) == MOST_LINES + 1
 
 
 async def test_without_traces_and_slow_lines_a_request_carries_nothing(scene: Scene) -> None:

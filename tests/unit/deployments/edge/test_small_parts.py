@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from random import Random
 
@@ -8,7 +7,6 @@ import pytest
 import structlog
 
 from deployments.edge import envelope
-from deployments.edge.request import Deadline, DeadlineExceeded
 from deployments.edge.request_log import AccessLog, RequestCounts, request_id_from
 
 
@@ -65,28 +63,6 @@ def test_a_tally_counts_everything_and_keeps_a_sample_of_times() -> None:
     assert len(notes.times) == 33
     tally.flush(notes)
     assert len(notes.times) == 33
-
-
-async def test_a_deadline_cancels_what_takes_too_long_and_nothing_else() -> None:
-    with Deadline(5.0):
-        await asyncio.sleep(0)
-    with pytest.raises(DeadlineExceeded), Deadline(0.01):
-        await asyncio.sleep(5)
-    await asyncio.sleep(0)
-    with pytest.raises(ValueError, match="own"), Deadline(5.0):
-        raise ValueError("own")
-
-
-async def test_a_cancellation_from_outside_stays_one() -> None:
-    async def work() -> None:
-        with Deadline(5.0):
-            await asyncio.sleep(5)
-
-    task = asyncio.ensure_future(work())
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 def test_a_result_carries_took_and_service_id_and_repeats_it_under_an_alias() -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from cluster.errors import Malformed, TooLarge
-from deployments.edge.request import ClientDisconnected, Receive, read_body
+from deployments.edge.request import ClientDisconnected, Deadline, DeadlineExceeded, Receive, read_body
 
 MB = 1 << 20
 
@@ -74,3 +76,39 @@ async def test_a_caller_who_hangs_up_is_gone() -> None:
         await read([])
     with pytest.raises(ClientDisconnected):
         await read([b"half"], hang_up=True)
+
+
+async def test_a_deadline_cancels_what_takes_too_long_and_nothing_else() -> None:
+    with Deadline(5.0):
+        await asyncio.sleep(0)
+    with pytest.raises(DeadlineExceeded), Deadline(0.01):
+        await asyncio.sleep(5)
+    await asyncio.sleep(0)
+    with pytest.raises(ValueError, match="own"), Deadline(5.0):
+        raise ValueError("own")
+
+
+@pytest.mark.parametrize(
+    "limit_s",
+    [
+        5.0,
+        pytest.param(
+            0.0,
+            marks=pytest.mark.skipif(
+                sys.version_info < (3, 11), reason="tasks count their cancellations from Python 3.11 on"
+            ),
+        ),
+    ],
+)
+async def test_a_cancellation_from_outside_stays_one(limit_s: float) -> None:
+    """Also when the deadline ends in the same turn."""
+
+    async def work() -> None:
+        with Deadline(limit_s):
+            await asyncio.Event().wait()
+
+    task = asyncio.ensure_future(work())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -1,4 +1,4 @@
-"""A call with a deadline: no cancellation is lost, whichever turn it arrives in."""
+"""Work with a deadline: no cancellation is lost, whichever turn it arrives in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cluster.store.redis.library_client import run_within
+from cluster.deadline import run_within
 
 
 async def _reply(future: asyncio.Future[int]) -> int:
@@ -45,3 +45,16 @@ async def test_results_errors_and_the_deadline() -> None:
     with pytest.raises(asyncio.TimeoutError):
         await run_within(_reply(never), 0.001)
     assert never.cancelled()
+
+
+async def test_a_result_that_comes_in_spite_of_the_deadline_is_returned() -> None:
+    async def stubborn() -> int:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return 3
+        raise AssertionError
+
+    assert await run_within(stubborn(), 0.001) == 3
+    with pytest.raises(asyncio.TimeoutError):
+        await run_within(asyncio.shield(asyncio.get_running_loop().create_future()), 0.001)
