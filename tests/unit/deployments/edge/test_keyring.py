@@ -216,7 +216,7 @@ async def test_a_record_under_the_hash_of_another_text_opens_for_its_key_only(st
     assert ring.find("chosen by somebody") is None
 
 
-async def test_the_publishable_key_of_an_app_is_found_and_never_a_secret_one() -> None:
+async def test_the_keyring_finds_the_publishable_key_of_an_app_and_never_a_secret_one() -> None:
     corner = await open_corner()
     found = corner.keyring.find_publishable("shop")
     assert found is not None
