@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import ModuleType
 
 from deployments.console.page import NavigationEntry, Page
-from deployments.console.pages import overview, sign_in
+from deployments.console.pages import models, overview, sign_in, trainings
 
 _AREAS: tuple[ModuleType, ...] = (
     sign_in,
     overview,
+    models,
+    trainings,
 )
 "One line an area: its module has `PAGES`, and `NAVIGATION` if it is in the navigation."
 
