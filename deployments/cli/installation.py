@@ -174,7 +174,7 @@ class Installation:
 
         return asyncio.run(run())
 
-    def perform(self, name: str, **arguments: Any) -> Any:
+    def perform(self, name: str, /, **arguments: Any) -> Any:
         """Perform an operation of the administration as the command line, and return its result.
 
         Whether the installation runs or not. A change leaves a row in the audit log.

@@ -66,6 +66,7 @@ from deployments.edge.readiness import Readiness
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.edge.request_observer import open_observer
 from deployments.edge.scaling import LoadMeter
+from deployments.front.administration import build_administration_routes, describe_administration_routes
 from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
 
@@ -108,12 +109,12 @@ class Gateway:
         ALLOWED.set_source(partial(allowed_learners, settings))
         segments = SegmentStore(artifact_store, clock)
         models = SnapshotLoader(SnapshotStore(artifact_store))
-        self._host = host = EngineHost(self._stores, segments, clock, meter, self._budget_mb, models=models)
+        self._host = host = EngineHost(stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
         self._engine_router = _build_router(host.engine_records, host, self._connections.connect, clock)
-        encoders = EncoderStore(settings.data_dir / "models", artifact_store)
-        passages = PassageSnapshotStore(artifact_store, encoders.find)
+        find_encoder = EncoderStore(settings.data_dir / "models", artifact_store).find
+        passages = PassageSnapshotStore(artifact_store, find_encoder)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config_from_settings(settings)
         self._archive_client = LocalArchiveClient(self._archive_host)
@@ -143,7 +144,19 @@ class Gateway:
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())
         routes = build_archive_routes(self._archive)
-        return build_application(self.handler, version=installed_version(), close=self.close, more=routes)
+        if settings.console:
+            routes += build_administration_routes(
+                stores, vault, clock, artifact_store, self._archive, lambda: self._keyring.app_ids, self._counts,
+                AccessLog(ACCESS_SHARE, Random()), settings.oidc,
+            )  # fmt: skip
+        describe_more = describe_administration_routes if settings.console else None
+        return build_application(
+            self.handler,
+            version=installed_version(),
+            close=self.close,
+            more=routes,
+            describe_more=describe_more,
+        )
 
     def _open_services(
         self, settings: Settings, artifact_store: ArtifactStore, clock: SystemClock

@@ -6,15 +6,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deployments.operations import (
+    apps,
+    audit,
     catalog,
+    credentials,
     engines,
     evaluations,
+    imports,
+    keys,
+    people,
     promotions,
     recipes,
     runs,
     schedules,
     snapshot_lists,
     snapshots,
+    tokens,
     tryout,
     users,
 )
@@ -24,6 +31,16 @@ from deployments.operations.services import AdminServices
 AdminOperation = Operation[AdminServices, Any]
 
 _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
+    catalog.OPERATIONS,
+    users.OPERATIONS,
+    tryout.OPERATIONS,
+    imports.OPERATIONS,
+    apps.OPERATIONS,
+    keys.OPERATIONS,
+    people.OPERATIONS,
+    tokens.OPERATIONS,
+    audit.OPERATIONS,
+    credentials.OPERATIONS,
     engines.OPERATIONS,
     recipes.OPERATIONS,
     runs.OPERATIONS,
@@ -32,9 +49,6 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     snapshot_lists.OPERATIONS,
     promotions.OPERATIONS,
     evaluations.OPERATIONS,
-    catalog.OPERATIONS,
-    users.OPERATIONS,
-    tryout.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

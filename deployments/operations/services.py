@@ -48,6 +48,19 @@ class NoApi:
 CompareVersions = Callable[[str, str, str, str], Awaitable[Mapping[str, Any] | None]]
 """(app, engine, version, serving version) -> the report of a comparison that trains both again, None where they can't
 be compared."""
+ImportLauncher = Callable[[str, str], Awaitable[None]]
+"Starts the process of an import, named by app and import id, and returns at once."
+
+
+async def refuse_imports(app_id: str, import_id: str) -> None:
+    """Refuse, in processes that start no imports.
+
+    Errors:
+        Unavailable: always
+    """
+    raise Unavailable(
+        "this process starts no imports; use the console, /v1/admin or `kiosk ingest`", told=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,7 @@ class AdminServices:
     "The artifact store, or a function that opens it when an operation needs it first."
     config: AdminConfig = field(default_factory=AdminConfig)
     api: ApiCaller = field(default_factory=NoApi)
+    launch_import: ImportLauncher = refuse_imports
     principal: Principal = COMMAND_LINE
     "Who performs the operation; `Administration` sets it for each call."
     recommender: RecommenderClient | None = None

@@ -45,6 +45,7 @@ NOUNS = _words(
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
+    administration assets console csrf entrance navigation operation overview principal renderer
     bundle observer readiness support weights window wire word words worker wrapper writer writes
     """
 )

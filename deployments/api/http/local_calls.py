@@ -9,6 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 import orjson
 
+from cluster.deadline import run_within
 from cluster.errors import TooLarge, Unavailable
 from deployments.edge.request import Scope
 
@@ -50,9 +51,7 @@ class LocalApi:
         exchange = _Exchange(data)
         scope = _build_scope(method, path, key, len(data) if body is not None else None)
         try:
-            await asyncio.wait_for(
-                self._handler(scope, exchange.receive, exchange.send), timeout=self._within_s
-            )
+            await run_within(self._handler(scope, exchange.receive, exchange.send), self._within_s)
         except asyncio.TimeoutError:
             raise Unavailable(f"the API did not answer within {self._within_s:.0f} s", told=True) from None
         return exchange.status, exchange.read_answer()

@@ -6,7 +6,7 @@ document and its page.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -24,7 +24,7 @@ from deployments.api.http.html_pages import (
     render_start_page,
     render_try_page,
 )
-from deployments.api.http.openapi import TITLE, build_openapi
+from deployments.api.http.openapi import TITLE, build_openapi, extend_openapi
 from deployments.api.http.request_handler import RequestHandler
 from deployments.edge.envelope import CORS_ORIGIN, NOSNIFF, dumps
 
@@ -36,9 +36,17 @@ _OPEN = {name.decode(): value.decode() for name, value in (CORS_ORIGIN, NOSNIFF)
 
 
 def build_application(
-    handler: RequestHandler, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
+    handler: RequestHandler,
+    *,
+    version: str,
+    close: Closing | None = None,
+    more: Sequence[BaseRoute] = (),
+    describe_more: Callable[[], Mapping[str, Any]] | None = None,
 ) -> FastAPI:
-    """Build the application; `close` runs at shutdown, `more` are routes beside the API."""
+    """Build the application; `close` runs at shutdown, `more` are routes beside the API.
+
+    `describe_more` returns paths, tags, schemas and security schemes of such routes for the OpenAPI document.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -59,7 +67,8 @@ def build_application(
     @cache
     def document() -> dict[str, Any]:
         # Requested rarely, so it is not built while a replica starts.
-        return build_openapi(handler.endpoints, version)
+        found = build_openapi(handler.endpoints, version)
+        return found if describe_more is None else extend_openapi(found, describe_more())
 
     app.openapi = document  # type: ignore[method-assign]
     seen: set[str] = set()

@@ -5,13 +5,29 @@ from __future__ import annotations
 from types import ModuleType
 
 from deployments.console.page import NavigationEntry, Page
-from deployments.console.pages import models, overview, sign_in, trainings
+from deployments.console.pages import (
+    account,
+    apps,
+    audit,
+    models,
+    overview,
+    people,
+    sign_in,
+    signin,
+    tokens,
+    trainings,
+)
 
 _AREAS: tuple[ModuleType, ...] = (
-    sign_in,
+    signin,
     overview,
     models,
     trainings,
+    apps,
+    people,
+    tokens,
+    audit,
+    account,
 )
 "One line an area: its module has `PAGES`, and `NAVIGATION` if it is in the navigation."
 

@@ -12,7 +12,7 @@ import pytest
 from cluster.errors import Forbidden, Invalid, NotFound, Unprocessable
 from deployments.operations.call_snippets import render_snippets
 from deployments.operations.explanations import describe_missing
-from tests.fakes.administration import AdminShop, open_admin_shop
+from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import upload
 
 
