@@ -12,7 +12,6 @@ from deployments.console.pages import (
     models,
     overview,
     people,
-    sign_in,
     signin,
     tokens,
     trainings,
