@@ -7,18 +7,24 @@ from typing import Any
 
 from deployments.operations import (
     apps,
+    archive_clients,
     audit,
     catalog,
     credentials,
     engines,
     evaluations,
+    experiments,
     imports,
     keys,
     people,
     promotions,
+    questions,
     recipes,
+    rule_preview,
+    rules,
     runs,
     schedules,
+    search_activity,
     snapshot_lists,
     snapshots,
     tokens,
@@ -49,6 +55,12 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     snapshot_lists.OPERATIONS,
     promotions.OPERATIONS,
     evaluations.OPERATIONS,
+    rules.OPERATIONS,
+    rule_preview.OPERATIONS,
+    experiments.OPERATIONS,
+    search_activity.OPERATIONS,
+    questions.OPERATIONS,
+    archive_clients.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
@@ -57,6 +57,8 @@ class ScalingChange(OfEngine):
     upscale_delay_s: float | None = None
     downscale_delay_s: float | None = None
     look_back_s: float | None = None
+    max_replicas_per_node: int | None = Field(default=None, ge=0, le=256)
+    "0: no limit."
 
     def apply(self, before: Scaling) -> Scaling:
         """Return the changed scaling.
@@ -155,6 +157,7 @@ def build_engine(given: NewEngine, now_ms: int) -> Engine:
         app_id=given.app_id,
         engine_id=given.engine_id,
         scaling=given.apply(Scaling()),
+        max_replicas_per_node=given.max_replicas_per_node or 0,
         moving_to="own" if given.dedicated else None,
         created_at=now_ms,
     )
@@ -201,7 +204,13 @@ async def scale_engine(services: AdminServices, given: ScalingChange) -> EngineV
     """Change how a dedicated engine scales."""
 
     def scaled(one: Engine) -> Engine:
-        return one.model_copy(update={"scaling": given.apply(one.scaling)})
+        per_node = given.max_replicas_per_node
+        return one.model_copy(
+            update={
+                "scaling": given.apply(one.scaling),
+                "max_replicas_per_node": one.max_replicas_per_node if per_node is None else per_node,
+            }
+        )
 
     changed = await _change_engine(services.stores, given, scaled)
     return await read_engine_view(services.stores, changed, services.now_ms())

@@ -15,6 +15,7 @@ from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.held_versions import HeldVersions
 from deployments.operations.principal import COMMAND_LINE, Principal
+from deployments.operations.result_cache import ResultCache
 
 
 class ApiCaller(Protocol):
@@ -89,6 +90,8 @@ class AdminServices:
     config: AdminConfig = field(default_factory=AdminConfig)
     api: ApiCaller = field(default_factory=NoApi)
     launch_import: ImportLauncher = refuse_imports
+    cache: ResultCache = field(default_factory=ResultCache)
+    "Results of heavy reads."
     principal: Principal = COMMAND_LINE
     "Who performs the operation; `Administration` sets it for each call."
     recommender: RecommenderClient | None = None
