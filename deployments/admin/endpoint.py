@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, TooMany, Unavailable, messages
+from cluster.errors import HouseError, Malformed, TooMany, Unavailable, messages
 from deployments.admin.arguments import collect_arguments, takes_body
 from deployments.admin.authentication import Authenticator
 from deployments.admin.paths import PREFIX, AdminPath, AdminPaths, AnyOperation
@@ -29,6 +29,9 @@ MOST_BYTES = 1 << 20
 MOST_IN_FLIGHT = 32
 BODY_S = 10.0
 OPERATION_S = 60.0
+UPLOAD_S = 3600.0
+CHUNK_S = 30.0
+"Seconds in which the next part of an uploaded file must arrive."
 
 
 @dataclass(slots=True)
@@ -107,11 +110,14 @@ class AdminEndpoint:
             return method_not_allowed_reply(path.allowed)
         body = await _read(request) if takes_body(operation) else b""
         given = collect_arguments(operation, path.values, request.query_params, body)
+        if operation.stream_field:
+            given[operation.stream_field] = _stream(request)
         task = asyncio.ensure_future(services.administration.perform(principal, operation.name, given))
         # A change that takes too long goes on: its row in the audit log must follow it.
         self._running.add(task)
         task.add_done_callback(self._end)
-        done, _ = await asyncio.wait({task}, timeout=OPERATION_S)
+        limit_s = UPLOAD_S if operation.stream_field else OPERATION_S
+        done, _ = await asyncio.wait({task}, timeout=limit_s)
         if not done:
             raise Unavailable(
                 "the operation takes long and goes on; look at its result later", told=True, retry_after_s=10
@@ -152,6 +158,30 @@ async def _read(request: Request) -> bytes:
             )
     except DeadlineExceeded:
         raise Unavailable("the body did not arrive in time", told=True, retry_after_s=1) from None
+
+
+async def _stream(request: Request) -> AsyncIterator[bytes]:
+    """Yield the body as it arrives; the operation bounds its size.
+
+    Errors:
+        Malformed: the body is compressed
+        Unavailable: the client stopped sending
+        Gone: the client disconnected
+    """
+    encoding = _header(request.scope, b"content-encoding")
+    if encoding and encoding.strip().lower() not in (b"", b"identity"):
+        raise Malformed("Content-Encoding is not supported; send the file as it is.")
+    more = True
+    while more:
+        try:
+            with Deadline(CHUNK_S):
+                message = await request.receive()
+        except DeadlineExceeded:
+            raise Unavailable("the rest of the file did not arrive in time", told=True) from None
+        if message["type"] != "http.request":
+            raise ClientDisconnected
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
 
 
 async def _send(reply: Reply, request: Request, request_id: str, send: Any) -> int:

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
-from cluster.store.connect import OpenStores
+from cluster.store.ports.stores import Stores
 from deployments.admin.authentication import Authenticator
 from deployments.admin.endpoint import AdminEndpointServices, build_admin_routes
 from deployments.admin.openapi import describe_administration
@@ -26,7 +26,7 @@ from deployments.operations.services import AdminConfig
 
 
 def build_administration_routes(
-    stores: OpenStores,
+    stores: Stores,
     vault: Vault,
     clock: Clock,
     artifacts: ArtifactStore,

@@ -72,6 +72,8 @@ class Operation(Generic[S, A]):
     example: Mapping[str, Any] = field(default_factory=dict)
     "Arguments of the example in the reference."
     example_result: Any = None
+    media_type: str = "application/json"
+    "Type of the reply over HTTP; with another one than JSON, the result is a `Download`."
     is_query: bool = False
     "A POST that changes nothing: its arguments do not fit into an address. The audit log gets no row."
     stream_field: str = ""
