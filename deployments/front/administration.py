@@ -26,10 +26,13 @@ def build_administration_routes(
     archive: ArchiveServices,
     app_ids: Callable[[], Iterable[str]],
     provider: tuple[str, str, str] | None = None,
+    data_dir: str = "",
 ) -> list[BaseRoute]:
     """Return the routes of the console, which share addresses and limits of the sign-in with the archive."""
     config = archive.config
-    admin = open_admin(stores, vault, clock, artifacts, config=AdminConfig(archive_app=config.app_id))
+    admin = open_admin(
+        stores, vault, clock, artifacts, config=AdminConfig(archive_app=config.app_id, data_dir=data_dir)
+    )
     console = open_console(
         admin, stores, vault, clock, archive.oauth.addresses, app_ids=app_ids,
         provider=None if provider is None else ProviderConfig(*provider),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deployments.operations import apps, audit, credentials, keys, people, tokens
+from deployments.operations import apps, audit, credentials, keys, overview, people, tokens
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
@@ -18,6 +18,7 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     tokens.OPERATIONS,
     audit.OPERATIONS,
     credentials.OPERATIONS,
+    overview.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

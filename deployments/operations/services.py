@@ -48,6 +48,8 @@ class AdminConfig:
 
     archive_app: str = "playground"
     max_upload_mb: int = 200
+    data_dir: str = ""
+    "Folder whose disk the overview checks; empty: none."
 
 
 @dataclass(frozen=True, slots=True)
