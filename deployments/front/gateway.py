@@ -47,6 +47,7 @@ from cluster.runtime.ray_environment import is_behind_haproxy
 from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
+from cluster.store.redis.live_figures import RedisLiveFigures
 from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
@@ -63,6 +64,7 @@ from deployments.edge.admission import AdmissionServices
 from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import RateLimiter
+from deployments.edge.live_figures import LiveMeter
 from deployments.edge.readiness import Readiness
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.edge.request_observer import open_observer
@@ -92,7 +94,7 @@ class Gateway:
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the FastAPI application; Serve calls this inside the replica."""
         set_up_logging(stream=open_stderr(), process="api")
-        settings, clock, meter = Settings(), SystemClock(), RayMeter()
+        settings, clock, meter = Settings(), SystemClock(), LiveMeter(RayMeter())
         address = settings.redis_address
         if address is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
@@ -226,6 +228,7 @@ class Gateway:
             await self._memory.refresh()
             if second % REPORT_EVERY_S == 0:
                 self._counts.flush(self._meter)
+                await self._meter.report(RedisLiveFigures(self._stores.server), SystemClock().now_ms())
                 self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
                 await record_running(self._stores, SystemClock().now_ms())
                 await self._experiments.treatments.flush()
@@ -237,19 +240,14 @@ class Gateway:
 
 def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
     """Return the archive's configuration from the settings."""
-    behind_haproxy = is_behind_haproxy(os.environ)
+    addresses = ClientAddresses(settings.proxy_networks, behind_haproxy=is_behind_haproxy(os.environ))
+    origins = tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip())
     return ArchiveConfig(
-        app_id=settings.archive_app,
-        title=settings.archive_title,
-        version=installed_version(),
-        public_url=settings.public_url,
-        host=settings.host,
-        port=settings.port,
-        origins=tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip()),
+        app_id=settings.archive_app, title=settings.archive_title, version=installed_version(),
+        public_url=settings.public_url, host=settings.host, port=settings.port, origins=origins,
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
-        plain_sign_in=settings.plain_sign_in,
-        client_addresses=ClientAddresses(settings.proxy_networks, behind_haproxy=behind_haproxy),
-    )
+        plain_sign_in=settings.plain_sign_in, client_addresses=addresses,
+    )  # fmt: skip
 
 
 async def _find_handle(application: str) -> Any:
