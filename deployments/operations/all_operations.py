@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deployments.operations import , apps, audit, catalog, keys, people, tokens
+from deployments.operations import apps, audit, catalog, imports, keys, people, tokens, tryout, users
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
