@@ -72,6 +72,18 @@ class SegmentStore:
         """
         return _offsets(self._files.manifest(app_id))
 
+    def row_counts(self, app_id: str) -> dict[str, int]:
+        """Return the number of compacted rows of each noun, without reading them; replaced records count again.
+
+        Errors:
+            Fault: the manifest is damaged
+        """
+        counts: dict[str, int] = {}
+        for entry in self._files.manifest(app_id).files:
+            noun = str(entry.facts["noun"])
+            counts[noun] = counts.get(noun, 0) + entry.rows
+        return counts
+
     def erasures(self, app_id: str) -> ErasureLog:
         """Return the log of erased rows.
 

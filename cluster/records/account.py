@@ -55,6 +55,8 @@ class Account(BaseModel):
     "The secret of the second factor, encrypted under the master key; empty: none."
     totp_step: int = 0
     "The last time step whose code was accepted; codes of it and of earlier steps are refused."
+    recovery_codes: tuple[str, ...] = Field(default=(), repr=False)
+    "SHA-256 of unused codes that replace the authenticator."
     oidc_subject: str = ""
     "Issuer and subject of the provider's account that may sign in as this one; empty: none."
 

@@ -305,6 +305,12 @@ def boost_rule(app: str) -> str:
     return f"{{{app}}}:boost-rule"
 
 
+def boost_rule_version(app: str) -> str:
+    """Stream, capped at about 2,000: changes of boost rules (sealed JSON `RuleVersion`). Owner: the administration.
+    For ever."""
+    return f"{{{app}}}:boost-rule-version"
+
+
 def engine_status(app: str) -> str:
     """Hash engine_id -> JSON `EngineStatus`: the state of its dedicated deployment. Owner: the engine
     operator.
@@ -398,6 +404,12 @@ def question_open(app: str) -> str:
 def question_by(app: str, reader_id: str) -> str:
     """Set of question ids: the questions of a user. As the questions."""
     return f"{{{app}}}:question-by:{reader_id}"
+
+
+def question_recent(app: str) -> str:
+    """Sorted set question_id -> when it was asked, the newest 1,000, for editors. Some may be deleted since. For
+    ever."""
+    return f"{{{app}}}:question-recent"
 
 
 def question_citing(app: str, product_id: str) -> str:

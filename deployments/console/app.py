@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from cluster.errors import Forbidden, HouseError
 from deployments.console import csrf
 from deployments.console.assets import Assets
-from deployments.console.entrance import ANYBODY, may_enter, principal_from_account
+from deployments.console.entrance import ANYBODY, may_enter
 from deployments.console.forms import read_form, split_form
 from deployments.console.navigation import build_layout
 from deployments.console.page import MOST_FORM_BYTES, NavigationEntry, Page
@@ -27,6 +27,7 @@ from deployments.console.sessions import PATH, ConsoleSessions, Session
 from deployments.console.texts import ConsoleTexts
 from deployments.edge.errors import status_from_error
 from deployments.edge.request import ClientDisconnected
+from deployments.operations.principal import principal_of
 
 SIGN_IN = "/sign-in"
 STATIC = PATH + "/static"
@@ -189,7 +190,7 @@ class _Console:
 
     def _open(self, request: Request, session: Session | None) -> ConsoleRequest:
         address = self.services.client_address(request)
-        principal = ANYBODY if session is None else principal_from_account(session.account, address)
+        principal = ANYBODY if session is None else principal_of(session.account, "console", address=address)
         app_id = request.path_params.get("app_id", "")
         path = request.url.path
         layout = build_layout(self.navigation, principal, self.services.app_ids(), path, app_id)

@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from cluster.admin.second_factor import SecondFactors
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.ports.accounts import AccountStore
@@ -29,6 +30,7 @@ class ConsoleServices:
     administration: Administration[Any]
     accounts: AccountStore
     passwords: PasswordChecks
+    factors: SecondFactors
     signing: ConsoleSigner
     sign_ins: SignInLimits
     clock: Clock
@@ -76,6 +78,7 @@ def open_console(
         administration=administration,
         accounts=stores.accounts,
         passwords=PasswordChecks(stores.accounts),
+        factors=SecondFactors(stores.accounts, vault),
         signing=signing,
         sign_ins=SignInLimits(stores.limits, signing.hash_slot, clock, rates or SignInRates()),
         clock=clock,

@@ -5,7 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deployments.operations import apps, audit, catalog, imports, keys, people, tokens, tryout, users
+from deployments.operations import (
+    apps,
+    archive_clients,
+    audit,
+    catalog,
+    credentials,
+    engines,
+    evaluations,
+    experiments,
+    imports,
+    keys,
+    people,
+    promotions,
+    questions,
+    recipes,
+    rule_preview,
+    rules,
+    runs,
+    schedules,
+    search_activity,
+    snapshot_lists,
+    snapshots,
+    tokens,
+    tryout,
+    users,
+)
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
@@ -21,6 +46,21 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     people.OPERATIONS,
     tokens.OPERATIONS,
     audit.OPERATIONS,
+    credentials.OPERATIONS,
+    engines.OPERATIONS,
+    recipes.OPERATIONS,
+    runs.OPERATIONS,
+    schedules.OPERATIONS,
+    snapshots.OPERATIONS,
+    snapshot_lists.OPERATIONS,
+    promotions.OPERATIONS,
+    evaluations.OPERATIONS,
+    rules.OPERATIONS,
+    rule_preview.OPERATIONS,
+    experiments.OPERATIONS,
+    search_activity.OPERATIONS,
+    questions.OPERATIONS,
+    archive_clients.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
+from deployments.operations.held_versions import HeldVersions
 from deployments.operations.principal import COMMAND_LINE, Principal
+from deployments.operations.result_cache import ResultCache
 
 
 class ApiCaller(Protocol):
@@ -43,6 +46,9 @@ class NoApi:
         raise Unavailable("this needs the running API; use the console or /v1/admin", told=True)
 
 
+CompareVersions = Callable[[str, str, str, str], Awaitable[Mapping[str, Any] | None]]
+"""(app, engine, version, serving version) -> the report of a comparison that trains both again, None where they can't
+be compared."""
 ImportLauncher = Callable[[str, str], Awaitable[None]]
 "Starts the process of an import, named by app and import id, and returns at once."
 
@@ -84,8 +90,15 @@ class AdminServices:
     config: AdminConfig = field(default_factory=AdminConfig)
     api: ApiCaller = field(default_factory=NoApi)
     launch_import: ImportLauncher = refuse_imports
+    cache: ResultCache = field(default_factory=ResultCache)
+    "Results of heavy reads."
     principal: Principal = COMMAND_LINE
     "Who performs the operation; `Administration` sets it for each call."
+    recommender: RecommenderClient | None = None
+    "Answers for a snapshot that does not serve; None in processes without the API."
+    held_versions: HeldVersions = field(default_factory=HeldVersions)
+    compare_versions: CompareVersions | None = None
+    "None in processes that serve, which never train."
 
     @property
     def artifacts(self) -> ArtifactStore:

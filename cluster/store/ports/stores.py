@@ -12,7 +12,7 @@ from cluster.store.ports.access import AccessStore
 from cluster.store.ports.accounts import AccountStore, GrantStore, RegistrationStore
 from cluster.store.ports.administration import AdminTokenStore, AuditLog
 from cluster.store.ports.archive_admin import ArchiveCallStore, ClientRuleStore
-from cluster.store.ports.boost_rules import RuleStore
+from cluster.store.ports.boost_rules import RuleStore, RuleVersionStore
 from cluster.store.ports.changes import ChangeLog
 from cluster.store.ports.engines import EngineStore, EngineWatch
 from cluster.store.ports.erasures import ErasureStore
@@ -47,6 +47,7 @@ class Stores:
     engines: EngineStore
     engine_watch: EngineWatch
     boost_rules: RuleStore
+    rule_versions: RuleVersionStore
     limits: LimitStore
     idempotency: IdempotencyStore
     pages: PageStore

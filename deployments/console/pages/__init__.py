@@ -5,11 +5,28 @@ from __future__ import annotations
 from types import ModuleType
 
 from deployments.console.page import NavigationEntry, Page
-from deployments.console.pages import overview, signin
+from deployments.console.pages import (
+    account,
+    apps,
+    audit,
+    models,
+    overview,
+    people,
+    signin,
+    tokens,
+    trainings,
+)
 
 _AREAS: tuple[ModuleType, ...] = (
     signin,
     overview,
+    models,
+    trainings,
+    apps,
+    people,
+    tokens,
+    audit,
+    account,
 )
 "One line an area: its module has `PAGES`, and `NAVIGATION` if it is in the navigation."
 
