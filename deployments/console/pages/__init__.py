@@ -5,11 +5,15 @@ from __future__ import annotations
 from types import ModuleType
 
 from deployments.console.page import NavigationEntry, Page
-from deployments.console.pages import overview, sign_in
+from deployments.console.pages import archive, experiments, overview, rules, search, sign_in
 
 _AREAS: tuple[ModuleType, ...] = (
     sign_in,
     overview,
+    experiments,
+    rules,
+    search,
+    archive,
 )
 "One line an area: its module has `PAGES`, and `NAVIGATION` if it is in the navigation."
 
