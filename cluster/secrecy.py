@@ -59,12 +59,21 @@ class KeyForm:
 
 def mint_key(kind: str, environment: str, randomness: Randomness = secrets.token_bytes) -> str:
     """Return a new key of about 190 bits with prefix and checksum."""
-    body = ""
-    while len(body) < _BODY:
-        # Bytes over 247 are discarded: 248 is four times 62, so every character is equally likely.
-        body += "".join(_ALPHABET[byte % 62] for byte in randomness(_BODY) if byte < 248)
-    head = f"{KINDS[kind]}_{ENVIRONMENTS[environment]}_{body[:_BODY]}"
+    head = f"{KINDS[kind]}_{ENVIRONMENTS[environment]}_{_random_text(randomness)}"
     return f"{head}_{_checksum(head)}"
+
+
+def mint_token(prefix: str, randomness: Randomness = secrets.token_bytes) -> str:
+    """Return a new personal token of about 190 bits: prefix, random characters, checksum."""
+    head = prefix + _random_text(randomness)
+    return f"{head}_{_checksum(head)}"
+
+
+def is_token(text: str, prefix: str) -> bool:
+    """Return whether a text has the form of a personal token; the token need not be in use."""
+    head, _, check = text.rpartition("_")
+    form = re.fullmatch(r"[0-9A-Za-z]{32}", head.removeprefix(prefix)) if head.startswith(prefix) else None
+    return form is not None and hmac.compare_digest(_checksum(head).encode(), check.encode())
 
 
 def recognise_key(text: str) -> KeyForm | None:
@@ -199,6 +208,14 @@ def create_master_key(path: Path) -> bytes:
     finally:
         scratch.unlink()
     return read_master_key(path)
+
+
+def _random_text(randomness: Randomness) -> str:
+    body = ""
+    while len(body) < _BODY:
+        # Bytes over 247 are discarded: 248 is four times 62, so every character is equally likely.
+        body += "".join(_ALPHABET[byte % 62] for byte in randomness(_BODY) if byte < 248)
+    return body[:_BODY]
 
 
 def _checksum(head: str) -> str:

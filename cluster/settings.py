@@ -28,7 +28,13 @@ from cluster.redis_url import add_options
 REDIS_URL_FILE = "redis.url"
 "Name of the file in the data directory with the address of the installation's Redis."
 
-SECRET_VARIABLES = ("KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_REDIS_URL", "KIOSK_REDIS_PASSWORD")
+SECRET_VARIABLES = (
+    "KIOSK_MASTER_KEY",
+    "KIOSK_LLM_KEY",
+    "KIOSK_REDIS_URL",
+    "KIOSK_REDIS_PASSWORD",
+    "KIOSK_OIDC_CLIENT_SECRET",
+)
 "Settings that must not be in the environment of any child process."
 
 _SERVICE_LINK = re.compile(r"(?:tcp|udp|sctp)://[^\s/]+:\d+")
@@ -131,6 +137,18 @@ class Settings(BaseSettings):
     plain_sign_in: bool = False
     """People may sign in over plain http beyond loopback, because a proxy in front speaks TLS or the network is safe
     by other means; not needed where `KIOSK_PUBLIC_URL` is set. Not secret."""
+    console: bool = True
+    """Whether API replicas serve the console below `/console`, administration below `/v1/admin`, and the
+    demonstrations below `/demo`. Not secret."""
+    oidc_issuer: str = ""
+    """Issuer of an OpenID Connect provider, as `https://login.example.com`, through which people may sign in to the
+    console; empty: with passwords only. Not secret."""
+    oidc_client_id: str = ""
+    "Name under which that provider knows this installation. Not secret."
+    oidc_client_secret: SecretStr | None = None
+    "Its secret there. Secret."
+    oidc_client_secret_file: Path | None = None
+    "A file that holds `oidc_client_secret`. Not secret."
     archive_app: str = "playground"
     "The app whose articles agents search over MCP. Not secret."
     archive_title: str = "News Archive Search"
@@ -228,7 +246,7 @@ class Settings(BaseSettings):
 
     @field_validator(
         "redis_url_file", "redis_password_file", "redis_ca", "redis_cert", "redis_key", "cache_dir",
-        "master_key_file", "manifest_key_file", "llm_key_file", mode="before",
+        "master_key_file", "manifest_key_file", "llm_key_file", "oidc_client_secret_file", mode="before",
     )  # fmt: skip
     @classmethod
     def _is_named(cls, text: object) -> object:
@@ -336,6 +354,21 @@ class Settings(BaseSettings):
             "total_s": self.llm_total_s,
             "most_tokens": self.llm_tokens,
         }
+
+    @property
+    def oidc(self) -> tuple[str, str, str] | None:
+        """Return issuer, client id and client secret of the provider of identities; None without one.
+
+        Errors:
+            InvalidSetting: the client id or the secret is missing
+        """
+        if not self.oidc_issuer:
+            return None
+        in_file = self.oidc_client_secret_file
+        secret = _secret_in(in_file) if in_file is not None else self.oidc_client_secret
+        if not self.oidc_client_id or secret is None:
+            raise InvalidSetting("KIOSK_OIDC_ISSUER needs KIOSK_OIDC_CLIENT_ID and KIOSK_OIDC_CLIENT_SECRET")
+        return self.oidc_issuer, self.oidc_client_id, secret.get_secret_value()
 
     @property
     def redis_address(self) -> str | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.account import Account, Role, hash_password, new_password, new_user_id
+from cluster.records.administration import AppRole
 from cluster.store.ports.accounts import AccountStore, ActiveGrant, GrantStore
 
 USERNAME = "admin"
@@ -56,8 +58,7 @@ class AccountAdmin:
         Errors:
             NotFound: no such account
         """
-        account = await self.find(username)
-        await self._accounts.put(account.model_copy(update={"disabled": True, "epoch": account.epoch + 1}))
+        account = await self.update(username, lambda one: {"disabled": True, "epoch": one.epoch + 1})
         return await self._grants.revoke_user(account.user_id, now_ms=now_ms)
 
     async def delete(self, username: str, now_ms: int) -> int:
@@ -86,8 +87,7 @@ class AccountAdmin:
         Errors:
             NotFound: no such account
         """
-        account = await self.find(username)
-        await self._accounts.put(account.model_copy(update={"disabled": False}))
+        await self.update(username, lambda _: {"disabled": False})
 
     async def set_password(self, username: str, password: str, now_ms: int) -> str:
         """Set and return a password, generated if empty; browsers are signed out and clients disconnected.
@@ -96,10 +96,10 @@ class AccountAdmin:
             NotFound: no such account
             Invalid: the password is not allowed
         """
-        account = await self.find(username)
+        await self.find(username)
         password = password or new_password()
         kept = await asyncio.to_thread(hash_password, password)
-        await self._accounts.put(account.model_copy(update={"password": kept, "epoch": account.epoch + 1}))
+        account = await self.update(username, lambda one: {"password": kept, "epoch": one.epoch + 1})
         await self._grants.revoke_user(account.user_id, now_ms=now_ms)
         return password
 
@@ -125,6 +125,45 @@ class AccountAdmin:
             raise NotFound(f"{account.username} has no such connection; see `kiosk users clients`")
         return int(await self._grants.revoke(grant_id, now_ms=now_ms))
 
+    async def set_role(self, username: str, app_id: str, role: AppRole | None) -> Account:
+        """Give an account a role in an app, or take it away with None; return the account.
+
+        Errors:
+            NotFound: no such account, or it has no role in the app that could be taken away
+            Conflict: the account is an administrator, who owns every app
+        """
+
+        def change(account: Account) -> dict[str, Any]:
+            if role is None and app_id not in account.roles:
+                raise NotFound(f"{account.username} has no role in {app_id}")
+            if role is not None and account.role == "administrator":
+                raise Conflict(f"{account.username} is an administrator and owns every app")
+            others = {name: own for name, own in account.roles.items() if name != app_id}
+            return {"roles": others if role is None else {**others, app_id: role}}
+
+        return await self.update(username, change)
+
+    async def reset_second_factor(self, username: str) -> Account:
+        """Remove the second factor of an account, which then signs in with the password alone; return the account.
+
+        Errors:
+            NotFound: no such account
+        """
+        return await self.update(username, lambda one: {"totp": "", "totp_step": 0, "epoch": one.epoch + 1})
+
+    async def update(self, username: str, change: Callable[[Account], Mapping[str, Any]]) -> Account:
+        """Replace fields of an account and return it; of concurrent changes none is lost.
+
+        Errors:
+            NotFound: no such account
+        """
+        account = await self._accounts.update(
+            username.lower(), lambda one: one.model_copy(update=dict(change(one)))
+        )
+        if account is None:
+            raise _nobody_error(username)
+        return account
+
     async def find(self, username: str) -> Account:
         """Return an account by its name.
 
@@ -133,8 +172,12 @@ class AccountAdmin:
         """
         account = await self._accounts.get(username.lower())
         if account is None:
-            raise NotFound(f"there is nobody named {username}; see `kiosk users list`")
+            raise _nobody_error(username)
         return account
+
+
+def _nobody_error(username: str) -> NotFound:
+    return NotFound(f"there is nobody named {username}; see `kiosk users list`")
 
 
 def account_to_dict(account: Account) -> dict[str, Any]:
@@ -145,6 +188,8 @@ def account_to_dict(account: Account) -> dict[str, Any]:
         "role": account.role,
         "disabled": account.disabled,
         "created_at": account.created_at,
+        "roles": account.roles,
+        "second_factor": account.has_second_factor,
     }
 
 

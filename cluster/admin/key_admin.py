@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from cluster.artifacts.app_storage import SHARED_FOLDERS
 from cluster.errors import Conflict, HouseError, Invalid, NewerRelease, NotFound
 from cluster.records.access import (
     LISTS,
@@ -104,6 +105,8 @@ class KeyAdmin:
         book = await self._access.read_all()
         if app_id in book.apps or app_id in book.unreadable_apps:
             raise Conflict(f"there is already an app named {app_id}; choose another name")
+        if app_id in SHARED_FOLDERS:
+            raise Invalid(f"{app_id!r} is the name of a folder that all apps share; choose another name")
         try:
             app = _new_app(app_id, environment, now_ms)
         except ValueError as error:
@@ -128,7 +131,7 @@ class KeyAdmin:
         Errors:
             NotFound: no such app
         """
-        app = await self._app(app_id)
+        app = await self.app(app_id)
         change: dict[str, float | int] = {}
         if queries_per_s is not None:
             change |= {"queries_per_s": queries_per_s, "query_burst": max(1, round(2 * queries_per_s))}
@@ -146,7 +149,7 @@ class KeyAdmin:
             NotFound: no such app
             Invalid: no such switch, or a value it does not accept
         """
-        app = await self._app(app_id)
+        app = await self.app(app_id)
         change: dict[str, str | list[str]] = {}
         for name, text in given.items():
             if name not in SWITCHES:
@@ -185,7 +188,7 @@ class KeyAdmin:
             NotFound: no such app
             NewerRelease: only a newer release can read some keys, and one of them may be an old key of the app
         """
-        app = await self._app(app_id)
+        app = await self.app(app_id)
         book = await self._access.read_all()
         if book.unreadable_keys:
             raise NewerRelease(
@@ -216,7 +219,12 @@ class KeyAdmin:
         await self._access.revoke_key(found[0].sha256)
         return KeyEntry(book.apps[found[0].app_id], found[0], "")
 
-    async def _app(self, app_id: str) -> App:
+    async def app(self, app_id: str) -> App:
+        """Return one app.
+
+        Errors:
+            NotFound: no such app
+        """
         book = await self._access.read_all()
         if app_id not in book.apps:
             raise _app_missing_error(app_id, book)

@@ -23,6 +23,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from cluster.errors import Invalid
+from cluster.records.administration import AppRole
 
 Role = Literal["administrator", "reader"]
 Randomness = Callable[[int], bytes]
@@ -48,6 +49,21 @@ class Account(BaseModel):
     signed out."""
     created_at: int
     "Milliseconds since 1970."
+    roles: dict[str, AppRole] = Field(default_factory=dict)
+    "App -> role in it. Administrators own every app without an entry here."
+    totp: str = Field(default="", repr=False)
+    "The secret of the second factor, encrypted under the master key; empty: none."
+    totp_step: int = 0
+    "The last time step whose code was accepted; codes of it and of earlier steps are refused."
+    recovery_codes: tuple[str, ...] = Field(default=(), repr=False)
+    "SHA-256 of unused codes that replace the authenticator."
+    oidc_subject: str = ""
+    "Issuer and subject of the provider's account that may sign in as this one; empty: none."
+
+    @property
+    def has_second_factor(self) -> bool:
+        """Return whether a code is needed beside the password."""
+        return bool(self.totp)
 
 
 class Code(BaseModel):

@@ -29,6 +29,7 @@ _FILES = {
     "KIOSK_LLM_KEY": "llm.key",
     "KIOSK_REDIS_URL": "redis.url",
     "KIOSK_REDIS_PASSWORD": "redis.password",
+    "KIOSK_OIDC_CLIENT_SECRET": "oidc.secret",
 }
 
 
@@ -74,7 +75,7 @@ def drop_key_variables() -> None:
 
     That process still reads every file of its user: see `docs/guides/artifacts-and-secrets.md`.
     """
-    for name in ("KIOSK_MASTER_KEY", "KIOSK_LLM_KEY"):
+    for name in ("KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_OIDC_CLIENT_SECRET"):
         os.environ.pop(name, None)
         os.environ.pop(f"{name}_FILE", None)
 

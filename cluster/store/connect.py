@@ -26,6 +26,7 @@ from cluster.store.redis.engines import RedisEngines
 from cluster.store.redis.erasures import RedisErasures
 from cluster.store.redis.experiments import RedisExperiments
 from cluster.store.redis.idempotency import RedisIdempotency
+from cluster.store.redis.imports import RedisImports
 from cluster.store.redis.intake import IDLE_MS, MOST_WAITING, RedisIntake
 from cluster.store.redis.interactions import RedisInteractions
 from cluster.store.redis.leases import RedisLeases
@@ -175,6 +176,7 @@ def open_stores(
         question_bank=RedisQuestionBank(server),
         erasures=RedisErasures(server, interactions, changes, clock),
         usage=RedisUsage(server),
+        imports=RedisImports(server, quarantine),
         server=server,
     )
 

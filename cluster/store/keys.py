@@ -500,6 +500,21 @@ def run_open(app: str) -> str:
     return f"{{{app}}}:run-open"
 
 
+def file_import(app: str) -> str:
+    """Hash import_id -> sealed JSON `FileImport`. Owner: administrators. The newest 200."""
+    return f"{{{app}}}:import"
+
+
+def import_progress(app: str) -> str:
+    """Hash import_id -> sealed JSON `ImportProgress`. Owner: the process of the import. As long as the import."""
+    return f"{{{app}}}:import-progress"
+
+
+def import_stop(app: str) -> str:
+    """Set of import ids: imports whose process shall stop. Owner: administrators. As long as the import."""
+    return f"{{{app}}}:import-stop"
+
+
 def schedule(app: str) -> str:
     """Hash name -> sealed JSON `Schedule`. Owner: administrators and the trainer. For ever."""
     return f"{{{app}}}:schedule"

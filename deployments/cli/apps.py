@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from cluster.admin.key_admin import FIRST_APPS, KeyAdmin
+from cluster.admin.key_admin import FIRST_APPS
 from cluster.errors import Invalid
-from cluster.records.access import SWITCHES, App, AppSettings, Environment, IssuedKey, Limits
-from cluster.store.connect import OpenStores
+from cluster.records.access import SWITCHES
 from deployments.cli import screen
-from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.installation import Installation
+from deployments.operations.apps import AppDetails, AppLimits, AppList, AppSwitches, NewKeys
 
 app = typer.Typer(help="Apps: data spaces with two keys each.", no_args_is_help=True)
 
@@ -39,14 +39,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 @app.command("list")
 def list_apps(as_json: AsJson = False) -> None:
     """List all apps."""
-
-    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[App]:
-        return await keeping.apps()
-
-    found = Installation().administer(read)
+    listed: AppList = Installation().perform("apps.list")
     if as_json:
-        screen.print_json({"apps": [_app_to_dict(one) for one in found]})
+        screen.print_json(listed.to_dict())
         return
+    found = listed.apps
     table = screen.build_table("app", "environment", "queries/s", "writes/s", "")
     for one in found:
         limits = one.settings.limits
@@ -64,18 +61,12 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make an app with a secret and a publishable key; API replicas know it within a second."""
-    chosen = _environment(environment)
-
-    async def make(keeping: KeyAdmin, stores: OpenStores) -> list[IssuedKey]:
-        return await keeping.create_app(name, chosen, read_clock_ms())
-
-    issued = Installation().administer(make)
-    keys = {f"{key.record.kind}_key": key.text for key in issued}
+    made: NewKeys = Installation().perform("apps.create", app_id=name, environment=environment)
     if as_json:
-        screen.print_json({"app_id": name, "environment": chosen, **keys})
+        screen.print_json(made.to_dict())
         return
     screen.out().print(f"App {name} is made.")
-    screen.print_lines(*(f"  {kind:<16} {key}" for kind, key in keys.items()))
+    screen.print_lines(*(f"  {kind:<16} {key}" for kind, key in made.keys.items()))
 
 
 @app.command("limit", epilog=LIMIT_EPILOG)
@@ -88,14 +79,17 @@ def limit(
     as_json: AsJson = False,
 ) -> None:
     """Show or change an app's rate limits."""
-
-    async def change(keeping: KeyAdmin, stores: OpenStores) -> Limits:
-        return await keeping.set_rate_limits(name, queries_per_s=queries, writes_per_s=writes)
-
-    limits = Installation().administer(change)
+    given = {"queries_per_s": queries, "writes_per_s": writes}
+    changes = {word: value for word, value in given.items() if value is not None}
+    if changes:
+        changed: AppLimits = Installation().perform("apps.set_limits", app_id=name, **changes)
+    else:
+        shown: AppDetails = Installation().perform("apps.get", app_id=name)
+        changed = AppLimits(name, shown.app.settings.limits)
     if as_json:
-        screen.print_json({"app_id": name, **limits.model_dump()})
+        screen.print_json(changed.to_dict())
         return
+    limits = changed.limits
     screen.out().print(
         f"{name}: {limits.queries_per_s:g} queries/s (burst {limits.query_burst}), "
         f"{limits.writes_per_s:g} writes/s (burst {limits.write_burst})"
@@ -115,13 +109,14 @@ def switch(
         if not sign:
             raise Invalid(f"{change!r} is no SWITCH=VALUE; for example bot_rule=log")
         given[word.strip()] = value.strip()
-
-    async def turn(keeping: KeyAdmin, stores: OpenStores) -> AppSettings:
-        return await keeping.set_switches(name, given)
-
-    told = Installation().administer(turn).model_dump(include=set(SWITCHES))
+    if given:
+        changed: AppSwitches = Installation().perform("apps.set_switches", app_id=name, switches=given)
+    else:
+        shown: AppDetails = Installation().perform("apps.get", app_id=name)
+        changed = AppSwitches(name, shown.app.settings)
+    told = changed.to_dict()
     if as_json:
-        screen.print_json({"app_id": name, **told})
+        screen.print_json(told)
         return
     table = screen.build_table("switch", "value", "means")
     for word in SWITCHES:
@@ -133,15 +128,3 @@ def _format_switch(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(value) if isinstance(value, tuple | list) else str(value)
-
-
-def _environment(text: str) -> Environment:
-    for known in FIRST_APPS:
-        if text == known:
-            return known
-    raise Invalid(f"there is no environment {text!r}; choose one of {', '.join(FIRST_APPS)}")
-
-
-def _app_to_dict(one: App) -> dict[str, object]:
-    told = one.model_dump(include={"app_id", "environment", "created_at"})
-    return {**told, "read_only": one.read_only, "limits": one.settings.limits.model_dump()}

@@ -10,6 +10,7 @@ from cluster.log import set_up_logging
 from deployments.cli import (
     apps,
     artifacts,
+    audit,
     backup,
     clients,
     cluster_commands,
@@ -33,6 +34,7 @@ from deployments.cli import (
     status,
     subprocess_commands,
     support,
+    tokens,
     train,
     up,
     upgrade,
@@ -61,8 +63,8 @@ def command_line() -> typer.Typer:
     line.command("upgrade", epilog=upgrade.EPILOG)(upgrade.upgrade)
     line.command("sbom", epilog=sbom.EPILOG)(sbom.sbom)
     groups = (
-        apps, keys, users, rules, engines, clients, report, quarantine, runs, schedules, experiments, learners,
-        artifacts, support,
+        apps, keys, users, tokens, audit, rules, engines, clients, report, quarantine, runs, schedules, experiments,
+        learners, artifacts, support,
     )  # fmt: skip
     for group in groups:
         line.add_typer(group.app, name=group.__name__.rpartition(".")[2])

@@ -6,13 +6,11 @@ from typing import Annotated
 
 import typer
 
-from cluster.admin.key_admin import KINDS, KeyAdmin, KeyEntry
 from cluster.clock import iso_ms
-from cluster.errors import Invalid
-from cluster.records.access import IssuedKey, KeyKind
-from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.installation import Installation
+from deployments.operations.apps import NewKeys
+from deployments.operations.keys import KeyList, RevokedKey
 
 app = typer.Typer(help="API keys: a secret and a publishable one per app.", no_args_is_help=True)
 
@@ -44,14 +42,14 @@ def list_keys(
     as_json: AsJson = False,
 ) -> None:
     """List the keys in use."""
-
-    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[KeyEntry]:
-        return await keeping.keys(app_id=name, reveal=reveal)
-
-    entries = Installation().administer(read)
+    operation = "keys.reveal" if reveal else "keys.list"
+    listed: KeyList = (
+        Installation().perform(operation, app_id=name) if name else Installation().perform(f"{operation}_all")
+    )
     if as_json:
-        screen.print_json({"keys": [entry.to_dict() for entry in entries]})
+        screen.print_json(listed.to_dict())
         return
+    entries = listed.entries
     table = screen.build_table("app", "kind", "key id", "key", "made")
     for entry in entries:
         key = entry.key
@@ -68,17 +66,12 @@ def rotate(
     as_json: AsJson = False,
 ) -> None:
     """Replace keys: the new ones work and the old ones are refused within a second."""
-    kinds = _kinds(kind)
-
-    async def change(keeping: KeyAdmin, stores: OpenStores) -> list[IssuedKey]:
-        return await keeping.rotate(name, kinds, read_clock_ms())
-
-    keys = {f"{key.record.kind}_key": key.text for key in Installation().administer(change)}
+    made: NewKeys = Installation().perform("keys.rotate", app_id=name, kind=kind)
     if as_json:
-        screen.print_json({"app_id": name, **keys})
+        screen.print_json(made.to_dict())
         return
     screen.out().print(f"New keys of {name}; the old ones are refused from now on.")
-    screen.print_lines(*(f"  {which:<16} {key}" for which, key in keys.items()))
+    screen.print_lines(*(f"  {which:<16} {key}" for which, key in made.keys.items()))
 
 
 @app.command("revoke", epilog=REVOKE_EPILOG)
@@ -87,24 +80,12 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Revoke one key for good."""
-
-    async def change(keeping: KeyAdmin, stores: OpenStores) -> KeyEntry:
-        return await keeping.revoke(name)
-
-    entry = Installation().administer(change)
+    revoked: RevokedKey = Installation().perform("keys.revoke_any", key=name)
     if as_json:
-        screen.print_json({"revoked": True, **entry.to_dict()})
+        screen.print_json(revoked.to_dict())
         return
+    entry = revoked.entry
     screen.out().print(
         f"The {entry.key.kind} key {entry.key.hint} of {entry.app.app_id} is revoked. "
         f"`kiosk keys rotate {entry.app.app_id} --kind {entry.key.kind}` makes a new one."
     )
-
-
-def _kinds(text: str) -> tuple[KeyKind, ...]:
-    if text == "both":
-        return KINDS
-    for known in KINDS:
-        if text == known:
-            return (known,)
-    raise Invalid(f"there is no kind of key called {text!r}; choose secret, publishable or both")

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 
-from cluster.admin.accounts import AccountAdmin, account_to_dict
-from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
-from cluster.records.account import Account, Role
-from cluster.store.connect import OpenStores
-from cluster.store.ports.accounts import ActiveGrant
+from cluster.records.administration import ROLE_TEXTS
 from deployments.cli import screen
-from deployments.cli.installation import Installation, read_clock_ms
-
-T = TypeVar("T")
+from deployments.cli.installation import Installation
+from deployments.operations.people import Connections, People, Person, PersonChange
 
 app = typer.Typer(help="Accounts: who may sign in and connect agents.", no_args_is_help=True)
 
@@ -52,6 +46,19 @@ CLIENTS_EPILOG = """
   kiosk users disconnect ada                       end all of them
 """
 
+ROLES_EPILOG = """
+[bold]Examples[/]
+
+  kiosk users roles ada                             show them
+  kiosk users roles ada bookshop=editor news=viewer
+  kiosk users roles ada bookshop=                   take the role away
+"""
+RESET_EPILOG = """
+[bold]Example[/]
+
+  kiosk users reset-second-factor ada
+"""
+
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user name.")]
 FromInput = Annotated[
@@ -67,24 +74,24 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Make an account."""
-    wanted, given = _role(role), _read_password(password_stdin)
-    account, password = _run_admin(lambda people: people.create(name, wanted, given, read_clock_ms()))
-    told = {} if given else {"password": password}
+    given = _read_password(password_stdin)
+    made: Person = Installation().perform("people.create", username=name, role=role, password=given)
     if as_json:
-        screen.print_json({**account_to_dict(account), **told})
+        screen.print_json(made.to_dict())
         return
-    screen.out().print(f"{account.username} may sign in now.")
-    if told:
-        screen.print_lines(f"  password  {password}   (shown this once)")
+    screen.out().print(f"{made.account.username} may sign in now.")
+    if made.password:
+        screen.print_lines(f"  password  {made.password}   (shown this once)")
 
 
 @app.command("list")
 def list_users(as_json: AsJson = False) -> None:
     """List accounts. Passwords are kept as slow hashes and can't be shown."""
-    accounts: list[Account] = _run_admin(lambda people: people.all())
+    listed: People = Installation().perform("people.list")
     if as_json:
-        screen.print_json({"users": [account_to_dict(account) for account in accounts]})
+        screen.print_json(listed.to_dict())
         return
+    accounts = listed.accounts
     table = screen.build_table("name", "role", "state", "made")
     for account in accounts:
         state = "disabled" if account.disabled else "active"
@@ -95,35 +102,29 @@ def list_users(as_json: AsJson = False) -> None:
 @app.command("disable", epilog=DISABLE_EPILOG)
 def disable(name: Name, as_json: AsJson = False) -> None:
     """Lock an account: no sign-in, and its agents are refused within a second."""
-    ended = _run_admin(lambda people: people.lock(name, read_clock_ms()))
+    change: PersonChange = Installation().perform("people.lock", username=name)
     if as_json:
-        screen.print_json({"username": name.lower(), "disabled": True, "disconnected": ended})
+        screen.print_json(change.to_dict())
         return
-    screen.out().print(f"{name} can't sign in any more; {_describe_count(ended)} cut off.")
+    screen.out().print(f"{name} can't sign in any more; {_describe_count(change)} cut off.")
 
 
 @app.command("delete", epilog=DELETE_EPILOG)
 def delete(name: Name, as_json: AsJson = False) -> None:
     """Delete an account for good, with its sign-ins and connected agents."""
-
-    async def run(keeping: KeyAdmin, stores: OpenStores) -> int:
-        ended = await AccountAdmin(stores.accounts, stores.grants).delete(name, read_clock_ms())
-        await stores.erasures.request_log_rewrite(read_clock_ms())
-        return ended
-
-    ended = Installation().administer(run)
+    change: PersonChange = Installation().perform("people.delete", username=name)
     if as_json:
-        screen.print_json({"username": name.lower(), "deleted": True, "disconnected": ended})
+        screen.print_json(change.to_dict())
         return
-    screen.out().print(f"{name} is deleted; {_describe_count(ended)} cut off.")
+    screen.out().print(f"{name} is deleted; {_describe_count(change)} cut off.")
 
 
 @app.command("enable")
 def enable(name: Name, as_json: AsJson = False) -> None:
     """Unlock an account; the person signs in and connects their agents again, with the password they have."""
-    _run_admin(lambda people: people.unlock(name))
+    change: PersonChange = Installation().perform("people.unlock", username=name)
     if as_json:
-        screen.print_json({"username": name.lower(), "disabled": False})
+        screen.print_json(change.to_dict())
         return
     screen.out().print(f"{name} may sign in again.")
 
@@ -132,31 +133,23 @@ def enable(name: Name, as_json: AsJson = False) -> None:
 def password(name: Name, password_stdin: FromInput = False, as_json: AsJson = False) -> None:
     """Give a new password; browsers are signed out and connected agents cut off."""
     given = _read_password(password_stdin)
-    fresh = _run_admin(lambda people: people.set_password(name, given, read_clock_ms()))
+    change: PersonChange = Installation().perform("people.set_password", username=name, password=given)
     if as_json:
-        screen.print_json({"username": name.lower(), **({} if given else {"password": fresh})})
+        screen.print_json(change.to_dict())
         return
     screen.out().print(f"{name} has a new password.")
     if not given:
-        screen.print_lines(f"  password  {fresh}   (shown this once)")
+        screen.print_lines(f"  password  {change.facts['password']}   (shown this once)")
 
 
 @app.command("clients", epilog=CLIENTS_EPILOG)
 def clients(name: Name, as_json: AsJson = False) -> None:
     """List the agents a person connected."""
-    held: list[ActiveGrant] = _run_admin(lambda people: people.clients(name))
+    listed: Connections = Installation().perform("people.list_connections", username=name)
     if as_json:
-        named = [
-            {
-                "connection": one.grant.grant_id,
-                "client_name": one.grant.client_name,
-                "created_at": one.grant.created_at,
-                "used_at": one.used_at,
-            }
-            for one in held
-        ]
-        screen.print_json({"username": name.lower(), "clients": named})
+        screen.print_json(listed.to_dict())
         return
+    held = listed.grants
     table = screen.build_table("connection", "client", "since", "last renewed")
     for one in held:
         since, used = iso_ms(one.grant.created_at)[:19], iso_ms(one.used_at)[:19]
@@ -171,26 +164,54 @@ def disconnect(
     as_json: AsJson = False,
 ) -> None:
     """End one connection of a person, or all of them."""
-    ended = _run_admin(lambda people: people.disconnect(name, connection, read_clock_ms()))
+    change: PersonChange = Installation().perform("people.disconnect", username=name, connection=connection)
     if as_json:
-        screen.print_json({"username": name.lower(), "disconnected": ended})
+        screen.print_json(change.to_dict())
         return
-    screen.out().print(f"{_describe_count(ended)} cut off.")
+    screen.out().print(f"{_describe_count(change)} cut off.")
 
 
-def _run_admin(work: Callable[[AccountAdmin], Awaitable[T]]) -> T:
-    async def run(keeping: KeyAdmin, stores: OpenStores) -> T:
-        return await work(AccountAdmin(stores.accounts, stores.grants))
+@app.command("roles", epilog=ROLES_EPILOG)
+def roles(
+    name: Name,
+    changes: Annotated[
+        list[str] | None, typer.Argument(help="APP=ROLE, can be repeated; APP= takes the role away.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change the roles of a person: viewer, analyst, editor or owner of an app."""
+    installation = Installation()
+    for change in changes or ():
+        app_id, sign, role = change.partition("=")
+        if not sign or not app_id:
+            raise Invalid(f"{change!r} is no APP=ROLE; for example bookshop=editor")
+        if role:
+            installation.perform("people.grant_role", app_id=app_id, username=name, role=role)
+        else:
+            installation.perform("people.revoke_role", app_id=app_id, username=name)
+    person: Person = installation.perform("people.get", username=name)
+    account = person.account
+    if as_json:
+        facts = {"administrator": account.role == "administrator", "roles": account.roles}
+        screen.print_json({"username": account.username, **facts})
+        return
+    if account.role == "administrator":
+        screen.out().print(f"{account.username} is an administrator and owns every app.")
+        return
+    table = screen.build_table("app", "role", "may")
+    for app_id, own in sorted(account.roles.items()):
+        table.add_row(app_id, own, ROLE_TEXTS[own])
+    screen.out().print(table if account.roles else f"{account.username} has no role in any app.")
 
-    return Installation().administer(run)
 
-
-def _role(text: str) -> Role:
-    if text == "reader":
-        return "reader"
-    if text == "administrator":
-        return "administrator"
-    raise Invalid(f"there is no role called {text!r}; choose reader or administrator")
+@app.command("reset-second-factor", epilog=RESET_EPILOG)
+def reset_second_factor(name: Name, as_json: AsJson = False) -> None:
+    """Remove the second factor of a person who lost it; browsers are signed out."""
+    change: PersonChange = Installation().perform("people.reset_second_factor", username=name)
+    if as_json:
+        screen.print_json(change.to_dict())
+        return
+    screen.out().print(f"{name} signs in with the password alone now.")
 
 
 def _read_password(from_input: bool) -> str:
@@ -202,5 +223,6 @@ def _read_password(from_input: bool) -> str:
     return line
 
 
-def _describe_count(clients: int) -> str:
+def _describe_count(change: PersonChange) -> str:
+    clients = change.facts["disconnected"]
     return "1 connected agent is" if clients == 1 else f"{clients} connected agents are"

@@ -15,18 +15,19 @@ from starlette.routing import BaseRoute, Route
 from cluster.errors import Forbidden, HouseError
 from deployments.console import csrf
 from deployments.console.assets import Assets
-from deployments.console.entrance import ANYBODY, may_enter, principal_from_account
+from deployments.console.entrance import ANYBODY, may_enter
 from deployments.console.forms import read_form, split_form
 from deployments.console.navigation import build_layout
 from deployments.console.page import MOST_FORM_BYTES, NavigationEntry, Page
 from deployments.console.pages import NAVIGATION, PAGES
-from deployments.console.rendering import PAGE_HEADERS, Renderer
+from deployments.console.renderer import PAGE_HEADERS, Renderer
 from deployments.console.request import ConsoleRequest
 from deployments.console.services import ConsoleServices
 from deployments.console.sessions import PATH, ConsoleSessions, Session
-from deployments.console.translation import Translation
+from deployments.console.texts import ConsoleTexts
 from deployments.edge.errors import status_from_error
 from deployments.edge.request import ClientDisconnected
+from deployments.operations.principal import principal_of
 
 SIGN_IN = "/sign-in"
 STATIC = PATH + "/static"
@@ -42,12 +43,12 @@ def build_console_routes(
 ) -> list[BaseRoute]:
     """Return the routes of the console; they answer every method themselves."""
     assets = Assets(STATIC)
-    translation = services.text
+    texts = services.text
     console = _Console(
         services,
-        Renderer(assets, translation, services.title, services.version),
+        Renderer(assets, texts, services.title, services.version),
         ConsoleSessions(services.accounts, services.signing, services.clock),
-        translation,
+        texts,
         pages,
         navigation,
     )
@@ -87,7 +88,7 @@ class _Console:
     services: ConsoleServices
     renderer: Renderer
     sessions: ConsoleSessions
-    translation: Translation
+    texts: ConsoleTexts
     pages: Sequence[Page]
     navigation: Sequence[NavigationEntry]
 
@@ -98,7 +99,7 @@ class _Console:
         asked = self._open(request, None)
         try:
             if not self.services.addresses.may_sign_in(request.headers.get("host", "")):
-                raise Forbidden(self.translation("error.needs_https"))
+                raise Forbidden(self.texts("error.needs_https"))
             session = await self.sessions.find(request, secure=secure)
             asked = self._open(request, session)
             response = await self._answer(asked, path)
@@ -108,7 +109,7 @@ class _Console:
             response = self._show_error(asked, status_from_error(error), error.message)
         except Exception as error:  # noqa: BLE001 - the last layer: everything becomes a page
             _log.error("console_failed", page=path, exc_info=error)
-            response = self._show_error(asked, 500, self.translation("error.unexpected"))
+            response = self._show_error(asked, 500, self.texts("error.unexpected"))
         if session is not None and not _sets_session(response):
             await self.sessions.renew(response, session, secure=secure)
         return response
@@ -119,7 +120,7 @@ class _Console:
         page = _find(fitting, method)
         if page is None and fitting:
             allowed = sorted({one for page in fitting for one in page.methods})
-            response = self._show_error(asked, 405, self.translation("error.method"))
+            response = self._show_error(asked, 405, self.texts("error.method"))
             response.headers["allow"] = ", ".join(allowed)
             return response
         if page is None or not page.is_public:
@@ -127,7 +128,7 @@ class _Console:
             if refused is not None:
                 return refused
         if page is None:
-            return self._show_error(asked, 404, self.translation("error.not_found"))
+            return self._show_error(asked, 404, self.texts("error.not_found"))
         if method == "GET":
             return await self._show(asked, page)
         await self._read_form(asked, page)
@@ -159,12 +160,12 @@ class _Console:
             Forbidden: another site sent it, or its token is missing
         """
         if not csrf.is_same_origin(asked.raw, self.services.origin(asked.raw)):
-            raise Forbidden(self.translation("error.other_site"))
+            raise Forbidden(self.texts("error.other_site"))
         data = await read_form(asked.raw, page.most_bytes, is_upload=page.most_bytes > MOST_FORM_BYTES)
         asked.form, asked.form_lists, asked.files = split_form(data)
         token = asked.form.pop(csrf.FIELD, "") or asked.raw.headers.get(csrf.HEADER, "")
         if not csrf.is_genuine(self.services.signing, self._bound_to(asked), token):
-            raise Forbidden(self.translation("error.form_expired"))
+            raise Forbidden(self.texts("error.form_expired"))
 
     async def _submit(self, asked: ConsoleRequest, page: Page) -> Response:
         """Handle a form; if an operation refuses, show the form again with the message."""
@@ -189,7 +190,7 @@ class _Console:
 
     def _open(self, request: Request, session: Session | None) -> ConsoleRequest:
         address = self.services.client_address(request)
-        principal = ANYBODY if session is None else principal_from_account(session.account, address)
+        principal = ANYBODY if session is None else principal_of(session.account, "console", address=address)
         app_id = request.path_params.get("app_id", "")
         path = request.url.path
         layout = build_layout(self.navigation, principal, self.services.app_ids(), path, app_id)

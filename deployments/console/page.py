@@ -18,7 +18,7 @@ MOST_FORM_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ConsolePage:
     """One address below `/console` and who may open it.
 
     A form that an operation refuses is shown again: the page of `shown_on`, or of the same path, renders with the
@@ -40,6 +40,10 @@ class Page:
     example: str = ""
     """Values of placeholders for the tests that walk all pages, as `rule_id=r1&engine_id=shop`; `app_id` is known.
     `-`: the page can't be opened by itself."""
+
+
+Page = ConsolePage
+"The short name, for the tables of pages."
 
 
 @dataclass(frozen=True, slots=True)

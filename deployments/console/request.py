@@ -10,7 +10,7 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deployments.console.rendering import PAGE_HEADERS, Renderer
+from deployments.console.renderer import PAGE_HEADERS, Renderer
 from deployments.console.services import ConsoleServices
 from deployments.console.sessions import PATH, ConsoleSessions, Session
 from deployments.operations.principal import Principal
@@ -84,12 +84,12 @@ class ConsoleRequest:
 
     def page(self, template: str, /, status: int = 0, **values: Any) -> Response:
         """Return a whole page."""
-        values = {**self._common(), **self._layout, "notice": self.notice, **values}
+        values = {**self._shared(), **self._layout, "notice": self.notice, **values}
         return self._renderer.render(template, values, status=status or self.status)
 
     def fragment(self, template: str, /, status: int = 0, **values: Any) -> Response:
         """Return a part of a page, for htmx."""
-        return self._renderer.render(template, {**self._common(), **values}, status=status or self.status)
+        return self._renderer.render(template, {**self._shared(), **values}, status=status or self.status)
 
     def redirect(self, path: str, notice: str = "", kind: str = "good") -> Response:
         """Lead the browser to another page of the console, where a notice appears.
@@ -106,7 +106,7 @@ class ConsoleRequest:
             self.sessions.leave_notice(response, notice, kind, secure=self.secure)
         return response
 
-    def _common(self) -> dict[str, Any]:
+    def _shared(self) -> dict[str, Any]:
         return {
             "csrf": self.csrf,
             "entered": self.form if self.status >= 400 else {},

@@ -8,16 +8,18 @@ from typing import Any
 
 from starlette.requests import Request
 
+from cluster.admin.second_factor import SecondFactors
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.ports.accounts import AccountStore
 from cluster.store.ports.stores import Stores
+from deployments.console.identity_provider import ProviderConfig
 from deployments.console.signing import ConsoleSigner
-from deployments.console.translation import Translation
+from deployments.console.texts import ConsoleTexts
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.password_checks import PasswordChecks
 from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.sign_in_limits import SignInLimits, SignInRates
+from deployments.edge.signin_limits import SignInLimits, SignInRates
 from deployments.operations.administration import Administration
 
 
@@ -28,6 +30,7 @@ class ConsoleServices:
     administration: Administration[Any]
     accounts: AccountStore
     passwords: PasswordChecks
+    factors: SecondFactors
     signing: ConsoleSigner
     sign_ins: SignInLimits
     clock: Clock
@@ -35,7 +38,9 @@ class ConsoleServices:
     client_addresses: ClientAddresses
     app_ids: Callable[[], Iterable[str]]
     "All apps of the installation, from memory."
-    text: Translation = field(default_factory=Translation)
+    provider: ProviderConfig | None = None
+    "Provider of identities; None: people sign in with passwords only."
+    text: ConsoleTexts = field(default_factory=ConsoleTexts)
     title: str = "Kiosk"
     version: str = ""
 
@@ -62,6 +67,7 @@ def open_console(
     *,
     app_ids: Callable[[], Iterable[str]],
     client_addresses: ClientAddresses = DIRECT,
+    provider: ProviderConfig | None = None,
     rates: SignInRates | None = None,
     title: str = "Kiosk",
     version: str = "",
@@ -72,12 +78,14 @@ def open_console(
         administration=administration,
         accounts=stores.accounts,
         passwords=PasswordChecks(stores.accounts),
+        factors=SecondFactors(stores.accounts, vault),
         signing=signing,
         sign_ins=SignInLimits(stores.limits, signing.hash_slot, clock, rates or SignInRates()),
         clock=clock,
         addresses=addresses,
         client_addresses=client_addresses,
         app_ids=app_ids,
+        provider=provider,
         title=title,
         version=version,
     )

@@ -65,7 +65,14 @@ class Administration(Generic[S]):
             result = await operation.call(services, arguments)
         except HouseError as error:
             if operation.changes or isinstance(error, Forbidden):
-                await self._record(principal, operation, arguments, reason=error.message)
+                await self._record(principal, operation, arguments, reason=error.message or error.code)
+            raise
+        except Exception as error:
+            # It may have changed something before it failed; the message may hold a secret.
+            if operation.changes:
+                await self._record(
+                    principal, operation, arguments, reason=f"internal error: {type(error).__name__}"
+                )
             raise
         if operation.changes:
             after = result_to_json(result)

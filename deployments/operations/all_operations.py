@@ -6,12 +6,30 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deployments.operations import (
+    apps,
     archive_clients,
+    audit,
+    catalog,
+    credentials,
+    engines,
+    evaluations,
     experiments,
+    imports,
+    keys,
+    people,
+    promotions,
     questions,
+    recipes,
     rule_preview,
     rules,
+    runs,
+    schedules,
     search_activity,
+    snapshot_lists,
+    snapshots,
+    tokens,
+    tryout,
+    users,
 )
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
@@ -19,6 +37,24 @@ from deployments.operations.services import AdminServices
 AdminOperation = Operation[AdminServices, Any]
 
 _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
+    catalog.OPERATIONS,
+    users.OPERATIONS,
+    tryout.OPERATIONS,
+    imports.OPERATIONS,
+    apps.OPERATIONS,
+    keys.OPERATIONS,
+    people.OPERATIONS,
+    tokens.OPERATIONS,
+    audit.OPERATIONS,
+    credentials.OPERATIONS,
+    engines.OPERATIONS,
+    recipes.OPERATIONS,
+    runs.OPERATIONS,
+    schedules.OPERATIONS,
+    snapshots.OPERATIONS,
+    snapshot_lists.OPERATIONS,
+    promotions.OPERATIONS,
+    evaluations.OPERATIONS,
     rules.OPERATIONS,
     rule_preview.OPERATIONS,
     experiments.OPERATIONS,

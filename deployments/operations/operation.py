@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
@@ -91,6 +91,19 @@ class Operation(Generic[S, A]):
     def path_fields(self) -> tuple[str, ...]:
         """Return the arguments that stand in the path."""
         return tuple(_PLACEHOLDER.findall(self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A result of any size that is sent as it is read, not as JSON."""
+
+    chunks: AsyncIterator[bytes]
+    filename: str
+    media_type: str = "application/x-ndjson"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the audit log keeps of it."""
+        return {"filename": self.filename}
 
 
 def result_to_json(result: Any) -> Any:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cluster.errors import Forbidden
-from cluster.records.administration import APP_ROLES, AppRole, Way
+from cluster.records.account import Account
+from cluster.records.administration import APP_ROLES, AdminToken, AppRole, Way
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,23 @@ class Principal:
 
 COMMAND_LINE = Principal("operator", "", "command line", is_administrator=True)
 "Whoever may run commands on the server holds the master key and Redis."
+
+
+def principal_of(
+    account: Account, way: Way, *, address: str = "", token: AdminToken | None = None
+) -> Principal:
+    """Return the principal of an account that signed in, or that a token of it stands for."""
+    return Principal(
+        account.username,
+        account.user_id,
+        way,
+        address=address,
+        is_administrator=account.role == "administrator",
+        roles=dict(account.roles),
+        ceiling="owner" if token is None else token.role,
+        apps=() if token is None else token.apps,
+        expires_at=0 if token is None else token.expires_at,
+    )
 
 
 def _allows(own: AppRole, needed: AppRole) -> bool:

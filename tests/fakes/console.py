@@ -6,14 +6,13 @@ import html
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
 from starlette.applications import Starlette
 
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
-from cluster.records.administration import AuditRow
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import Stores
 from deployments.console.app import build_console_routes
@@ -21,24 +20,18 @@ from deployments.console.page import Page
 from deployments.console.pages import PAGES
 from deployments.console.services import ConsoleServices, open_console
 from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.sign_in_limits import SignInRates
+from deployments.edge.signin_limits import SignInRates
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.services import AdminServices
 from tests.fakes.archive_oauth import MASTER, PASSWORD
 
 HTTPS = "https://shop.example.com"
 _TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
 
 
-class AuditList:
-    """The audit log in a list."""
-
-    def __init__(self) -> None:
-        self.rows: list[AuditRow] = []
-
-    async def append(self, row: AuditRow) -> AuditRow:
-        self.rows.append(row)
-        return row
+def _no_artifacts() -> ArtifactStore:
+    raise AssertionError("no page of these tests reads artifacts")
 
 
 def open_console_services(
@@ -54,8 +47,10 @@ def open_console_services(
 ) -> ConsoleServices:
     """Open the console's services; `services` are the AdminServices of the operations."""
     vault = Vault(MASTER)
-    given = services or SimpleNamespace(stores=stores, vault=vault, clock=clock, now_ms=clock.now_ms)
-    administration: Administration[Any] = Administration(given, operations, audit or AuditList(), clock)
+    given = services or AdminServices(stores, vault, clock, _no_artifacts)  # type: ignore[arg-type]
+    administration: Administration[Any] = Administration(
+        given, operations, audit or stores.audit, clock, AdminServices.for_principal
+    )
     return open_console(
         administration, stores, vault, clock, ServerAddresses.from_config(public_url),
         app_ids=lambda: tuple(app_ids), rates=rates, version="0",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 
 import pytest
 
+from cluster.errors import Forbidden
 from cluster.records.account import Account, Code, Grant
 from cluster.records.archive_client import Registration, revocation_id
 from cluster.store.ports.accounts import RotateOutcome
@@ -71,6 +73,30 @@ class AccountSuite(_Suite):
         await stores.accounts.add(an_account())
         await stores.accounts.put(an_account(disabled=True, epoch=3, role="administrator"))
         assert await stores.accounts.get("ada") == an_account(disabled=True, epoch=3, role="administrator")
+
+    async def test_of_many_changes_at_once_none_is_lost(self, stores: Stores) -> None:
+        await stores.accounts.add(an_account())
+
+        def grant(number: int) -> Callable[[Account], Account]:
+            return lambda one: one.model_copy(update={"roles": {**one.roles, f"app{number}": "viewer"}})
+
+        await asyncio.gather(*(stores.accounts.update("ada", grant(number)) for number in range(5)))
+        account = await stores.accounts.get("ada")
+        assert account is not None
+        assert sorted(account.roles) == [f"app{number}" for number in range(5)]
+        assert await stores.accounts.update("nobody", grant(1)) is None
+
+    async def test_a_refused_change_writes_nothing(self, stores: Stores) -> None:
+        await stores.accounts.add(an_account(totp_step=7))
+
+        def use(account: Account) -> Account:
+            if account.totp_step >= 7:
+                raise Forbidden("the code was used before")
+            return account
+
+        with pytest.raises(Forbidden):
+            await stores.accounts.update("ada", use)
+        assert await stores.accounts.get("ada") == an_account(totp_step=7)
 
     async def test_sessions_carry_the_mark_of_the_last_sign_out(self, stores: Stores) -> None:
         assert await stores.accounts.session_mark("usr-ada") == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -49,6 +50,16 @@ class AccountStore(Protocol):
 
     async def put(self, account: Account) -> None:
         """Replace an account."""
+        ...
+
+    async def update(self, username: str, change: Callable[[Account], Account]) -> Account | None:
+        """Replace an account by what `change` makes of it, and return it; None: there is no such account.
+
+        Of concurrent changes none is lost: `change` is called again with what the other one wrote.
+
+        Errors:
+            HouseError: what `change` raises; nothing is written
+        """
         ...
 
     async def session_mark(self, user_id: str) -> str:

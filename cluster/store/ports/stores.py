@@ -18,6 +18,7 @@ from cluster.store.ports.engines import EngineStore, EngineWatch
 from cluster.store.ports.erasures import ErasureStore
 from cluster.store.ports.experiments import ExperimentStore
 from cluster.store.ports.idempotency import IdempotencyStore
+from cluster.store.ports.imports import ImportStore
 from cluster.store.ports.intake import Intake
 from cluster.store.ports.interactions import InteractionStore
 from cluster.store.ports.leases import LeaseStore
@@ -68,3 +69,4 @@ class Stores:
     questions: QuestionStore
     erasures: ErasureStore
     usage: UsageStore
+    imports: ImportStore

@@ -10,10 +10,12 @@ requests exactly one succeeds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import structlog
 
+from cluster.errors import Unavailable
 from cluster.records.account import Account, Code, Grant
 from cluster.records.archive_client import revocation_id, short_id
 from cluster.store import keys
@@ -21,7 +23,7 @@ from cluster.store.ports.accounts import ActiveGrant, RedeemOutcome, Revocations
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.quarantine import Quarantine
-from cluster.store.redis.record_seal import SealedRecords, parse_record, seal_record
+from cluster.store.redis.record_seal import SealedRecords, parse_record, seal_record, with_unknown_fields
 from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, unseal
 
@@ -35,7 +37,9 @@ MOST_SIBLINGS = 16
 "Refresh tokens one rotation accepts: the number of concurrent refreshes."
 
 _BATCH_SIZE = 200
+_TRIES = 10
 
+_SWAP = Script.load("swap_account")
 _PUT_CODE = Script.load("put_code")
 _REDEEM = Script.load("redeem_code")
 _ROTATE = Script.load("rotate_grant")
@@ -75,6 +79,18 @@ class RedisAccounts:
         stored: bytes | None = await self._server.execute_slow("HGET", key, username)
         account = await self._records.replacing(account, "", key, username, stored)
         await self._server.execute_slow("HSET", key, username, seal_record(account, key, username))
+
+    async def update(self, username: str, change: Callable[[Account], Account]) -> Account | None:
+        key = keys.account()
+        for _ in range(_TRIES):
+            stored: bytes | None = await self._server.execute_slow("HGET", key, username)
+            before = None if stored is None else await self._records.get(Account, "", key, username, stored)
+            if stored is None or before is None:
+                return None
+            after = with_unknown_fields(change(before), before)
+            if await self._server.run(_SWAP, [key], [username, stored, seal_record(after, key, username)]):
+                return after
+        raise Unavailable("this account is being changed by many at once", retry_after_s=1)
 
     async def session_mark(self, user_id: str) -> str:
         mark = await self._server.execute_slow("HGET", keys.account_sessions(), user_id)

@@ -117,12 +117,19 @@ def render_curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
     words = [
         "curl -s",
         *([] if method == usual else [f"-X {method}"]),
-        f'"$URL{address}" -H "X-API-KEY: $KEY"',
+        f'"$URL{address}" {_key_header(operation)}',
     ]
     if body is not None:
         text = render_json(body).replace("'", "'\\''")
         words.append(f"-d '{text}'")
     return " ".join(words)
+
+
+def _key_header(operation: Mapping[str, Any]) -> str:
+    ways = operation.get("security", ())
+    if any("AdminToken" in way for way in ways):
+        return '-H "Authorization: Bearer $TOKEN"'
+    return '-H "X-API-KEY: $KEY"'
 
 
 def render_json(value: Any, indent: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any, Literal, get_args
 
@@ -82,6 +83,30 @@ def build_openapi(endpoints: tuple[Endpoint, ...], version: str) -> dict[str, An
         ],
         "paths": paths,
         "components": {"schemas": dict(sorted(schemas.items())), "securitySchemes": _SECURITY},
+    }
+
+
+def extend_openapi(document: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with the paths, tags, schemas and security schemes of further routes.
+
+    Errors:
+        ValueError: both describe one path or schema
+    """
+    components = document["components"]
+    twice = (set(document["paths"]) & set(more["paths"])) | (
+        set(components["schemas"]) & set(more["schemas"])
+    )
+    if twice:
+        raise ValueError(f"described twice: {sorted(twice)}")
+    return {
+        **document,
+        "tags": [*document["tags"], *more["tags"]],
+        "paths": {**document["paths"], **more["paths"]},
+        "components": {
+            **components,
+            "schemas": dict(sorted({**components["schemas"], **more["schemas"]}.items())),
+            "securitySchemes": {**components["securitySchemes"], **more["securitySchemes"]},
+        },
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cluster.clock import Clock
 from cluster.store.ports.limits import LimitStore
-from deployments.edge.sign_in_limits import APP, BucketRate, SignInRates
+from deployments.edge.signin_limits import APP, BucketRate, SignInRates
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.signing import OAuthSigner
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.sign_in_limits import AddressLimits, BucketRate, SignInLimits
+from deployments.edge.signin_limits import AddressLimits, BucketRate, SignInLimits
 
 ACCESS_LIFE_S = 3600
 CODE_LIFE_S = 60

@@ -5,15 +5,32 @@ from __future__ import annotations
 from types import ModuleType
 
 from deployments.console.page import NavigationEntry, Page
-from deployments.console.pages import archive, experiments, overview, rules, search, sign_in
+from deployments.console.pages import (
+    account,
+    apps,
+    archive,
+    audit,
+    experiments,
+    overview,
+    people,
+    rules,
+    search,
+    signin,
+    tokens,
+)
 
 _AREAS: tuple[ModuleType, ...] = (
-    sign_in,
+    signin,
     overview,
     experiments,
     rules,
     search,
     archive,
+    apps,
+    people,
+    tokens,
+    audit,
+    account,
 )
 "One line an area: its module has `PAGES`, and `NAVIGATION` if it is in the navigation."
 

@@ -17,7 +17,7 @@ from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
 from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.edge.password_checks import MOST_WAITING, PasswordChecks
-from deployments.edge.sign_in_limits import AddressLimits, BucketRate
+from deployments.edge.signin_limits import AddressLimits, BucketRate
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
     PASSWORD,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cluster.records.account import Account, Code, Grant
@@ -28,6 +29,12 @@ class MemoryAccounts:
 
     async def put(self, account: Account) -> None:
         self._accounts[account.username] = account
+
+    async def update(self, username: str, change: Callable[[Account], Account]) -> Account | None:
+        if username not in self._accounts:
+            return None
+        self._accounts[username] = change(self._accounts[username])
+        return self._accounts[username]
 
     async def session_mark(self, user_id: str) -> str:
         return self._marks.get(user_id, "")

@@ -12,6 +12,7 @@ from tests.fakes.stores.boost_rules import MemoryRules, MemoryRuleVersions
 from tests.fakes.stores.changes import MemoryChanges
 from tests.fakes.stores.erasures import MemoryErasures
 from tests.fakes.stores.experiments import MemoryExperiments
+from tests.fakes.stores.imports import MemoryImports
 from tests.fakes.stores.intake import MemoryIntake
 from tests.fakes.stores.interactions import MemoryInteractions
 from tests.fakes.stores.query_log import MemoryQueries, MemoryQuestionBank
@@ -72,4 +73,5 @@ def memory_stores(
         question_bank=MemoryQuestionBank(),
         erasures=MemoryErasures(state, interactions, queries),
         usage=MemoryUsage(),
+        imports=MemoryImports(),
     )

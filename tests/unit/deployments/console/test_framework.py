@@ -16,10 +16,10 @@ from deployments.console.assets import FOLDER as STATIC
 from deployments.console.assets import SERVED
 from deployments.console.page import Page
 from deployments.console.pages import PAGES
-from deployments.console.rendering import FOLDER as TEMPLATES
-from deployments.console.rendering import POLICY
+from deployments.console.renderer import FOLDER as TEMPLATES
+from deployments.console.renderer import POLICY
 from deployments.console.request import ConsoleRequest
-from deployments.console.translation import Translation
+from deployments.console.texts import ConsoleTexts
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.suites.manual_clock import ManualClock
@@ -30,7 +30,7 @@ else:
     import tomli as tomllib
 
 OWN = {"console.css", "console.js", "icon.svg"}
-_KEY = re.compile(r"""\b(?:t|text|translation)\(\s*["']([a-z0-9_.]+)["']""")
+_KEY = re.compile(r"""\b(?:t|text|texts)\(\s*["']([a-z0-9_.]+)["']""")
 _OPEN_KEY = re.compile(r"""\bt\(\s*["']([a-z0-9_.]+\.)["']\s*~""")
 _NAMED = re.compile(r'"([a-z0-9_]+(?:\.[a-z0-9_]+)+)"')
 _INLINE = re.compile(r"""\son[a-z]+\s*=\s*["']|\sstyle\s*=|<style|javascript:|hx-on|\|\s*safe\b""")
@@ -63,7 +63,7 @@ def test_each_vendored_file_has_its_version_licence_and_checksum() -> None:
 
 
 def test_each_text_of_a_page_exists_and_no_text_is_unused() -> None:
-    known = set(Translation().texts)
+    known = set(ConsoleTexts().texts)
     templates = [path.read_text("utf-8") for path in TEMPLATES.rglob("*.html")]
     code = [path.read_text("utf-8") for path in TEMPLATES.parent.rglob("*.py")]
     asked = {key for text in (*templates, *code) for key in _KEY.findall(text) if not key.endswith(".")}

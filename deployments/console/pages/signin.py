@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import structlog
 from starlette.responses import Response
@@ -11,7 +12,10 @@ from cluster.records.account import NAME_FORM, Account
 from deployments.console.page import Page
 from deployments.console.request import ConsoleRequest
 from deployments.console.sessions import PATH
+from deployments.edge.signing import sha256
 
+STEP_S = 300
+"Seconds to type the code of the second factor."
 _NAME = re.compile(NAME_FORM)
 _GOAL = re.compile(r"/console/[A-Za-z0-9/_.~%?=&+,:@-]{0,1000}")
 
@@ -45,7 +49,30 @@ async def sign_in(request: ConsoleRequest) -> Response:
     if account is None:
         _log.warning("sign_in_refused")
         return _show_form(request, goal, "signin.wrong", 403)
+    if account.has_second_factor:
+        return _ask_code(request, _seal_step(request, account, goal))
     return await finish_sign_in(request, account, "password", goal)
+
+
+async def check_code(request: ConsoleRequest) -> Response:
+    """Check the second factor of somebody whose password was right."""
+    services, sealed = request.services, request.form.get("step", "")
+    step = services.signing.steps.open(sealed)
+    account = await services.accounts.get(step["username"]) if _is_own_step(request, step) else None
+    if account is None or account.disabled or (account.user_id, account.epoch) != (step["id"], step["epoch"]):
+        return _show_form(request, PATH + "/", "signin.code_late", 403)
+    address = services.client_address(request.raw)
+    device = request.sessions.device(request.raw, account.username, secure=request.secure)
+    wait_s = await services.sign_ins.wait_s(account.username, address, device)
+    if wait_s:
+        fault = services.text("signin.throttled", wait=_span(wait_s))
+        response = _ask_code(request, sealed, fault, 429)
+        response.headers["retry-after"] = str(wait_s)
+        return response
+    if not await services.factors.check(account, request.form.get("code", ""), services.clock.now_ms()):
+        _log.warning("second_factor_refused", user_id=account.user_id)
+        return _ask_code(request, sealed, services.text("signin.code_wrong"), 403)
+    return await finish_sign_in(request, account, "password and code", safe_goal(step["goal"]))
 
 
 async def finish_sign_in(request: ConsoleRequest, account: Account, way: str, goal: str) -> Response:
@@ -69,6 +96,28 @@ def safe_goal(text: str) -> str:
     if not _GOAL.fullmatch(text) or "//" in text or "/../" in text or text.startswith(PATH + "/sign-"):
         return PATH + "/"
     return text
+
+
+def _seal_step(request: ConsoleRequest, account: Account, goal: str) -> str:
+    """Return proof that the password was right in this browser, for a few minutes."""
+    till = request.services.clock.now_ms() // 1000 + STEP_S
+    browser = request.sessions.browser_name(request.raw, secure=request.secure)
+    return request.services.signing.steps.seal(
+        {
+            "username": account.username, "id": account.user_id, "epoch": account.epoch, "goal": goal,
+            "browser": sha256(browser), "till": till,
+        }
+    )  # fmt: skip
+
+
+def _is_own_step(request: ConsoleRequest, step: Any) -> bool:
+    browser = request.sessions.browser_name(request.raw, secure=request.secure)
+    now_s = request.services.clock.now_ms() // 1000
+    return isinstance(step, dict) and step["browser"] == sha256(browser) and step["till"] > now_s
+
+
+def _ask_code(request: ConsoleRequest, step: str, fault: str = "", status: int = 200) -> Response:
+    return request.page("session/code.html", status=status, step=step, fault=fault)
 
 
 def _show_form(
@@ -96,5 +145,6 @@ def _span(seconds: int) -> str:
 PAGES = (
     Page("/sign-in", show_sign_in, role=None, is_public=True),
     Page("/sign-in", sign_in, role=None, methods=("POST",), is_public=True),
+    Page("/sign-in/code", check_code, role=None, methods=("POST",), is_public=True),
     Page("/sign-out", sign_out, role=None, methods=("POST",), is_public=True),
 )

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
 from deployments.console.assets import Assets
-from deployments.console.translation import Translation
+from deployments.console.texts import ConsoleTexts
 
 FOLDER = Path(__file__).parent / "templates"
 POLICY = (
@@ -49,15 +49,15 @@ HTMX = json.dumps(
 class Renderer:
     """Renders pages and parts of pages; every value is escaped."""
 
-    def __init__(self, assets: Assets, translation: Translation, title: str, version: str) -> None:
-        self._translation = translation
+    def __init__(self, assets: Assets, texts: ConsoleTexts, title: str, version: str) -> None:
+        self._texts = texts
         self._environment = Environment(
             loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
             trim_blocks=True, lstrip_blocks=True, auto_reload=False,
         )  # fmt: skip
         self._environment.globals.update(
-            t=translation, asset=assets.url, installation=title, version=version, htmx_config=HTMX,
-            language=translation.language,
+            t=texts, asset=assets.url, installation=title, version=version, htmx_config=HTMX,
+            language=texts.language,
         )  # fmt: skip
         self._environment.filters.update(
             number=format_number, moment=format_moment, duration=format_duration, size=format_size,

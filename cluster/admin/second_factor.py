@@ -1,0 +1,139 @@
+"""Second factors: codes of an authenticator by time (TOTP), and recovery codes.
+
+A code is accepted once: the account remembers the last time step, and a recovery code is deleted with its use.
+
+Source: RFC 6238; RFC 4226, section 5
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.twofactor.totp import TOTP
+
+from cluster.errors import Conflict
+from cluster.records.account import Account
+from cluster.secrecy import Vault
+from cluster.store.ports.accounts import AccountStore
+
+STEP_S = 30
+DIGITS = 6
+DRIFT = 1
+"Steps that an authenticator's clock may be early or late."
+RECOVERY_CODES = 8
+_RECOVERY = re.compile(r"[a-z2-7]{16}")
+
+Randomness = Callable[[int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class NewSecondFactor:
+    """A secret that waits for its first code."""
+
+    secret: str
+    "Base32, to type into an authenticator."
+    uri: str
+    "The same as an address, for a QR code."
+    sealed: str
+    "The secret encrypted for this account; it comes back with the first code."
+
+
+class SecondFactors:
+    """Sets up and checks second factors of accounts."""
+
+    def __init__(
+        self, accounts: AccountStore, vault: Vault, randomness: Randomness = secrets.token_bytes
+    ) -> None:
+        self._accounts = accounts
+        self._vault = vault
+        self._randomness = randomness
+
+    def begin(self, account: Account, issuer: str) -> NewSecondFactor:
+        """Return a new secret; nothing is stored before `confirm`."""
+        secret = base64.b32encode(self._randomness(20)).decode()
+        label = quote(f"{issuer}:{account.username}", safe="")
+        uri = f"otpauth://totp/{label}?secret={secret}&issuer={quote(issuer, safe='')}"
+        return NewSecondFactor(secret, uri, self._vault.seal(secret, _place(account)))
+
+    async def confirm(self, account: Account, sealed: str, code: str, now_ms: int) -> list[str] | None:
+        """Store a secret whose first code is right, and return recovery codes; None: the code is wrong.
+
+        Errors:
+            Fault: the secret was made for another account
+            Conflict: the account has a second factor
+        """
+        secret = self._vault.open(sealed, _place(account))
+        step = find_step(secret, code, now_ms)
+        if step is None:
+            return None
+        codes = [base64.b32encode(self._randomness(10)).decode().lower() for _ in range(RECOVERY_CODES)]
+
+        def change(one: Account) -> Account:
+            if one.has_second_factor:
+                raise Conflict("this account has a second factor; remove it first")
+            hashes = tuple(_hash(code) for code in codes)
+            return one.model_copy(update={"totp": sealed, "totp_step": step, "recovery_codes": hashes})
+
+        await self._accounts.update(account.username, change)
+        return codes
+
+    async def check(self, account: Account, code: str, now_ms: int) -> bool:
+        """Use a code up; return whether it was right and unused."""
+        used = False
+
+        def change(one: Account) -> Account:
+            nonlocal used
+            update = self._use(one, code, now_ms)
+            used = update is not None
+            return one if update is None else one.model_copy(update=update)
+
+        await self._accounts.update(account.username, change)
+        return used
+
+    async def remove(self, account: Account) -> None:
+        """Remove the second factor and its recovery codes."""
+        nothing = {"totp": "", "totp_step": 0, "recovery_codes": ()}
+        await self._accounts.update(account.username, lambda one: one.model_copy(update=nothing))
+
+    def _use(self, account: Account, code: str, now_ms: int) -> dict[str, Any] | None:
+        if not account.totp:
+            return None
+        plain = code.replace(" ", "").replace("-", "").lower()
+        if _RECOVERY.fullmatch(plain):
+            given = _hash(plain)
+            kept = tuple(one for one in account.recovery_codes if not hmac.compare_digest(one, given))
+            return {"recovery_codes": kept} if len(kept) < len(account.recovery_codes) else None
+        step = find_step(self._vault.open(account.totp, _place(account)), plain, now_ms)
+        return {"totp_step": step} if step is not None and step > account.totp_step else None
+
+
+def find_step(secret: str, code: str, now_ms: int) -> int | None:
+    """Return the time step of a code; None if it belongs to none near now."""
+    code = code.replace(" ", "")
+    if len(code) != DIGITS or not code.isascii() or not code.isdigit():
+        return None
+    # Authenticators know SHA-1 only; its weaknesses do not touch HMAC.
+    totp = TOTP(base64.b32decode(secret), DIGITS, SHA1(), STEP_S)  # noqa: S303
+    now = now_ms // 1000 // STEP_S
+    found = None
+    for step in range(now - DRIFT, now + DRIFT + 1):
+        if hmac.compare_digest(totp.generate(step * STEP_S), code.encode()):
+            found = step
+    return found
+
+
+def _place(account: Account) -> str:
+    return f"totp {account.user_id}"
+
+
+def _hash(code: str) -> str:
+    return hashlib.sha256(code.encode()).hexdigest()

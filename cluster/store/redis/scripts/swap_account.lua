@@ -1,0 +1,9 @@
+-- Replace an account unless it is another one by now.
+-- KEYS  1 accounts
+-- ARGV  1 user name  2 what stands there  3 sealed account
+-- Gives 1, or 0 when something else stands there.
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
+  return 0
+end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+return 1

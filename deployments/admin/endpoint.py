@@ -1,0 +1,180 @@
+"""The ASGI application of the administration: finds, authenticates, performs, replies."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
+
+from cluster.clock import Clock
+from cluster.errors import HouseError, TooMany, Unavailable, messages
+from deployments.admin.arguments import collect_arguments, takes_body
+from deployments.admin.authentication import Authenticator
+from deployments.admin.paths import PREFIX, AdminPath, AdminPaths, AnyOperation
+from deployments.edge.client_address import DIRECT, ClientAddresses
+from deployments.edge.client_address import HEADER as FORWARDED
+from deployments.edge.envelope import NO_STORE, NOSNIFF, Header, Reply, success
+from deployments.edge.errors import method_not_allowed_reply, reply_from_error, unknown_path_reply
+from deployments.edge.request import ClientDisconnected, Deadline, DeadlineExceeded, read_body
+from deployments.edge.request_log import HEADER as REQUEST_ID
+from deployments.edge.request_log import AccessLog, RequestCounts, request_id_from
+from deployments.operations.administration import Administration
+from deployments.operations.operation import Download, result_to_json
+
+MOST_BYTES = 1 << 20
+MOST_IN_FLIGHT = 32
+BODY_S = 10.0
+OPERATION_S = 60.0
+
+
+@dataclass(slots=True)
+class AdminEndpointServices:
+    """What the endpoint depends on."""
+
+    administration: Administration[Any]
+    authenticator: Authenticator
+    clock: Clock
+    counts: RequestCounts
+    access_log: AccessLog
+    addresses: ClientAddresses = DIRECT
+
+
+class AdminEndpoint:
+    """Answers every path below `/v1/admin`."""
+
+    def __init__(self, services: AdminEndpointServices) -> None:
+        self._services = services
+        self._paths = AdminPaths(services.administration.operations.values())
+        self._in_flight = 0
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        clock = self._services.clock
+        started_s = clock.monotonic_s()
+        request = Request(scope, receive)
+        request_id = request_id_from(_header(scope, REQUEST_ID))
+        path = self._paths.find(scope.get("raw_path") or scope["path"].encode())
+        operation = _operation(path, request.method)
+        name = f"admin.{operation.name}" if operation is not None else "admin.none"
+        try:
+            reply = await self._reply(request, path, operation, request_id)
+        except ClientDisconnected:
+            return
+        if isinstance(reply, Download):
+            status = await _send_download(reply, request, request_id, send)
+        else:
+            status = await _send(reply, request, request_id, send)
+        took_ms = (clock.monotonic_s() - started_s) * 1000
+        self._services.counts.record(name, status, took_ms)
+        self._services.access_log.record(request_id, name, status, took_ms)
+
+    async def _reply(
+        self, request: Request, path: AdminPath | None, operation: AnyOperation | None, request_id: str
+    ) -> Reply | Download:
+        if request.method == "OPTIONS" and path is not None:
+            return Reply(204, b"", ((b"allow", ", ".join(path.allowed).encode()),))
+        try:
+            if self._in_flight >= MOST_IN_FLIGHT:
+                raise TooMany(messages.OVERLOADED, retry_after_s=1)
+            self._in_flight += 1
+            try:
+                return await self._answer(request, path, operation)
+            finally:
+                self._in_flight -= 1
+        except ClientDisconnected:
+            raise
+        except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
+            reply = reply_from_error(error, "message", request_id=request_id)
+            if isinstance(error, HouseError) and error.facts.get("bearer"):
+                challenge: Header = (b"www-authenticate", b'Bearer realm="kiosk administration"')
+                reply = Reply(reply.status, reply.body, (*reply.headers, challenge))
+            return reply
+
+    async def _answer(
+        self, request: Request, path: AdminPath | None, operation: AnyOperation | None
+    ) -> Reply | Download:
+        services = self._services
+        address = services.addresses.find(request.scope, _header(request.scope, FORWARDED))
+        principal = await services.authenticator.authenticate(request, address)
+        if path is None:
+            return unknown_path_reply()
+        if operation is None:
+            return method_not_allowed_reply(path.allowed)
+        body = await _read(request) if takes_body(operation) else b""
+        given = collect_arguments(operation, path.values, request.query_params, body)
+        task = asyncio.ensure_future(services.administration.perform(principal, operation.name, given))
+        # A change that takes too long goes on: its row in the audit log must follow it.
+        self._running.add(task)
+        task.add_done_callback(self._end)
+        done, _ = await asyncio.wait({task}, timeout=OPERATION_S)
+        if not done:
+            raise Unavailable(
+                "the operation takes long and goes on; look at its result later", told=True, retry_after_s=10
+            )
+        result = task.result()
+        return result if isinstance(result, Download) else success(result_to_json(result))
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # Nobody may wait for it any more.
+
+
+def build_admin_routes(services: AdminEndpointServices) -> list[BaseRoute]:
+    """Return the routes of the administration."""
+    endpoint = AdminEndpoint(services)
+    return [
+        Route(PREFIX, endpoint=endpoint),
+        Route(PREFIX + "/{rest:path}", endpoint=endpoint),
+    ]
+
+
+def _operation(path: AdminPath | None, method: str) -> AnyOperation | None:
+    return None if path is None else path.operations.get("GET" if method == "HEAD" else method)
+
+
+def _header(scope: Mapping[str, Any], name: bytes) -> bytes | None:
+    return next((value for given, value in scope["headers"] if given == name), None)
+
+
+async def _read(request: Request) -> bytes:
+    scope = request.scope
+    announced, encoding = _header(scope, b"content-length"), _header(scope, b"content-encoding")
+    try:
+        with Deadline(BODY_S):
+            return await read_body(
+                request.receive, announced=announced, encoding=encoding, most_bytes=MOST_BYTES
+            )
+    except DeadlineExceeded:
+        raise Unavailable("the body did not arrive in time", told=True, retry_after_s=1) from None
+
+
+async def _send(reply: Reply, request: Request, request_id: str, send: Any) -> int:
+    headers = [
+        reply.content_type, (b"content-length", b"%d" % len(reply.body)), (REQUEST_ID, request_id.encode()),
+        NOSNIFF, NO_STORE, *reply.headers,
+    ]  # fmt: skip
+    if reply.status == 204:
+        headers = headers[2:]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else reply.body})
+    return reply.status
+
+
+async def _send_download(download: Download, request: Request, request_id: str, send: Any) -> int:
+    disposition = f'attachment; filename="{download.filename}"'
+    headers = [
+        (b"content-type", download.media_type.encode()), (b"content-disposition", disposition.encode()),
+        (REQUEST_ID, request_id.encode()), NOSNIFF, NO_STORE,
+    ]  # fmt: skip
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    if request.method != "HEAD":
+        async for chunk in download.chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+    return 200

@@ -1,0 +1,111 @@
+"""My account: password, second factor, sessions."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import segno
+from starlette.responses import Response
+
+from cluster.errors import Invalid, TooMany
+from deployments.console.page import NavigationEntry, Page
+from deployments.console.request import ConsoleRequest
+
+HOME = "/account"
+
+
+async def show_account(request: ConsoleRequest) -> Response:
+    """Show the account of the person."""
+    facts = (await request.perform("me.get")).to_dict()
+    session = request.session
+    assert session is not None
+    return request.page("access/account.html", me=facts, session=session, account=session.account)
+
+
+async def change_password(request: ConsoleRequest) -> Response:
+    """Change the password; other browsers are signed out, this one stays."""
+    form, session = request.form, request.session
+    assert session is not None
+    if form.get("new", "") != form.get("again", ""):
+        raise Invalid(request.services.text("account.not_same"))
+    await _throttle(request)
+    await request.perform("me.change_password", current=form.get("current", ""), new=form.get("new", ""))
+    response = request.redirect(HOME, request.services.text("account.password_changed"))
+    await request.sessions.continue_after_change(response, session, secure=request.secure)
+    return response
+
+
+async def begin_second_factor(request: ConsoleRequest) -> Response:
+    """Show the QR code of a new secret."""
+    await _throttle(request)
+    made = await request.perform("me.begin_second_factor", password=request.form.get("password", ""))
+    return _show_secret(request, made.to_dict())
+
+
+async def confirm_second_factor(request: ConsoleRequest) -> Response:
+    """Switch the second factor on, and show recovery codes once."""
+    await _throttle(request)
+    made = await request.perform(
+        "me.confirm_second_factor", pending=request.form.get("pending", ""), code=request.form.get("code", "")
+    )
+    return request.page("access/recovery_codes.html", codes=made.to_dict()["recovery_codes"])
+
+
+async def remove_second_factor(request: ConsoleRequest) -> Response:
+    """Switch the second factor off."""
+    await _throttle(request)
+    await request.perform("me.remove_second_factor", code=request.form.get("code", ""))
+    return request.redirect(HOME, request.services.text("account.factor_removed"))
+
+
+async def end_sessions(request: ConsoleRequest) -> Response:
+    """End all sessions but this one."""
+    session = request.session
+    assert session is not None
+    await request.perform("me.end_sessions")
+    response = request.redirect(HOME, request.services.text("account.sessions_ended"))
+    await request.sessions.continue_after_change(response, session, secure=request.secure)
+    return response
+
+
+async def _throttle(request: ConsoleRequest) -> None:
+    """Count an attempt at the password or the code like a sign-in, so that a stolen session can't guess them.
+
+    Errors:
+        TooMany: too many attempts
+    """
+    services = request.services
+    name, address = request.principal.username, services.client_address(request.raw)
+    device = request.sessions.device(request.raw, name, secure=request.secure)
+    wait_s = await services.sign_ins.wait_s(name, address, device)
+    if wait_s:
+        raise TooMany(services.text("account.throttled", wait=wait_s), retry_after_s=wait_s)
+
+
+def _show_secret(request: ConsoleRequest, facts: dict[str, str]) -> Response:
+    """Show the secret as a picture and as text."""
+    buffer = io.BytesIO()
+    segno.make(facts["uri"], error="m").save(
+        buffer, kind="svg", xmldecl=False, svgns=True, nl=False, border=2, scale=4, light="#fff"
+    )
+    return request.page(
+        "access/second_factor.html", secret=facts["secret"], pending=facts["pending"],
+        picture=svg_data_uri(buffer.getvalue()),
+    )  # fmt: skip
+
+
+def svg_data_uri(svg: bytes) -> str:
+    """Return a picture as an address for an image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+
+
+PAGES = (
+    Page(HOME, show_account, role=None),
+    Page(HOME + "/password", change_password, role=None, methods=("POST",), shown_on=HOME),
+    Page(HOME + "/second-factor", begin_second_factor, role=None, methods=("POST",), shown_on=HOME),
+    Page(HOME + "/second-factor/confirm", confirm_second_factor, role=None, methods=("POST",), shown_on=HOME),
+    Page(HOME + "/second-factor/remove", remove_second_factor, role=None, methods=("POST",), shown_on=HOME),
+    Page(HOME + "/sessions", end_sessions, role=None, methods=("POST",), shown_on=HOME),
+)
+NAVIGATION = (NavigationEntry("account.nav", HOME, role=None, icon="person"),)

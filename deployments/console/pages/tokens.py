@@ -1,0 +1,45 @@
+"""Personal tokens for the administration over HTTP."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from cluster.records.administration import APP_ROLES, ROLE_TEXTS
+from deployments.console.page import NavigationEntry, Page
+from deployments.console.request import ConsoleRequest
+
+
+async def show_tokens(request: ConsoleRequest) -> Response:
+    """List tokens of the person; administrators may list everybody's."""
+    everyone = request.query.get("everyone") == "true" and request.may("owner", "")
+    found = (await request.perform("tokens.list", everyone=everyone)).to_dict()["tokens"]
+    apps = [one["app_id"] for one in (await request.perform("apps.list")).to_dict()["apps"]]
+    roles = [(role, f"{role}: {ROLE_TEXTS[role]}") for role in APP_ROLES]
+    return request.page(
+        "access/tokens.html", tokens=found, own_apps=apps[:100], roles=roles, everyone=everyone,
+        now_ms=request.services.clock.now_ms(),
+    )  # fmt: skip
+
+
+async def create_token(request: ConsoleRequest) -> Response:
+    """Create a token and show it once."""
+    form = request.form
+    made = await request.perform(
+        "tokens.create", name=form.get("name", "").strip(), role=form.get("role", "viewer"),
+        apps=tuple(request.form_lists.get("apps", ())), days=form.get("days") or 90,
+    )  # fmt: skip
+    return request.page("access/token_shown.html", token=made.to_dict())
+
+
+async def revoke_token(request: ConsoleRequest) -> Response:
+    """Revoke a token."""
+    await request.perform("tokens.revoke", token_id=request.form.get("token_id", ""))
+    return request.redirect("/tokens", request.services.text("tokens.revoked"))
+
+
+PAGES = (
+    Page("/tokens", show_tokens, role=None),
+    Page("/tokens", create_token, role=None, methods=("POST",)),
+    Page("/tokens/revoke", revoke_token, role=None, methods=("POST",), shown_on="/tokens"),
+)
+NAVIGATION = (NavigationEntry("tokens.nav", "/tokens", role=None, icon="token"),)

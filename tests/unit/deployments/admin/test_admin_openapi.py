@@ -1,0 +1,98 @@
+"""The description of the administration: complete, and valid beside that of the API."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+
+from deployments.admin.openapi import describe_administration
+from deployments.admin.paths import AdminPaths
+from deployments.api.http.docs import render_docs
+from deployments.api.http.openapi import extend_openapi
+from deployments.operations.administration import parse_arguments
+from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.operation import Download
+
+MESSAGE = re.compile(r"^[A-Z].*\.$", re.DOTALL)
+_BASE: dict[str, Any] = {
+    "openapi": "3.1.0", "info": {"title": "Kiosk", "version": "1", "description": "x"}, "tags": [], "paths": {},
+    "components": {
+        "schemas": {
+            "MessageReply": {"type": "object", "description": "A message.", "properties": {}},
+            "Detail": {"type": "object", "description": "Faults.", "properties": {}},
+        },
+        "securitySchemes": {},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return extend_openapi(_BASE, describe_administration(OPERATIONS.values()))
+
+
+def described(document: dict[str, Any], name: str) -> dict[str, Any]:
+    operation = OPERATIONS[name]
+    found: dict[str, Any] = document["paths"][f"/v1/admin{operation.path}"][operation.method.lower()]
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_an_operation_is_described_whole(document: dict[str, Any], name: str) -> None:
+    operation = OPERATIONS[name]
+    about = described(document, name)
+    assert MESSAGE.match(about["summary"])
+    assert about["description"]
+    assert about["security"] == [{"AdminToken": []}]
+    assert about["tags"][0] in {tag["name"] for tag in document["tags"]}
+    for parameter in about["parameters"]:
+        assert MESSAGE.match(parameter["description"]), parameter
+        assert "example" in parameter or not parameter["required"], parameter
+    assert {"200", "401", "403", "404", "422", "429", "500", "503"} <= set(about["responses"])
+    parse_arguments(operation, operation.example)
+    body = about.get("requestBody")
+    if body is not None:
+        schema = document["components"]["schemas"][
+            body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        ]
+        validator = jsonschema.Draft202012Validator(
+            {**schema, "components": document["components"]}
+        )  # references are resolved in the same document
+        validator.validate(body["content"]["application/json"]["example"])
+    json.dumps(about)
+
+
+def test_examples_of_results_are_there(document: dict[str, Any]) -> None:
+    without = {name for name, one in OPERATIONS.items() if one.example_result is None}
+    assert without == {"audit.export"}, "only a download has no example of its result"
+    assert Download
+
+
+def test_references_lead_somewhere_and_names_are_unique(document: dict[str, Any]) -> None:
+    text = json.dumps(document)
+    for name in set(re.findall(r'"#/components/schemas/([^"]+)"', text)):
+        assert name in document["components"]["schemas"], name
+    names = [one["operationId"] for path in document["paths"].values() for one in path.values()]
+    assert len(names) == len(set(names)) == len(OPERATIONS)
+
+
+def test_the_page_for_people_shows_it_too(document: dict[str, Any]) -> None:
+    page = render_docs(document).decode()
+    for name in OPERATIONS:
+        assert f'id="{name}"' in page
+    assert "Authorization: Bearer $TOKEN" in page
+
+
+def test_every_path_of_the_table_is_found() -> None:
+    paths = AdminPaths(OPERATIONS.values())
+    for operation in OPERATIONS.values():
+        sent = "/v1/admin" + re.sub(r"\{\w+\}", "a%2Fb", operation.path)
+        found = paths.find(sent.encode())
+        assert found is not None, operation.path
+        assert found.operations[operation.method] is operation
+        assert set(found.values) <= {"a/b"}
+        assert len(found.values) == len(operation.path_fields)
