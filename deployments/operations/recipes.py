@@ -42,10 +42,11 @@ async def list_learners(services: AdminServices, given: Arguments) -> dict[str, 
     return {"learners": list(await asyncio.to_thread(ALLOWED.names))}
 
 
-async def choose_recipe(given: str | Mapping[str, Any], changes: Mapping[str, Any]) -> Recipe:
+async def choose_recipe(given: str | Mapping[str, Any], changes: str | Mapping[str, Any]) -> Recipe:
     """Return a built-in recipe by its name, or the one of the given fields, with changed fields.
 
-    Files are no recipes here: the caller of a server must not read them.
+    Changes are values by the paths of fields, or a text with a line FIELD=VALUE for each. Files are no recipes here:
+    the caller of a server must not read them.
 
     Errors:
         NotFound: there is no built-in recipe of that name
@@ -54,8 +55,12 @@ async def choose_recipe(given: str | Mapping[str, Any], changes: Mapping[str, An
     return await asyncio.to_thread(_choose_recipe, given, changes)
 
 
-def _choose_recipe(given: str | Mapping[str, Any], changes: Mapping[str, Any]) -> Recipe:
+def _choose_recipe(given: str | Mapping[str, Any], changes: str | Mapping[str, Any]) -> Recipe:
     from jobs.refresh.recipe import PRESETS, load_recipe_file, parse_recipe
+    from jobs.refresh.runs.sweep import parse_assignments
+
+    if isinstance(changes, str):
+        changes = parse_assignments([line.strip() for line in changes.splitlines() if line.strip()])
 
     if isinstance(given, str):
         if given not in PRESETS:

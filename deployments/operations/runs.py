@@ -57,8 +57,8 @@ class EstimateRun(OfApp):
     engine_id: str = "default"
     recipe: Annotated[str | dict[str, Any], Field(union_mode="left_to_right")] = "default"
     "A built-in recipe by its name, or all fields of one."
-    changes: dict[str, Any] = Field(default_factory=dict, max_length=100)
-    "Path of a field -> value: `parts.rules.window`."
+    changes: dict[str, Any] | str = Field(default_factory=dict)
+    "Path of a field -> value, as `parts.rules.window`; or a text with a line FIELD=VALUE for each."
 
 
 class OrderRun(EstimateRun):

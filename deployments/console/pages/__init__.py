@@ -11,17 +11,21 @@ from deployments.console.pages import (
     archive,
     audit,
     experiments,
+    models,
     overview,
     people,
     rules,
     search,
     signin,
     tokens,
+    trainings,
 )
 
 _AREAS: tuple[ModuleType, ...] = (
     signin,
     overview,
+    models,
+    trainings,
     experiments,
     rules,
     search,
