@@ -77,7 +77,7 @@ async def show_experiment(request: ConsoleRequest) -> Response:
         request.perform("experiments.get", **named), request.perform("experiments.report", **named)
     )
     return request.page(
-        "experiments/experiment.html", one=shown.experiment, status=shown.status, report=report,
+        "experiments/experiment.html", one=shown.experiment, stage=shown.status, report=report,
         intervals=interval_bars(report), chart=people_chart(request, report), steps=NEXT_STEPS[shown.status],
     )  # fmt: skip
 
