@@ -29,7 +29,7 @@ MOST_BYTES = 1 << 20
 MOST_IN_FLIGHT = 32
 BODY_S = 10.0
 OPERATION_S = 60.0
-UPLOAD_S = 3600.0
+UPLOAD_S = 660.0
 CHUNK_S = 30.0
 "Seconds in which the next part of an uploaded file must arrive."
 

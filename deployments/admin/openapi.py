@@ -164,6 +164,10 @@ def _describe_name(name: str) -> str:
 _NAMES = {
     "app_id": "The app.", "engine_id": "The engine.", "username": "The name of an account.",
     "limit": "Entries at most.", "cursor": "The `next` of the answer before.", "key_id": "Id of a key.",
-    "token_id": "Id of a token.",
+    "token_id": "Id of a token.", "product_id": "Id of a product.", "import_id": "Id of an import.",
+    "erasure_id": "Id of an erasure.", "question_id": "Id of a question.", "user_id": "Id of a user.",
+    "anonymous_id": "Id of a visitor.", "offset": "Entries to leave out before the first.",
+    "mapping": "Rules as `kiosk ingest --map` takes them.", "fq": "A filter.",
+    "variants": "One or two bodies, as the endpoint of the API takes them.",
 }  # fmt: skip
 "Descriptions of arguments that many operations share."

@@ -13,7 +13,7 @@ import typer
 
 from cluster.errors import Invalid, Unavailable
 from cluster.records.engine import Engine, Scaling
-from cluster.store.ports.stores import Stores
+from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.installation import Installation, read_clock_ms
 from deployments.operations.engine_views import EngineView, read_engine_view
@@ -287,7 +287,7 @@ def _read_scaling(
     return change
 
 
-async def _wait_until_settled(stores: Stores, asked: Engine) -> EngineView:
+async def _wait_until_settled(stores: OpenStores, asked: Engine) -> EngineView:
     """Wait until an engine is where it was asked to go."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + PATIENCE_S
@@ -308,7 +308,7 @@ async def _wait_until_settled(stores: Stores, asked: Engine) -> EngineView:
             await asyncio.sleep(_EVERY_S)
 
 
-async def _wait_until_deleted(stores: Stores, name: str, engine: str) -> None:
+async def _wait_until_deleted(stores: OpenStores, name: str, engine: str) -> None:
     loop = asyncio.get_running_loop()
     until_s = loop.time() + PATIENCE_S
     while engine in await stores.engine_watch.list_statuses(name):

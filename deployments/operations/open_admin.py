@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import Stores
+from cluster.store.connect import OpenStores
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.services import (
@@ -23,7 +23,7 @@ Admin = Administration[AdminServices]
 
 
 def open_admin(
-    stores: Stores,
+    stores: OpenStores,
     vault: Vault,
     clock: Clock,
     artifacts: ArtifactStore | Callable[[], ArtifactStore],

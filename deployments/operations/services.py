@@ -12,7 +12,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import Stores
+from cluster.store.connect import OpenStores
 from deployments.operations.held_versions import HeldVersions
 from deployments.operations.principal import COMMAND_LINE, Principal
 from deployments.operations.result_cache import ResultCache
@@ -82,7 +82,7 @@ class AdminConfig:
 class AdminServices:
     """Stores, keys, artifacts and the API."""
 
-    stores: Stores
+    stores: OpenStores
     vault: Vault
     clock: Clock
     artifact_source: ArtifactStore | Callable[[], ArtifactStore]
