@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
+from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
@@ -35,12 +36,21 @@ def build_administration_routes(
     request_counts: RequestCounts,
     access_log: AccessLog,
     provider: tuple[str, str, str] | None = None,
+    *,
+    recommender: RecommenderClient | None = None,
 ) -> list[BaseRoute]:
     """Return the routes of the console, which share addresses and limits of the sign-in with the archive, and of
     `/v1/admin`.
     """
     config = archive.config
-    admin = open_admin(stores, vault, clock, artifacts, config=AdminConfig(archive_app=config.app_id))
+    admin = open_admin(
+        stores,
+        vault,
+        clock,
+        artifacts,
+        config=AdminConfig(archive_app=config.app_id),
+        recommender=recommender,
+    )
     console = open_console(
         admin, stores, vault, clock, archive.oauth.addresses, app_ids=app_ids,
         provider=None if provider is None else ProviderConfig(*provider),

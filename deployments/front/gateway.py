@@ -149,7 +149,7 @@ class Gateway:
         if settings.console:
             routes += build_administration_routes(
                 stores, vault, clock, artifact_store, self._archive, lambda: self._keyring.app_ids, self._counts,
-                AccessLog(ACCESS_SHARE, Random()), settings.oidc,
+                AccessLog(ACCESS_SHARE, Random()), settings.oidc, recommender=self._engine_router,
             )  # fmt: skip
         describe_more = describe_administration_routes if settings.console else None
         return build_application(
