@@ -8,10 +8,9 @@ from starlette.requests import Request
 
 from cluster.errors import Forbidden
 from deployments.console import csrf
-from deployments.console.entrance import principal_from_account
 from deployments.console.services import ConsoleServices
 from deployments.console.sessions import ConsoleSessions
-from deployments.operations.principal import Principal
+from deployments.operations.principal import Principal, principal_of
 
 
 def find_session_principal(services: ConsoleServices) -> Callable[[Request], Awaitable[Principal | None]]:
@@ -31,6 +30,6 @@ def find_session_principal(services: ConsoleServices) -> Callable[[Request], Awa
                 raise Forbidden(
                     f"a change over a session needs the header {csrf.HEADER} of a page of the console"
                 )
-        return principal_from_account(session.account, services.client_address(request))
+        return principal_of(session.account, "console", address=services.client_address(request))
 
     return find

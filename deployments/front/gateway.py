@@ -58,6 +58,7 @@ from deployments.api.http.warmup import load_busy_engines, load_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
 from deployments.archive.citation import CitationRules
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
+from deployments.demo.routes import DemoServices, build_demo_routes
 from deployments.edge.admission import AdmissionServices
 from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
@@ -151,6 +152,7 @@ class Gateway:
                 stores, vault, clock, artifact_store, self._archive, lambda: self._keyring.app_ids, self._counts,
                 AccessLog(ACCESS_SHARE, Random()), settings.oidc, recommender=self._engine_router,
             )  # fmt: skip
+            routes += build_demo_routes(DemoServices(self._keyring))
         describe_more = describe_administration_routes if settings.console else None
         return build_application(
             self.handler,
@@ -158,6 +160,7 @@ class Gateway:
             close=self.close,
             more=routes,
             describe_more=describe_more,
+            pages=settings.console,
         )
 
     def _open_services(
