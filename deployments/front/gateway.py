@@ -159,6 +159,7 @@ class Gateway:
                 admin_config=AdminConfig(config.app_id, data_dir=settings.data_dir, public_url=settings.public_url),
                 api=LocalApi(self.handler, self._keyring.secret_of),
                 launch_import=ImportProcesses(_build_environment).start,
+                recommender=self._engine_router,
             )  # fmt: skip
             routes += build_demo_routes(DemoServices(self._keyring))
         describe_more = describe_administration_routes if settings.console else None
