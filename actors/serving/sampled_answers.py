@@ -101,11 +101,11 @@ def build_queries(
     ]  # fmt: skip
     products = [UserQuery("product_to_products", app_id, "", rows=ROWS, anchors=(one,)) for one in titles]
     texts = [" ".join(title.split()[:_WORDS]) for title in titles.values()]
-    searches = [
+    found = [
         UserQuery("search", app_id, "", rows=ROWS, search=SearchQuery(text=one, original=one))
-        for one in texts
+        for one in (texts if searches else ())
     ]
-    mixed = [one for some in zip_longest(users, products, searches) for one in some if one is not None]
+    mixed = [one for some in zip_longest(users, products, found) for one in some if one is not None]
     return [
         replace(query, engine_id=engine_id)
         for query, engine_id in zip(islice(mixed, most), cycle(engine_ids), strict=False)
