@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import orjson
@@ -29,6 +31,8 @@ from cluster.store.connect import OpenStores
 from cluster.store.ports.schema import RunningRelease, StoredSchema
 from cluster.store.redis.seal import salt_from_key, seal
 from deployments.cli.command_line import command_line
+from deployments.cli.screen import exit_code_of
+from jobs.playground.driver import load_into_app
 from tests.suites.doing import APP, NOW
 from tests.suites.small import an_app
 
@@ -184,3 +188,29 @@ async def test_a_command_leaves_data_of_a_newer_schema_alone(
     assert isinstance(error, NewerRelease)
     assert "start the newer release" in error.message
     assert not (await redis_stores.access.read_all()).apps
+
+
+async def test_a_job_leaves_data_of_a_newer_schema_alone(
+    redis_url: str, redis_stores: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    await ensure_schema(redis_stores, NOW, steps([], oldest=2))
+    before = await redis_stores.server.execute_slow("KEYS", "*")
+    (tmp_path / "users.jsonl").write_text('{"user_id": "ann"}\n')
+    words = [
+        sys.executable,
+        "-m",
+        "jobs.ingest",
+        str(tmp_path / "users.jsonl"),
+        "--app",
+        APP,
+        "--noun",
+        "user",
+    ]
+    found = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
+    assert found.returncode == exit_code_of(NewerRelease(""))
+    assert "the stored data has schema 2" in " ".join(found.stderr.split())
+    with pytest.raises(NewerRelease):
+        await asyncio.to_thread(load_into_app, redis_url, "playground")
+    assert await redis_stores.server.execute_slow("KEYS", "*") == before
