@@ -179,44 +179,31 @@ def remove(
 def verify(
     uri: Target,
     backup_id: Named = "",
-    answers: Annotated[int, typer.Option(min=0, help="Records to compare.")] = 1000,
+    answers: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Records and answers to compare; 0 compares none.")
+    ] = 1000,
     as_json: AsJson = False,
 ) -> None:
-    """Read a backup wholly, restore it into a scratch installation, and compare records with those of the cut."""
-    from cluster.admin.backup.restoring import RestoreJob, plan_restore
-    from cluster.admin.backup.verification import ComparedAnswers, compare_answers, find_damage
+    """Read a backup wholly, restore it beside, and compare records with the cut and answers with the installation."""
+    from cluster.admin.backup.restoring import plan_restore
+    from cluster.admin.backup.verification import find_damage
+    from deployments.cli.backup_verification import Verification, print_verification, verify_restored
 
-    settings = Installation().settings
+    installation = Installation()
+    settings = installation.settings
     target = _open_target(uri, settings)
     plan = plan_restore(target, _fingerprint(settings), backup_id=backup_id)
-
-    async def run(progress: Progress) -> tuple[RestoreResult, ComparedAnswers]:
-        async with _scratch_installation(settings) as (stores, into):
-            result = await RestoreJob(plan, target, stores, into, read_clock_ms(), progress).run()
-            return result, await compare_answers(target, plan.backup, stores, answers)
-
     with _shown("verifying") as progress:
-        damaged = find_damage(target, plan.backup, progress)
-        found = None if damaged else asyncio.run(run(progress))
-    different = () if found is None else found[1].different
-    compared = 0 if found is None else found[1].compared
-    if as_json:
-        screen.print_json(
-            {
-                "backup": plan.backup.facts.backup_id, "chunks": len(plan.backup.chunks), "damaged": damaged,
-                "restored": found is not None, "compared": compared, "different": list(different),
-            }
-        )  # fmt: skip
-    else:
-        screen.print_lines(
-            f"backup {plan.backup.facts.backup_id}: {len(plan.backup.chunks):,} chunks read, {len(damaged)} damaged",
-            *(f"damaged: {name}" for name in damaged),
-            *(f"differs: {name}" for name in different),
-            "not restored"
-            if found is None
-            else f"restored beside; {compared:,} records compared byte by byte, {len(different)} differ",
-        )
-    if damaged or different:
+        found = Verification(plan.backup, find_damage(target, plan.backup, progress))
+        if not found.damaged:
+            asyncio.run(
+                verify_restored(
+                    found, plan, target, lambda: _open_source(installation), _scratch_installation(settings),
+                    answers, progress,
+                )
+            )  # fmt: skip
+    print_verification(found, as_json=as_json)
+    if not found.is_good:
         raise typer.Exit(screen.PARTLY)
 
 
@@ -292,6 +279,20 @@ def _fingerprint(settings: Settings) -> str:
     from cluster.admin.vault import open_vault
 
     return fingerprint_of(open_vault(settings).derive("backup fingerprint"))
+
+
+@asynccontextmanager
+async def _open_source(installation: Installation) -> AsyncIterator[tuple[OpenStores, ArtifactStore]]:
+    """Open the installation that was backed up.
+
+    Errors:
+        HouseError: it is away, or another one
+    """
+    from cluster.runtime.artifact_access import open_artifact_store
+
+    installation.refuse_absent()
+    async with _open_stores(installation) as stores:
+        yield stores, open_artifact_store(installation.settings)
 
 
 @asynccontextmanager

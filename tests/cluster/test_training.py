@@ -71,7 +71,7 @@ class Place:
             run = found
             return is_so(run)
 
-        await until(has_come, 30.0)
+        await until(has_come, 90.0)  # a machine that does other work trains slowly
         return run
 
 

@@ -1,4 +1,4 @@
-"""Verifying a backup: every checksum, then a restore into a scratch installation whose answers are compared."""
+"""Verifying a backup: every checksum, then a restore into a scratch installation whose records are compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cluster.store.connect import OpenStores
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedAnswers:
+class ComparedRecords:
     """Records by id, compared with what Redis held at the cut."""
 
     compared: int
@@ -33,9 +33,9 @@ def find_damage(target: ArtifactStore, backup: Backup, progress: Progress = igno
     return damaged
 
 
-async def compare_answers(
+async def compare_records(
     target: ArtifactStore, backup: Backup, stores: OpenStores, most: int
-) -> ComparedAnswers:
+) -> ComparedRecords:
     """Compare records of a restored installation byte by byte with those written down at the cut."""
     compared, different = 0, []
     for digest in backup.facts.answers:
@@ -44,4 +44,4 @@ async def compare_answers(
             compared += 1
             if (value or b"") != part.items[0]:
                 different.append(part.key.decode("utf-8", "replace"))
-    return ComparedAnswers(compared, tuple(different))
+    return ComparedRecords(compared, tuple(different))

@@ -1,0 +1,146 @@
+"""Answers of one app computed in this process at one moment, so that two installations can be compared.
+
+    segments + change log up to an offset -> recommender    as every API replica loads it
+    recent list, stored boost rules, snapshot               as every API replica applies them
+
+The clock stands still, so equal data gives equal answers to the last digit of a score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle, islice, zip_longest
+from typing import Any, cast
+
+from actors.language.embedder import HashingEmbedder
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.retrieval.messages import SearchQuery
+from actors.serving.app_follower import AppFollower
+from actors.serving.model_registry import SnapshotLoader
+from actors.serving.stored_rules import StoredRules
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore, position_from_offset
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.clock import SystemClock
+from cluster.errors import HouseError
+from cluster.ids import new_request_id
+from cluster.meter import SilentMeter
+from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Noun
+from cluster.store.ports.stores import Stores
+
+ROWS = 10
+_WORDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SampledAnswer:
+    """One answer: products with their scores, or the refusal."""
+
+    products: tuple[Mapping[str, Any], ...]
+    served_by: str
+    snapshot: str
+    refusal: str = ""
+
+
+class StillClock(SystemClock):
+    """A wall clock that stands still; durations pass as ever."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+
+class BoundedChangeLog:
+    """A `ChangeLog` that ends at an offset of each noun, for a reader whose offset nobody records."""
+
+    def __init__(self, changes: ChangeLog, until: Mapping[str, str]) -> None:
+        self._changes = changes
+        self._until = {noun: position_from_offset(offset) for noun, offset in until.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._changes, name)
+
+    async def read(
+        self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
+    ) -> list[ChangeLogEntry]:
+        """Return changes after the offsets and up to the end."""
+        wanted = {
+            noun: at for noun, at in after.items() if position_from_offset(at) < self._until.get(noun, (0, 0))
+        }
+        found = await self._changes.read(app_id, wanted, count=count, block_ms=0)
+        return [entry for entry in found if position_from_offset(entry.offset) <= self._until[entry.noun]]
+
+    async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+        """Do nothing: this reader must not delay the trimming of the log."""
+
+
+def build_queries(
+    app_id: str, engine_ids: Sequence[str], reader_ids: Sequence[str], titles: Mapping[str, str], most: int
+) -> list[UserQuery]:
+    """Build queries that alternate between users, products and searches, and between engines.
+
+    `reader_ids` have prefixes (`u:`, `a:`); `titles` maps product ids to texts to search for.
+    """
+    users = [
+        UserQuery(
+            "user_to_products", app_id, "", rows=ROWS,
+            user_id=one[2:] if one.startswith("u:") else "", anonymous_id=one[2:] if one.startswith("a:") else "",
+        )
+        for one in reader_ids
+    ]  # fmt: skip
+    products = [UserQuery("product_to_products", app_id, "", rows=ROWS, anchors=(one,)) for one in titles]
+    texts = [" ".join(title.split()[:_WORDS]) for title in titles.values()]
+    searches = [
+        UserQuery("search", app_id, "", rows=ROWS, search=SearchQuery(text=one, original=one))
+        for one in texts
+    ]
+    mixed = [one for some in zip_longest(users, products, searches) for one in some if one is not None]
+    return [
+        replace(query, engine_id=engine_id)
+        for query, engine_id in zip(islice(mixed, most), cycle(engine_ids), strict=False)
+    ]
+
+
+async def compute_answers(
+    stores: Stores,
+    artifacts: ArtifactStore,
+    queries: Sequence[UserQuery],
+    *,
+    until: Mapping[str, str],
+    now_ms: int,
+) -> list[SampledAnswer]:
+    """Compute the answers to queries of one app from its data up to the offsets `until`.
+
+    Cost:
+        loads the app, with its products and snapshots, into the memory of this process
+
+    Errors:
+        Fault: the manifest of the segments is damaged
+        Unavailable: the store does not answer
+    """
+    clock = StillClock(now_ms)
+    bounded = replace(stores, changes=cast(ChangeLog, BoundedChangeLog(stores.changes, until)))
+    rules = StoredRules(stores.boost_rules, clock)
+    follower = AppFollower(
+        queries[0].app_id, f"compare-{new_request_id()}", bounded, SegmentStore(artifacts), clock, SilentMeter(),
+        HashingEmbedder, SnapshotLoader(SnapshotStore(artifacts)),
+    )  # fmt: skip
+    try:
+        await follower.start()
+        return [await _answer(follower, rules, stores, query) for query in queries]
+    finally:
+        await follower.close()
+
+
+async def _answer(
+    follower: AppFollower, rules: StoredRules, stores: Stores, query: UserQuery
+) -> SampledAnswer:
+    recent = await stores.interactions.recent(query.app_id, query.reader_ids) if query.reader_ids else []
+    try:
+        found: RecommendationResult = await follower.answer(await rules.apply(query), recent, ())
+    except HouseError as error:
+        return SampledAnswer((), "", "", f"{error.code}: {error.message}")
+    return SampledAnswer(tuple(found.products), found.served_by, follower.serving_version(query.engine_id))

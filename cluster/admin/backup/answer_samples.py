@@ -1,0 +1,124 @@
+"""Which answers of a restored app can be compared with the installation that was backed up, and which questions to ask.
+
+The installation went on serving. Its change log is read up to the cut only, so users, products and interactions are
+those of the cut again. Three things have no such history: an app whose segments, engines or boost rules changed since
+is not compared, and a user who did something since the backup began is not asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cluster.admin.backup.catalogue import AppCut, Backup
+from cluster.admin.backup.chunks import read_parts
+from cluster.artifacts.artifact_store import ArtifactStore, checksum
+from cluster.artifacts.manifest_commits import newest_manifest
+from cluster.artifacts.segment_files import position_from_offset
+from cluster.clock import SystemClock
+from cluster.store import keys
+from cluster.store.connect import OpenStores
+from cluster.store.ports.changes import Noun
+from cluster.store.ports.key_parts import KeyPart
+from cluster.store.redis.key_reader import KeyReader
+from cluster.store.redis.multiplexer import name_of
+
+_READ = 128
+_MOST_PAGES = 400
+"Pages of keys that are looked through for recent lists."
+_TITLES = ("title", "name", "headline", "product_id")
+
+
+@dataclass(frozen=True, slots=True)
+class AppSample:
+    """Users and products of one app, chosen at random."""
+
+    reader_ids: tuple[str, ...]
+    "Prefixed ids (`u:`, `a:`) of users with and without recent interactions."
+    titles: Mapping[str, str]
+    "Product id -> a text to search for."
+
+
+async def sample_app(stores: OpenStores, app_id: str, most: int) -> AppSample:
+    """Choose up to `most` users and as many products of an app."""
+    reader = KeyReader(stores.server, SystemClock())
+    users = {f"u:{one}" for one in await reader.sample(keys.record_ids(app_id, "user"), most // 2)}
+    readers = [*await _readers_with_recent_list(reader, app_id, most - len(users)), *sorted(users)]
+    product_ids = await reader.sample(keys.record_ids(app_id, "product"), most)
+    bodies = await stores.records.get_many(app_id, "product", product_ids)
+    titles = {one: _title(body) for one, body in zip(product_ids, bodies, strict=True) if body is not None}
+    return AppSample(tuple(dict.fromkeys(readers)), titles)
+
+
+async def find_change_since(
+    source: OpenStores, artifacts: ArtifactStore, target: ArtifactStore, backup: Backup, app_id: str
+) -> str:
+    """Return why an app of the installation can't be compared with the backup; empty if it can."""
+    path = await asyncio.to_thread(newest_manifest, artifacts, f"{app_id}/segments")
+    copied = {one.path: one.sha256 for one in backup.facts.artifacts}
+    if path is None:
+        if any(one.startswith(f"{app_id}/segments/") for one in copied):
+            return "its segments are gone"
+    elif copied.get(path) != checksum(await asyncio.to_thread(artifacts.read, path)):
+        return "its changes were compacted since"
+    cut = backup.facts.apps[app_id]
+    if await _is_trimmed(source, app_id, cut):
+        return "its change log was trimmed since"
+    wanted = [keys.engine(app_id), keys.boost_rule(app_id)]
+    parts, _, _ = await KeyReader(source.server, SystemClock()).read_cut(wanted)
+    written = [part for one in backup.facts.control for part in read_parts(target, backup.chunks[one])]
+    if _as_hashes(parts) != _as_hashes(part for part in written if name_of(part.key) in wanted):
+        return "its engines or boost rules were changed since"
+    return ""
+
+
+async def find_active_readers(source: OpenStores, app_id: str, cut: AppCut) -> set[str]:
+    """Return the prefixed ids of users whose recent list may have changed since the backup began."""
+    after: dict[Noun, str] = {"interaction": cut.start["interaction"]}
+    active, visitors = set[str](), set[str]()
+    while entries := await source.changes.read(app_id, after, count=_READ, block_ms=0):
+        for entry in entries:
+            for one in orjson.loads(entry.payload):
+                if isinstance(one, str):
+                    active.add(one)
+                    continue
+                if user_id := one.get("user_id"):
+                    active.add(f"u:{user_id}")
+                if visitor := one.get("anonymous_id"):
+                    visitors.add(visitor)
+        after = {"interaction": entries[-1].offset}
+    links = await source.interactions.links(app_id, sorted(visitors)) if visitors else {}
+    return active | {f"a:{one}" for one in visitors} | {f"u:{one}" for one in links.values()}
+
+
+async def _is_trimmed(source: OpenStores, app_id: str, cut: AppCut) -> bool:
+    nouns: tuple[Noun, ...] = ("user", "product", "interaction")
+    trimmed = [(await source.changes.first(app_id, noun), cut.start.get(noun, "0")) for noun in nouns]
+    return any(position_from_offset(first) > position_from_offset(start) for first, start in trimmed)
+
+
+async def _readers_with_recent_list(reader: KeyReader, app_id: str, most: int) -> list[str]:
+    prefix, found, pages = keys.recent(app_id, "").encode(), list[str](), 0
+    async for page in reader.scan():
+        found += [name_of(name[len(prefix) :]) for name in page if name.startswith(prefix)]
+        pages += 1
+        if len(found) >= most or pages >= _MOST_PAGES:
+            break
+    return sorted(set(found))[:most]
+
+
+def _title(body: bytes) -> str:
+    record = orjson.loads(body)
+    return next((text for name in _TITLES if isinstance(text := record.get(name), str) and text), "")
+
+
+def _as_hashes(parts: Any) -> dict[bytes, dict[bytes, bytes]]:
+    return {part.key: _as_hash(part) for part in parts}
+
+
+def _as_hash(part: KeyPart) -> dict[bytes, bytes]:
+    return dict(zip(part.items[::2], part.items[1::2], strict=True))

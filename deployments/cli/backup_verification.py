@@ -1,0 +1,163 @@
+"""What `kiosk backup verify` does with a backup whose chunks are whole, and what it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+
+from actors.serving.sampled_answers import build_queries, compute_answers
+from cluster.admin.backup.answer_samples import find_active_readers, find_change_since, sample_app
+from cluster.admin.backup.catalogue import Backup
+from cluster.admin.backup.pace import Progress, ignore_progress
+from cluster.admin.backup.restoring import RestoreJob, RestorePlan
+from cluster.admin.backup.verification import ComparedRecords, compare_records
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.errors import HouseError
+from cluster.store.connect import OpenStores
+from deployments.cli import screen
+from deployments.cli.installation import read_clock_ms
+
+Place = tuple[OpenStores, ArtifactStore]
+_MOST_SHOWN = 20
+
+
+@dataclass
+class Verification:
+    """What was found out about a backup."""
+
+    backup: Backup
+    damaged: list[str]
+    "Chunks that are missing or differ from their checksum."
+    records: ComparedRecords | None = None
+    "None: not restored."
+    answered: int = 0
+    "Answers that the restored installation gave."
+    compared: int = 0
+    different: list[str] = field(default_factory=list)
+    "Queries with another answer."
+    not_compared: dict[str, str] = field(default_factory=dict)
+    "App -> reason."
+
+    @property
+    def is_good(self) -> bool:
+        """Return whether nothing is damaged and nothing differs."""
+        return not (self.damaged or self.different or (self.records is not None and self.records.different))
+
+
+async def verify_restored(
+    found: Verification,
+    plan: RestorePlan,
+    target: ArtifactStore,
+    open_source: Callable[[], AbstractAsyncContextManager[Place]],
+    scratch: AbstractAsyncContextManager[Place],
+    most: int,
+    progress: Progress,
+) -> None:
+    """Restore a backup beside, compare up to `most` records and as many answers, and note what differs."""
+    async with AsyncExitStack() as stack:
+        stores, into = restored = await stack.enter_async_context(scratch)
+        await RestoreJob(plan, target, stores, into, read_clock_ms(), progress).run()
+        found.records = await compare_records(target, plan.backup, stores, most)
+        source: Place | None = None
+        reason = ""
+        try:
+            source = await stack.enter_async_context(open_source())
+        except HouseError as error:
+            reason = error.message
+        await compare_answers(found, target, restored, source, most, progress, reason=reason)
+
+
+async def compare_answers(
+    found: Verification,
+    target: ArtifactStore,
+    restored: Place,
+    source: Place | None,
+    most: int,
+    progress: Progress = ignore_progress,
+    *,
+    reason: str = "",
+) -> None:
+    """Compute up to `most` answers of a restored installation, and compare them with those of the source at the cut.
+
+    Without a source, `reason` says why.
+    """
+    app_ids = sorted(found.backup.facts.apps)
+    for number, app_id in enumerate(app_ids):
+        left = -(-(most - found.answered) // (len(app_ids) - number))
+        if left > 0:
+            await _compare_app(found, app_id, target, restored, source, reason, left)
+            progress("answers", found.answered)
+
+
+async def _compare_app(
+    found: Verification,
+    app_id: str,
+    target: ArtifactStore,
+    restored: Place,
+    source: Place | None,
+    reason: str,
+    most: int,
+) -> None:
+    stores, into = restored
+    facts = found.backup.facts
+    cut = facts.apps[app_id]
+    # chosen in the source, which still has what a restore may have lost
+    sample = await sample_app(stores if source is None else source[0], app_id, most)
+    engine_ids = sorted(engine.engine_id for engine in await stores.engines.all(app_id))
+    if not sample.titles or not engine_ids:
+        return
+    readers = sample.reader_ids
+    if source is not None:
+        reason = await find_change_since(*source, target, found.backup, app_id)
+        active = await find_active_readers(source[0], app_id, cut)
+        readers = tuple(one for one in readers if one not in active)
+    queries = build_queries(app_id, engine_ids, readers, sample.titles, most)
+    answers = await compute_answers(stores, into, queries, until=cut.end, now_ms=facts.cut_ms)
+    found.answered += len(answers)
+    if source is None or reason:
+        found.not_compared[app_id] = reason
+        return
+    expected = await compute_answers(*source, queries, until=cut.end, now_ms=facts.cut_ms)
+    if moved := await find_change_since(*source, target, found.backup, app_id):
+        found.not_compared[app_id] = moved
+        return
+    late = await find_active_readers(source[0], app_id, cut)
+    for query, one, other in zip(queries, answers, expected, strict=True):
+        if late.isdisjoint(query.reader_ids):
+            found.compared += 1
+            if one != other:
+                subject = query.reader_ids or query.anchors or (query.search.text if query.search else "",)
+                found.different.append(f"{app_id}/{query.engine_id} {query.kind} {' '.join(subject)}")
+
+
+def print_verification(found: Verification, *, as_json: bool) -> None:
+    """Print what was found out."""
+    records = found.records
+    backup_id, chunks = found.backup.facts.backup_id, len(found.backup.chunks)
+    if as_json:
+        screen.print_json(
+            {
+                "backup": backup_id, "chunks": chunks, "damaged": found.damaged, "restored": records is not None,
+                "compared": records.compared if records else 0,
+                "different": list(records.different) if records else [],
+                "answers": {
+                    "answered": found.answered, "compared": found.compared, "different": found.different,
+                    "not_compared": found.not_compared,
+                },
+            }
+        )  # fmt: skip
+        return
+    lines = [f"backup {backup_id}: {chunks:,} chunks read, {len(found.damaged)} damaged"]
+    lines += [f"damaged: {name}" for name in found.damaged[:_MOST_SHOWN]]
+    if records is None:
+        screen.print_lines(*lines, "not restored")
+        return
+    lines += [f"differs: {name}" for name in (*records.different, *found.different)[:_MOST_SHOWN]]
+    lines += [
+        f"restored beside; {records.compared:,} records compared byte by byte, {len(records.different)} differ",
+        f"{found.answered:,} answers computed; {found.compared:,} compared with the installation, "
+        f"{len(found.different)} differ",
+    ]
+    lines += [f"answers of {app_id} not compared: {reason}" for app_id, reason in found.not_compared.items()]
+    screen.print_lines(*lines)

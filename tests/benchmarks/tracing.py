@@ -1,0 +1,164 @@
+"""What traces cost the request handler: its processor time with 1 % of requests traced, against traces off.
+
+python -m tests.benchmarks.tracing                 exits with 1 if a request costs more than 2 % more
+python -m tests.benchmarks.tracing --rounds 100    more rounds, less noise
+
+Rounds with and without traces take turns in one process, over a real Redis and a real engine. The time is that of the
+whole process, so it includes the thread that sends spans to a collector, which is a process of its own. A replica also
+reads HTTP and writes it; that is not measured, so the share of traces in a replica is smaller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import logging
+import multiprocessing
+import random
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
+from statistics import median
+from typing import Any
+
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import EngineHost
+from cluster.clock import SystemClock
+from cluster.log import set_up_logging
+from cluster.meter import SilentMeter
+from cluster.runtime.tracing import open_tracing
+from cluster.store.connect import open_stores
+from deployments.edge.request_observer import RequestObserver
+from tests.benchmarks.data import interactions, products
+from tests.benchmarks.request_handler import requests_of
+from tests.fakes.asgi import call
+from tests.fakes.request_handler import Corner, open_corner
+from tests.suites.redis_process import RedisProcess
+
+SHARE = 0.01
+BOUND = 1.02
+NAMES = ("read a user", "one interaction", "recommendation")
+REQUESTS = 1_000
+
+
+def collect(told: Connection) -> None:
+    """Receive spans until the process is ended; send the port first."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            return None
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    told.send(server.server_port)
+    server.serve_forever()
+
+
+async def measure(collector: str, redis: str, rounds: int) -> dict[str, Any]:
+    """Return microseconds a request without and with traces, and their ratio, for each kind of request."""
+    tracer = open_tracing(collector, "bench")
+    assert tracer is not None
+    clock = SystemClock()
+    async with open_stores(redis) as stores:
+        host = EngineHost(stores, None, clock, SilentMeter())
+        corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
+        try:
+            await _fill(corner)
+            requests = requests_of(corner)
+            return {name: await _compare(corner, requests[name], tracer, rounds) for name in NAMES}
+        finally:
+            await host.close()
+            await corner.close()
+            tracer.close()
+
+
+async def _fill(corner: Corner) -> None:
+    bodies = {
+        "users": [{"user_id": "gina-7", "name": "Gina"}],
+        "products": products(1_000),
+        "interactions": interactions(2_000, 100, 1_000),
+    }
+    for path, records in bodies.items():
+        answer = await call(
+            corner.door, "POST", f"/v1/{path}", headers=corner.headers(), json={"data": records}
+        )
+        assert answer.status == 200, answer.body
+    await corner.apply()
+
+
+async def _compare(
+    corner: Corner, request: tuple[str, bytes, bytes, dict[bytes, bytes]], tracer: Any, rounds: int
+) -> dict[str, float]:
+    chance = random.Random(3).random
+    observers = (None, RequestObserver(SystemClock(), tracer=tracer, share=SHARE, chance=chance))
+    spent: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds + 1):
+        for traced in (0, 1) if number % 2 else (1, 0):
+            corner.door._observer = observers[traced]
+            gc.collect()
+            took = await _round(corner, *request)
+            if number:  # the first round warms up
+                spent[traced].append(took)
+    ratios = [on / off for off, on in zip(*spent, strict=True)]
+    return {
+        "off_us": round(median(spent[0]), 2), "on_us": round(median(spent[1]), 2),
+        "added_us": round(median(on - off for off, on in zip(*spent, strict=True)), 2),
+        "ratio": round(median(ratios), 4), "ratio_of_sums": round(sum(spent[1]) / sum(spent[0]), 4),
+    }  # fmt: skip
+
+
+async def _round(corner: Corner, method: str, target: bytes, body: bytes, more: dict[bytes, bytes]) -> float:
+    headers = {b"host": b"x", b"user-agent": b"bench", b"x-api-key": corner.secret().encode(), **more}
+    scope: dict[str, Any] = {
+        "type": "http", "method": method, "path": target.decode(), "raw_path": target, "query_string": b"",
+        "headers": list(headers.items()), "client": ("192.0.2.7", 40000),
+    }  # fmt: skip
+    message = {"type": "http.request", "body": body, "more_body": False}
+
+    async def receive() -> dict[str, Any]:
+        return message
+
+    async def send(_: Any) -> None:
+        return None
+
+    begin = time.process_time()
+    for _ in range(REQUESTS):
+        await corner.door(scope, receive, send)
+    return (time.process_time() - begin) / REQUESTS * 1e6
+
+
+def main() -> int:
+    """Print the figures as JSON; return 1 when the bound is missed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=40)
+    given = parser.parse_args()
+    set_up_logging(level=logging.WARNING)
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    collector = context.Process(target=collect, args=(there,), daemon=True)
+    collector.start()
+    redis = RedisProcess().start()
+    try:
+        found = asyncio.run(measure(f"http://127.0.0.1:{here.recv()}", redis.url, given.rounds))
+    finally:
+        redis.stop()
+        collector.terminate()
+        collector.join()
+    is_kept = all(one["ratio"] <= BOUND for one in found.values())
+    facts = {"traced": SHARE, "rounds": given.rounds, "requests_a_round": REQUESTS, "bound": BOUND}
+    print(json.dumps({**facts, **found, "kept": is_kept}, indent=1))
+    return 0 if is_kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

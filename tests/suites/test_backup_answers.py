@@ -1,0 +1,164 @@
+"""`kiosk backup verify` compares answers: equal ones for a good restore, other ones for any part that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pytest
+
+from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
+from actors.language.embedder import HashingEmbedder
+from cluster.admin.backup.creation import BackupJob
+from cluster.admin.backup.pace import Pace
+from cluster.admin.backup.restoring import RestoreJob, RestorePlan, plan_restore
+from cluster.admin.schema import ensure_schema
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.clock import SystemClock, iso_ms
+from cluster.meter import SilentMeter
+from cluster.records.engine import Engine
+from cluster.records.interaction import RecentEvent
+from cluster.secrecy import Signer
+from cluster.store import keys
+from cluster.store.connect import OpenStores
+from cluster.store.ports.intake import RecordPut
+from deployments.cli.backup_verification import Verification, compare_answers
+from tests.fakes.trained_snapshot import RING, name, publish_ring_snapshot, ring_products
+from tests.suites.doing import APP, NOW, put
+from tests.suites.small import an_app
+
+pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
+
+MARK = "f" * 32
+MOST = 100
+Place = tuple[OpenStores, ArtifactStore]
+
+
+async def click(stores: OpenStores, user: int, product: str) -> None:
+    """Let a user look at a product."""
+    now_ms = SystemClock().now_ms()
+    event = {"type": "click", "user_id": f"r{user}", "product_ids": [product], "timestamp": iso_ms(now_ms)}
+    packed = RecentEvent("click", (product,), now_ms).pack()
+    await stores.interactions.append(APP, orjson.dumps([event]), [(f"r{user}", "", packed)])
+
+
+@dataclass
+class Shop:
+    """A shop with segments, a change log behind them and a snapshot; and a restored one."""
+
+    source: Place
+    restored: Place
+    target: ArtifactStore
+    plan: RestorePlan
+
+    async def compare(self, source: Place | None = None) -> Verification:
+        """Compare the answers of both."""
+        found = Verification(self.plan.backup, [])
+        await compare_answers(found, self.target, self.restored, source or self.source, MOST)
+        return found
+
+
+@pytest.fixture
+async def shop(redis_stores: OpenStores, easy_stores: OpenStores, tmp_path: Path) -> Shop:
+    stores = redis_stores
+    source, target, into = (
+        ArtifactStore.open(tmp_path / place, signer=Signer(b"k" * 32))
+        for place in ("source", "target", "into")
+    )
+    await ensure_schema(stores, NOW)
+    await stores.access.put_app(an_app())
+    segments = SegmentStore(source)
+    compactor = ChangeLogCompactor(
+        stores.changes, segments, SegmentRebuilder(stores, segments, HashingEmbedder(), SystemClock()),
+        SystemClock(), SilentMeter(),
+    )  # fmt: skip
+    records = [RecordPut(one["product_id"], orjson.dumps(one), one["type"]) for one in ring_products()]
+    await put(stores, *records[: RING - 5], task_id="compacted")
+    for user in range(40):
+        await click(stores, user, name(user))
+    await compactor.run_once([APP], at_once=True)
+    await put(stores, *records[RING - 5 :], task_id="in the log")
+    for user in range(40):
+        await click(stores, user, name(user + 1))
+    version = publish_ring_snapshot(SnapshotStore(source), tmp_path / "scratch", APP, seed=6)
+    await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=version, created_at=NOW))
+    await stores.engines.put(Engine(app_id=APP, engine_id="plain", created_at=NOW))
+    await BackupJob(stores, source, target, MARK, pace=Pace(rest=0)).run()
+    plan = plan_restore(target, MARK)
+    await RestoreJob(plan, target, easy_stores, into, SystemClock().now_ms()).run()
+    return Shop((stores, source), (easy_stores, into), target, plan)
+
+
+async def test_a_restored_installation_answers_as_the_source_did_at_the_cut(shop: Shop) -> None:
+    found = await shop.compare()
+    assert (found.answered, found.compared, found.different, found.not_compared) == (100, 100, [], {})
+    assert found.is_good
+
+
+async def test_what_was_written_after_the_cut_is_no_difference(shop: Shop) -> None:
+    stores = shop.source[0]
+    for user in range(5):
+        await click(stores, user, name(user + 9))
+    late = {**ring_products()[3], "title": "another title"}
+    await put(stores, RecordPut(name(3), orjson.dumps(late), "bead"), task_id="late")
+    found = await shop.compare()
+    assert (found.compared, found.different) == (95, [])
+
+
+async def lose_a_recent_list(shop: Shop) -> None:
+    await shop.restored[0].server.execute_slow("DEL", keys.recent(APP, "u:r7"))
+
+
+async def lose_the_end_of_a_change_log(shop: Shop) -> None:
+    await shop.restored[0].server.execute_slow("DEL", keys.change(APP, "product"))
+
+
+async def change_an_engine(shop: Shop) -> None:
+    engine = await shop.restored[0].engines.get(APP, "default")
+    assert engine is not None
+    await shop.restored[0].engines.put(engine.model_copy(update={"snapshot": ""}))
+
+
+async def damage_a_snapshot(shop: Shop) -> None:
+    into = shop.restored[1]
+    path = max(into.entries(APP), key=lambda entry: entry.size * ("/segments/" not in entry.path)).path
+    into.write(path, into.read(path)[:-1] + b"\7")
+
+
+async def lose_the_segments(shop: Shop) -> None:
+    for entry in shop.restored[1].entries(f"{APP}/segments"):
+        shop.restored[1].remove(entry.path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lose_a_recent_list,
+        lose_the_end_of_a_change_log,
+        change_an_engine,
+        damage_a_snapshot,
+        lose_the_segments,
+    ],
+)
+async def test_a_part_that_differs_changes_answers(
+    shop: Shop, damage: Callable[[Shop], Awaitable[None]]
+) -> None:
+    await damage(shop)
+    found = await shop.compare()
+    assert found.different
+    assert not found.is_good
+
+
+async def test_an_app_that_changed_too_much_since_is_named_and_not_compared(shop: Shop) -> None:
+    stores = shop.source[0]
+    engine = await stores.engines.get(APP, "default")
+    assert engine is not None
+    await stores.engines.put(engine.model_copy(update={"snapshot": ""}))
+    found = await shop.compare()
+    assert (found.compared, found.answered) == (0, 100)
+    assert found.not_compared == {APP: "its engines or boost rules were changed since"}
+    assert found.is_good
