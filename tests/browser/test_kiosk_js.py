@@ -141,6 +141,39 @@ async def test_the_examples_of_the_guide_run(site: Site) -> None:
         assert history["ok"], history
 
 
+async def test_every_operation_accepts_what_the_script_adds(site: Site) -> None:
+    proof = hmac.new(site.corner.secret().encode(), b"ada-17", hashlib.sha256).hexdigest()
+    async with serving(_shop(site, "")) as shop, site.visit() as page:
+        await page.goto(shop)
+        replies = await page.evaluate(
+            """async (userHash) => {
+              const kiosk = Kiosk.open({...document.querySelector("script").dataset, session: "on",
+                userId: "ada-17", userHash, userType: "free", token: ""});
+              kiosk.track("click", "tugboat");
+              const id = "11111111-1111-4111-8111-111111111111";
+              const more = {user_to_attributes: {field: "brand"}, product_to_products: {product_id: "tugboat"},
+                mget: {product_ids: ["tugboat"]}, questions: {question: "Why?"}, answers: {question_ids: [id]},
+                question_answering: {q: "Why?", min_probability: 0.5}};
+              const replies = {};
+              for (const group of ["recommendation", "search", "ask", "qa"]) {
+                for (const name of Object.keys(kiosk[group])) {
+                  const body = more[name] || (group === "recommendation" ? {} : {q: "boat"});
+                  const reply = await kiosk[group][name](body);
+                  replies[group + "." + name] = reply.ok || reply.message;
+                }
+              }
+              const bulk = await kiosk.bulk([
+                {api_name: "search/search", body: {q: "boat"}}, {api_name: "search/mget", body: more.mget}]);
+              replies.bulk = bulk.ok && bulk.data.every((one) => one.status_code === 200) || bulk.body;
+              await kiosk.flush();
+              return replies;
+            }""",
+            proof,
+        )
+        assert {name: reply for name, reply in replies.items() if reply is not True} == {}
+        assert len(replies) == 20
+
+
 class Network:
     """Answers for `NOWHERE` with the replies that a test put in, and notes what was sent."""
 
@@ -215,16 +248,18 @@ async def test_interactions_survive_refusals_and_go_in_batches(site: Site) -> No
     ]
     async with site.visit() as page:
         await _load(page, network, 'data-key="kpk_dev_x" data-flush-ms="50"')
-        await page.evaluate("for (let n = 0; n < 120; n++) kiosk.track(n === 1 ? 'wrong' : 'click', 'p' + n)")
+        types = "n === 1 ? 'wrong' : n === 30 ? 'checkout' : 'click'"
+        await page.evaluate(f"for (let n = 0; n < 120; n++) kiosk.track({types}, 'p' + n)")
         for _ in range(100):
             await page.wait_for_timeout(50)
             if len(network.sent) >= 5:
                 break
         batches = [[event["product_ids"][0] for event in body["data"]] for _, _, body in network.sent]
-        keys = [headers["idempotency-key"] for _, headers, _ in network.sent]
+        keys = [headers.get("idempotency-key", "") for _, headers, _ in network.sent]
         assert [len(batch) for batch in batches] == [50, 50, 50, 50, 19]
-        assert keys[0] == keys[1]
-        assert len(set(keys)) == 4
+        assert keys[0] == keys[1] != ""
+        assert [bool(key) for key in keys] == [True, True, True, False, False]
+        assert keys[2] != keys[1]
         arrived = [product_id for batch in batches[2:] for product_id in batch]
         assert sorted(arrived) == sorted(f"p{n}" for n in range(120) if n != 1)
         site.faults.clear()  # the browser itself reports refused requests
