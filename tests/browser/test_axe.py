@@ -7,7 +7,10 @@ import hashlib
 import pytest
 
 from tests.browser.axe import FILE, find_faults
-from tests.contract.oauth.test_browser import BROWSER, playwright
+from tests.browser.site import Site
+from tests.contract.oauth.test_browser import BROWSER
+
+FAULTY = "<html lang=en><title>x</title><main><h1>x</h1><input><p style='color:#ccc'>pale"
 
 
 def test_the_vendored_checker_is_the_published_file() -> None:
@@ -15,14 +18,10 @@ def test_the_vendored_checker_is_the_published_file() -> None:
     assert digest in FILE.with_name("SOURCE.md").read_text("utf-8")
 
 
+@pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome on PATH nor in KIOSK_TEST_BROWSER")
-async def test_the_checker_finds_a_field_without_a_name_and_pale_text() -> None:
-    async with playwright.async_playwright() as driver:
-        browser = await driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        page = await browser.new_page()
-        await page.set_content(
-            "<html lang=en><title>x</title><main><h1>x</h1><input><p style='color:#ccc'>pale"
-        )
+async def test_the_checker_finds_a_field_without_a_name_and_pale_text(site: Site) -> None:
+    async with site.visit() as page:
+        await page.set_content(FAULTY)
         faults = await find_faults(page)
-        await browser.close()
     assert {fault.split(" ")[0] for fault in faults} == {"label", "color-contrast"}

@@ -5,29 +5,21 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-import pytest_asyncio
 
 from tests.browser.axe import find_faults
-from tests.browser.site import HOSTILE, VIEWS, Site, open_site
+from tests.browser.site import HOSTILE, VIEWS, Site
 from tests.contract.oauth.test_browser import BROWSER, SHOTS, playwright
 
 pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome on PATH nor in KIOSK_TEST_BROWSER"),
 ]
 expect = playwright.expect
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site() -> AsyncIterator[Site]:
-    async with open_site() as opened:
-        yield opened
 
 
 async def _keep(page: Any, name: str) -> None:
@@ -67,6 +59,9 @@ async def test_a_look_at_a_product_changes_the_lists(site: Site) -> None:
             "The engine ranks the catalog by what you did."
         )
         await _check_views(page, "demo-shop")
+        await page.get_by_role("button", name="Like").first.click()
+        await expect(page.get_by_role("button", name="Liked ✓")).to_be_visible()
+        await expect(page.locator("#done li")).to_have_count(2)
         await page.click("#restart")
         await expect(page.locator("#done li")).to_have_text(["nothing yet"])
         await expect(page.locator("#for-you .name").first).to_have_text(before[0])

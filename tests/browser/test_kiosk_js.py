@@ -6,42 +6,47 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from deployments.demo.script import STATIC, script_integrity, script_version
-from tests.browser.site import HOSTILE, Site, open_site
+from deployments.demo.script import read_script, script_integrity, script_version
+from tests.browser.site import HOSTILE, Site
 from tests.contract.oauth.test_browser import BROWSER, playwright, serving
+from tests.house.tree import ROOT
 
 pytestmark = [
-    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.asyncio(loop_scope="session"),
     pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome on PATH nor in KIOSK_TEST_BROWSER"),
 ]
 expect = playwright.expect
-SCRIPTS = ("kiosk.js", "kiosk.min.js")
 NOWHERE = "http://kiosk.test"
 "An origin that only the routes of a test answer for."
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def site() -> AsyncIterator[Site]:
-    async with open_site() as opened:
-        yield opened
+def _guide(site: Site) -> list[str]:
+    """Return the blocks of HTML of the guide, for this site and a product that it has."""
+    text = (ROOT / "docs" / "guides" / "browser.md").read_text("utf-8")
+    for old, new in (
+        ("https://kiosk.example", site.url), ("kpk_dev_...", site.corner.publishable()), ("trowel-02", "tugboat"),
+        ("hoe-11", "bulb-planter"), ("How deep do I plant tulips?", "How long is the Kaltbach tunnel?"),
+    ):  # fmt: skip
+        text = text.replace(old, new)
+    return re.findall(r"^```html\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
-def _shop(site: Site, body: str, **attributes: str) -> Starlette:
-    """Return a customer's site whose page pins the script and allows nothing but Kiosk."""
-    more = "".join(f' {name.replace("_", "-")}="{value}"' for name, value in attributes.items())
+def _shop(site: Site, body: str) -> Starlette:
+    """Return a customer's site whose page allows nothing but Kiosk; without a script it gets the pinned one."""
+    pinned = (
+        f'<script src="{site.url}/kiosk-{script_version()}.js" data-key="{site.corner.publishable()}" '
+        f'crossorigin="anonymous" integrity="{script_integrity()}"></script>'
+    )
     html = (
         "<!doctype html><html lang=en><title>Shop</title><link rel=icon href='data:,'>"
-        f'<script src="{site.url}/kiosk-{script_version()}.js" data-key="{site.corner.publishable()}"{more} '
-        f'crossorigin="anonymous" integrity="{script_integrity()}"></script>{body}</html>'
+        f"{'' if '<script' in body else pinned}{body}</html>"
     )
     policy = f"default-src 'none'; script-src {site.url}; connect-src {site.url}; img-src data:"
     headers = {"content-security-policy": policy}
@@ -49,8 +54,7 @@ def _shop(site: Site, body: str, **attributes: str) -> Starlette:
 
 
 async def test_two_lines_fill_a_list_and_a_click_on_it_is_known_to_the_next_list(site: Site) -> None:
-    body = """<main data-kiosk-view="tugboat"><ul data-kiosk-list="recommendation.user_to_products"
-        data-kiosk-body='{"rows": 4, "fq": "NOT type:article"}'></ul></main>"""
+    body = _guide(site)[0]
     async with serving(_shop(site, body)) as shop, site.visit() as page:
         sent: list[dict[str, Any]] = []
         page.on("request", lambda request: sent.append(request) if "interactions" in request.url else None)
@@ -121,11 +125,60 @@ async def test_an_answer_grows_and_never_waits_for_ever(site: Site) -> None:
         assert seen["seen"] == sorted(set(seen["seen"]))
 
 
+async def test_the_examples_of_the_guide_run(site: Site) -> None:
+    examples = [block for block in _guide(site)[2:] if "module" in block]
+    assert len(examples) == 4
+    async with serving(_shop(site, "")) as shop, site.visit() as page:
+        await page.goto(shop)
+        for block in examples:
+            code = re.search(r'<script type="module">\n(.*?)</script>', block, re.DOTALL)
+            assert code is not None
+            await page.evaluate(
+                "(async () => { const box = {}, stage = {}; const show = (list) => { if (!list.length) throw list; };"
+                f"{code[1]}; if ('textContent' in box && !/4\\.7/.test(box.textContent)) throw box.textContent; }})()"
+            )
+        history = await page.evaluate("kiosk.recommendation.user_to_history({history_type: 'last_checkout'})")
+        assert history["ok"], history
+
+
+async def test_every_operation_accepts_what_the_script_adds(site: Site) -> None:
+    proof = hmac.new(site.corner.secret().encode(), b"ada-17", hashlib.sha256).hexdigest()
+    async with serving(_shop(site, "")) as shop, site.visit() as page:
+        await page.goto(shop)
+        replies = await page.evaluate(
+            """async (userHash) => {
+              const kiosk = Kiosk.open({...document.querySelector("script").dataset, session: "on",
+                userId: "ada-17", userHash, userType: "free", token: ""});
+              kiosk.track("click", "tugboat");
+              const id = "11111111-1111-4111-8111-111111111111";
+              const more = {user_to_attributes: {field: "brand"}, product_to_products: {product_id: "tugboat"},
+                mget: {product_ids: ["tugboat"]}, questions: {question: "Why?"}, answers: {question_ids: [id]},
+                question_answering: {q: "Why?", min_probability: 0.5}};
+              const replies = {};
+              for (const group of ["recommendation", "search", "ask", "qa"]) {
+                for (const name of Object.keys(kiosk[group])) {
+                  const body = more[name] || (group === "recommendation" ? {} : {q: "boat"});
+                  const reply = await kiosk[group][name](body);
+                  replies[group + "." + name] = reply.ok || reply.message;
+                }
+              }
+              const bulk = await kiosk.bulk([
+                {api_name: "search/search", body: {q: "boat"}}, {api_name: "search/mget", body: more.mget}]);
+              replies.bulk = bulk.ok && bulk.data.every((one) => one.status_code === 200) || bulk.body;
+              await kiosk.flush();
+              return replies;
+            }""",
+            proof,
+        )
+        assert {name: reply for name, reply in replies.items() if reply is not True} == {}
+        assert len(replies) == 20
+
+
 class Network:
     """Answers for `NOWHERE` with the replies that a test put in, and notes what was sent."""
 
-    def __init__(self, name: str) -> None:
-        self._script = (STATIC / name).read_text("utf-8")
+    def __init__(self) -> None:
+        self._script = read_script().decode()
         self.replies: dict[str, list[tuple[int, Any, dict[str, str]]]] = {}
         self.html = ""
         self.sent: list[tuple[str, dict[str, str], Any]] = []
@@ -154,9 +207,8 @@ async def _load(page: Any, network: Network, attributes: str = 'data-key="kpk_de
     await page.goto(f"{NOWHERE}/")
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-async def test_a_query_is_repeated_after_what_the_server_asks_for(site: Site, name: str) -> None:
-    network = Network(name)
+async def test_a_query_is_repeated_after_what_the_server_asks_for(site: Site) -> None:
+    network = Network()
     path = "/v1/search/search"
     network.replies[path] = [
         (429, {"message": "Too many requests."}, {"retry-after": "1"}),
@@ -182,9 +234,8 @@ async def test_a_query_is_repeated_after_what_the_server_asks_for(site: Site, na
         site.faults.clear()
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-async def test_interactions_survive_refusals_and_go_in_batches(site: Site, name: str) -> None:
-    network = Network(name)
+async def test_interactions_survive_refusals_and_go_in_batches(site: Site) -> None:
+    network = Network()
     path = "/v1/interactions"
     refused = {
         "errors": True,
@@ -197,24 +248,25 @@ async def test_interactions_survive_refusals_and_go_in_batches(site: Site, name:
     ]
     async with site.visit() as page:
         await _load(page, network, 'data-key="kpk_dev_x" data-flush-ms="50"')
-        await page.evaluate("for (let n = 0; n < 120; n++) kiosk.track(n === 1 ? 'wrong' : 'click', 'p' + n)")
+        types = "n === 1 ? 'wrong' : n === 30 ? 'checkout' : 'click'"
+        await page.evaluate(f"for (let n = 0; n < 120; n++) kiosk.track({types}, 'p' + n)")
         for _ in range(100):
             await page.wait_for_timeout(50)
             if len(network.sent) >= 5:
                 break
         batches = [[event["product_ids"][0] for event in body["data"]] for _, _, body in network.sent]
-        keys = [headers["idempotency-key"] for _, headers, _ in network.sent]
+        keys = [headers.get("idempotency-key", "") for _, headers, _ in network.sent]
         assert [len(batch) for batch in batches] == [50, 50, 50, 50, 19]
-        assert keys[0] == keys[1]
-        assert len(set(keys)) == 4
+        assert keys[0] == keys[1] != ""
+        assert [bool(key) for key in keys] == [True, True, True, False, False]
+        assert keys[2] != keys[1]
         arrived = [product_id for batch in batches[2:] for product_id in batch]
         assert sorted(arrived) == sorted(f"p{n}" for n in range(120) if n != 1)
         site.faults.clear()  # the browser itself reports refused requests
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-async def test_nothing_is_thrown_into_a_page_without_network_and_storage(site: Site, name: str) -> None:
-    network = Network(name)
+async def test_nothing_is_thrown_into_a_page_without_network_and_storage(site: Site) -> None:
+    network = Network()
     async with site.visit() as page:
         await page.add_init_script(
             "for (const name of ['localStorage', 'sessionStorage']) "
@@ -246,9 +298,8 @@ async def test_nothing_is_thrown_into_a_page_without_network_and_storage(site: S
         site.faults.clear()
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-async def test_a_list_shows_hostile_texts_as_texts(site: Site, name: str) -> None:
-    network = Network(name)
+async def test_a_list_shows_hostile_texts_as_texts(site: Site) -> None:
+    network = Network()
     products = [
         {"product_id": "a", "title": HOSTILE, "url": "javascript:document.title='taken'"},
         {"product_id": "b", "title": "Fork", "url": "https://shop.example/fork"},
