@@ -134,10 +134,11 @@ class Gateway:
         gate.why_no_writes = self._memory.refusal_reason
         gate.link_identities = IdentityLinkWriter(self._stores.interactions, meter).record
         services = self._open_services(settings, artifact_store, clock)
+        observer = open_observer(clock, meter, *settings.observed)
         self.handler = RequestHandler(
             build_endpoints(services), gate, replays=stores.idempotency, clock=clock,
             request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
-            addresses=config.client_addresses, observer=open_observer(clock, meter, *settings.observed),
+            addresses=config.client_addresses, observer=observer,
             readiness=Readiness(self._host.probe, self._keyring, stores.server, clock, self._identity),
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
@@ -151,7 +152,7 @@ class Gateway:
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())
-        routes = build_archive_routes(self._archive)
+        routes = build_archive_routes(self._archive, observer)
         if settings.console:
             routes += build_administration_routes(
                 stores, vault, clock, artifact_store, self._archive, lambda: self._keyring.app_ids, self._counts,
@@ -159,6 +160,7 @@ class Gateway:
                 admin_config=AdminConfig(config.app_id, data_dir=settings.data_dir, public_url=settings.public_url),
                 api=LocalApi(self.handler, self._keyring.secret_of),
                 launch_import=ImportProcesses(_build_environment).start,
+                recommender=self._engine_router,
             )  # fmt: skip
             routes += build_demo_routes(DemoServices(self._keyring))
         describe_more = describe_administration_routes if settings.console else None
