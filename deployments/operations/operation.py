@@ -22,7 +22,8 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 class Arguments(BaseModel):
     """Arguments of an operation; unknown names are refused. Fields in the path of the operation come from there."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=100_000)
+    # Models are built at their first use: a command needs few of them, and starts sooner.
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=100_000, defer_build=True)
 
 
 class OfApp(Arguments):
