@@ -27,17 +27,17 @@ class LoggedInteraction:
 
 
 async def read_uncompacted(
-    log: ChangeLog, app_id: str, after: str, kinds: Collection[str]
+    log: ChangeLog, app_id: str, after: str, kinds: Collection[str], *, most_pages: int = _MOST_PAGES
 ) -> list[LoggedInteraction]:
     """Return the interactions of some types after an offset, oldest first, without those of erased users.
 
     Errors:
         Unavailable: the store does not answer
     Cost:
-        one read of the log for 200 uploads; at most 100,000 uploads are read
+        one read of the log for 200 uploads; at most `most_pages` reads, so by default 100,000 uploads
     """
     interactions: list[LoggedInteraction] = []
-    for _ in range(_MOST_PAGES):
+    for _ in range(most_pages):
         changes = await log.read(app_id, {"interaction": after}, count=_PAGE, block_ms=0)
         for change in changes:
             items = orjson.loads(change.payload)

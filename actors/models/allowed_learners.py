@@ -27,6 +27,10 @@ class AllowedLearners:
         """Set the function that reads the list. Every check calls it, so a change needs no restart."""
         self._read = read
 
+    def names(self) -> tuple[str, ...]:
+        """Return the classes on the list, sorted."""
+        return tuple(sorted(self._read()))
+
     def check(self, learner: str) -> None:
         """Check that a class is on the list.
 

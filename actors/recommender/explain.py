@@ -22,9 +22,10 @@ from actors.recommender.ranking.query_context import (
     find_anchor_rows,
     find_page_window,
 )
-from actors.recommender.ranking.score import explain_rows, list_sources
+from actors.recommender.ranking.score import explain_rows, get_slot_map, list_sources
 from actors.recommender.ranking.user_profile import list_recent_rows
 from actors.recommender.rerank.rerank import RerankStep
+from actors.recommender.state.score_components import ScoreComponent, sum_components
 from cluster.query.fields import Projection
 from cluster.query.language.tree import All, Node, render_filter
 
@@ -93,6 +94,27 @@ def explain_products(
             "place": before + start + at,
             "moves": moves[row],
         }
+
+
+def explain_similarity(
+    request: QueryContext, products: Sequence[dict[str, Any]], components: Sequence[ScoreComponent]
+) -> None:
+    """Add `similar_parts` to every `_explain`: what connects the product with the anchors of the query.
+
+    `components` are consumed. Their sum orders the products; `score_parts` are about the user.
+    """
+    state, priors = request.engine_state, request.item_priors
+    rows = np.asarray(request.catalog.rows_of([product["product_id"] for product in products]), np.int64)
+    slot_map = get_slot_map(state, priors)
+    for product in products:
+        product["_explain"]["similar_parts"] = {}
+    for part in components:
+        name = part.name
+        values = sum_components([part], slot_map).get_scores(rows)
+        for product, value in zip(products, values.tolist(), strict=True):
+            if value:
+                parts = product["_explain"]["similar_parts"]
+                parts[name] = parts.get(name, 0.0) + value
 
 
 def _build_explanation(

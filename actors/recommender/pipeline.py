@@ -15,7 +15,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from actors.recommender.explain import explain_groups, explain_products, explain_result
+from actors.recommender.explain import (
+    explain_groups,
+    explain_products,
+    explain_result,
+    explain_similarity,
+)
 from actors.recommender.messages import RecommendationResult, RecommendedGroup
 from actors.recommender.ranking.candidates import (
     allow_rows,
@@ -43,7 +48,7 @@ from actors.recommender.ranking.score import (
     score_related_items,
     score_similar_items,
 )
-from actors.recommender.ranking.user_profile import profile_from_weights
+from actors.recommender.ranking.user_profile import UserProfile, profile_from_weights
 from actors.recommender.rerank.exploration import add_exploration, dithering_seed
 from actors.recommender.rerank.grouping import count_available, score_groups, sum_popularity
 from actors.recommender.rerank.rerank import RerankStep, render_products, rerank
@@ -55,6 +60,7 @@ from actors.recommender.state.interaction_rows import (
     join_interactions,
     select_session,
 )
+from actors.recommender.state.score_components import ScoreComponent
 from actors.vectors.types import Mask, Scores
 
 V = TypeVar("V", bound=Hashable)
@@ -143,18 +149,32 @@ def _select_similar(request: QueryContext, anchors: Sequence[int]) -> Recommenda
         return None
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(request)
-    components = score_bought_together(similar_to, state, priors) if query.buy_together else []
-    level = "baskets" if components else "similar"
-    if not components:
-        session = select_session(user.profile.interactions, request.now_ms)
-        components = score_similar_items(similar_to, state, priors, join_interactions(named, session))
-        components += score_related_items(anchors, state, priors)
+    components, level = _score_anchors(request, user, anchors, similar_to)
     prior = priors.prior.scale(state.weights.prior_in_similar)
     similarity = combine_components(components, state, priors)
     ranking = rank(prior, similarity, allow_rows(request), catalog.rows_of(query.exclude))
     hidden = catalog.add_variants(anchors) if query.dedupe else anchors
     candidates, _ = select_candidates(ranking, request, page.depth, hidden)
-    return _render_page(request, user, page, candidates, _score_rows(request, user, candidates), level)
+    result = _render_page(request, user, page, candidates, _score_rows(request, user, candidates), level)
+    if query.explain:
+        # The sum above consumed the components.
+        explain_similarity(request, result.products, _score_anchors(request, user, anchors, similar_to)[0])
+    return result
+
+
+def _score_anchors(
+    request: QueryContext, user: UserSignals, anchors: Sequence[int], similar_to: UserProfile
+) -> tuple[list[ScoreComponent], str]:
+    """List the components of products that go with the anchors, and the fallback level that they give."""
+    state, priors = request.engine_state, request.item_priors
+    if request.query.buy_together:
+        baskets = score_bought_together(similar_to, state, priors)
+        if baskets:
+            return baskets, "baskets"
+    session = select_session(user.profile.interactions, request.now_ms)
+    steps = join_interactions(similar_to.interactions, session)
+    components = score_similar_items(similar_to, state, priors, steps)
+    return [*components, *score_related_items(anchors, state, priors)], "similar"
 
 
 def user_to_history(request: QueryContext) -> RecommendationResult:

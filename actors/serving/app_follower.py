@@ -165,8 +165,23 @@ class AppFollower:
         if query.engine_id not in self._model_registry.engine_ids:
             await self._model_registry.ensure_loaded(query.engine_id)
         if query.snapshot:
-            engine_id = await self._model_registry.hold_version(query.engine_id, query.snapshot)
-            query = replace(query, engine_id=engine_id)
+            return await self._answer_from_version(query, recent, shown)
+        return await self._answer(query, recent, shown)
+
+    async def _answer_from_version(
+        self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str]
+    ) -> RecommendationResult:
+        """Answer from the version that a query names; from the serving one if it is refused, explanations say which."""
+        engine_id = await self._model_registry.hold_version(query.engine_id, query.snapshot)
+        result = await self._answer(replace(query, engine_id=engine_id), recent, shown)
+        if result.explanation is None:
+            return result
+        explanation = {**result.explanation, "snapshot": self.serving_version(engine_id)}
+        return replace(result, explanation=explanation)
+
+    async def _answer(
+        self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str]
+    ) -> RecommendationResult:
         recommender = self._active
         for _ in range(_TRIES):
             now_ms = self._clock.now_ms()

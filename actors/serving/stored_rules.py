@@ -1,5 +1,8 @@
 """The stored boost rules of every app: read again after a second, selected for a query, and added to it.
 
+A rule with a time window applies inside of it. `PREVIEW` replaces the rules for the requests of one task: an editor
+sees what a draft would do, and no other request does.
+
 A rule applies if all of its conditions hold, or if the query names the rule or one of its tags. Conditions on search
 texts hold only for searches and questions. A rule with tags and without conditions applies only by its tag. A search
 can disable all rules. A search query receives the names of applied rules and their assets for the result page.
@@ -8,6 +11,7 @@ can disable all rules. A search query receives the names of applied rules and th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -22,6 +26,11 @@ from cluster.records.boost_rule import BoostRule
 from cluster.store.ports.boost_rules import RuleStore
 from cluster.store.refreshing_cache import RefreshingCache
 
+PREVIEW: ContextVar[tuple[CompiledRule, ...] | None] = ContextVar("kiosk_rules_preview", default=None)
+"""The rules that apply to requests of this task instead of the stored ones; None: the stored ones apply.
+
+A preview records nothing: no query log, no experiment."""
+
 _KEEP_S = 1.0
 _log = structlog.get_logger()
 
@@ -31,6 +40,7 @@ class _CachedRules:
     rules: list[BoostRule]
     ready: dict[str, tuple[CompiledRule, ...]] = field(default_factory=dict)
     "Engine -> its compiled rules, built at the first query."
+    has_windows: bool = False
 
 
 class StoredRules:
@@ -38,6 +48,7 @@ class StoredRules:
 
     def __init__(self, store: RuleStore, clock: Clock, keep_s: float = _KEEP_S) -> None:
         self._store = store
+        self._clock = clock
         self._cache = RefreshingCache(self._load, clock, keep_s=keep_s)
 
     async def apply(self, query: UserQuery) -> UserQuery:
@@ -51,13 +62,19 @@ class StoredRules:
         return apply_rules(query, rules) if rules else query
 
     async def get_rules(self, app_id: str, engine_id: str) -> tuple[CompiledRule, ...]:
-        """Return the enabled rules of an engine, highest priority first."""
+        """Return the rules of an engine that are in force now, highest priority first."""
+        preview = PREVIEW.get()
+        if preview is not None:
+            return preview
         cached = await self._cache.read(app_id, wait=False)
         if not cached.rules:
             return ()
         rules = cached.ready.get(engine_id)
         if rules is None:
             rules = cached.ready[engine_id] = _parse_rules(app_id, engine_id, cached.rules)
+        if cached.has_windows:
+            now_ms = self._clock.now_ms()
+            return tuple(one for one in rules if one.rule.is_in_force(now_ms))
         return rules
 
     async def _load(self, app_id: str, last: _CachedRules | None) -> _CachedRules:
@@ -68,7 +85,9 @@ class StoredRules:
                 raise
             # a page without its boosts is better than no page
             rules = []
-        return last if last is not None and last.rules == rules else _CachedRules(rules)
+        if last is not None and last.rules == rules:
+            return last
+        return _CachedRules(rules, has_windows=any(rule.has_window for rule in rules))
 
 
 def _parse_rules(app_id: str, engine_id: str, rules: list[BoostRule]) -> tuple[CompiledRule, ...]:

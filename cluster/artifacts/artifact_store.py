@@ -347,7 +347,7 @@ class ArtifactStore:
         """Copy a file of this machine to the store with bounded memory; an existing file is replaced."""
         full = self._full_path(path)
         if self._local:
-            self._write_local(Path(full), source.read_bytes(), new=False)
+            self._write_local(Path(full), source, new=False)
             return
 
         def attempt() -> None:
@@ -412,15 +412,20 @@ class ArtifactStore:
                 swept += 1
         return swept
 
-    def _write_local(self, target: Path, data: bytes, new: bool) -> None:
+    def _write_local(self, target: Path, data: bytes | Path, new: bool) -> None:
         part = target.parent / f".{target.name}.{ids.new_request_id()}{PART_SUFFIX}"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             room = self.free_space()
-            if room is not None and room[0] < len(data) + self._reserve_bytes:
+            size = len(data) if isinstance(data, bytes) else data.stat().st_size
+            if room is not None and room[0] < size + self._reserve_bytes:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             with part.open("wb") as stream:
-                stream.write(data)
+                if isinstance(data, bytes):
+                    stream.write(data)
+                else:
+                    with data.open("rb") as body:
+                        shutil.copyfileobj(body, stream, _CHUNK)
                 stream.flush()
                 os.fsync(stream.fileno())
             move_into_place(part, target, new)

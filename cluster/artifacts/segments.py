@@ -72,6 +72,18 @@ class SegmentStore:
         """
         return _offsets(self._files.manifest(app_id))
 
+    def row_counts(self, app_id: str) -> dict[str, int]:
+        """Return the number of compacted rows of each noun, without reading them; replaced records count again.
+
+        Errors:
+            Fault: the manifest is damaged
+        """
+        counts: dict[str, int] = {}
+        for entry in self._files.manifest(app_id).files:
+            noun = str(entry.facts["noun"])
+            counts[noun] = counts.get(noun, 0) + entry.rows
+        return counts
+
     def erasures(self, app_id: str) -> ErasureLog:
         """Return the log of erased rows.
 
@@ -139,6 +151,35 @@ class SegmentStore:
         Source: `limit_readers_per_address`
         """
         return limit_readers_per_address(self._load_interactions(app_id, kinds, since_ms, _JSON_COLUMNS))
+
+    def list_product_interactions(self, app_id: str, product_id: str, since_ms: int) -> list[tuple[str, int]]:
+        """Return type and time (ms since 1970) of compacted interactions with a product since a time.
+
+        Damaged segments are left out.
+
+        Cost:
+            reads three columns of the segments: 0.3 s for 1,000,000 interactions
+        """
+
+        def attempt() -> list[tuple[str, int]]:
+            damaged: list[DamagedFile] = []
+            found: list[tuple[str, int]] = []
+            for entry in self._files.manifest(app_id).files:
+                if entry.facts["noun"] != "interaction":
+                    continue
+                table = self._files.table(app_id, entry, ["type", "at_ms", "product_ids"], damaged)
+                if table is None:
+                    continue
+                table = table.filter(pc.greater_equal(table["at_ms"], since_ms)).combine_chunks()
+                ids = pc.list_flatten(table["product_ids"])
+                rows = pc.unique(
+                    pc.list_parent_indices(table["product_ids"]).filter(pc.equal(ids, product_id))
+                )
+                hits = table.select(["type", "at_ms"]).take(rows)
+                found += zip(hits["type"].to_pylist(), hits["at_ms"].to_pylist(), strict=True)
+            return found
+
+        return self._retry_when_replaced(attempt)
 
     def load_interaction_times(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
         """Return only the columns `reader` and `at_ms` of `load_interactions_of_types`."""

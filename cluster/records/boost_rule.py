@@ -5,17 +5,19 @@ A rule applies if all its given conditions hold: `api_names`, `anchor_products`,
 `filter_query` and (in searches) `query`/`queries`. It always applies to a request that names one of its
 `boosting_tags`. `boost` and `boost_fq` select the products; `position` and `pin_position` set their places.
 
-`name`, `engine_id`, `enabled`, `priority`, `boost_fq` and `context` extend the format of the public SDKs.
+`name`, `engine_id`, `enabled`, `priority`, `boost_fq`, `context`, `starts_at` and `ends_at` extend the format of the
+public SDKs.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from cluster.ids import DEFAULT_ENGINE
-from cluster.records.fields import NAMED_ID, STRICT, fault
+from cluster.records.fields import NAMED_ID, NOT_A_TIME, STRICT, fault
+from cluster.records.times import moment_ms
 
 Option = Literal["contains", "not_contain", "is", "is_not", "regex", "ends_with", "starts_with"]
 Action = Literal["pin", "bury", "remove"]
@@ -36,6 +38,21 @@ _Name = Annotated[str, Field(min_length=1, max_length=512, pattern=NAMED_ID)]
 _Names = Annotated[list[_Name], Field(max_length=1000, fail_fast=True)]
 _Position = Annotated[int, Field(ge=1, le=1_000_000)]
 _Value = str | bool | int | float
+_LATEST_MS = 253_402_300_799_999
+"The end of the year 9999."
+
+
+def _moment_from(value: Any) -> Any:
+    """Read a moment in text; numbers are milliseconds already."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return moment_ms(value)
+    except ValueError:
+        raise fault(NOT_A_TIME) from None
+
+
+_Time = Annotated[int, BeforeValidator(_moment_from), Field(ge=0, le=_LATEST_MS)]
 
 MOST_RULES = 500
 "Stored rules of one engine: each of them is looked at by every request."
@@ -97,6 +114,10 @@ class BoostRule(BaseModel):
     "1-based places for pinned products without a specific place; none: before the rest."
     json_asset: Any = None
     "Handed to search pages as it is."
+    starts_at: _Time | None = None
+    "The rule applies from then on, milliseconds since 1970; uploads may name a date and time instead."
+    ends_at: _Time | None = None
+    "The rule applies until then."
 
     @model_validator(mode="after")
     def _does_something(self) -> BoostRule:
@@ -110,7 +131,19 @@ class BoostRule(BaseModel):
             )
         if self.position and not self.boost_fq and not any(one.action == "pin" for one in self.boost):
             raise fault("There are positions but nothing is pinned: add a pin or take them out.", "position")
+        if self.starts_at is not None and self.ends_at is not None and self.ends_at <= self.starts_at:
+            raise fault("The rule ends before it starts.", "ends_at")
         return self
+
+    @property
+    def has_window(self) -> bool:
+        """Return whether the rule starts or ends by itself."""
+        return self.starts_at is not None or self.ends_at is not None
+
+    def is_in_force(self, now_ms: int) -> bool:
+        """Return whether the rule is enabled and a time lies in its window."""
+        begun = self.starts_at is None or now_ms >= self.starts_at
+        return self.enabled and begun and (self.ends_at is None or now_ms < self.ends_at)
 
     @property
     def search_texts(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from cluster.clock import iso_ms
 from cluster.errors import Invalid
 
 RunStatus = Literal["queued", "running", "finished", "failed", "cancelled"]
@@ -34,6 +35,9 @@ LEASE_MS = 15_000
 
 ENDED: frozenset[RunStatus] = frozenset({"finished", "failed", "cancelled"})
 
+MOST_LOG_LINES = 100
+"Lines that a run keeps; the oldest ones go."
+_LONGEST_LINE = 300
 _ABSURD_LEASES = 4
 
 
@@ -90,6 +94,8 @@ class Run(BaseModel):
     parts: tuple[dict[str, Any], ...] = ()
     "Outcome of each part: part, learner, outcome, weight, weight_new, alone, gain, reason."
     error: str = ""
+    log: tuple[str, ...] = ()
+    "The newest things that workers did, a time and a sentence each, oldest first."
     created_at: int = 0
     started_at: int | None = None
     finished_at: int | None = None
@@ -155,7 +161,17 @@ def update_leased_run(
     """Return the run with a renewed lease and its progress."""
     if not is_owner(run, owner, attempt):
         return None
-    return run.model_copy(update={**changes, "until_ms": now_ms + lease_ms})
+    log = _append_log(run, now_ms, changes)
+    return run.model_copy(update={**changes, "log": log, "until_ms": now_ms + lease_ms})
+
+
+def _append_log(run: Run, now_ms: int, changes: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the log of a run with a line for a new stage or activity."""
+    stage, message = str(changes.get("stage", run.stage)), str(changes.get("message", run.message))
+    if (stage, message) == (run.stage, run.message) or not (stage if stage != run.stage else message):
+        return run.log
+    line = f"{iso_ms(now_ms)[:19]}  {stage}{': ' if stage and message else ''}{message}"
+    return (*run.log, line[:_LONGEST_LINE])[-MOST_LOG_LINES:]
 
 
 def end_run(

@@ -16,7 +16,7 @@ from cluster.store.redis.address import Address
 from cluster.store.redis.administration import RedisAdminTokens
 from cluster.store.redis.archive_admin import RedisArchiveCalls, RedisClientRules
 from cluster.store.redis.audit import RedisAudit
-from cluster.store.redis.boost_rules import RedisRules
+from cluster.store.redis.boost_rules import RedisRules, RedisRuleVersions
 from cluster.store.redis.changes import RedisChanges
 from cluster.store.redis.client import HOT_S, SLOW_S, RedisClient
 from cluster.store.redis.cluster_client import ClusterClient
@@ -26,6 +26,7 @@ from cluster.store.redis.engines import RedisEngines
 from cluster.store.redis.erasures import RedisErasures
 from cluster.store.redis.experiments import RedisExperiments
 from cluster.store.redis.idempotency import RedisIdempotency
+from cluster.store.redis.imports import RedisImports
 from cluster.store.redis.intake import IDLE_MS, MOST_WAITING, RedisIntake
 from cluster.store.redis.interactions import RedisInteractions
 from cluster.store.redis.leases import RedisLeases
@@ -153,6 +154,7 @@ def open_stores(
         engines=RedisEngines(server, quarantine),
         engine_watch=RedisEngineWatch(server),
         boost_rules=RedisRules(server, quarantine),
+        rule_versions=RedisRuleVersions(server),
         limits=RedisLimits(server),
         idempotency=RedisIdempotency(server),
         pages=RedisPages(server),
@@ -174,6 +176,7 @@ def open_stores(
         question_bank=RedisQuestionBank(server),
         erasures=RedisErasures(server, interactions, changes, clock),
         usage=RedisUsage(server),
+        imports=RedisImports(server, quarantine),
         server=server,
     )
 

@@ -305,6 +305,12 @@ def boost_rule(app: str) -> str:
     return f"{{{app}}}:boost-rule"
 
 
+def boost_rule_version(app: str) -> str:
+    """Stream, capped at about 2,000: changes of boost rules (sealed JSON `RuleVersion`). Owner: the administration.
+    For ever."""
+    return f"{{{app}}}:boost-rule-version"
+
+
 def engine_status(app: str) -> str:
     """Hash engine_id -> JSON `EngineStatus`: the state of its dedicated deployment. Owner: the engine
     operator.
@@ -405,6 +411,12 @@ def question_by(app: str, reader_id: str) -> str:
     return f"{{{app}}}:question-by:{reader_id}"
 
 
+def question_recent(app: str) -> str:
+    """Sorted set question_id -> when it was asked, the newest 1,000, for editors. Some may be deleted since. For
+    ever."""
+    return f"{{{app}}}:question-recent"
+
+
 def question_citing(app: str, product_id: str) -> str:
     """Set of question ids: finished answers that cite a product. As the questions."""
     return f"{{{app}}}:question-citing:{product_id}"
@@ -491,6 +503,21 @@ def run_ids(app: str) -> str:
 def run_open(app: str) -> str:
     """Set of run ids that have not ended."""
     return f"{{{app}}}:run-open"
+
+
+def file_import(app: str) -> str:
+    """Hash import_id -> sealed JSON `FileImport`. Owner: administrators. The newest 200."""
+    return f"{{{app}}}:import"
+
+
+def import_progress(app: str) -> str:
+    """Hash import_id -> sealed JSON `ImportProgress`. Owner: the process of the import. As long as the import."""
+    return f"{{{app}}}:import-progress"
+
+
+def import_stop(app: str) -> str:
+    """Set of import ids: imports whose process shall stop. Owner: administrators. As long as the import."""
+    return f"{{{app}}}:import-stop"
 
 
 def schedule(app: str) -> str:

@@ -20,7 +20,7 @@ from cluster.secrecy import is_token, key_sha256
 from cluster.store.ports.stores import Stores
 from deployments.edge.caller import HEADER as KEY_HEADER
 from deployments.edge.caller import PARAMETER
-from deployments.edge.sign_in_limits import AddressLimits, BucketRate
+from deployments.edge.signin_limits import AddressLimits, BucketRate
 from deployments.operations.principal import Principal, principal_of
 
 SessionPrincipal = Callable[[Request], Awaitable[Principal | None]]

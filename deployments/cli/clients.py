@@ -5,22 +5,16 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
-from cluster.admin.key_admin import KeyAdmin
-from cluster.errors import Invalid, NotFound
 from cluster.records.archive_client import (
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,
     ClientRule,
-    fold_client_name,
     is_client_name,
 )
-from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.installation import Installation, read_clock_ms
-from deployments.cli.report import parse_span_ms
-from deployments.operations.archive_report import ClientUsage, build_archive_report
+from deployments.cli.installation import Installation
+from deployments.operations.archive_clients import ArchiveClients, ChangedClient, ForgottenClient
 
 app = typer.Typer(help="Clients of the archive: allow, deny, rate.", no_args_is_help=True)
 
@@ -47,22 +41,11 @@ def list_clients(name: AppName = "", as_json: AsJson = False) -> None:
     """List rules, and who called within 30 days."""
     installation = Installation()
     app_id = name or installation.settings.archive_app
-    until = read_clock_ms()
-    since = until - parse_span_ms("30d")
-
-    async def read(keeping: KeyAdmin, stores: OpenStores) -> tuple[list[ClientRule], list[ClientUsage]]:
-        rules = await stores.client_rules.all(app_id)
-        calls = await stores.archive_calls.read_since(app_id, since)
-        seen = build_archive_report(calls, since=since, until=until, top=1000).clients
-        return [rule for _, rule in sorted(rules.items())], seen
-
-    rules, seen = installation.administer(read)
+    listed: ArchiveClients = installation.perform("clients.list", app_id=app_id)
     if as_json:
-        callers = [
-            {"client_name": one.name, "client_ids": list(one.client_ids), "calls": one.calls} for one in seen
-        ]
-        screen.print_json({"app_id": app_id, "rules": [rule.model_dump() for rule in rules], "seen": callers})
+        screen.print_json(listed.to_dict())
         return
+    rules, seen = listed.rules, listed.seen
     table = screen.build_table("client", "may call", "calls per minute", title="Rules")
     if not any(rule.client == EVERYBODY for rule in rules):
         table.add_row("everybody else (*)", "yes", f"{DEFAULT_CALLS_PER_MINUTE:g} a person")
@@ -80,13 +63,13 @@ def list_clients(name: AppName = "", as_json: AsJson = False) -> None:
 @app.command("allow", epilog=EPILOG)
 def allow(client: Client, name: AppName = "", as_json: AsJson = False) -> None:
     """Allow a client; API replicas apply it within a second."""
-    _change(client, name, as_json, decision="allow")
+    _change("allow", client, name, as_json)
 
 
 @app.command("deny", epilog=EPILOG)
 def deny(client: Client, name: AppName = "", as_json: AsJson = False) -> None:
     """Refuse a client; API replicas apply it within a second."""
-    _change(client, name, as_json, decision="deny")
+    _change("deny", client, name, as_json)
 
 
 @app.command("rate", epilog=EPILOG)
@@ -97,7 +80,7 @@ def rate(
     as_json: AsJson = False,
 ) -> None:
     """Bound the calls of a client, all its people together; under * those of one person."""
-    _change(client, name, as_json, calls_per_minute=per_minute)
+    _change("rate", client, name, as_json, calls_per_minute=per_minute)
 
 
 @app.command("forget")
@@ -105,37 +88,21 @@ def forget(client: Client, name: AppName = "", as_json: AsJson = False) -> None:
     """Remove the rule of a client."""
     installation = Installation()
     app_id = name or installation.settings.archive_app
-
-    async def remove(keeping: KeyAdmin, stores: OpenStores) -> bool:
-        return await stores.client_rules.remove(app_id, client)
-
-    if not installation.administer(remove):
-        raise NotFound("there is no rule for this client; see `kiosk clients list`")
+    forgotten: ForgottenClient = installation.perform("clients.forget", app_id=app_id, client=client)
     if as_json:
-        screen.print_json({"app_id": app_id, "client": client, "forgotten": True})
+        screen.print_json(forgotten.to_dict())
     else:
         screen.out().print(screen.quote_text(f"{client} has no rule any more."))
 
 
-def _change(client: str, name: str, as_json: bool, **change: object) -> None:
+def _change(verb: str, client: str, name: str, as_json: bool, **more: object) -> None:
     installation = Installation()
     app_id = name or installation.settings.archive_app
-
-    async def put(keeping: KeyAdmin, stores: OpenStores) -> ClientRule:
-        known = (await stores.client_rules.all(app_id)).get(fold_client_name(client))
-        try:
-            rule = ClientRule.model_validate(
-                {**(known.model_dump() if known else {}), "client": client.strip(), **change}
-            )
-        except ValidationError as error:
-            raise Invalid("a client's name has 1 to 200 characters") from error
-        await stores.client_rules.put(app_id, rule)
-        return rule
-
-    rule = installation.administer(put)
+    changed: ChangedClient = installation.perform(f"clients.{verb}", app_id=app_id, client=client, **more)
     if as_json:
-        screen.print_json({"app_id": app_id, **rule.model_dump()})
+        screen.print_json(changed.to_dict())
         return
+    rule = changed.rule
     may = "may call" if rule.decision == "allow" else "is refused"
     screen.out().print(screen.quote_text(f"{rule.client} {may}; calls per minute: {_rate(rule)}."))
     if rule.decision == "allow" and is_client_name(rule.client):

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 
-from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict, parse_drafts
-from actors.experiments.messages import ExperimentUpdate
+from actors.experiments.lifecycle import parse_drafts
 from actors.experiments.report import ExperimentReport, VariantReport
 from actors.experiments.statistics import EffectEstimate
-from cluster.admin.key_admin import KeyAdmin
-from cluster.clock import SystemClock, iso_ms
-from cluster.errors import Invalid, Malformed, NotFound
+from cluster.clock import iso_ms
+from cluster.errors import Invalid, Malformed
 from cluster.records.experiment import Experiment, Variant
 from cluster.records.times import moment_ms
 from cluster.records.validation.json_limits import load_json
-from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.charts import BAR_COLOUR, WIDTH, build_bar_chart, write_charts
-from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.installation import Installation
+from deployments.operations.experiments import ShownExperiment, ShownExperiments
 from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel
-
-T = TypeVar("T")
 
 app = typer.Typer(help="Experiments: which variant works.", no_args_is_help=True)
 
@@ -79,47 +75,38 @@ def create(
 ) -> None:
     """Make experiments, all or none; they are drafts until they are started."""
     drafts = _items(file)
-    made = _run_use_case(name, lambda desk: desk.create(name, drafts))
+    made: ShownExperiments = Installation().perform("experiments.create", app_id=name, experiments=drafts)
     if as_json:
-        screen.print_json(
-            {"app_id": name, "created": [experiment_to_dict(one, read_clock_ms()) for one in made]}
-        )
+        screen.print_json({"app_id": name, "created": made.to_dict()["experiments"]})
         return
-    for one in made:
+    for one in made.experiments:
         screen.out().print(f"{one.slug} made, a draft; `kiosk experiments start {name} {one.slug}` starts it")
 
 
 @app.command("list")
 def list_experiments(name: Name, as_json: AsJson = False) -> None:
     """List the experiments of an app."""
-    found = _run_use_case(name, lambda desk: desk.list_experiments(name))
+    listed: ShownExperiments = Installation().perform("experiments.list", app_id=name)
     if as_json:
-        screen.print_json(
-            {"app_id": name, "experiments": [experiment_to_dict(one, read_clock_ms()) for one in found]}
-        )
+        screen.print_json({"app_id": name, **listed.to_dict()})
         return
-    show_list(found, read_clock_ms())
+    show_list(listed.experiments, listed.now_ms)
 
 
 @app.command("show")
 def show(name: Name, experiment: Named, as_json: AsJson = False) -> None:
     """Show one experiment."""
-    found = _run_use_case(name, lambda desk: desk.get(name, experiment))
+    shown: ShownExperiment = Installation().perform("experiments.get", app_id=name, experiment=experiment)
     if as_json:
-        screen.print_json(experiment_to_dict(found, read_clock_ms()))
+        screen.print_json(shown.to_dict())
         return
-    show_one(found, read_clock_ms())
+    show_one(shown.experiment, shown.now_ms)
 
 
 @app.command("start")
 def start(name: Name, experiment: Named, as_json: AsJson = False) -> None:
     """Let it run from now on, also one that was paused. In force everywhere within a second."""
-
-    async def begin(desk: ExperimentLifecycle) -> Experiment:
-        _check_snapshot_versions(await desk.get(name, experiment))
-        return await desk.start(name, experiment)
-
-    _step(name, as_json, begin)
+    _step(name, as_json, "start", experiment)
 
 
 @app.command("schedule")
@@ -132,12 +119,7 @@ def schedule(
 ) -> None:
     """Let it run from a moment on; nobody has to be awake."""
     begins, ends = _moment(at, "--at"), _moment(until, "--until") if until else None
-
-    async def plan(desk: ExperimentLifecycle) -> Experiment:
-        _check_snapshot_versions(await desk.get(name, experiment))
-        return await desk.schedule(name, experiment, begins, ends)
-
-    _step(name, as_json, plan)
+    _step(name, as_json, "schedule", experiment, starts_at=begins, ends_at=ends)
 
 
 @app.command("edit", epilog=EDIT_EPILOG)
@@ -156,40 +138,43 @@ def edit(
     as_json: AsJson = False,
 ) -> None:
     """Change one, also while it runs; nobody who has a variant gets another."""
-    wanted = ExperimentUpdate(
-        name=title,
-        traffic=traffic,
-        weights=_weights(weight or []),
-        ends_at=_moment(until, "--until") if until else None,
-        goal=tuple(kind.strip() for kind in goal.split(",")) if goal else None,
-        layer=layer,
-        slice=_slice(part) if part else None,
-    )
-    if wanted == ExperimentUpdate():
+    wanted: dict[str, Any] = {
+        "name": title,
+        "traffic": traffic,
+        "weights": _weights(weight or []) or None,
+        "ends_at": _moment(until, "--until") if until else None,
+        "goal": tuple(kind.strip() for kind in goal.split(",")) if goal else None,
+        "layer": layer,
+        "slice": _slice(part) if part else None,
+    }
+    changes = {word: value for word, value in wanted.items() if value is not None}
+    if not changes:
         raise Invalid("say what is to be changed; `kiosk experiments edit --help` lists it")
-    found = _run_use_case(name, lambda desk: desk.edit(name, experiment, wanted))
+    edited: ShownExperiment = Installation().perform(
+        "experiments.edit", app_id=name, experiment=experiment, **changes
+    )
     if as_json:
-        screen.print_json(experiment_to_dict(found, read_clock_ms()))
+        screen.print_json(edited.to_dict())
         return
-    show_one(found, read_clock_ms())
+    show_one(edited.experiment, edited.now_ms)
 
 
 @app.command("pause")
 def pause(name: Name, experiment: Named, as_json: AsJson = False) -> None:
     """Pause an experiment; users keep their variants until it continues."""
-    _step(name, as_json, lambda desk: desk.pause(name, experiment))
+    _step(name, as_json, "pause", experiment)
 
 
 @app.command("complete")
 def complete(name: Name, experiment: Named, as_json: AsJson = False) -> None:
     """End it for good."""
-    _step(name, as_json, lambda desk: desk.complete(name, experiment))
+    _step(name, as_json, "complete", experiment)
 
 
 @app.command("archive")
 def archive(name: Name, experiment: Named, as_json: AsJson = False) -> None:
     """Put one away that is over or never began."""
-    _step(name, as_json, lambda desk: desk.archive(name, experiment))
+    _step(name, as_json, "archive", experiment)
 
 
 @app.command("report", epilog=REPORT_EPILOG)
@@ -201,18 +186,7 @@ def report_experiment(
     as_json: AsJson = False,
 ) -> None:
     """Report what came of it: conversions, the split, latency and errors. No person is named."""
-    # Imported here: every other command starts faster without it.
-    from actors.experiments.report import load_report
-    from cluster.runtime.artifact_access import open_artifact_store
-
-    installation = Installation()
-
-    async def read(keeping: KeyAdmin, stores: OpenStores) -> ExperimentReport:
-        await _check_app(keeping, name)
-        found = await ExperimentLifecycle(stores, SystemClock()).get(name, experiment)
-        return await load_report(stores, open_artifact_store(installation.settings), found)
-
-    found = installation.administer(read)
+    found: ExperimentReport = Installation().perform("experiments.report", app_id=name, experiment=experiment)
     wanted = [form.strip() for form in forms.split(",") if form.strip()]
     files = write_charts(charts, build_charts(found), wanted) if charts is not None else []
     if as_json:
@@ -223,33 +197,14 @@ def report_experiment(
         screen.print_lines(str(path))
 
 
-def _step(name: str, as_json: bool, work: Callable[[ExperimentLifecycle], Awaitable[Experiment]]) -> None:
-    found = _run_use_case(name, work)
+def _step(name: str, as_json: bool, step: str, experiment: str, **more: Any) -> None:
+    changed: ShownExperiment = Installation().perform(
+        f"experiments.{step}", app_id=name, experiment=experiment, **more
+    )
     if as_json:
-        screen.print_json(experiment_to_dict(found, read_clock_ms()))
+        screen.print_json(changed.to_dict())
         return
-    screen.out().print(f"{found.slug} of {name} is {found.status_at(read_clock_ms())}")
-
-
-def _run_use_case(name: str, work: Callable[[ExperimentLifecycle], Awaitable[T]]) -> T:
-    async def run(keeping: KeyAdmin, stores: OpenStores) -> T:
-        await _check_app(keeping, name)
-        return await work(ExperimentLifecycle(stores, SystemClock()))
-
-    return Installation().administer(run)
-
-
-async def _check_app(keeping: KeyAdmin, name: str) -> None:
-    if all(one.app_id != name for one in await keeping.apps()):
-        raise NotFound(f"there is no app named {name}; see `kiosk apps list`")
-
-
-def _check_snapshot_versions(experiment: Experiment) -> None:
-    if any(variant.snapshot for variant in experiment.variants):
-        from actors.experiments.report import validate_snapshots
-        from cluster.runtime.artifact_access import open_artifact_store
-
-        validate_snapshots(experiment, open_artifact_store(Installation().settings))
+    screen.out().print(f"{changed.experiment.slug} of {name} is {changed.status}")
 
 
 def _moment(text: str, option: str) -> int:

@@ -12,8 +12,8 @@ import typer
 
 from deployments.cli import screen
 from deployments.cli.installation import Installation, read_clock_ms
-from deployments.cli.report import parse_span_ms
 from deployments.cli.screen import PARTLY, exit_on_error
+from deployments.operations.time_span import parse_span_ms
 
 if TYPE_CHECKING:
     from jobs.export.file_export import ExportOrder, ExportSummary

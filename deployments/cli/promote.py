@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cluster.clock import iso_ms
-from cluster.errors import HouseError, NotFound
+from cluster.errors import HouseError
 from cluster.records.engine import Promotion
 from deployments.cli import engines, screen
-from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.installation import Installation
 from deployments.cli.train import AppName, AsJson, EngineName
+from deployments.operations.principal import COMMAND_LINE
+from deployments.operations.promotions import PromotionHistory, PromotionView
 
 if TYPE_CHECKING:
     from cluster.artifacts.artifact_store import ArtifactStore
-    from cluster.store.ports.stores import Stores
 
 PROMOTE_EPILOG = """
 [bold]Examples[/]
@@ -75,68 +77,35 @@ def promote(
 
 
 async def _promote(installation: Installation, app: str, engine: str, version: str, force: str) -> Promotion:
-    from cluster.artifacts.snapshots import SnapshotStore
-    from cluster.runtime.artifact_access import open_artifact_store
-    from jobs.refresh.runs import promotion
-
-    shelf = open_artifact_store(installation.settings)
-    async with installation.open_stores() as stores:
-        serving = (await promotion.get_engine(stores, app, engine)).snapshot
-        version = (
-            SnapshotStore(shelf).find_version(app, engine, version)
-            if version
-            else _find_newest(shelf, app, engine)
+    async with installation.open_administration() as administration:
+        compare = partial(_compare_anew, administration.services.artifacts)
+        administration.services = replace(administration.services, compare_versions=compare)
+        view: PromotionView = await administration.perform(
+            COMMAND_LINE,
+            "promotions.promote",
+            {"app_id": app, "engine_id": engine, "version": version, "force": force},
         )
-        report = await _build_fresh_report(stores, shelf, app, engine, version, serving)
-        return await promotion.promote_version(
-            stores,
-            shelf,
-            app,
-            engine,
-            version,
-            now_ms=read_clock_ms(),
-            by=_operator_name(),
-            force=force,
-            report=report,
-        )
+        return view.entry
 
 
-def _find_newest(shelf: ArtifactStore, app: str, engine: str) -> str:
-    from cluster.artifacts.snapshots import SnapshotStore
-
-    versions = SnapshotStore(shelf).versions(app, engine)
-    if not versions:
-        raise NotFound(
-            f"engine {engine} of {app} has no snapshot; make one: kiosk train {app} --engine {engine}"
-        )
-    return versions[-1].version
-
-
-async def _build_fresh_report(
-    stores: Stores, shelf: ArtifactStore, app: str, engine: str, version: str, serving: str
+async def _compare_anew(
+    shelf: ArtifactStore, app: str, engine: str, version: str, serving: str
 ) -> dict[str, Any] | None:
-    """Compare with what serves now, where the kept report compared with something else."""
+    """Compare a version with what serves now by training both again in this process."""
     from cluster.artifacts.segments import SegmentStore
     from cluster.artifacts.snapshots import SnapshotStore
-    from jobs.refresh.evaluation.reports import ReportStore
-    from jobs.refresh.runs.promotion import is_compared
-
-    kept = ReportStore(shelf).get(app, engine, version)
-    if serving == version or is_compared(kept, serving) or not SnapshotStore(shelf).has(app, engine, version):
-        return kept
     from jobs.refresh.runs.local_worker import lower_priority
     from jobs.refresh.runs.version_comparison import compare_versions
 
     lower_priority()
     with screen.err().status("comparing it with what serves now"):
         try:
-            fresh = await asyncio.to_thread(
+            return await asyncio.to_thread(
                 compare_versions, SegmentStore(shelf), SnapshotStore(shelf), app, engine, version, serving
             )
         except HouseError as error:
             screen.err().print(f"It can't be compared with what serves now: {error.message}")
-            return kept
-    return {**fresh, "run_id": (kept or {}).get("run_id", "")}
+            return None
 
 
 def rollback(
@@ -146,27 +115,8 @@ def rollback(
     as_json: AsJson = False,
 ) -> None:
     """Let serve again what served before; no restart."""
-    from cluster.artifacts.snapshots import SnapshotStore
-    from cluster.runtime.artifact_access import open_artifact_store
-    from jobs.refresh.runs.promotion import roll_back_version as roll
-
-    installation = Installation()
-    shelf = open_artifact_store(installation.settings)
-    version = "" if to in ("", "none") else SnapshotStore(shelf).find_version(app, engine, to)
-
-    async def back() -> Promotion:
-        async with installation.open_stores() as stores:
-            return await roll(
-                stores,
-                shelf,
-                app,
-                engine,
-                now_ms=read_clock_ms(),
-                by=_operator_name(),
-                to=version if to else None,
-            )
-
-    entry = asyncio.run(back())
+    view: PromotionView = Installation().perform("promotions.roll_back", app_id=app, engine_id=engine, to=to)
+    entry = view.entry
     if as_json:
         screen.print_json(entry.model_dump(mode="json"))
         return
@@ -182,18 +132,13 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """List which snapshot served from when on, who decided that, and its figures; newest first."""
-    from jobs.refresh.runs.promotion import get_engine
-
-    async def read() -> tuple[str, list[Promotion]]:
-        async with Installation().open_stores() as stores:
-            found = await get_engine(stores, app, engine)
-            return found.snapshot, await stores.promotions.history(app, engine, limit)
-
-    serving, entries = asyncio.run(read())
+    found: PromotionHistory = Installation().perform(
+        "promotions.list", app_id=app, engine_id=engine, limit=limit
+    )
     if as_json:
-        told = [entry.model_dump(mode="json") for entry in entries]
-        screen.print_json({"app_id": app, "engine_id": engine, "serving": serving, "history": told})
+        screen.print_json(found.to_dict())
         return
+    entries = found.entries
     table = screen.build_table(
         "since", "what", "snapshot", "by", "run", "ndcg@10", "why",
         ids=("snapshot", "run"), droppable=("run", "by"),
@@ -208,10 +153,3 @@ def history(
     screen.out().print(
         table if entries else f"Nothing that was learned ever served engine {engine} of {app}."
     )
-
-
-def _operator_name() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "an administrator"

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
+import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.admin.key_admin import KeyAdmin
-from cluster.artifacts.query_log import QueryLogStore
 from cluster.clock import iso_ms
-from cluster.errors import Invalid, NotFound
-from cluster.records.archive_client import ArchiveCall
-from cluster.records.logged_query import LoggedQuery, QueryKind
-from cluster.runtime.artifact_access import open_artifact_store
-from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.charts import FORMS, build_bar_chart, write_charts
-from deployments.cli.installation import Installation, read_clock_ms
-from deployments.operations.archive_report import UNANSWERED_BELOW, ArchiveReport, build_archive_report
+from deployments.cli.installation import Installation
+from deployments.operations.archive_report import UNANSWERED_BELOW, ArchiveReport
+from deployments.operations.time_span import parse_span_ms as parse_span_ms
 from jobs.refresh.evaluation.plots import BarChart
 
 if TYPE_CHECKING:
@@ -44,7 +38,6 @@ SEARCH_EPILOG = """
   kiosk report search --app bookshop --kind search --since 24h --json
   kiosk report search --app bookshop --charts ./charts    by day, most asked, found nothing, as SVG and PNG
 """
-_UNITS = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
 
 
 @app.callback()
@@ -71,16 +64,12 @@ def mcp(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Report the archive's use: clients, skills, questions, articles, refusals. No person is named."""
-    until = read_clock_ms()
-    begin = until - parse_span_ms(since)
+    parse_span_ms(since)
     installation = Installation()
     app_id = name or installation.settings.archive_app
-
-    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[ArchiveCall]:
-        return await stores.archive_calls.read_since(app_id, begin)
-
-    calls = installation.administer(read)
-    report = build_archive_report(calls, since=begin, until=until, top=top, unanswered_below=below)
+    report: ArchiveReport = installation.perform(
+        "archive.report", app_id=app_id, since=since, top=top, unanswered_below=below
+    )
     wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
     files = write_charts(charts, build_charts(report), wanted) if charts is not None else []
     if as_json:
@@ -107,38 +96,17 @@ def search(
     Most asked queries, what found nothing, by day, how fast; and the feedback on answers, the worst first.
     """
     # Imported here: every other command starts faster without it.
-    from cluster.artifacts.segments import SegmentStore
-    from deployments.operations.feedback_report import (
-        build_feedback_report,
-        read_judgements,
-        read_questions,
-    )
-    from deployments.operations.search_report import build_search_report as sum_up
+    from deployments.operations.search_activity import ReadSearchReport, check_report, load_search_activity
 
-    if kind not in ("", *get_args(QueryKind)):
-        raise Invalid(f"there is no kind {kind!r}; choose from {', '.join(get_args(QueryKind))}")
-    until = read_clock_ms()
-    begin = until - parse_span_ms(since)
-    installation = Installation()
-    artifacts = open_artifact_store(installation.settings)
-    shelf = QueryLogStore(artifacts)
+    span_ms = check_report(since, kind)
+    given = ReadSearchReport(app_id=name, since=since, kind=kind, top=top)
 
-    async def read(keeping: KeyAdmin, stores: OpenStores) -> tuple[Any, list[LoggedQuery], FeedbackReport]:
-        if name not in {app.app_id for app in await keeping.apps()}:
-            raise NotFound(f"there is no app {name!r}")
-        waiting: list[LoggedQuery] = []
-        after = shelf.last_offset(name)
-        settled = shelf.read(name, begin, until)
-        while lots := await stores.queries.read(name, after, count=200):
-            waiting += (query for lot in lots for query in lot.queries)
-            after = lots[-1].offset
-        judged = await read_judgements(stores, SegmentStore(artifacts), name, begin, until)
-        questions = await read_questions(stores, name, judged)
-        return settled, waiting, build_feedback_report(judged, questions, top=top)
+    async def read() -> SearchReport:
+        async with Installation().open_administration() as administration:
+            activity = await load_search_activity(administration.services, given, span_ms, None)
+            return activity.report
 
-    settled, waiting, feedback = installation.administer(read)
-    shown = feedback if kind in ("", "ask") else None
-    report = sum_up(settled, waiting, since=begin, until=until, kind=kind, top=top, feedback=shown)
+    report = asyncio.run(read())
     wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
     files = write_charts(charts, build_search_charts(report), wanted) if charts is not None else []
     if as_json:
@@ -148,18 +116,6 @@ def search(
     print_search_report(report, name)
     for path in files:
         screen.print_lines(str(path))
-
-
-def parse_span_ms(text: str) -> int:
-    """Read a span of time: `90m`, `24h`, `7d`, `2w`.
-
-    Errors:
-        Invalid: not one
-    """
-    form = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip().lower())
-    if form is None:
-        raise Invalid(f"{text!r} is no span of time; write a number and m, h, d or w, as 24h")
-    return int(form[1]) * _UNITS[form[2]]
 
 
 def build_charts(report: ArchiveReport) -> dict[str, BarChart]:

@@ -9,16 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.admin.key_admin import KeyAdmin
-from cluster.errors import Invalid, Malformed, NotFound
+from cluster.errors import Invalid, Malformed
 from cluster.ids import DEFAULT_ENGINE
-from cluster.query.language.boost_rules import compile_rule
-from cluster.records.boost_rule import MOST_RULES, BoostRule
-from cluster.records.validation.boost_rules import read_rules, rule_fault
+from cluster.records.boost_rule import BoostRule
 from cluster.records.validation.json_limits import load_json
-from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.installation import Installation
+from deployments.operations.rules import (
+    DeletedRules,
+    StoredRuleList,
+    StoredRulesChange,
+    parse_rules,
+)
 
 app = typer.Typer(help="Stored boost rules: raise, pin, bury or remove products.", no_args_is_help=True)
 
@@ -48,21 +50,16 @@ Name = Annotated[str, typer.Argument(metavar="APP", help="The app.")]
 @app.command("list")
 def list_rules(name: Name, engine: Engine = "", as_json: AsJson = False) -> None:
     """List the rules of an app, all engines or one."""
-
-    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[BoostRule]:
-        await _check_app(keeping, name)
-        return await stores.boost_rules.all(name)
-
-    found = [rule for rule in Installation().administer(read) if engine in ("", rule.engine_id)]
+    listed: StoredRuleList = Installation().perform("rules.list", app_id=name, engine_id=engine)
     if as_json:
-        screen.print_json({"app_id": name, "rules": [_rule_to_dict(rule) for rule in found]})
+        screen.print_json(listed.to_dict())
         return
     table = screen.build_table("engine", "rule", "priority", "does", "when")
-    for rule in found:
+    for rule in listed.rules:
         table.add_row(
             rule.engine_id, rule.name, str(rule.priority), _describe_effect(rule), _describe_conditions(rule)
         )
-    screen.out().print(table if found else "There are no rules; `kiosk rules put` stores some.")
+    screen.out().print(table if listed.rules else "There are no rules; `kiosk rules put` stores some.")
 
 
 @app.command("put", epilog=PUT_EPILOG)
@@ -73,24 +70,15 @@ def put_rules(
     as_json: AsJson = False,
 ) -> None:
     """Store rules, all or none; one with the same name is replaced. In force within a second or two."""
-    rules = parse_rules(_items(file), engine)
-
-    async def store(keeping: KeyAdmin, stores: OpenStores) -> None:
-        await _check_app(keeping, name)
-        kept = {(rule.engine_id, rule.name) for rule in await stores.boost_rules.all(name)}
-        kept |= {(rule.engine_id, rule.name) for rule in rules}
-        for engine_id in {rule.engine_id for rule in rules}:
-            count = sum(one == engine_id for one, _ in kept)
-            if count > MOST_RULES:
-                raise Invalid(
-                    f"engine {engine_id} would have {count} rules and may have {MOST_RULES}; delete some first"
-                )
-        await stores.boost_rules.put(name, rules)
-
-    Installation().administer(store)
+    items = _items(file)
+    parse_rules(items, engine)  # what is wrong with a file is reported before anything is opened
+    change: StoredRulesChange = Installation().perform(
+        "rules.put", app_id=name, engine_id=engine, rules=items
+    )
     if as_json:
-        screen.print_json({"app_id": name, "stored": [_rule_to_dict(rule) for rule in rules]})
+        screen.print_json(change.to_dict())
         return
+    rules = change.rules
     names = ", ".join(rule.name for rule in rules)
     screen.out().print(f"{len(rules)} rule{'s' * (len(rules) != 1)} of {name} stored: {names}")
 
@@ -103,38 +91,12 @@ def delete_rules(
     as_json: AsJson = False,
 ) -> None:
     """Delete rules; when one of them is unknown nothing is deleted."""
-
-    async def drop(keeping: KeyAdmin, stores: OpenStores) -> int:
-        await _check_app(keeping, name)
-        known = {rule.name for rule in await stores.boost_rules.all(name) if rule.engine_id == engine}
-        unknown = [rule for rule in rules if rule not in known]
-        if unknown:
-            raise NotFound(
-                f"engine {engine} of {name} has no rule {unknown[0]!r}; see `kiosk rules list {name}`"
-            )
-        return await stores.boost_rules.remove(name, engine, rules)
-
-    count = Installation().administer(drop)
+    deleted: DeletedRules = Installation().perform("rules.delete", app_id=name, engine_id=engine, names=rules)
     if as_json:
-        screen.print_json({"app_id": name, "engine_id": engine, "deleted": count})
+        screen.print_json(deleted.to_dict())
         return
+    count = deleted.count
     screen.out().print(f"{count} rule{'s' * (count != 1)} of {name} deleted.")
-
-
-def parse_rules(items: list[Any], engine: str) -> list[BoostRule]:
-    """Read rules and parse their filters; those that name no engine belong to `engine`.
-
-    Errors:
-        Invalid: one sentence says what to change
-    """
-    placed = [{"engine_id": engine, **item} if isinstance(item, dict) else item for item in items]
-    rules = read_rules(placed)
-    for index, rule in enumerate(rules):
-        try:
-            compile_rule(rule)
-        except Invalid as error:
-            raise Invalid(rule_fault(index, error.facts.get("path", ()), error.message)) from error
-    return rules
 
 
 def _items(file: str) -> list[Any]:
@@ -157,15 +119,6 @@ def _text_of(file: str) -> bytes:
         return Path(file).read_bytes()
     except OSError as error:
         raise Invalid(f"{file} can't be read: {error.strerror}") from error
-
-
-async def _check_app(keeping: KeyAdmin, name: str) -> None:
-    if all(one.app_id != name for one in await keeping.apps()):
-        raise NotFound(f"there is no app named {name}; see `kiosk apps list`")
-
-
-def _rule_to_dict(rule: BoostRule) -> dict[str, Any]:
-    return rule.model_dump(exclude_defaults=True) | {"name": rule.name, "engine_id": rule.engine_id}
 
 
 def _describe_effect(rule: BoostRule) -> str:

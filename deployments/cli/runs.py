@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
 from typing import Annotated
 
 import typer
 
-from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import iso_ms
-from cluster.errors import Conflict, NotFound
 from cluster.records.run import Run
-from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
 from deployments.cli import screen
-from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.installation import Installation
 from deployments.cli.train import AsJson, run_to_dict
+from deployments.operations.principal import COMMAND_LINE
+from deployments.operations.runs import RunList, RunView
+from deployments.operations.runs import find_run as find_run
 
 app = typer.Typer(help="Trainings: how far they are and how they ended.", no_args_is_help=True)
 
@@ -25,8 +24,6 @@ LIST_EPILOG = """
   kiosk runs list                        of all apps, newest first
   kiosk runs list bookshop --limit 5
 """
-_SEARCHED = 500
-"How many of an app's newest runs are searched for the start of a name."
 SHOW_EPILOG = """
 [bold]Example[/]
 
@@ -47,33 +44,6 @@ RunName = Annotated[
 ]
 
 
-async def find_run(stores: Stores, apps: Sequence[str], words: Sequence[str]) -> Run:
-    """Return the run that `[APP] RUN` names; RUN may be the start of a name.
-
-    Errors:
-        NotFound: no such app, or no run of that name
-        Conflict: several runs begin like that
-    """
-    *app_words, run_name = [word for word in words if word]
-    if app_words and app_words[0] not in apps:
-        raise NotFound(f"there is no app named {app_words[0]}; there are: {', '.join(apps) or 'none'}")
-    searched = app_words or list(apps)
-    for app_id in searched:
-        if exact := await stores.runs.get(app_id, run_name):
-            return exact
-    newest = [run for app_id in searched for run in await stores.runs.newest(app_id, _SEARCHED)]
-    found = [run for run in newest if run.run_id.startswith(run_name)]
-    if not found:
-        where, listed = (
-            (f"app {app_words[0]}", f" {app_words[0]}") if app_words else ("this installation", "")
-        )
-        raise NotFound(f"{where} has no run {run_name}; see `kiosk runs list{listed}`")
-    if len(found) > 1:
-        names = ", ".join(run.run_id for run in found[:5])
-        raise Conflict(f"{len(found)} runs begin with {run_name}: {names}")
-    return found[0]
-
-
 @app.command("list", epilog=LIST_EPILOG)
 def list_runs(
     name: Annotated[str, typer.Argument(metavar="[APP]", help="Only this app's runs.")] = "",
@@ -82,19 +52,16 @@ def list_runs(
 ) -> None:
     """List runs, newest first."""
 
-    async def read(keeping: KeyAdmin, stores: OpenStores) -> list[Run]:
-        known = [one.app_id for one in await keeping.apps()]
-        if name and name not in known:
-            raise NotFound(f"there is no app named {name}; there are: {', '.join(known) or 'none'}")
-        found: list[Run] = []
-        for app_id in [name] if name else known:
-            found += await stores.runs.newest(app_id, limit)
-        return sorted(found, key=lambda run: -run.created_at)
-
-    found = Installation().administer(read)
+    installation = Installation()
+    listed: RunList = (
+        installation.perform("runs.list", app_id=name, limit=limit)
+        if name
+        else installation.perform("runs.list_all", limit=limit)
+    )
     if as_json:
-        screen.print_json({"runs": [run_to_dict(run) for run in found]})
+        screen.print_json(listed.to_dict())
         return
+    found = listed.runs
     table = screen.build_table(
         "ordered", "app", "engine", "run", "status", "stage", "attempt", "by", "snapshot",
         ids=("run", "snapshot"), droppable=("attempt", "by", "engine"),
@@ -112,10 +79,13 @@ def list_runs(
 def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> None:
     """Show one run: its stages, figures and verdict, or why it failed."""
 
-    async def read(keeping: KeyAdmin, stores: OpenStores) -> Run:
-        return await find_run(stores, [one.app_id for one in await keeping.apps()], (name, run_name))
-
-    run = Installation().administer(read)
+    installation = Installation()
+    view: RunView = (
+        installation.perform("runs.get", app_id=name, run_id=run_name)
+        if run_name
+        else installation.perform("runs.find", run_id=name)
+    )
+    run = view.run
     if as_json:
         screen.print_json(run_to_dict(run))
         return
@@ -158,13 +128,18 @@ def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> Non
 @app.command("cancel", epilog=CANCEL_EPILOG)
 def cancel(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> None:
     """End a run; its worker notices within seconds."""
-    from jobs.refresh.runs.run_commands import cancel_training as cancel_run
 
-    async def end(keeping: KeyAdmin, stores: OpenStores) -> Run:
-        found = await find_run(stores, [one.app_id for one in await keeping.apps()], (name, run_name))
-        return await cancel_run(stores, found.app_id, found.run_id, read_clock_ms())
+    async def end() -> Run:
+        async with Installation().open_administration() as administration:
+            apps = [
+                one.app_id for one in (await administration.services.stores.access.read_all()).apps.values()
+            ]
+            app_id = (await find_run(administration.services.stores, apps, (name, run_name))).app_id
+            given = {"app_id": app_id, "run_id": run_name or name}
+            ended: RunView = await administration.perform(COMMAND_LINE, "runs.cancel", given)
+            return ended.run
 
-    run = Installation().administer(end)
+    run = asyncio.run(end())
     if as_json:
         screen.print_json(run_to_dict(run))
     else:

@@ -13,6 +13,8 @@ from cluster.errors import Invalid, Unavailable
 from cluster.records.run import Run
 from deployments.cli import parameter_sweep, screen
 from deployments.cli.installation import Installation, read_clock_ms
+from deployments.operations.principal import COMMAND_LINE
+from deployments.operations.runs import run_to_dict as run_to_dict
 
 if TYPE_CHECKING:
     from cluster.store.ports.stores import Stores
@@ -159,13 +161,19 @@ async def _train(
     from jobs.refresh.runs.run_commands import check_promotable, create_run
 
     owner = new_worker_id("kiosk train") if here else ""
-    async with installation.open_stores() as stores:
-        if promote:
-            await check_promotable(stores, app)
-        run = await create_run(
-            stores, app, engine, recipe.model_dump(mode="json"),
-            now_ms=read_clock_ms(), by="kiosk train", promote=promote, owner=owner, code=code,
-        )  # fmt: skip
+    fields = recipe.model_dump(mode="json")
+    async with installation.open_administration() as administration:
+        stores = administration.services.stores
+        if not here and not code:
+            order = {"app_id": app, "engine_id": engine, "recipe": fields, "promote": promote}
+            run: Run = (await administration.perform(COMMAND_LINE, "runs.order", order)).run
+        else:  # this process trains, or ships code: no operation of the administration may
+            if promote:
+                await check_promotable(stores, app)
+            run = await create_run(
+                stores, app, engine, fields,
+                now_ms=read_clock_ms(), by="kiosk train", promote=promote, owner=owner, code=code,
+            )  # fmt: skip
         if not here and not wait:
             return run
         with TrainingDisplay() as display:
@@ -267,11 +275,6 @@ def show_run(run: Run, *, as_json: bool) -> None:
 
 def _capitalised(sentence: str) -> str:
     return f"{sentence[:1].upper()}{sentence[1:]}"
-
-
-def run_to_dict(run: Run) -> dict[str, Any]:
-    """Write a run as JSON for programs."""
-    return run.model_dump(mode="json", exclude={"revision", "until_ms", "owner"})
 
 
 def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, *, as_json: bool) -> None:

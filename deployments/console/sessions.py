@@ -156,6 +156,6 @@ def _read(request: Request, name: str, *, secure: bool) -> str:
 
 def _set(response: Response, name: str, value: str, life_s: int | None, *, secure: bool) -> None:
     response.set_cookie(
-        cookie_name(name, secure=secure), value, max_age=life_s, path="/" if secure else PATH, secure=secure,
+        cookie_name(name, secure=secure), value, max_age=life_s, path="/", secure=secure,
         httponly=True, samesite="lax",
     )  # fmt: skip

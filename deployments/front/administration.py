@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 from starlette.routing import BaseRoute
 
@@ -10,10 +11,18 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
+from deployments.admin.authentication import Authenticator
+from deployments.admin.endpoint import AdminEndpointServices, build_admin_routes
+from deployments.admin.openapi import describe_administration
 from deployments.archive.services import ArchiveServices
+from deployments.console.api_session import find_session_principal
 from deployments.console.app import build_console_routes
 from deployments.console.identity_provider import ProviderConfig
 from deployments.console.services import open_console
+from deployments.demo.routes import DemoServices, build_demo_routes
+from deployments.edge.keyring import Keyring
+from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.open_admin import open_admin
 from deployments.operations.services import AdminConfig
 
@@ -24,18 +33,33 @@ def build_administration_routes(
     clock: Clock,
     artifacts: ArtifactStore,
     archive: ArchiveServices,
-    app_ids: Callable[[], Iterable[str]],
+    keyring: Keyring,
+    request_counts: RequestCounts,
+    access_log: AccessLog,
     provider: tuple[str, str, str] | None = None,
-    data_dir: str = "",
+    data_dir: Path | None = None,
 ) -> list[BaseRoute]:
-    """Return the routes of the console, which share addresses and limits of the sign-in with the archive."""
+    """Return the routes of the console, of `/v1/admin` and of the demonstrations.
+
+    The console shares addresses and limits of the sign-in with the archive.
+    """
     config = archive.config
     admin = open_admin(
         stores, vault, clock, artifacts, config=AdminConfig(archive_app=config.app_id, data_dir=data_dir)
     )
     console = open_console(
-        admin, stores, vault, clock, archive.oauth.addresses, app_ids=app_ids,
+        admin, stores, vault, clock, archive.oauth.addresses, app_ids=lambda: keyring.app_ids,
         provider=None if provider is None else ProviderConfig(*provider),
         client_addresses=config.client_addresses, version=config.version,
     )  # fmt: skip
-    return build_console_routes(console)
+    http = AdminEndpointServices(
+        admin, Authenticator(stores, clock, find_session_principal(console)), clock, request_counts, access_log,
+        config.client_addresses,
+    )  # fmt: skip
+    demos = build_demo_routes(DemoServices(keyring))
+    return [*build_admin_routes(http), *build_console_routes(console), *demos]
+
+
+def describe_administration_routes() -> dict[str, Any]:
+    """Return the description of `/v1/admin` for the OpenAPI document."""
+    return describe_administration(OPERATIONS.values())

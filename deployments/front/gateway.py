@@ -39,7 +39,7 @@ from cluster.paths import InstallationPaths
 from cluster.runtime import roster
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.cache_sweeper import sweep_copies_forever
-from cluster.runtime.identity_check import check_master_key
+from cluster.runtime.identity_check import IdentityWatch
 from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
@@ -68,7 +68,7 @@ from deployments.edge.readiness import Readiness
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.edge.request_observer import open_observer
 from deployments.edge.scaling import LoadMeter
-from deployments.front.administration import build_administration_routes
+from deployments.front.administration import build_administration_routes, describe_administration_routes
 from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
 
@@ -99,15 +99,14 @@ class Gateway:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
         self.loop, self._meter = asyncio.get_running_loop(), meter
         open_tracing(settings.trace_url, "api")
-        opened = await open_stores(address, meter=meter, clock=clock)
-        self._stores = stores = await check_schema(opened)
-        await check_master_key(stores, settings)
-        vault = open_vault(settings)
-        self._keyring = Keyring(self._stores.access, vault)
+        self._stores = stores = await check_schema(await open_stores(address, meter=meter, clock=clock))
+        self._identity = IdentityWatch(stores, settings, has_key=True)
+        await self._identity.check()
+        vault, artifact_store = open_vault(settings), open_artifact_store(settings)
+        self._keyring, self._counts = Keyring(stores.access, vault), RequestCounts()
         self._limits = RateLimiter(self._stores.limits, clock)
         self._keyring.on_change(self._limits.prune)
-        self._counts = RequestCounts()
-        artifact_store = open_artifact_store(settings)
+        self._identity.follow(artifact_store)
         ALLOWED.set_source(partial(allowed_learners, settings))
         segments = SegmentStore(artifact_store, clock)
         models = SnapshotLoader(SnapshotStore(artifact_store))
@@ -115,32 +114,28 @@ class Gateway:
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
         self._engine_router = _build_router(host.engine_records, host, self._connections.connect, clock)
-        find_encoder = EncoderStore(settings.data_dir / "models", artifact_store).find
-        passages = PassageSnapshotStore(artifact_store, find_encoder)
+        encoders = EncoderStore(settings.data_dir / "models", artifact_store)
+        passages = PassageSnapshotStore(artifact_store, encoders.find)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config_from_settings(settings)
-        self._archive_client = LocalArchiveClient(self._archive_host)
-        self._archive = open_archive(
-            self._stores, vault, self._archive_client, clock, config, request_counts=self._counts
-        )
+        self._archive_client = client = LocalArchiveClient(self._archive_host)
+        self._archive = open_archive(stores, vault, client, clock, config, request_counts=self._counts)
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.infos, meter, clock)
         gate = AdmissionServices(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.refusal_reason
         gate.link_identities = IdentityLinkWriter(self._stores.interactions, meter).record
-        services = self._open_services(settings, artifact_store, clock)
         self.handler = RequestHandler(
-            build_endpoints(services), gate, replays=stores.idempotency, clock=clock,
-            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
+            build_endpoints(self._open_services(settings, artifact_store, clock)), gate, clock=clock,
+            replays=stores.idempotency, request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
             addresses=config.client_addresses, observer=open_observer(clock, meter, *settings.observed),
-            readiness=Readiness(self._host.probe, self._keyring, stores.server, clock),
+            readiness=Readiness(self._host.probe, self._keyring, stores.server, clock, self._identity),
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
-        await self._keyring.start()
-        await self._host.start()
-        await self._archive_host.start()
-        await self._archive.start()
-        await self._query_log.start()
-        await self._question_client.start()
+        parts: tuple[Any, ...] = (
+            self._keyring, host, self._archive_host, self._archive, self._query_log, self._question_client,
+        )  # fmt: skip
+        for part in parts:
+            await part.start()
         await load_busy_engines(self._stores, self._engine_router, clock)
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
@@ -148,10 +143,13 @@ class Gateway:
         routes = build_archive_routes(self._archive)
         if settings.console:
             routes += build_administration_routes(
-                stores, vault, clock, artifact_store, self._archive, lambda: self._keyring.app_ids,
-                settings.oidc, str(settings.data_dir),
+                stores, vault, clock, artifact_store, self._archive, self._keyring, self._counts,
+                AccessLog(ACCESS_SHARE, Random()), settings.oidc, settings.data_dir,
             )  # fmt: skip
-        return build_application(self.handler, version=installed_version(), close=self.close, more=routes)
+        return build_application(
+            self.handler, version=installed_version(), close=self.close, more=routes, pages=settings.console,
+            describe_more=describe_administration_routes if settings.console else None,
+        )  # fmt: skip
 
     def _open_services(
         self, settings: Settings, artifact_store: ArtifactStore, clock: SystemClock
@@ -173,10 +171,12 @@ class Gateway:
         )  # fmt: skip
 
     async def check_health(self) -> None:
-        """Raise if this replica no longer follows key changes, because it would accept revoked keys.
+        """Raise if this replica no longer follows key changes, because it would accept revoked keys, or if it belongs
+        to another installation.
 
         A store that is unavailable does not make the replica unhealthy.
         """
+        self._identity.refuse()
         if not self._keyring.is_following:
             raise RuntimeError("keys are not followed any more")
         if not self._archive.is_following:
@@ -194,8 +194,9 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._experiments.treatments.flush()
         parts: tuple[Any, ...] = (
-            self._experiments, self._question_client, self._query_log, self._archive, self._archive_host,
-            self._keyring, self._limits, self._engine_router, self._connections, self._host, self._stores,
+            self._identity, self._experiments, self._question_client, self._query_log, self._archive,
+            self._archive_host, self._keyring, self._limits, self._engine_router, self._connections, self._host,
+            self._stores,
         )  # fmt: skip
         for part in parts:
             await part.close()

@@ -44,7 +44,7 @@ class EngineConnections:
         pools = self._pools.get(name)
         if pools is None:
             pools = self._pools[name] = LocalChannelPool(self._run_dir, name)
-        return RemoteRecommenderClient(plain, lost=self._lost, find_line=pools.select)
+        return RemoteRecommenderClient(plain, lost=self._lost, find_line=pools.select, find_spare=pools.spare)
 
     async def count_replicas(self, app_id: str, engine_ids: Sequence[str]) -> None:
         """Update how many replicas each engine has on all machines.

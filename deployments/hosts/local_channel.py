@@ -256,6 +256,10 @@ class LocalChannelPool:
             self._turn = (self._turn + 1) % self.replicas
             if self._turn >= len(self._open):
                 return None
+        return self.spare()
+
+    def spare(self) -> LocalChannel | None:
+        """Return the channel with the fewest queries in flight, whoever's turn it is; None without one."""
         channel = min(self._open.values(), key=len, default=None)
         return channel if channel is not None and len(channel) < _MOST_WAITING else None
 

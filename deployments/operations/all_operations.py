@@ -5,13 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deployments.operations import apps, audit, credentials, keys, overview, people, tokens
+from deployments.operations import (
+    apps,
+    archive_clients,
+    audit,
+    catalog,
+    credentials,
+    engines,
+    evaluations,
+    experiments,
+    imports,
+    keys,
+    overview,
+    people,
+    promotions,
+    questions,
+    recipes,
+    rule_preview,
+    rules,
+    runs,
+    schedules,
+    search_activity,
+    snapshot_lists,
+    snapshots,
+    tokens,
+    tryout,
+    users,
+)
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
 
 AdminOperation = Operation[AdminServices, Any]
 
 _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
+    catalog.OPERATIONS,
+    users.OPERATIONS,
+    tryout.OPERATIONS,
+    imports.OPERATIONS,
     apps.OPERATIONS,
     keys.OPERATIONS,
     people.OPERATIONS,
@@ -19,6 +49,20 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     audit.OPERATIONS,
     credentials.OPERATIONS,
     overview.OPERATIONS,
+    engines.OPERATIONS,
+    recipes.OPERATIONS,
+    runs.OPERATIONS,
+    schedules.OPERATIONS,
+    snapshots.OPERATIONS,
+    snapshot_lists.OPERATIONS,
+    promotions.OPERATIONS,
+    evaluations.OPERATIONS,
+    rules.OPERATIONS,
+    rule_preview.OPERATIONS,
+    experiments.OPERATIONS,
+    search_activity.OPERATIONS,
+    questions.OPERATIONS,
+    archive_clients.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

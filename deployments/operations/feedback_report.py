@@ -4,6 +4,7 @@ names no user.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from cluster.store.ports.stores import Stores
 KINDS = ("feedback",)
 MOST_READ = 2_000
 "Maximum number of questions whose texts are read: those with the most judgements."
+_READ_AT_ONCE = 100
 _HELPFUL = frozenset({"helpful", "up", "thumbs_up", "like", "positive", "yes", "true", "1"})
 _NOT_HELPFUL = frozenset(
     {
@@ -94,12 +96,7 @@ async def read_judgements(
         Unavailable
         Fault: the manifest of the segments is damaged
     """
-    after = segments.offsets(app_id).get("interaction", "0")
-    table = segments.load_interactions_of_types(app_id, KINDS, since_ms)
-    columns = (table[name].to_pylist() for name in ("reader", "at_ms", "json"))
-    found = [
-        _judgement(reader, at_ms, orjson.loads(body)) for reader, at_ms, body in zip(*columns, strict=True)
-    ]
+    found, after = await asyncio.to_thread(_read_compacted, segments, app_id, since_ms)
     late = await read_uncompacted(stores.changes, app_id, after, KINDS)
     found += [_judgement(one.reader_id, one.at_ms, one.item) for one in late]
     return [one for one in found if since_ms <= one.at_ms <= until_ms]
@@ -118,8 +115,21 @@ async def read_questions(
         counts[one.question_id] += 1
     counts.pop("", None)
     wanted = sorted(counts, key=lambda question_id: (-counts[question_id], question_id))[:MOST_READ]
-    found = {question_id: await stores.questions.read(app_id, question_id) for question_id in wanted}
-    return {question_id: recorded for question_id, recorded in found.items() if recorded is not None}
+    recorded: dict[str, StoredQuestion] = {}
+    for start in range(0, len(wanted), _READ_AT_ONCE):
+        some = wanted[start : start + _READ_AT_ONCE]
+        read = await asyncio.gather(*(stores.questions.read(app_id, one) for one in some))
+        recorded |= {name: one for name, one in zip(some, read, strict=True) if one is not None}
+    return recorded
+
+
+def _read_compacted(segments: SegmentStore, app_id: str, since_ms: int) -> tuple[list[Judgement], str]:
+    """Return the compacted judgements, and the offset up to which interactions are compacted."""
+    after = segments.offsets(app_id).get("interaction", "0")
+    table = segments.load_interactions_of_types(app_id, KINDS, since_ms)
+    columns = (table[name].to_pylist() for name in ("reader", "at_ms", "json"))
+    rows = zip(*columns, strict=True)
+    return [_judgement(reader, at_ms, orjson.loads(body)) for reader, at_ms, body in rows], after
 
 
 def build_feedback_report(

@@ -10,7 +10,14 @@ from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.services import AdminConfig, AdminServices, ApiCaller, NoApi
+from deployments.operations.services import (
+    AdminConfig,
+    AdminServices,
+    ApiCaller,
+    ImportLauncher,
+    NoApi,
+    refuse_imports,
+)
 
 Admin = Administration[AdminServices]
 
@@ -23,9 +30,11 @@ def open_admin(
     *,
     config: AdminConfig | None = None,
     api: ApiCaller | None = None,
+    launch_import: ImportLauncher = refuse_imports,
 ) -> Admin:
     """Return the administration with all its operations; rows of its audit log go to the stores."""
     services = AdminServices(
-        stores, vault, clock, artifacts, config=config or AdminConfig(), api=api or NoApi()
-    )
+        stores, vault, clock, artifacts, config=config or AdminConfig(), api=api or NoApi(),
+        launch_import=launch_import,
+    )  # fmt: skip
     return Administration(services, OPERATIONS, stores.audit, clock, AdminServices.for_principal)

@@ -72,11 +72,16 @@ class Operation(Generic[S, A]):
     example: Mapping[str, Any] = field(default_factory=dict)
     "Arguments of the example in the reference."
     example_result: Any = None
+    is_query: bool = False
+    "A POST that changes nothing: its arguments do not fit into an address. The audit log gets no row."
+    stream_field: str = ""
+    """The argument that is the body of the request as it arrives (an asynchronous iterator of bytes). The other
+    arguments then come from the query string."""
 
     @property
     def changes(self) -> bool:
         """Return whether the operation changes something, so that the audit log gets a row."""
-        return self.method != "GET"
+        return self.method != "GET" and not self.is_query
 
     def app_of(self, arguments: Arguments) -> str:
         """Return the app in which the role is needed; empty: in the installation."""

@@ -232,10 +232,12 @@ async def _nothing() -> tuple[list[HealthFinding], dict[str, int]]:
 
 async def _read_app(services: AdminServices, app_id: str) -> AppState:
     stores = services.stores
-    waiting, engines, runs, followers, *newest = await asyncio.gather(
-        stores.intake.depth(app_id), stores.engines.all(app_id), stores.runs.newest(app_id, 10),
-        RedisClusterOverview(stores.server).list_followers(app_id),
-        *(stores.changes.last(app_id, noun) for noun in _NOUNS),
+    (waiting, engines, runs, followers), newest = await asyncio.gather(
+        asyncio.gather(
+            stores.intake.depth(app_id), stores.engines.all(app_id), stores.runs.newest(app_id, 10),
+            RedisClusterOverview(stores.server).list_followers(app_id),
+        ),
+        asyncio.gather(*(stores.changes.last(app_id, noun) for noun in _NOUNS)),
     )  # fmt: skip
     last = dict(zip(_NOUNS, (_time_of(text) for text in newest), strict=True))
     lags = [

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
+from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
+from deployments.operations.held_versions import HeldVersions
 from deployments.operations.principal import COMMAND_LINE, Principal
+from deployments.operations.result_cache import ResultCache
 
 
 class ApiCaller(Protocol):
@@ -42,14 +46,36 @@ class NoApi:
         raise Unavailable("this needs the running API; use the console or /v1/admin", told=True)
 
 
+CompareVersions = Callable[[str, str, str, str], Awaitable[Mapping[str, Any] | None]]
+"""(app, engine, version, serving version) -> the report of a comparison that trains both again, None where they can't
+be compared."""
+ImportLauncher = Callable[[str, str], Awaitable[None]]
+"Starts the process of an import, named by app and import id, and returns at once."
+
+
+async def refuse_imports(app_id: str, import_id: str) -> None:
+    """Refuse, in processes that start no imports.
+
+    Errors:
+        Unavailable: always
+    """
+    raise Unavailable(
+        "this process starts no imports; use the console, /v1/admin or `kiosk ingest`", told=True
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class AdminConfig:
     """The part of the settings that use cases need."""
 
     archive_app: str = "playground"
     max_upload_mb: int = 200
-    data_dir: str = ""
-    "Folder whose disk the overview checks; empty: none."
+    imports_at_once: int = 2
+    "Imports of uploaded files that run at once, in the whole installation."
+    data_dir: Path | None = None
+    "Data directory of this machine: progress and refused rows of ingests are below it."
+    public_url: str = ""
+    "Address of the API in calls to copy."
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +89,16 @@ class AdminServices:
     "The artifact store, or a function that opens it when an operation needs it first."
     config: AdminConfig = field(default_factory=AdminConfig)
     api: ApiCaller = field(default_factory=NoApi)
+    launch_import: ImportLauncher = refuse_imports
+    cache: ResultCache = field(default_factory=ResultCache)
+    "Results of heavy reads."
     principal: Principal = COMMAND_LINE
     "Who performs the operation; `Administration` sets it for each call."
+    recommender: RecommenderClient | None = None
+    "Answers for a snapshot that does not serve; None in processes without the API."
+    held_versions: HeldVersions = field(default_factory=HeldVersions)
+    compare_versions: CompareVersions | None = None
+    "None in processes that serve, which never train."
 
     @property
     def artifacts(self) -> ArtifactStore:

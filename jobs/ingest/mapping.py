@@ -7,6 +7,7 @@
     price=Preis:number(,)                    a number with a decimal comma
     timestamp=Date:time(%m/%d/%Y %H:%M)      a time in another format, in UTC unless it has an offset
     availability=Stock{ja:IN_STOCK,nein:OUT_OF_STOCK}    values that are replaced; others stay unchanged
+    price="Preis: EUR":number                a column whose name has signs of rules, in quotes as in JSON
 
 Without a mapping every column is the field of the same name; a dotted name is a nested field. The schema determines
 the conversion of each field, so CSV works as well: `price` is a number, `tags` is a list, and times may be seconds or
@@ -16,6 +17,7 @@ either, so that the validation reports it.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +52,9 @@ _KINDS = {
 _NAMED = re.compile(r"(?P<column>.+?):(?P<kind>[a-z]+)(?:\((?P<option>.*)\))?", re.DOTALL)
 _TABLED = re.compile(r"(?P<column>[^{]+)\{(?P<table>.*)\}", re.DOTALL)
 _FLOAT_ID = re.compile(r"\d+\.0")
+_QUOTED = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
+_PLACE = "q"
+"Stands for a quoted column while the rest of its rule is read."
 _SPLIT = ("list", "numbers", "paths")
 KINDS = tuple(sorted({*_KINDS.values()}))
 "Target types of a conversion."
@@ -175,6 +180,7 @@ def _parse_rule(text: str) -> MappingRule:
     if not (target.strip(":") and equals and column):
         raise Invalid(f"mapping {text!r} is neither field=column nor field:=value")
     table: Mapping[str, str] = {}
+    quoted, column = _split_quoted(column)
     if tabled := _TABLED.fullmatch(column):
         column, table = tabled["column"], _parse_value_table(tabled["table"], text)
     named = _NAMED.fullmatch(column)
@@ -194,10 +200,32 @@ def _parse_rule(text: str) -> MappingRule:
             "and the one inside a path, for example categories=cat|>"
         )
     filled = separators + "|>"[len(separators) :]
+    if quoted is not None:
+        if bare != _PLACE:
+            raise Invalid(f"mapping {text!r}: behind a quoted column stand separators, a kind or a table")
+        bare = quoted
     return MappingRule(
         _parse_path(target), bare, kind=kind, option=option, table=table,
         item_separator=filled[0], level_separator=filled[1],
     )  # fmt: skip
+
+
+def quote_column(name: str) -> str:
+    """Return a column name for a rule: as JSON text, if signs of rules stand in it."""
+    plain = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+    return name if plain else json.dumps(name)
+
+
+def _split_quoted(column: str) -> tuple[str | None, str]:
+    """Return the name of a column in quotes, and the rest behind a name that stands for it."""
+    match = _QUOTED.match(column)
+    if match is None:
+        return None, column
+    try:
+        name = json.loads(match.group())
+    except ValueError:
+        return None, column
+    return name, _PLACE + column[match.end() :]
 
 
 def _parse_value_table(text: str, rule: str) -> dict[str, str]:

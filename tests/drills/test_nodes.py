@@ -1,8 +1,13 @@
-"""Long drills on three nodes: an update, an engine over nodes, a training from outside, a head without power."""
+"""Long drills on three nodes: capacity, an update, an engine over nodes, a training from outside, nodes without power.
+
+They run at 30 requests/s, or at `HOUSE_RATE`.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 
@@ -14,6 +19,7 @@ from tests.cluster.nodes.traffic import Traffic
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(900)]
 NODE = 'eval "$(kiosk node env)"\n'
+ENGINE = "ServeReplica:recommender."
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +28,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
     with running_cluster(tmp_path_factory.mktemp("nodes")) as running:
         print(f"\nfrom the first word to three proxies: {running.start_s:.1f} s")
         yield running
+
+
+def test_the_capacity_is_found(cluster: NodeCluster) -> None:
+    """Print the highest rate whose p99 stays below half a second; the other drills run at `HOUSE_RATE`."""
+    capacity = 0.0
+    for rate in (30, 60, 90, 120, 150, 180, 220, 260, 300, 350, 400):
+        with Traffic(cluster, rate=rate) as traffic:
+            time.sleep(10)
+        print(f"\n{rate} requests/s: {traffic}")
+        if traffic.failed or traffic.percentile_ms(0.99) > 500:
+            break
+        capacity = rate
+    assert capacity >= 30
 
 
 def test_up_again_replaces_all_replicas_without_a_failed_request(cluster: NodeCluster) -> None:
@@ -97,7 +116,28 @@ def test_a_worker_that_comes_back_has_its_proxy_again(cluster: NodeCluster) -> N
     assert len(traffic.failed) <= 0.001 * len(traffic.answers) + 1
 
 
-def test_a_head_without_power(cluster: NodeCluster) -> None:
+def test_a_killed_haproxy(cluster: NodeCluster) -> None:
+    with Traffic(cluster, places=(1,)) as traffic:
+        time.sleep(5)
+        (haproxy,) = cluster.machines[1].processes("bin/haproxy -db")
+        os.kill(haproxy, signal.SIGKILL)
+        time.sleep(15)
+    late = [answer.at_s for answer in traffic.failed]
+    away_s = max(late) - min(late) if late else 0.0
+    print(f"\nHAProxy killed: {traffic}; away for {away_s:.1f} s")
+    assert away_s < 5.0
+
+
+@pytest.mark.parametrize("placement", ["door", "own"])
+def test_a_head_without_power(cluster: NodeCluster, placement: str) -> None:
+    """With `own`, the head has a replica of a dedicated engine and other nodes have one, too."""
+    cluster.kiosk(f"engines scale {APP} default --replicas 3:3", place=1)
+    cluster.kiosk(f"engines place {APP} default {placement}", place=1)
+    if placement == "own":
+        wait(lambda: _answering(cluster) == 3, 120)
+        time.sleep(10)
+        print(f"\nengine replicas by node: {[len(one.processes(ENGINE)) for one in cluster.machines]}")
+        assert cluster.machines[0].processes(ENGINE)
     with Traffic(cluster, places=(1, 2)) as traffic:
         time.sleep(5)
         cluster.machines[0].cut_power()
@@ -110,7 +150,8 @@ def test_a_head_without_power(cluster: NodeCluster) -> None:
         time.sleep(5)
     missing, late_s = traffic.missing_users()
     print(
-        f"\nhead without power for 40 s: {traffic}; its proxy back {back_s:.0f} s after `ray start` began; "
+        f"\nhead without power for 40 s, engine {placement}: {traffic}; "
+        f"its proxy back {back_s:.0f} s after `ray start` began; "
         f"{len(missing)} of {len(traffic.users)} uploads missing, all others after {late_s:.1f} s"
     )
     assert missing == []

@@ -188,6 +188,17 @@ class QuestionSuite:
         assert await store.list_popular(APP, [9], readers=1, rows=5) == []
         assert await store.list_popular(OTHER, [7], readers=1, rows=5) == []
 
+    async def test_recent_questions_are_listed_newest_first(self, stores: Stores) -> None:
+        asked = [a_question(f"question {at}", asked_at=1_000 + at, user_id="ada") for at in range(4)]
+        for one in asked:
+            await self.put_question(stores, one)
+        recent = await stores.questions.list_recent(APP, start=0, count=3)
+        assert [one.question.text for one in recent] == ["question 3", "question 2", "question 1"]
+        assert len(await stores.questions.list_recent(APP, start=3, count=3)) == 1
+        assert await stores.questions.list_recent(OTHER, start=0, count=3) == []
+        await stores.questions.erase(APP, ["u:ada"])
+        assert await stores.questions.list_recent(APP, start=0, count=3) == []
+
     async def test_a_readers_questions_can_be_forgotten(self, stores: Stores) -> None:
         store = stores.questions
         own = [a_question(user_id="gina"), a_question(anonymous_id="anon")]

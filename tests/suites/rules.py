@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.records.boost_rule import BoostRule
+from cluster.records.rule_version import RuleVersion
 from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, OTHER
 
@@ -42,3 +43,30 @@ class RuleSuite:
         rule = a_rule('été: 50 % / "rabais" 🌷', json_asset={"banner": ["a", None, 1.5]})
         await stores.boost_rules.put(APP, [rule])
         assert await stores.boost_rules.all(APP) == [rule]
+
+    async def test_a_window_reads_back_and_may_be_written_as_text(self, stores: Stores) -> None:
+        rule = a_rule("sale", starts_at="2026-12-01T08:00:00+01:00", ends_at=1_800_000_000_000)
+        await stores.boost_rules.put(APP, [rule])
+        (read,) = await stores.boost_rules.all(APP)
+        assert (read.starts_at, read.ends_at) == (1_796_108_400_000, 1_800_000_000_000)
+
+    async def test_changes_are_listed_newest_first_and_found_by_id(self, stores: Stores) -> None:
+        changes = [
+            RuleVersion(at=1, username="ada", change="put", engine_id="default", name="a", after=a_rule("a")),
+            RuleVersion(
+                at=2, username="bob", change="delete", engine_id="default", name="a", before=a_rule("a")
+            ),
+        ]
+        await stores.rule_versions.append(APP, changes)
+        newest = await stores.rule_versions.newest(APP, count=10)
+        assert [(one.at, one.username, one.change) for one in newest] == [
+            (2, "bob", "delete"),
+            (1, "ada", "put"),
+        ]
+        assert newest[0].before == a_rule("a")
+        assert newest[0].after is None
+        assert await stores.rule_versions.get(APP, newest[1].version_id) == newest[1]
+        assert [one.at for one in await stores.rule_versions.newest(APP, count=1)] == [2]
+        for strange in ("", "1", "999-1", "- +", "x" * 500):
+            assert await stores.rule_versions.get(APP, strange) is None
+        assert await stores.rule_versions.newest(OTHER, count=10) == []

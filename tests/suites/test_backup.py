@@ -17,6 +17,13 @@ from cluster.admin.backup import catalogue
 from cluster.admin.backup.catalogue import list_backup_ids, load_backup
 from cluster.admin.backup.creation import FOLLOWER, BackupJob, BackupResult
 from cluster.admin.backup.pace import Pace
+from cluster.admin.backup.removal import (
+    RUNNING,
+    STALE_MS,
+    mark_running,
+    plan_removal,
+    remove_backups,
+)
 from cluster.admin.backup.restoring import RestoreJob, RestorePlan, plan_restore, refuse_used
 from cluster.admin.backup.verification import compare_records, find_damage
 from cluster.admin.schema import ensure_schema
@@ -212,6 +219,65 @@ async def test_a_later_backup_copies_only_what_is_new(
     third = await back_up(redis_stores, source, target)
     assert 0 < third.new_bytes < first.new_bytes / 2
     assert len(list_backup_ids(target)) == 3
+
+
+async def test_old_backups_are_removed_and_the_kept_ones_stay_whole(
+    redis_stores: OpenStores, easy_stores: OpenStores, source: ArtifactStore, target: ArtifactStore,
+    into: ArtifactStore,
+) -> None:  # fmt: skip
+    await fill(redis_stores, source)
+    ids = []
+    for n in range(3):
+        source.write(f"snapshots/{APP}/news/v2/part.npy", np.random.default_rng(n).bytes(50_000))
+        ids.append((await back_up(redis_stores, source, target)).facts.backup_id)
+    target.write("chunks/ab/" + "ab" * 32, b"of an interrupted backup")
+    before = {entry.path for entry in target.entries("")}
+    plan = plan_removal(target, MARK, keep=2)
+    assert (plan.kept, plan.removed) == (tuple(ids[1:]), (ids[0],))
+    assert {entry.path for entry in target.entries("")} == before, "a plan changes nothing"
+    assert "chunks/ab/" + "ab" * 32 in plan.chunks
+    assert len(plan.chunks) >= 2
+    for _ in range(2):
+        remove_backups(target, plan)
+    assert list_backup_ids(target) == ids[1:]
+    for one in ids[1:]:
+        assert find_damage(target, load_backup(target, one, MARK)) == []
+    assert plan_removal(target, MARK, keep=2).chunks == ()
+    assert await everything(redis_stores)
+    await restore(plan_restore(target, MARK, backup_id=ids[1]), target, easy_stores, into)
+    assert await everything(easy_stores) == await everything(redis_stores)
+
+
+async def test_nothing_is_removed_beside_a_backup_or_from_a_foreign_one(
+    redis_stores: OpenStores, source: ArtifactStore, target: ArtifactStore
+) -> None:
+    with pytest.raises(NotFound, match="no complete backup"):
+        plan_removal(target, MARK, keep=1)
+    await fill(redis_stores, source)
+    first = await back_up(redis_stores, source, target)
+    assert target.entries(RUNNING) == []
+    with (
+        mark_running(target, "backup", "a", NOW),
+        mark_running(target, "backup", "b", NOW),
+        pytest.raises(Conflict, match="a backup works on the same target"),
+        mark_running(target, "removal", "c", NOW),
+    ):
+        raise AssertionError
+    with (
+        mark_running(target, "removal", "c", SystemClock().now_ms()),
+        pytest.raises(Conflict, match="a removal"),
+    ):
+        await back_up(redis_stores, source, target)
+    target.write(f"{RUNNING}/backup-killed", str(NOW).encode())
+    with mark_running(target, "removal", "c", NOW + STALE_MS):
+        pass
+    loaded = load_backup(target, first.facts.backup_id, MARK)
+    foreign = msgspec.structs.replace(
+        loaded.facts, fingerprint="0" * 32, backup_id="20000101T000000000Z-abcdef"
+    )
+    catalogue.commit_backup(target, foreign, loaded.chunks)
+    with pytest.raises(Conflict, match="another master key"):
+        plan_removal(target, MARK, keep=1)
 
 
 class _Dying(ArtifactStore):

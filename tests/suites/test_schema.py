@@ -167,3 +167,20 @@ async def test_the_command_names_what_stands_in_the_way(
     text = await asyncio.to_thread(CliRunner().invoke, command_line(), ["upgrade", "--check"])
     assert "stored data: schema 1" in text.stdout
     assert "problem: 1 of engine" in text.stdout
+
+
+@pytest.mark.parametrize("words", [["apps", "create", "acme"], ["keys", "list"], ["engines", "list", APP]])
+async def test_a_command_leaves_data_of_a_newer_schema_alone(
+    words: list[str],
+    redis_url: str,
+    redis_stores: OpenStores,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    await ensure_schema(redis_stores, NOW, steps([], oldest=2))
+    error = (await asyncio.to_thread(CliRunner().invoke, command_line(), words)).exception
+    assert isinstance(error, NewerRelease)
+    assert "start the newer release" in error.message
+    assert not (await redis_stores.access.read_all()).apps

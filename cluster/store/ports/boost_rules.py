@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from cluster.records.boost_rule import BoostRule
+from cluster.records.rule_version import RuleVersion
 
 
 class RuleStore(Protocol):
@@ -22,3 +23,17 @@ class RuleStore(Protocol):
     async def remove(self, app_id: str, engine_id: str, names: Sequence[str]) -> int:
         """Remove rules; return the number removed."""
         ...
+
+
+class RuleVersionStore(Protocol):
+    """Who changed which rule when. About 2,000 changes of an app are kept; nothing else removes one."""
+
+    async def append(self, app_id: str, versions: Sequence[RuleVersion]) -> None:
+        """Append changes; the store sets their `version_id`."""
+        ...
+
+    async def newest(self, app_id: str, *, count: int) -> list[RuleVersion]:
+        """Return changes, the newest first."""
+        ...
+
+    async def get(self, app_id: str, version_id: str) -> RuleVersion | None: ...

@@ -93,6 +93,11 @@ class QuestionStore(Protocol):
         """Return questions whose finished answers cite a product; some may be revised or deleted since."""
         ...
 
+    async def list_recent(self, app_id: str, *, start: int, count: int) -> list[StoredQuestion]:
+        """Return questions with their answers, the newest first, from a place on; deleted ones are left out. The
+        newest 1,000 are listed."""
+        ...
+
     async def count(self, app_id: str, reader_id: str, day: int) -> int:
         """Increment the user's questions of a day and return the new count."""
         ...

@@ -20,6 +20,12 @@ class RecordStore(Protocol):
         """Return all ids, sorted."""
         ...
 
+    async def page(
+        self, app_id: str, noun: Noun, *, prefix: str = "", after: str = "", limit: int = 100
+    ) -> list[str]:
+        """Return the first ids, in their order, that begin with a prefix and stand behind an id."""
+        ...
+
     async def count(self, app_id: str, noun: Noun) -> int:
         """Return the number of records."""
         ...

@@ -12,12 +12,13 @@ from cluster.store.ports.access import AccessStore
 from cluster.store.ports.accounts import AccountStore, GrantStore, RegistrationStore
 from cluster.store.ports.administration import AdminTokenStore, AuditLog
 from cluster.store.ports.archive_admin import ArchiveCallStore, ClientRuleStore
-from cluster.store.ports.boost_rules import RuleStore
+from cluster.store.ports.boost_rules import RuleStore, RuleVersionStore
 from cluster.store.ports.changes import ChangeLog
 from cluster.store.ports.engines import EngineStore, EngineWatch
 from cluster.store.ports.erasures import ErasureStore
 from cluster.store.ports.experiments import ExperimentStore
 from cluster.store.ports.idempotency import IdempotencyStore
+from cluster.store.ports.imports import ImportStore
 from cluster.store.ports.intake import Intake
 from cluster.store.ports.interactions import InteractionStore
 from cluster.store.ports.leases import LeaseStore
@@ -46,6 +47,7 @@ class Stores:
     engines: EngineStore
     engine_watch: EngineWatch
     boost_rules: RuleStore
+    rule_versions: RuleVersionStore
     limits: LimitStore
     idempotency: IdempotencyStore
     pages: PageStore
@@ -67,3 +69,4 @@ class Stores:
     questions: QuestionStore
     erasures: ErasureStore
     usage: UsageStore
+    imports: ImportStore

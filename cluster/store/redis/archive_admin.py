@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name
@@ -41,11 +42,8 @@ class RedisArchiveCalls:
         start = str(max(0, at_ms - _CLOCKS_APART_MS))
         while True:
             entries = await self._server.execute_slow("XRANGE", name, start, "+", "COUNT", _PAGE)
-            for _, pairs in entries:
-                body = unseal(pairs[1], salt_from_key(name))
-                call = ArchiveCall.parse(body) if body is not None else None
-                if call is not None and call.at >= at_ms:
-                    found.append(call)
+            # Reports read many; the requests of this process must not wait for their parsing.
+            found += await asyncio.to_thread(_parse_calls, [pairs[1] for _, pairs in entries], name, at_ms)
             if len(entries) < _PAGE:
                 return found
             start = "(" + text_of(entries[-1][0])
@@ -79,3 +77,9 @@ class RedisClientRules:
         return bool(
             await self._server.execute_slow("HDEL", keys.client_rule(app_id), fold_client_name(client))
         )
+
+
+def _parse_calls(sealed: Sequence[bytes], name: str, at_ms: int) -> list[ArchiveCall]:
+    bodies = (unseal(one, salt_from_key(name)) for one in sealed)
+    calls = (ArchiveCall.parse(body) for body in bodies if body is not None)
+    return [call for call in calls if call is not None and call.at >= at_ms]

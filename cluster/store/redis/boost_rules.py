@@ -1,17 +1,24 @@
-"""Stored boost rules, a few for each engine, in one hash for each app."""
+"""Stored boost rules, a few for each engine, in one hash for each app, and the stream of their changes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
+from cluster.errors import NewerRelease
 from cluster.records.boost_rule import BoostRule
+from cluster.records.rule_version import RuleVersion
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
-from cluster.store.redis.multiplexer import name_of
+from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.quarantine import Quarantine
-from cluster.store.redis.record_seal import SealedRecords, seal_record
+from cluster.store.redis.record_seal import SealedRecords, parse_record, seal_record
+from cluster.store.redis.seal import salt_from_key, unseal
 
+MOST_VERSIONS = 2_000
+"Changes kept for each app; the oldest go first. Some KB each."
 _BETWEEN = "\x1f"
+_VERSION_ID = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 
 
 class RedisRules:
@@ -47,6 +54,43 @@ class RedisRules:
             return 0
         fields = [_field(engine_id, name) for name in names]
         return int(await self._server.execute_slow("HDEL", keys.boost_rule(app_id), *fields))
+
+
+class RedisRuleVersions:
+    """`RuleVersionStore` over Redis."""
+
+    def __init__(self, server: RedisClient) -> None:
+        self._server = server
+
+    async def append(self, app_id: str, versions: Sequence[RuleVersion]) -> None:
+        key = keys.boost_rule_version(app_id)
+        for version in versions:
+            sealed = seal_record(version.model_copy(update={"version_id": ""}), key)
+            await self._server.execute_slow("XADD", key, "MAXLEN", "~", MOST_VERSIONS, "*", "version", sealed)
+
+    async def newest(self, app_id: str, *, count: int) -> list[RuleVersion]:
+        return await self._read(app_id, "XREVRANGE", "+", "-", count)
+
+    async def get(self, app_id: str, version_id: str) -> RuleVersion | None:
+        if _VERSION_ID.fullmatch(version_id) is None:
+            return None
+        versions = await self._read(app_id, "XRANGE", version_id, version_id, 1)
+        return versions[0] if versions else None
+
+    async def _read(self, app_id: str, command: str, first: str, last: str, count: int) -> list[RuleVersion]:
+        key = keys.boost_rule_version(app_id)
+        entries = await self._server.execute_slow(command, key, first, last, "COUNT", count)
+        versions: list[RuleVersion] = []
+        for name, pairs in entries:
+            body = unseal(pairs[1], salt_from_key(key))
+            if body is None:
+                continue
+            try:
+                version = parse_record(RuleVersion, body)
+            except NewerRelease:
+                continue
+            versions.append(version.model_copy(update={"version_id": text_of(name)}))
+        return versions
 
 
 def _field(engine_id: str, name: str) -> str:

@@ -37,6 +37,8 @@ MOST_TEXTS = 20_000
 "Different questions of an app counted on one day."
 MOST_CITING = 1_000
 "Answers checked again after a change of one product."
+MOST_RECENT = 1_000
+"Questions of an app that editors can list."
 _TOP = 200
 
 _ASK = Script.load("ask_question")
@@ -67,9 +69,10 @@ class RedisQuestions:
         args: list[Argument] = [
             question_id, seal_record(question, name, "asked"), seal_record(answer, name, "answer"),
             seal(shown, salt_from_key(name, "shown")), answer.revision, _flag(answer.finished), holder, until_ms,
-            lifetime_ms(question), self._most_open, _flag(bool(reader_id)),
+            lifetime_ms(question), self._most_open, _flag(bool(reader_id)), question.asked_at, MOST_RECENT,
         ]  # fmt: skip
-        names = [name, keys.question_open(app_id), keys.question_by(app_id, reader_id)]
+        recent = keys.question_recent(app_id)
+        names = [name, keys.question_open(app_id), keys.question_by(app_id, reader_id), recent]
         done = int(await self._server.run(_ASK, names, args))
         if done < 0:
             raise TooMany("too many questions wait for their answers", retry_after_s=2)
@@ -151,6 +154,13 @@ class RedisQuestions:
         found = await self._server.execute_slow("SMEMBERS", keys.question_citing(app_id, product_id))
         return sorted(name_of(one) for one in found)[:MOST_CITING]
 
+    async def list_recent(self, app_id: str, *, start: int, count: int) -> list[StoredQuestion]:
+        name = keys.question_recent(app_id)
+        last = start + count - 1
+        ids = [name_of(one) for one in await self._server.execute_slow("ZREVRANGE", name, start, last)]
+        read = await asyncio.gather(*(self.read(app_id, one) for one in ids))
+        return [one for one in read if one is not None]
+
     async def count(self, app_id: str, reader_id: str, day: int) -> int:
         mark = await self._salts.pseudonym(app_id, reader_id)
         name = keys.question_count(app_id, mark, day)
@@ -214,6 +224,7 @@ async def erase_questions(server: RedisClient, app_id: str, reader_ids: Sequence
             some = ids[start : start + 500]
             names = [own, keys.question_open(app_id), *(keys.question(app_id, one) for one in some)]
             gone += int(await server.run(_ERASE, names, some))
+            await server.execute_slow("ZREM", keys.question_recent(app_id), *some)
     return gone
 
 

@@ -65,6 +65,19 @@ class RedisRecords:
         )
         return [text_of(member[len(prefix) :]) for member in members]
 
+    async def page(
+        self, app_id: str, noun: Noun, *, prefix: str = "", after: str = "", limit: int = 100
+    ) -> list[str]:
+        begin = prefix.encode("utf-8", "replace")
+        last = after.encode("utf-8", "replace")
+        low = b"(" + last if last and last >= begin else b"[" + begin if begin else b"-"
+        # No UTF-8 text holds the byte FF, so it bounds everything that begins with the prefix.
+        high = b"(" + begin + b"\xff" if begin else b"+"
+        members = await self._server.execute(
+            "ZRANGEBYLEX", keys.record_ids(app_id, noun), low, high, "LIMIT", 0, limit
+        )
+        return [text_of(member) for member in members]
+
     async def count(self, app_id: str, noun: Noun) -> int:
         return int(await self._server.execute("ZCARD", keys.record_ids(app_id, noun)))
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from actors.serving.stored_rules import PREVIEW
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
 from cluster.records.logged_query import LONGEST, LoggedQuery, QueryKind, pseudonym
@@ -61,9 +62,9 @@ class QueryLogWriter(BatchWriter[_PendingQuery]):
         served_by: str = "",
         engine_id: str = "",
     ) -> None:
-        """Record a query."""
+        """Record a query, unless it previews a rule."""
         rule = request.credential.app.settings.query_log
-        if rule == "off" or not text or text.isspace():
+        if rule == "off" or not text or text.isspace() or PREVIEW.get() is not None:
             return
         user_key = next(iter(request.user_keys), "")
         self.put(

@@ -14,6 +14,7 @@ from actors.experiments.client import ExperimentClient
 from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import UserQuery
 from actors.serving.client import StoredRules
+from actors.serving.stored_rules import PREVIEW
 from cluster.clock import Clock
 from cluster.errors import Invalid
 from deployments.api.http.browser_writes import limit_new_users
@@ -63,6 +64,8 @@ class QueryTreatment:
             without a running experiment: one dictionary look-up more than the rules
         """
         query: UserQuery = request.parsed
+        if PREVIEW.get() is not None:
+            return await self._rules.apply(query), self._no_outcome
         treatments = await self._treatments.assign(
             query.app_id, query.engine_id, query.reader_ids,
             through=query.kind, device=classify_device(request.user_agent),

@@ -5,11 +5,23 @@ from __future__ import annotations
 from types import ModuleType
 
 from deployments.console.page import NavigationEntry, Page
-from deployments.console.pages import account, apps, audit, overview, people, signin, tokens
+from deployments.console.pages import (
+    account,
+    apps,
+    audit,
+    models,
+    overview,
+    people,
+    signin,
+    tokens,
+    trainings,
+)
 
 _AREAS: tuple[ModuleType, ...] = (
     signin,
     overview,
+    models,
+    trainings,
     apps,
     people,
     tokens,

@@ -58,7 +58,9 @@ async def check_code(request: ConsoleRequest) -> Response:
     """Check the second factor of somebody whose password was right."""
     services, sealed = request.services, request.form.get("step", "")
     step = services.signing.steps.open(sealed)
-    account = await services.accounts.get(step["username"]) if _is_own_step(request, step) else None
+    if step is None or not _is_own_step(request, step):
+        return _show_form(request, PATH + "/", "signin.code_late", 403)
+    account = await services.accounts.get(step["username"])
     if account is None or account.disabled or (account.user_id, account.epoch) != (step["id"], step["epoch"]):
         return _show_form(request, PATH + "/", "signin.code_late", 403)
     address = services.client_address(request.raw)

@@ -148,13 +148,15 @@ class ReportStore:
         """Write the report of a version."""
         self._shelf.write(_path(app_id, engine_id, version), json.dumps(report, indent=2).encode())
 
-    def get(self, app_id: str, engine_id: str, version: str) -> dict[str, Any] | None:
-        """Return the report of a version, None if there is none.
+    def get(self, app_id: str, engine_id: str, version: str, *, largest: int = 0) -> dict[str, Any] | None:
+        """Return the report of a version, None if there is none. `largest` bounds its bytes; 0: no bound.
 
         Errors:
-            Fault: the stored report is damaged
+            Fault: the stored report is damaged, or larger than the bound
         """
         path = _path(app_id, engine_id, version)
+        if largest and (self._shelf.size(path) or 0) > largest:
+            raise Fault(f"report is larger than {largest:,} bytes: {path}", path=path)
         try:
             found: dict[str, Any] = json.loads(self._shelf.read(path))
         except NotFound:

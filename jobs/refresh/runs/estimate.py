@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -225,6 +225,12 @@ def estimate_training(
 ) -> DryRunEstimate:
     """Return the estimate of a training."""
     size = DataSize.from_interactions(source.data, len(source.texts))
+    found = estimate_sizes(recipe, size, free_memory_mb)
+    return replace(found, facts=count_data(source.data), account=source.account)
+
+
+def estimate_sizes(recipe: Recipe, size: DataSize, free_memory_mb: int | None = None) -> DryRunEstimate:
+    """Return the estimate of a training on data of a size."""
     costs = estimate_costs(recipe, size)
     allowed = recipe.limits.memory_mb
     if free_memory_mb is not None:
@@ -235,12 +241,11 @@ def estimate_training(
     seconds = sum(cost.seconds for cost in costs) + once_more
     seconds += size.events * (_READ_S + _SPLIT_S + _EXAMINE_S + _PUBLISH_S)
     return DryRunEstimate(
-        count_data(source.data),
+        {"events": size.events, "readers": size.readers, "items": size.items},
         costs,
         estimate_peak_memory(costs, size),
         seconds,
         allowed << 20,
-        source.account,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections import Counter
@@ -27,11 +28,16 @@ class Answer:
 
 @dataclass
 class Traffic:
-    """60 % recommendations, 20 % uploads of users, 20 % interactions; no retries; a context manager."""
+    """60 % recommendations, 20 % uploads of users, 20 % interactions; no retries; a context manager.
+
+    `HOUSE_RATE` is another rate for all of it.
+    """
 
     cluster: NodeCluster
-    rate: float = 30.0
+    rate: float = field(default_factory=lambda: float(os.environ.get("HOUSE_RATE", "30")))
     places: Sequence[int] = (0, 1, 2)
+    is_balanced: bool = False
+    "Send to nodes only whose health check passed a second ago, as a load balancer does."
     answers: list[Answer] = field(default_factory=list)
     users: list[str] = field(default_factory=list)
     "Users whose upload was acknowledged."
@@ -42,13 +48,21 @@ class Traffic:
         self._over = threading.Event()
         self._began = time.monotonic()
         self._pool = ThreadPoolExecutor(60)
-        self._thread = threading.Thread(target=self._send_all, daemon=True)
-        self._thread.start()
+        self._healthy = set(self.places)
+        self._threads = [threading.Thread(target=self._send_all, daemon=True)]
+        if self.is_balanced:
+            self._threads += [
+                threading.Thread(target=self._check_health, args=(place,), daemon=True)
+                for place in self.places
+            ]
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         self._pool.shutdown()
 
     @property
@@ -94,7 +108,19 @@ class Traffic:
             due = self._began + turn / self.rate
             if self._over.wait(max(0.0, due - time.monotonic())):
                 return
-            self._pool.submit(self._send, turn, next(places))
+            place = next(places)
+            for _ in self.places:
+                if place in self._healthy:
+                    break
+                place = next(places)
+            self._pool.submit(self._send, turn, place)
+
+    def _check_health(self, place: int) -> None:
+        while not self._over.wait(1.0):
+            if self.cluster.is_healthy(place):
+                self._healthy.add(place)
+            else:
+                self._healthy.discard(place)
 
     def _send(self, turn: int, place: int) -> None:
         number, began = next(self._numbers), time.monotonic()

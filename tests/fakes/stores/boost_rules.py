@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.records.boost_rule import BoostRule
+from cluster.records.rule_version import RuleVersion
 
 
 class MemoryRules:
@@ -24,3 +25,21 @@ class MemoryRules:
         kept = self._rules.get(app_id, {})
         gone = [kept.pop((engine_id, name), None) for name in dict.fromkeys(names)]
         return sum(rule is not None for rule in gone)
+
+
+class MemoryRuleVersions:
+    """`RuleVersionStore` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._versions: dict[str, list[RuleVersion]] = {}
+
+    async def append(self, app_id: str, versions: Sequence[RuleVersion]) -> None:
+        kept = self._versions.setdefault(app_id, [])
+        for version in versions:
+            kept.append(version.model_copy(update={"version_id": f"{version.at}-{len(kept)}"}))
+
+    async def newest(self, app_id: str, *, count: int) -> list[RuleVersion]:
+        return self._versions.get(app_id, [])[::-1][:count]
+
+    async def get(self, app_id: str, version_id: str) -> RuleVersion | None:
+        return next((one for one in self._versions.get(app_id, ()) if one.version_id == version_id), None)

@@ -8,10 +8,11 @@ from cluster.store.redis.intake import IDLE_MS, MOST_WAITING
 from tests.fakes.stores.accounts import MemoryAccounts, MemoryGrants, MemoryRegistrations
 from tests.fakes.stores.administration import MemoryAdminTokens, MemoryAudit
 from tests.fakes.stores.archive_admin import MemoryArchiveCalls, MemoryClientRules
-from tests.fakes.stores.boost_rules import MemoryRules
+from tests.fakes.stores.boost_rules import MemoryRules, MemoryRuleVersions
 from tests.fakes.stores.changes import MemoryChanges
 from tests.fakes.stores.erasures import MemoryErasures
 from tests.fakes.stores.experiments import MemoryExperiments
+from tests.fakes.stores.imports import MemoryImports
 from tests.fakes.stores.intake import MemoryIntake
 from tests.fakes.stores.interactions import MemoryInteractions
 from tests.fakes.stores.query_log import MemoryQueries, MemoryQuestionBank
@@ -50,6 +51,7 @@ def memory_stores(
         engines=MemoryEngines(state),
         engine_watch=MemoryEngineWatch(),
         boost_rules=MemoryRules(),
+        rule_versions=MemoryRuleVersions(),
         limits=MemoryLimits(),
         idempotency=MemoryIdempotency(clock),
         pages=MemoryPages(clock),
@@ -71,4 +73,5 @@ def memory_stores(
         question_bank=MemoryQuestionBank(),
         erasures=MemoryErasures(state, interactions, queries),
         usage=MemoryUsage(),
+        imports=MemoryImports(),
     )

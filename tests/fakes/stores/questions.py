@@ -125,6 +125,11 @@ class MemoryQuestions:
     async def list_citing(self, app_id: str, product_id: str) -> list[str]:
         return sorted(self._citing[app_id, product_id])[:MOST_CITING]
 
+    async def list_recent(self, app_id: str, *, start: int, count: int) -> list[StoredQuestion]:
+        kept = [entry.recorded for name, entry in self._kept.items() if name[0] == app_id]
+        kept.sort(key=lambda one: one.question.asked_at, reverse=True)
+        return kept[start : start + count]
+
     async def count(self, app_id: str, reader_id: str, day: int) -> int:
         self._counts[app_id, reader_id, day] += 1
         return self._counts[app_id, reader_id, day]

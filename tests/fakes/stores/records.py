@@ -28,6 +28,12 @@ class MemoryRecords:
             return sorted(app.records[noun])
         return sorted(record_id for record_id, kind in app.product_types.items() if kind == product_type)
 
+    async def page(
+        self, app_id: str, noun: Noun, *, prefix: str = "", after: str = "", limit: int = 100
+    ) -> list[str]:
+        ids = sorted(self._apps[app_id].records[noun])
+        return [one for one in ids if one.startswith(prefix) and (not after or one > after)][:limit]
+
     async def count(self, app_id: str, noun: Noun) -> int:
         return len(self._apps[app_id].records[noun])
 

@@ -98,3 +98,28 @@ async def test_a_replica_that_cant_read_the_query_leads_to_another_one() -> None
     assert (await client(handle).answer(QUERY)).served_by == "newer"
     with pytest.raises(NewerRelease):
         await client(Handle(refusal, refusal)).answer(QUERY)
+
+
+class Channel:
+    """A line to a replica on this machine."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def ask(self, question: bytes, within_s: float) -> bytes:
+        self.asked += 1
+        return ENGINE_MESSAGES.encode(RecommendationResult(served_by="line"))
+
+
+async def test_a_query_whose_replica_lost_its_power_is_sent_to_another_one() -> None:
+    handle = Handle(never(), RecommendationResult(served_by="other"))
+    found = await RemoteRecommenderClient(handle, first_try_s=0.01).answer(QUERY)
+    assert (found.served_by, handle.asked) == ("other", 2)
+
+
+async def test_after_a_silence_a_replica_of_this_machine_answers_for_all() -> None:
+    handle, channel = Handle(never()), Channel()
+    client = RemoteRecommenderClient(handle, first_try_s=0.01, find_spare=lambda: channel)
+    for _ in range(3):
+        assert (await client.answer(QUERY)).served_by == "line"
+    assert (handle.asked, channel.asked) == (1, 3)

@@ -147,9 +147,10 @@ async def test_nobody_gets_in_without_a_valid_token(gate: Gate, name: str) -> No
         if entry.key.kind == "secret"
     ]
     good = await give_token(stores, "root")
+    mistyped = good[:-1] + ("1" if good.endswith("0") else "0")
     refused: list[dict[str, str]] = [
         {}, bearer(expired), bearer(revoked), bearer(locked), bearer(renewed), bearer(deleted), bearer(secret),
-        {"X-API-KEY": secret}, {**bearer(good), "X-API-KEY": secret}, bearer(good[:-1] + ("1" if good.endswith("0") else "0")), bearer(""),
+        {"X-API-KEY": secret}, {**bearer(good), "X-API-KEY": secret}, bearer(mistyped), bearer(""),
         {"Authorization": good}, {"Authorization": f"Basic {good}"}, {"Cookie": f"kiosk_session={good}"},
     ]  # fmt: skip
     for headers in refused:

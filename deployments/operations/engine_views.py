@@ -1,17 +1,17 @@
-"""What commands say of an engine: its record, how much it is asked, and how its own deployment is."""
+"""What is told of an engine: its record, how much it is asked, and how its own deployment is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cluster.admin.key_admin import KeyAdmin
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.marked_snapshots import find_marked_snapshots
-from cluster.errors import HouseError, NotFound
+from cluster.errors import HouseError
 from cluster.records.engine import Engine, EngineStatus, Placement
-from cluster.store.connect import OpenStores
 from cluster.store.ports.engines import EngineTraffic
+from cluster.store.ports.stores import Stores
 
 STALE_MS = 15_000
 
@@ -53,7 +53,7 @@ class EngineView:
             "target_replicas": status.target if status else 0,
             "message": status.message if status else "",
             "requests_per_s": round(self.per_s, 3),
-            "scaling": engine.scaling.model_dump(),
+            "scaling": engine.scaling_arguments(),
             "created_at": engine.created_at,
         }
 
@@ -95,7 +95,7 @@ class EngineView:
         )
 
 
-async def read_engine_view(stores: OpenStores, engine: Engine, at_ms: int) -> EngineView:
+async def read_engine_view(stores: Stores, engine: Engine, at_ms: int) -> EngineView:
     """Look at one engine."""
     status = (await stores.engine_watch.list_statuses(engine.app_id)).get(engine.engine_id)
     asked = await stores.engine_watch.read_traffic(engine.app_id, at_ms)
@@ -103,26 +103,20 @@ async def read_engine_view(stores: OpenStores, engine: Engine, at_ms: int) -> En
 
 
 async def read_engine_views(
-    keeping: KeyAdmin, stores: OpenStores, app_id: str, at_ms: int, shelf: ArtifactStore | None = None
+    stores: Stores, app_ids: Sequence[str], at_ms: int, shelf: ArtifactStore | None = None
 ) -> list[EngineView]:
-    """Look at all engines, or at those of one app; with an artifact store also at the data of their snapshots.
-
-    Errors:
-        NotFound: no such app
-    """
-    names = [app.app_id for app in await keeping.apps()]
-    if app_id and app_id not in names:
-        raise NotFound(f"there is no app named {app_id}; there are: {', '.join(names) or 'none'}")
+    """Look at the engines of some apps; with an artifact store also at the data of their snapshots."""
     found = []
-    for name in names:
-        if app_id in ("", name):
-            statuses = await stores.engine_watch.list_statuses(name)
-            asked = await stores.engine_watch.read_traffic(name, at_ms)
-            engines = await stores.engines.all(name)
-            marked = {} if shelf is None else _marked_apps(shelf, name)
-            for engine in engines:
-                view = _build_view(engine, statuses.get(engine.engine_id), asked, at_ms)
-                found.append(replace(view, erased=marked.get((engine.engine_id, engine.snapshot), 0)))
+    for name in app_ids:
+        statuses, asked, engines = await asyncio.gather(
+            stores.engine_watch.list_statuses(name),
+            stores.engine_watch.read_traffic(name, at_ms),
+            stores.engines.all(name),
+        )
+        marked = {} if shelf is None else await asyncio.to_thread(_marked_apps, shelf, name)
+        for engine in engines:
+            view = _build_view(engine, statuses.get(engine.engine_id), asked, at_ms)
+            found.append(replace(view, erased=marked.get((engine.engine_id, engine.snapshot), 0)))
     return found
 
 

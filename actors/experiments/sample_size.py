@@ -1,0 +1,80 @@
+"""How many people an experiment needs before its report can decide.
+
+The report gives intervals that hold at all looks together, so it needs more people than a test that is read once.
+Both numbers are given. The report decides with the wanted power as soon as its half-width, plus the chance error of the
+difference, fits into the smallest difference that matters.
+
+Source:
+    sample size of two proportions: J. Fleiss, Statistical Methods for Rates and Proportions, chapter 4
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import ceil, inf, sqrt
+from statistics import NormalDist
+from typing import Any
+
+from actors.experiments.report import ALPHA
+from actors.experiments.statistics import VariantSample, compare_samples
+
+MOST_PEOPLE = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSize:
+    """People that an experiment needs."""
+
+    per_variant: int | None
+    "For the report of this service, which may be read daily; None: more than a thousand million."
+    fixed_per_variant: int
+    "For a test that is read once, at its end."
+    total: int | None
+    days: int | None
+    "With the given people per day; None: unknown, or too many."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as JSON."""
+        return asdict(self)
+
+
+def estimate_sample_size(
+    rate: float, relative_lift: float, *, variants: int = 2, power: float = 0.8, people_per_day: float = 0.0
+) -> SampleSize:
+    """Return how many people find a relative difference from a conversion rate with a power.
+
+    Units:
+        rate, power: probabilities; relative_lift: 0.1 for a rate that is a tenth larger or smaller
+    Cost:
+        30 comparisons, well below a millisecond
+    """
+    raised = min(rate * (1 + relative_lift), 1.0)
+    alpha = ALPHA / max(variants - 1, 1)
+    low, high = 100, 100
+    while high < MOST_PEOPLE and not _decides(high, rate, raised, alpha, power):
+        low, high = high, high * 2
+    if high >= MOST_PEOPLE:
+        return SampleSize(None, _fixed_size(rate, raised, alpha, power), None, None)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _decides(middle, rate, raised, alpha, power) else (middle, high)
+    total = high * variants
+    days = ceil(total / people_per_day) if people_per_day > 0 else None
+    return SampleSize(high, _fixed_size(rate, raised, alpha, power), total, days)
+
+
+def _decides(people: int, rate: float, raised: float, alpha: float, power: float) -> bool:
+    control, treated = (VariantSample(people, people * one, people * one) for one in (rate, raised))
+    effect = compare_samples(control, treated, alpha=alpha)
+    half = effect.high - effect.value
+    if half == inf:
+        return False
+    error = sqrt((control.variance + treated.variance) / people)
+    return abs(effect.value) >= half + NormalDist().inv_cdf(power) * error
+
+
+def _fixed_size(rate: float, raised: float, alpha: float, power: float) -> int:
+    normal = NormalDist()
+    spread = rate * (1 - rate) + raised * (1 - raised)
+    reach = normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
+    return max(ceil(reach**2 * spread / (raised - rate) ** 2), 1) if raised != rate else MOST_PEOPLE

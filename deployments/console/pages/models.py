@@ -1,0 +1,214 @@
+"""Models of an app: engines, their snapshots and evaluations, promotion, and what served when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from deployments.console.page import NavigationEntry, Page
+from deployments.console.request import ConsoleRequest, path_of
+
+MODELS = "/apps/{app_id}/models"
+ENGINE = MODELS + "/engines/{engine_id}"
+SNAPSHOT = ENGINE + "/snapshots/{version}"
+_OF_ENGINE = "engine_id=default"
+_NEEDS_SNAPSHOT = "-"
+SCALING = (
+    "replicas_min", "replicas_max", "target_requests", "memory_budget_mb", "num_cpus", "upscale_delay_s",
+    "downscale_delay_s", "look_back_s",
+)  # fmt: skip
+SNAPSHOTS_A_PAGE = 20
+
+
+def _engine(request: ConsoleRequest) -> dict[str, str]:
+    return {"app_id": request.app_id, "engine_id": request.path["engine_id"]}
+
+
+def _to_engine(request: ConsoleRequest, notice: str) -> Response:
+    return request.redirect(_below(ENGINE, **_engine(request)), notice)
+
+
+def _below(pattern: str, **values: str) -> str:
+    """Return the address of a page below `/console`, as `redirect` takes it."""
+    return path_of(pattern, **values).removeprefix("/console")
+
+
+def _text(request: ConsoleRequest, key: str, **values: Any) -> str:
+    return request.services.text(key, **values)
+
+
+async def show_models(request: ConsoleRequest) -> Response:
+    """Show the engines, the newest trainings and the schedules of an app."""
+    engines, runs, schedules = await asyncio.gather(
+        request.perform("engines.list", app_id=request.app_id),
+        request.perform("runs.list", app_id=request.app_id, limit=5),
+        request.perform("schedules.list", app_id=request.app_id),
+    )
+    return request.page(
+        "models/models.html", engines=engines.engines, runs=runs.runs,
+        schedules=[one.to_dict() for one in schedules.schedules],
+    )  # fmt: skip
+
+
+async def create_engine(request: ConsoleRequest) -> Response:
+    """Create an engine."""
+    engine_id = request.form.get("engine_id", "").strip()
+    await request.perform(
+        "engines.create",
+        app_id=request.app_id,
+        engine_id=engine_id,
+        dedicated=request.form.get("dedicated") == "on",
+    )
+    address = _below(ENGINE, app_id=request.app_id, engine_id=engine_id)
+    return request.redirect(address, _text(request, "models.created", engine_id=engine_id))
+
+
+async def show_engine(request: ConsoleRequest) -> Response:
+    """Show an engine: where it runs, its snapshots, and what served when."""
+    engine, page = _engine(request), _page_number(request)
+    view, snapshots, history = await asyncio.gather(
+        request.perform("engines.get", **engine),
+        request.perform("snapshots.list", **engine, limit=SNAPSHOTS_A_PAGE, offset=page * SNAPSHOTS_A_PAGE),
+        request.perform("promotions.list", **engine, limit=20),
+    )
+    address = path_of(ENGINE, **engine)
+    return request.page(
+        "models/engine.html", view=view, engine=view.engine, facts=view.to_dict(), address=address,
+        snapshots=snapshots.snapshots, total=snapshots.total, history=history.entries, scaling=SCALING,
+        newer=f"{address}?page={page - 1}" if page else "",
+        older=f"{address}?page={page + 1}" if (page + 1) * SNAPSHOTS_A_PAGE < snapshots.total else "",
+    )  # fmt: skip
+
+
+async def place_engine(request: ConsoleRequest) -> Response:
+    """Move an engine."""
+    await request.perform("engines.place", **_engine(request), placement=request.form.get("placement", ""))
+    return _to_engine(request, _text(request, "models.moving"))
+
+
+async def scale_engine(request: ConsoleRequest) -> Response:
+    """Change how a dedicated engine scales."""
+    change = {name: request.form[name].strip() for name in SCALING if request.form.get(name, "").strip()}
+    await request.perform("engines.scale", **_engine(request), **change)
+    return _to_engine(request, _text(request, "models.scaled"))
+
+
+async def delete_engine(request: ConsoleRequest) -> Response:
+    """Delete an engine."""
+    force = request.form.get("force") == "on"
+    await request.perform("engines.delete", **_engine(request), force=force)
+    address = _below(MODELS, app_id=request.app_id)
+    return request.redirect(address, _text(request, "models.deleted", engine_id=request.path["engine_id"]))
+
+
+async def roll_back(request: ConsoleRequest) -> Response:
+    """Let serve again what served before, or a chosen version."""
+    view = await request.perform("promotions.roll_back", **_engine(request), to=request.form.get("to", ""))
+    key = "models.rolled_back" if view.entry.version else "models.rolled_back_to_nothing"
+    return _to_engine(request, _text(request, key, version=view.entry.version))
+
+
+async def show_snapshot(request: ConsoleRequest) -> Response:
+    """Show a snapshot: its evaluation with plots, what its promotion would change, and the gate's verdict."""
+    engine, version = _engine(request), request.path["version"]
+    preview = await request.perform("promotions.preview", **engine, version=version)
+    plots: dict[str, Any] = {}
+    if preview.snapshot.report is not None:
+        evaluation = await request.perform("evaluations.get", **engine, version=preview.snapshot.version)
+        plots = {plot["name"]: plot for plot in evaluation.plots}
+    return request.page(
+        "models/snapshot.html", preview=preview, one=preview.snapshot, plots=plots,
+        facts=preview.snapshot.to_dict(), report=preview.snapshot.report or {},
+        address=path_of(SNAPSHOT, **engine, version=version), engine_address=path_of(ENGINE, **engine),
+    )  # fmt: skip
+
+
+async def promote(request: ConsoleRequest) -> Response:
+    """Let a snapshot serve."""
+    view = await request.perform(
+        "promotions.promote", **_engine(request), version=request.path["version"],
+        force=request.form.get("force", "").strip(),
+    )  # fmt: skip
+    return _to_engine(request, _text(request, "models.promoted", version=view.entry.version))
+
+
+async def show_evaluations(request: ConsoleRequest) -> Response:
+    """Show the evaluations of an engine, and how its quality developed from training to training."""
+    engine, page = _engine(request), _page_number(request)
+    found = await request.perform(
+        "evaluations.list", **engine, limit=SNAPSHOTS_A_PAGE, offset=page * SNAPSHOTS_A_PAGE
+    )
+    address = path_of(ENGINE + "/evaluations", **engine)
+    return request.page(
+        "models/evaluations.html", rows=[row.to_dict() for row in found.rows], total=found.total,
+        curve=build_curve(found.rows, _text(request, "models.curve")), engine_address=path_of(ENGINE, **engine),
+        newer=f"{address}?page={page - 1}" if page else "",
+        older=f"{address}?page={page + 1}" if (page + 1) * SNAPSHOTS_A_PAGE < found.total else "",
+    )  # fmt: skip
+
+
+async def compare(request: ConsoleRequest) -> Response:
+    """Show two snapshots beside each other."""
+    engine = _engine(request)
+    first, second = request.query.get("first", ""), request.query.get("second", "")
+    found = await request.perform("snapshots.compare", **engine, first=first, second=second)
+    versions = {"first": found.first.version, "second": found.second.version}
+    return request.page(
+        "models/compare.html", found=found, versions=versions, engine_address=path_of(ENGINE, **engine),
+        lists_address=path_of(ENGINE + "/compare/lists", **engine) + "?" + urlencode(versions),
+    )  # fmt: skip
+
+
+async def compare_lists(request: ConsoleRequest) -> Response:
+    """Show what two snapshots recommend to the same users."""
+    query = request.query
+    found = await request.perform(
+        "snapshots.compare_lists", **_engine(request), first=query.get("first", ""),
+        second=query.get("second", ""), user_ids=query.get("user_ids", ""),
+    )  # fmt: skip
+    return request.fragment("models/lists.html", found=found)
+
+
+def build_curve(rows: Any, label: str) -> dict[str, Any] | None:
+    """Return a chart of NDCG with its interval over the trainings; None with fewer than two of them."""
+    points = []
+    for row in rows:
+        report = row.report or {}
+        segments = report.get("segments") or []
+        figure = segments[0]["figures"].get(f"ndcg@{report.get('k')}") if segments else None
+        if figure:
+            points.append((row.at_ms // 1000, figure["mean"], figure["low"], figure["high"]))
+    if len(points) < 2:
+        return None
+    columns = list(zip(*sorted(points), strict=True))
+    names = ("NDCG", "2.5 %", "97.5 %")
+    series = [
+        {"label": name, "values": list(column)} for name, column in zip(names, columns[1:], strict=True)
+    ]
+    return {"label": label, "x": list(columns[0]), "series": series, "time": True}
+
+
+def _page_number(request: ConsoleRequest) -> int:
+    text = request.query.get("page", "0")
+    return min(int(text), 10_000) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+
+
+_POST = ("POST",)
+PAGES = (
+    Page(MODELS, show_models),
+    Page(MODELS + "/engines", create_engine, role="owner", methods=_POST, shown_on=MODELS),
+    Page(ENGINE, show_engine, example=_OF_ENGINE),
+    Page(ENGINE + "/place", place_engine, role="owner", methods=_POST, shown_on=ENGINE),
+    Page(ENGINE + "/scale", scale_engine, role="owner", methods=_POST, shown_on=ENGINE),
+    Page(ENGINE + "/delete", delete_engine, role="owner", methods=_POST, shown_on=ENGINE),
+    Page(ENGINE + "/rollback", roll_back, role="editor", methods=_POST, shown_on=ENGINE),
+    Page(ENGINE + "/evaluations", show_evaluations, example=_OF_ENGINE),
+    Page(ENGINE + "/compare", compare, example=_NEEDS_SNAPSHOT),
+    Page(ENGINE + "/compare/lists", compare_lists, role="analyst", example=_NEEDS_SNAPSHOT),
+    Page(SNAPSHOT, show_snapshot, example=_NEEDS_SNAPSHOT),
+    Page(SNAPSHOT + "/promote", promote, role="editor", methods=_POST, shown_on=SNAPSHOT),
+)
+NAVIGATION = (NavigationEntry("models.nav", MODELS, icon="model"),)

@@ -1,0 +1,147 @@
+"""Trainings of an app: recipes, orders with an estimate, live progress, and schedules."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.responses import Response
+
+from deployments.console.page import Page
+from deployments.console.pages.models import MODELS
+from deployments.console.request import ConsoleRequest, path_of
+
+TRAININGS = MODELS + "/trainings"
+RUN = TRAININGS + "/{run_id}"
+SCHEDULES = MODELS + "/schedules"
+RUNS_A_PAGE = 50
+
+
+def _below(pattern: str, **values: str) -> str:
+    return path_of(pattern, **values).removeprefix("/console")
+
+
+async def show_trainings(request: ConsoleRequest) -> Response:
+    """Show the trainings of an app, live while one is open."""
+    found = await request.perform(
+        "runs.list", app_id=request.app_id, limit=RUNS_A_PAGE, engine_id=request.query.get("engine_id", "")
+    )
+    values = {
+        "runs": found.runs,
+        "is_live": any(not run.has_ended for run in found.runs),
+        "address": path_of(TRAININGS, app_id=request.app_id),
+    }
+    if request.is_htmx:
+        return request.fragment("models/runs.html", **values)
+    return request.page("models/trainings.html", **values)
+
+
+async def show_order(request: ConsoleRequest) -> Response:
+    """Show the form that orders a training."""
+    recipes, engines = await asyncio.gather(
+        request.perform("recipes.list", app_id=request.app_id),
+        request.perform("engines.list", app_id=request.app_id),
+    )
+    return request.page(
+        "models/order.html", recipes=[recipe["name"] for recipe in recipes.recipes],
+        engines=[view.engine.engine_id for view in engines.engines],
+        estimate_address=path_of(TRAININGS + "/estimate", app_id=request.app_id),
+    )  # fmt: skip
+
+
+def _order(request: ConsoleRequest) -> dict[str, Any]:
+    form = request.form
+    return {
+        "app_id": request.app_id,
+        "engine_id": form.get("engine_id", "default"),
+        "recipe": form.get("recipe", "default"),
+        "changes": form.get("changes", ""),
+    }
+
+
+async def estimate(request: ConsoleRequest) -> Response:
+    """Show memory and time of a training before it is ordered."""
+    found = await request.perform("runs.estimate", **_order(request))
+    return request.fragment("models/estimate.html", found=found.to_dict())
+
+
+async def order(request: ConsoleRequest) -> Response:
+    """Order a training."""
+    view = await request.perform("runs.order", **_order(request), promote=request.form.get("promote") == "on")
+    address = _below(RUN, app_id=request.app_id, run_id=view.run.run_id)
+    return request.redirect(address, request.services.text("models.ordered", run_id=view.run.run_id))
+
+
+async def show_run(request: ConsoleRequest) -> Response:
+    """Show a training: stages, progress, log, figures; the part that changes by itself for htmx."""
+    found = await request.perform("runs.log", app_id=request.app_id, run_id=request.path["run_id"])
+    run = found.run
+    address = path_of(RUN, app_id=request.app_id, run_id=run.run_id)
+    values = {"run": run, "log_lines": found.lines, "address": address}
+    if request.is_htmx:
+        return request.fragment("models/progress.html", **values)
+    return request.page("models/run.html", **values)
+
+
+async def cancel(request: ConsoleRequest) -> Response:
+    """Cancel a training."""
+    run_id = request.path["run_id"]
+    await request.perform("runs.cancel", app_id=request.app_id, run_id=run_id)
+    address = _below(RUN, app_id=request.app_id, run_id=run_id)
+    return request.redirect(address, request.services.text("models.cancelled"))
+
+
+async def show_recipes(request: ConsoleRequest) -> Response:
+    """Show the built-in recipes with all their parameters, and the learner classes that may run."""
+    found = await request.perform("recipes.list", app_id=request.app_id)
+    return request.page("models/recipes.html", recipes=found.recipes, learners=found.learners)
+
+
+async def show_schedules(request: ConsoleRequest) -> Response:
+    """Show the schedules of an app, and the form that adds one."""
+    found, engines, recipes = await asyncio.gather(
+        request.perform("schedules.list", app_id=request.app_id),
+        request.perform("engines.list", app_id=request.app_id),
+        request.perform("recipes.list", app_id=request.app_id),
+    )
+    return request.page(
+        "models/schedules.html", schedules=[one.to_dict() for one in found.schedules],
+        engines=[view.engine.engine_id for view in engines.engines],
+        recipes=[recipe["name"] for recipe in recipes.recipes],
+    )  # fmt: skip
+
+
+async def add_schedule(request: ConsoleRequest) -> Response:
+    """Add a schedule."""
+    form = request.form
+    name = form.get("schedule", "").strip()
+    await request.perform(
+        "schedules.add", app_id=request.app_id, schedule=name, when=form.get("when", "").strip(),
+        engine_id=form.get("engine_id", "default"), recipe=form.get("recipe", "default"),
+        promote=form.get("promote") == "on",
+    )  # fmt: skip
+    address = _below(SCHEDULES, app_id=request.app_id)
+    return request.redirect(address, request.services.text("models.schedule_added", name=name))
+
+
+async def remove_schedule(request: ConsoleRequest) -> Response:
+    """Remove a schedule."""
+    name = request.path["schedule"]
+    await request.perform("schedules.remove", app_id=request.app_id, schedule=name)
+    address = _below(SCHEDULES, app_id=request.app_id)
+    return request.redirect(address, request.services.text("models.schedule_removed", name=name))
+
+
+_POST = ("POST",)
+PAGES = (
+    Page(TRAININGS, show_trainings),
+    Page(TRAININGS + "/new", show_order, role="editor"),
+    Page(TRAININGS + "/new", order, role="editor", methods=_POST),
+    Page(TRAININGS + "/estimate", estimate, role="editor", methods=_POST, shown_on=TRAININGS + "/new"),
+    Page(RUN, show_run, example="-"),
+    Page(RUN + "/cancel", cancel, role="editor", methods=_POST, shown_on=RUN),
+    Page(MODELS + "/recipes", show_recipes),
+    Page(SCHEDULES, show_schedules),
+    Page(SCHEDULES, add_schedule, role="editor", methods=_POST),
+    Page(SCHEDULES + "/{schedule}/remove", remove_schedule, role="editor", methods=_POST, shown_on=SCHEDULES),
+)

@@ -1,0 +1,118 @@
+"""Explanations of the API as sentences: why a product stands where it does, and why another one is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+_SOURCES: Mapping[str, str] = {
+    "live:trend": "many users turn to it at present",
+    "live:popular": "it is popular",
+    "live:newest": "it is new in the catalog",
+    "live:together": "users deal with it together with these products",
+    "live:baskets": "it is bought together with these products",
+    "learned:baskets": "it was bought together with these products in the training data",
+    "live:related": "the catalog names it as related",
+    "live:content": "its texts resemble these products",
+    "live:cohort": "it is popular among similar users at present",
+    "new:content": "it is new and resembles products that do well",
+    "learned:cohort": "it is popular among similar users",
+    "learned:popularity": "it was popular in the training data",
+    "newer": "it is newer than products of the same score",
+}
+"Names of score components -> what they mean."
+MOST_REASONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ProductReason:
+    """Why a product stands at its place."""
+
+    product_id: str
+    place: int
+    "0-based, in the whole list."
+    score: float
+    reasons: tuple[str, ...]
+    "Sentences, the strongest first."
+    parts: tuple[tuple[str, float], ...]
+    "Score components by size; those that connect it with the products of the query come first."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return asdict(self)
+
+
+def explain_product(product: Mapping[str, Any]) -> ProductReason:
+    """Return the reasons of a product of an answer that was requested with `explain`."""
+    told = product.get("_explain") or {}
+    parts = _order(told.get("similar_parts") or {}) + _order(told.get("score_parts") or {})
+    spoken = dict.fromkeys(describe_component(name) for name, value in parts if value > 0)
+    reasons = list(spoken)[:MOST_REASONS]
+    return ProductReason(
+        product_id=str(product.get("product_id", "")),
+        place=int(told.get("place", 0)),
+        score=float(told.get("score", 0.0)),
+        reasons=(*reasons, *map(_describe_move, told.get("moves") or ())),
+        parts=tuple((name, float(value)) for name, value in parts),
+    )
+
+
+def _order(parts: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(parts.items(), key=lambda part: -abs(part[1]))
+
+
+def describe_component(name: str) -> str:
+    """Return what a component of a score means."""
+    found = _SOURCES.get(name)
+    if found is not None:
+        return found
+    source, _, part = name.partition(":")
+    return f"the trained model {part} ranks it high" if source == "learned" and part else f"component {name}"
+
+
+def describe_missing(reasons: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the reasons why a product is missing from a list, as sentences."""
+    return [_describe_reason(reason) for reason in reasons]
+
+
+def describe_rules(rules: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what the stored rules of an answer did, as sentences."""
+    return [f"the rule {rule.get('name') or rule.get('rule')}: {rule.get('does')}" for rule in rules]
+
+
+def _describe_move(move: Mapping[str, Any]) -> str:
+    by = {
+        "diversity": "for variety",
+        "dither": "by dithering",
+        "made way for others": "to make way for others",
+    }
+    cause = by.get(str(move.get("by")), f"by {move.get('by')}")
+    return f"moved from place {int(move.get('from', 0)) + 1} to {int(move.get('to', 0)) + 1} {cause}"
+
+
+def _describe_reason(reason: Mapping[str, Any]) -> str:
+    kind = reason.get("reason")
+    clause = f" ({reason['clause']})" if reason.get("clause") else ""
+    rank = int(reason.get("rank", 0)) + 1
+    other = reason.get("as")
+    sentences = {
+        "returned": "it is in the list",
+        "unknown": "there is no such product: it was never uploaded, or it was deleted",
+        "too_new": "it was uploaded a moment ago and is not ranked yet",
+        "out_of_stock": "it is not available",
+        "filtered": f"{reason.get('by')} excludes it{clause}",
+        "excluded": "the query excludes it by id",
+        "shown_before": "an earlier page of this list held it",
+        "anchor": str(reason.get("told") or "it is a product that the query starts from"),
+        "below_the_cut": f"other products score higher: it has rank {rank} with the score {reason.get('score', 0):.3f}",
+        "seen": "the user dealt with it lately" + (f", by its variant {other}" if other else ""),
+        "same_group": f"its variant {other} stands for it, at rank {rank}",
+        "no_candidate": f"it is no candidate: {reason.get('told', 'it was not ranked')}",
+    }
+    text = sentences.get(str(kind), str(reason.get("told") or kind))
+    group = reason.get("group")
+    if group:
+        name = " > ".join(group) if isinstance(group, list | tuple) else str(group)
+        return f"{text}, in the group {name}"
+    return text

@@ -1,0 +1,484 @@
+"""Use cases on files: upload, preview with a mapping, dry run, import with progress, refused rows."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import orjson
+from pydantic import ConfigDict, Field
+
+from cluster.admin.refused_rows import read_rows
+from cluster.clock import iso_ms
+from cluster.errors import Conflict, HouseError, Invalid, NotFound, ReadOnly, TooMany, Unavailable
+from cluster.ids import new_task_id
+from cluster.records.file_import import (
+    KEPT_MS,
+    LEASE_MS,
+    STARTS_WITHIN_MS,
+    FileImport,
+    ImportNoun,
+    ImportStatus,
+    import_status,
+)
+from cluster.store.ports.imports import StoredImport
+from deployments.operations.catalog import require_app
+from deployments.operations.operation import OfApp, Operation
+from deployments.operations.services import AdminServices
+from deployments.operations.upload_files import check_parquet, detect_content, receive_file
+from jobs.ingest.column_proposal import list_noun_fields, propose_columns
+from jobs.ingest.delimited_files import DelimitedFormat
+from jobs.ingest.mapping import FieldMap
+from jobs.ingest.preview import IngestPreview, preview_ingest
+from jobs.ingest.sources import PlainFiles
+from jobs.ingest.uploaded_file import build_order, discard_upload, fetch_upload
+
+MOST_IMPORTS = 200
+"Imports of an app that are remembered."
+MOST_WAITING = 20
+"Uploaded files of an app that wait for their import."
+_FIRST_ROWS = 200
+_LONGEST_VALUE = 2_000
+"Characters of a value of a sample record that are shown."
+Rules = Annotated[tuple[str, ...], Field(max_length=500)]
+
+
+class UploadFile(OfApp):
+    """A file and what its rows are."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=1_000)
+
+    noun: ImportNoun
+    file_name: str = Field("upload", min_length=1, max_length=255)
+    delimiter: str = Field("", max_length=2)
+    encoding: str = Field("", max_length=40)
+    content: Any = Field(None, exclude=True)
+    "The bytes of the file: an asynchronous iterator."
+
+
+class OneImport(OfApp):
+    """One import."""
+
+    import_id: str = Field(min_length=1, max_length=100)
+
+
+class PreviewImport(OneImport):
+    """How to look at the file."""
+
+    mapping: Rules | None = None
+    "Rules as `kiosk ingest --map` takes them; without any, the proposed ones."
+
+
+class DryRunImport(OneImport):
+    """How to read the file."""
+
+    mapping: Rules = ()
+    limit: int = Field(1_000, ge=1, le=10_000)
+
+
+class StartImport(OneImport):
+    """How to import the file."""
+
+    mapping: Rules | None = None
+    "None: as at the last start; at the first one, columns are the fields of their names."
+    keep_going: bool = False
+    "Read on although none of the first 1,000 rows is accepted."
+    restart: bool = False
+    "Take every row again, also those of an earlier attempt."
+
+
+class RefusedOfImport(OneImport):
+    """Which refused rows."""
+
+    offset: int = Field(0, ge=0)
+    limit: int = Field(1_000, ge=1, le=10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportView:
+    """An import as people see it."""
+
+    record: FileImport
+    status: ImportStatus
+    stored: StoredImport
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the import for JSON."""
+        record, progress = self.record, self.stored.progress
+        current = progress if progress is not None and progress.attempt == record.attempt else None
+        shown = current or progress
+        counts = ("rows", "accepted", "refused", "failed")
+        return {
+            "import_id": record.import_id,
+            "file_name": record.file_name,
+            "format": record.format,
+            "size": record.size,
+            "noun": record.noun,
+            "status": self.status,
+            "is_stopping": self.stored.is_stopping and self.status == "running",
+            "created_at": iso_ms(record.created_at),
+            "created_by": record.created_by,
+            "started_at": iso_ms(record.started_at) if record.started_at else None,
+            "updated_at": iso_ms(shown.at) if shown is not None else None,
+            "mapping": list(record.mapping),
+            "is_removed": record.is_removed,
+            **{name: getattr(shown, name) if shown is not None else 0 for name in counts},
+            "error": current.error if current is not None else "",
+            "reasons": list(shown.reasons) if shown is not None else [],
+            "warnings": list(shown.warnings) if shown is not None else [],
+        }
+
+
+async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
+    """Receive a file and note it as an import that is not started.
+
+    Errors:
+        NotFound: there is no such app
+        ReadOnly: the app takes no writes
+        TooMany: too many uploaded files wait
+        Invalid: the file is empty, compressed, no text, or none of the formats
+        TooLarge: the file is larger than allowed
+    """
+    await require_app(services, given.app_id)
+    await _refuse_read_only(services, given.app_id)
+    if not isinstance(given.content, AsyncIterator) and not hasattr(given.content, "__aiter__"):
+        raise Invalid("the body of the request is the file")
+    DelimitedFormat(given.delimiter, given.encoding)
+    await sweep_imports(services, given.app_id)
+    waiting = [one for one in await services.stores.imports.all(given.app_id) if not one.record.is_removed]
+    if len(waiting) >= MOST_WAITING:
+        raise TooMany(
+            f"{len(waiting)} uploaded files wait in {given.app_id}; import or remove some first",
+            retry_after_s=60,
+        )
+    with tempfile.TemporaryDirectory(prefix="kiosk-upload-") as folder:
+        path = Path(folder) / "upload"
+        received = await receive_file(given.content, path, services.config.max_upload_mb << 20)
+        form = detect_content(received.head, given.encoding)
+        if form == "parquet":
+            await asyncio.to_thread(check_parquet, path)
+        record = FileImport(
+            app_id=given.app_id, import_id=str(new_task_id()), file_name=given.file_name, format=form,
+            size=received.size, sha256=received.sha256, noun=given.noun, created_at=services.now_ms(),
+            created_by=services.principal.username, delimiter=given.delimiter, encoding=given.encoding,
+        )  # fmt: skip
+        await asyncio.to_thread(services.artifacts.upload, record.path, path)
+    await services.stores.imports.put(record)
+    return _view(services, StoredImport(record, None))
+
+
+async def list_imports(services: AdminServices, given: OfApp) -> dict[str, Any]:
+    """Return the imports of an app, newest first."""
+    await require_app(services, given.app_id)
+    await sweep_imports(services, given.app_id)
+    found = await services.stores.imports.all(given.app_id)
+    return {"imports": [_view(services, one).to_dict() for one in found]}
+
+
+async def get_import(services: AdminServices, given: OneImport) -> ImportView:
+    """Return an import with its progress."""
+    return _view(services, await _find(services, given))
+
+
+async def preview_import(services: AdminServices, given: PreviewImport) -> dict[str, Any]:
+    """Return the columns of a file with kinds, samples and proposed rules, and the first faults with them.
+
+    Errors:
+        NotFound: there is no such import, or its file was removed
+        Invalid: the file does not have its format, or a rule is invalid
+    """
+    record = (await _find(services, given)).record
+    path = await _local_file(services, record)
+
+    def look() -> dict[str, Any]:
+        files = PlainFiles(record.format, DelimitedFormat(record.delimiter, record.encoding))
+        (source,) = files.find(str(path))
+        columns = propose_columns(source, files, record.noun)
+        rules = tuple(column.rule for column in columns if column.rule)
+        is_plain = record.format == "jsonl" and all(column.field == column.name for column in columns)
+        proposed = () if is_plain else rules
+        mapping = proposed if given.mapping is None else given.mapping
+        return {
+            "columns": [column.to_dict() for column in columns],
+            "fields": list_noun_fields(record.noun),
+            "proposed": list(proposed),
+            "mapping": list(mapping),
+            "preview": _preview(record, path, mapping, _FIRST_ROWS, services.now_ms()),
+        }
+
+    return await asyncio.to_thread(look)
+
+
+async def dry_run_import(services: AdminServices, given: DryRunImport) -> dict[str, Any]:
+    """Return what the first rows would become; nothing is written."""
+    record = (await _find(services, given)).record
+    path = await _local_file(services, record)
+    now_ms = services.now_ms()
+    return await asyncio.to_thread(_preview, record, path, given.mapping, given.limit, now_ms)
+
+
+async def start_import(services: AdminServices, given: StartImport) -> ImportView:
+    """Start an import in a process of its own; one that stopped goes on where it was.
+
+    Errors:
+        NotFound: there is no such import, or its file was removed
+        Conflict: it runs, it is finished, or rows were taken with another mapping
+        TooMany: as many imports run as may run at once
+        Invalid: a rule is invalid
+    """
+    stored = await _find(services, given)
+    record, status = stored.record, _view(services, stored).status
+    await _refuse_read_only(services, given.app_id)
+    if record.is_removed:
+        raise NotFound("the uploaded file was removed; upload it again")
+    if status in ("running", "finished"):
+        raise Conflict(f"the import is {status}")
+    mapping = record.mapping if given.mapping is None else given.mapping
+    FieldMap.parse(mapping)
+    has_rows = stored.progress is not None and stored.progress.accepted > 0
+    if has_rows and mapping != record.mapping and not given.restart:
+        raise Conflict("rows were taken with another mapping already; start it again with restart")
+    attempt = str(new_task_id())
+    if not await services.stores.leases.hold(record.lease, attempt, STARTS_WITHIN_MS):
+        raise Conflict("the import is running")
+    slot = await _take_slot(services, attempt)
+    if not slot:
+        await services.stores.leases.release(record.lease, attempt)
+        raise TooMany(
+            f"{services.config.imports_at_once} imports run at once; wait until one ends", retry_after_s=30
+        )
+    started = record.model_copy(
+        update={
+            "mapping": mapping, "keep_going": given.keep_going, "restart": given.restart, "attempt": attempt,
+            "slot": slot, "started_at": services.now_ms(),
+        }
+    )  # fmt: skip
+    await services.stores.imports.clear_stop(given.app_id, given.import_id)
+    await services.stores.imports.put(started)
+    try:
+        await services.launch_import(given.app_id, given.import_id)
+    except HouseError:
+        await services.stores.imports.put(record)
+        for lease in (record.lease, slot):
+            await services.stores.leases.release(lease, attempt)
+        raise
+    return _view(services, StoredImport(started, stored.progress))
+
+
+async def cancel_import(services: AdminServices, given: OneImport) -> ImportView:
+    """Ask a running import to stop; its rows so far stay, and it can be started again."""
+    stored = await _find(services, given)
+    status = _view(services, stored).status
+    if status != "running":
+        raise Conflict(f"the import is {status}; only a running one can be cancelled")
+    await services.stores.imports.request_stop(given.app_id, given.import_id)
+    return _view(services, StoredImport(stored.record, stored.progress, is_stopping=True))
+
+
+async def remove_import(services: AdminServices, given: OneImport) -> dict[str, Any]:
+    """Remove an import and its file; what was imported stays."""
+    stored = await _find(services, given)
+    if _view(services, stored).status == "running":
+        raise Conflict("the import runs; cancel it first")
+    await _discard(services, stored.record)
+    await services.stores.imports.remove(given.app_id, given.import_id)
+    return {"removed": given.import_id}
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRowsPage:
+    """Some refused rows of an import."""
+
+    rows: tuple[dict[str, Any], ...]
+    has_more: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rows for JSON."""
+        return asdict(self)
+
+    def to_lines(self) -> bytes:
+        """Return the rows as JSON Lines."""
+        return b"".join(orjson.dumps(row) + b"\n" for row in self.rows)
+
+
+async def list_refused(services: AdminServices, given: RefusedOfImport) -> RefusedRowsPage:
+    """Return refused rows of an import with their reasons.
+
+    Errors:
+        NotFound: there is no such import, or the rows are on another machine
+    """
+    stored = await _find(services, given)
+    progress = stored.progress
+    if progress is None or not progress.run_id:
+        return RefusedRowsPage((), has_more=False)
+    path = state_folder(services) / progress.run_id / "quarantine.jsonl"
+    if not path.exists():
+        if progress.refused or progress.failed:
+            raise NotFound(f"the refused rows are on the machine {progress.node}, in its data directory")
+        return RefusedRowsPage((), has_more=False)
+
+    def read() -> list[dict[str, Any]]:
+        rows = (_parse_refused(row) for _, row in read_rows(path))
+        kept = (row for row in rows if row is not None)
+        return list(islice(kept, given.offset, given.offset + given.limit + 1))
+
+    found = await asyncio.to_thread(read)
+    return RefusedRowsPage(tuple(found[: given.limit]), has_more=len(found) > given.limit)
+
+
+async def sweep_imports(services: AdminServices, app_id: str) -> None:
+    """Remove files that nobody imported within a day, and the oldest imports beyond the bound."""
+    now_ms = services.now_ms()
+    found = await services.stores.imports.all(app_id)
+    for at, stored in enumerate(found):
+        record = stored.record
+        if import_status(record, stored.progress, now_ms) == "running":
+            continue
+        if not record.is_removed and now_ms - max(record.created_at, record.started_at) > KEPT_MS:
+            await _discard(services, record)
+            await services.stores.imports.put(record.model_copy(update={"is_removed": True}))
+        if at >= MOST_IMPORTS:
+            await services.stores.imports.remove(app_id, record.import_id)
+
+
+def state_folder(services: AdminServices) -> Path:
+    """Return the folder with progress and refused rows of ingests on this machine.
+
+    Errors:
+        Unavailable: this process has no data directory
+    """
+    if services.config.data_dir is None:
+        raise Unavailable("this process has no data directory", told=True)
+    return services.config.data_dir / "ingest"
+
+
+def _view(services: AdminServices, stored: StoredImport) -> ImportView:
+    status = import_status(stored.record, stored.progress, services.now_ms())
+    return ImportView(stored.record, status, stored)
+
+
+async def _find(services: AdminServices, given: OneImport) -> StoredImport:
+    await require_app(services, given.app_id)
+    stored = await services.stores.imports.get(given.app_id, given.import_id)
+    if stored is None:
+        raise NotFound(f"there is no import {given.import_id} in {given.app_id}")
+    return stored
+
+
+async def _refuse_read_only(services: AdminServices, app_id: str) -> None:
+    if (await services.stores.access.read_all()).apps[app_id].read_only:
+        raise ReadOnly(f"{app_id} is the playground, which takes no writes; import into another app")
+
+
+async def _local_file(services: AdminServices, record: FileImport) -> Path:
+    if record.is_removed:
+        raise NotFound("the uploaded file was removed; upload it again")
+    return await asyncio.to_thread(fetch_upload, record, services.artifacts, state_folder(services))
+
+
+async def _discard(services: AdminServices, record: FileImport) -> None:
+    await asyncio.to_thread(discard_upload, record, services.artifacts, state_folder(services))
+
+
+async def _take_slot(services: AdminServices, attempt: str) -> str:
+    """Return the name of a free slot, now held by the attempt; empty if all are held."""
+    for number in range(services.config.imports_at_once):
+        slot = f"import-slot/{number}"
+        if await services.stores.leases.hold(slot, attempt, max(STARTS_WITHIN_MS, LEASE_MS)):
+            return slot
+    return ""
+
+
+def _preview(
+    record: FileImport, path: Path, mapping: Sequence[str], limit: int, now_ms: int
+) -> dict[str, Any]:
+    order = build_order(record.model_copy(update={"mapping": tuple(mapping)}), path, limit=limit)
+    return _preview_to_dict(preview_ingest(order, now_ms=now_ms))
+
+
+def _preview_to_dict(found: IngestPreview) -> dict[str, Any]:
+    return {
+        "rows": found.rows,
+        "accepted": found.accepted,
+        "refused": found.refused,
+        "reasons": [asdict(reason) for reason in found.reasons],
+        "warnings": list(found.warnings),
+        "samples": [_shorten(sample) for sample in found.samples],
+    }
+
+
+def _shorten(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name[:_LONGEST_VALUE]: _shorten(part) for name, part in islice(value.items(), 200)}
+    if isinstance(value, list):
+        return [_shorten(part) for part in value[:50]]
+    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
+        return value[:_LONGEST_VALUE] + "…"
+    return value
+
+
+def _parse_refused(row: bytes) -> dict[str, Any] | None:
+    """Return a refused row; None for one that was replayed, dropped or erased."""
+    try:
+        value = orjson.loads(row)
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(value, dict) or "text" not in value:
+        return None
+    return {
+        "row": int(value.get("row", 0)) + 1,
+        "reason": str(value.get("reason", "")),
+        "text": str(value["text"]),
+    }
+
+
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "imports.upload", "Upload a file of users, products or interactions.", "editor", "POST",
+        "/apps/{app_id}/imports", UploadFile, upload_file, stream_field="content",
+        example={"app_id": "bookshop", "noun": "product", "file_name": "catalog.csv"},
+    ),
+    Operation(
+        "imports.list", "List imports, newest first.", "editor", "GET", "/apps/{app_id}/imports", OfApp,
+        list_imports, example={"app_id": "bookshop"},
+    ),
+    Operation(
+        "imports.get", "Show an import and its progress.", "editor", "GET", "/apps/{app_id}/imports/{import_id}",
+        OneImport, get_import, example={"app_id": "bookshop", "import_id": "0190d2b4"},
+    ),
+    Operation(
+        "imports.preview", "Show the columns of a file, a proposed mapping and the first faults.", "editor", "POST",
+        "/apps/{app_id}/imports/{import_id}/preview", PreviewImport, preview_import, is_query=True,
+        example={"app_id": "bookshop", "import_id": "0190d2b4"},
+    ),
+    Operation(
+        "imports.dry_run", "Show what the first rows of a file would become.", "editor", "POST",
+        "/apps/{app_id}/imports/{import_id}/dry-run", DryRunImport, dry_run_import, is_query=True,
+        example={"app_id": "bookshop", "import_id": "0190d2b4", "mapping": ["product_id=sku", "title=name"]},
+    ),
+    Operation(
+        "imports.start", "Start an import, or let one go on where it stopped.", "editor", "POST",
+        "/apps/{app_id}/imports/{import_id}/start", StartImport, start_import,
+        example={"app_id": "bookshop", "import_id": "0190d2b4", "mapping": ["product_id=sku", "title=name"]},
+    ),
+    Operation(
+        "imports.cancel", "Stop a running import.", "editor", "POST",
+        "/apps/{app_id}/imports/{import_id}/cancel", OneImport, cancel_import,
+        example={"app_id": "bookshop", "import_id": "0190d2b4"},
+    ),
+    Operation(
+        "imports.remove", "Remove an import and its uploaded file.", "editor", "DELETE",
+        "/apps/{app_id}/imports/{import_id}", OneImport, remove_import,
+        example={"app_id": "bookshop", "import_id": "0190d2b4"},
+    ),
+    Operation(
+        "imports.refused", "List refused rows of an import with their reasons.", "editor", "GET",
+        "/apps/{app_id}/imports/{import_id}/refused", RefusedOfImport, list_refused,
+        example={"app_id": "bookshop", "import_id": "0190d2b4", "limit": 100},
+    ),
+)  # fmt: skip

@@ -1,0 +1,67 @@
+"""Memory and time of a training, estimated from counts alone, so that a server can answer at any size of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.errors import Invalid
+from cluster.records.run import Run
+
+if TYPE_CHECKING:
+    from jobs.refresh.recipe import Recipe
+
+EVENTS_A_USER = 8
+"Events of a user where no training counted them yet."
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingEstimate:
+    """The estimate of one training."""
+
+    app_id: str
+    engine_id: str
+    recipe: str
+    facts: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"app_id": self.app_id, "engine_id": self.engine_id, "recipe": self.recipe, **self.facts}
+
+
+def estimate_from_counts(
+    store: ArtifactStore, app_id: str, engine_id: str, recipe: Recipe, newest: Sequence[Run]
+) -> TrainingEstimate:
+    """Return the estimate for the compacted rows of an app; `newest` are its runs, newest first. Blocks.
+
+    Every interaction counts as an event, so the estimate is an upper bound. `kiosk train --dry-run` reads the data.
+
+    Errors:
+        Invalid: there is nothing to learn from
+        Fault: the manifest of the segments is damaged
+    """
+    from jobs.refresh.runs.estimate import DataSize, estimate_sizes
+    from jobs.refresh.runs.local_worker import free_memory_mb
+
+    counts = SegmentStore(store).row_counts(app_id)
+    events, products = counts.get("interaction", 0), counts.get("product", 0)
+    if not events and not products:
+        raise Invalid(f"app {app_id} has nothing to learn from: no data of it is compacted yet; upload some")
+    if recipe.events.newest is not None:
+        events = min(events, recipe.events.newest)
+    size = DataSize(events, _count_users(events, newest), products, products)
+    found = estimate_sizes(recipe, size, free_memory_mb())
+    return TrainingEstimate(app_id, engine_id, recipe.name, {**found.to_dict(), "products": products})
+
+
+def _count_users(events: int, newest: Sequence[Run]) -> int:
+    """Return the number of users, by the share that the newest training counted."""
+    for run in newest:
+        for stage in run.stages:
+            counted, users = stage.facts.get("events"), stage.facts.get("readers")
+            if stage.name == "dataset" and counted and users:
+                return max(1, events * int(users) // int(counted))
+    return max(1, events // EVENTS_A_USER)

@@ -1,0 +1,303 @@
+"""Use cases on the users of an app: look somebody up, explain recommendations, erase and export."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from pydantic import Field
+
+from actors.intake.client import Erasures
+from actors.intake.person_places import PersonPlaces
+from cluster.admin.person_files import PersonFiles
+from cluster.clock import iso_ms
+from cluster.errors import Invalid, NotFound
+from cluster.ids import DEFAULT_ENGINE, anonymous_reader, new_request_id, user_reader
+from cluster.records.erasure import Erasure
+from cluster.records.interaction import RecentEvent
+from deployments.operations.api_calls import call_api
+from deployments.operations.catalog import (
+    ListRecords,
+    explained_products,
+    list_records,
+    require_app,
+    shorten_record,
+)
+from deployments.operations.explanations import describe_missing, describe_rules
+from deployments.operations.operation import OfApp, Operation
+from deployments.operations.services import AdminServices
+from deployments.operations.user_profile import describe_user
+
+MOST_EVENTS = 200
+MOST_PRODUCTS = 100
+"Records of products that are read for a profile."
+_RECOMMENDATIONS = "/v1/recommendation/user_to_products"
+_FIELDS = ["product_id", "title", "type", "price"]
+
+
+class UserLookup(OfApp):
+    """A user or a visitor; exactly one of both."""
+
+    user_id: str = Field("", max_length=512)
+    anonymous_id: str = Field("", max_length=1_024)
+
+
+class UserOfEngine(UserLookup):
+    """A person as an engine sees them."""
+
+    engine_id: str = DEFAULT_ENGINE
+    limit: int = Field(10, ge=1, le=100)
+
+
+class MissingProduct(UserOfEngine):
+    """A product that a person does not get."""
+
+    product_id: str = Field(min_length=1, max_length=512)
+    fq: str = Field("", max_length=10_000)
+
+
+class EraseUser(UserLookup):
+    """Whom to erase."""
+
+    later: bool = False
+    "The append-only file of Redis is rewritten within the hour, not now."
+
+
+class OneErasure(OfApp):
+    """One receipt."""
+
+    erasure_id: str = Field(min_length=1, max_length=100)
+
+
+async def search_users(services: AdminServices, given: ListRecords) -> dict[str, Any]:
+    """List users by the beginning of their ids."""
+    return await list_records(services, given, "user")
+
+
+async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]:
+    """Return what is known of a person: record, visitors, newest interactions, and interests in words.
+
+    Errors:
+        Invalid: not exactly one of both ids is given
+        NotFound: there is no such app, or nothing is known of the person
+    """
+    _require_one(given)
+    await require_app(services, given.app_id)
+    stores = services.stores
+    readers = [user_reader(given.user_id) if given.user_id else anonymous_reader(given.anonymous_id)]
+    record, packed, visitors, linked = await asyncio.gather(
+        _read_record(services, given),
+        stores.interactions.recent(given.app_id, readers, MOST_EVENTS),
+        _list_visitors(services, given),
+        _find_link(services, given),
+    )
+    if record is None and not packed and not visitors and not linked:
+        who = given.user_id or given.anonymous_id
+        raise NotFound(f"nothing is known of {who} in {given.app_id}")
+    events = [RecentEvent.unpack(one) for one in packed]
+    ids = list(dict.fromkeys(product_id for event in events for product_id in event.product_ids))
+    bodies = await stores.records.get_many(given.app_id, "product", ids[:MOST_PRODUCTS])
+    products = {
+        product_id: shorten_record(orjson.loads(body))
+        for product_id, body in zip(ids, bodies, strict=False)
+        if body is not None
+    }
+    return {
+        "user_id": given.user_id,
+        "anonymous_id": given.anonymous_id,
+        "record": record,
+        "visitors": visitors,
+        "linked_to": linked,
+        "profile": describe_user(events, products).to_dict(),
+        "history": [
+            {
+                "type": event.type,
+                "at": iso_ms(event.at_ms),
+                "value": event.value,
+                "products": [
+                    {"product_id": product_id, "title": products.get(product_id, {}).get("title", "")}
+                    for product_id in event.product_ids
+                ],
+            }
+            for event in events
+        ],
+    }
+
+
+async def recommend_user(services: AdminServices, given: UserOfEngine) -> dict[str, Any]:
+    """Return what a person would get next, with the reasons of every product."""
+    _require_one(given)
+    body = {**_who(given), "rows": given.limit, "engine_id": given.engine_id, "explain": True, "fl": _FIELDS}
+    answer = await call_api(services.api, given.app_id, "POST", _RECOMMENDATIONS, body)
+    data = answer["data"]
+    told = data.get("explanation") or {}
+    return {
+        "served_by": told.get("served_by", ""),
+        "rules": describe_rules(told.get("rules", ())),
+        "products": explained_products(data["products"]),
+    }
+
+
+async def explain_absence(services: AdminServices, given: MissingProduct) -> dict[str, Any]:
+    """Tell why a person does not get a product: what removed it, or which products score higher."""
+    _require_one(given)
+    body: dict[str, Any] = {
+        **_who(given), "rows": given.limit, "engine_id": given.engine_id, "explain": [given.product_id],
+        "fl": _FIELDS,
+    }  # fmt: skip
+    if given.fq:
+        body["fq"] = given.fq
+    answer = await call_api(services.api, given.app_id, "POST", _RECOMMENDATIONS, body)
+    data = answer["data"]
+    told = data.get("explanation") or {}
+    reasons: list[dict[str, Any]] = next(
+        (one["reasons"] for one in told.get("missing", ()) if one["product_id"] == given.product_id), []
+    )
+    products = explained_products(data["products"])
+    place = next((at for at, one in enumerate(products) if one["product_id"] == given.product_id), None)
+    return {
+        "product_id": given.product_id,
+        "is_returned": place is not None,
+        "place": place,
+        "sentences": describe_missing(reasons),
+        "reasons": reasons,
+        "rules": describe_rules(told.get("rules", ())),
+        "instead": products,
+    }
+
+
+async def erase_user(services: AdminServices, given: EraseUser) -> Erasure:
+    """Order the erasure of a person everywhere; the receipt tells what was where and what is left until when."""
+    await require_app(services, given.app_id)
+    return await Erasures(services.stores, services.clock).order(
+        given.app_id,
+        user_id=given.user_id,
+        anonymous_id=given.anonymous_id,
+        request_id=new_request_id(),
+        by="command",
+        later=given.later,
+    )
+
+
+async def get_erasure(services: AdminServices, given: OneErasure) -> Erasure:
+    """Return the receipt of an erasure."""
+    await require_app(services, given.app_id)
+    return await Erasures(services.stores, services.clock).receipt(given.app_id, given.erasure_id)
+
+
+async def list_erasures(services: AdminServices, given: OfApp) -> list[Erasure]:
+    """Return the newest receipts; they name nobody."""
+    await require_app(services, given.app_id)
+    return await Erasures(services.stores, services.clock).receipts(given.app_id)
+
+
+@dataclass(frozen=True, slots=True)
+class UserExport:
+    """Everything that is known of a person: what the export is about, then one row for each thing."""
+
+    about: dict[str, Any]
+    rows: tuple[dict[str, Any], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the export for JSON."""
+        return {"about": self.about, "rows": list(self.rows)}
+
+    def to_lines(self) -> bytes:
+        """Return the export as JSON Lines."""
+        return b"".join(orjson.dumps(row) + b"\n" for row in (self.about, *self.rows))
+
+
+async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
+    """Return everything that is known of a person, with its place.
+
+    Errors:
+        Invalid: not exactly one of both ids is given
+    """
+    if bool(given.user_id) == bool(given.anonymous_id):
+        raise Invalid("name either a user (--user) or a visitor (--anonymous)")
+    await require_app(services, given.app_id)
+    person = await services.stores.erasures.person(given.app_id, given.user_id, given.anonymous_id)
+    files = None if services.config.data_dir is None else PersonFiles(services.config.data_dir)
+    found = await PersonPlaces(services.stores, services.artifacts, files).read(person)
+    about = {
+        "app_id": given.app_id,
+        "user_id": given.user_id,
+        "anonymous_ids": list(person.anonymous_ids),
+        "exported_at": iso_ms(services.now_ms()),
+        "places": {place: len(items) for place, items in found.items()},
+    }
+    rows = ({"place": place, "item": item} for place, items in found.items() for item in items)
+    return UserExport(about, tuple(rows))
+
+
+def _require_one(given: UserLookup) -> None:
+    if bool(given.user_id) == bool(given.anonymous_id):
+        raise Invalid("name either user_id or anonymous_id")
+
+
+def _who(given: UserLookup) -> dict[str, str]:
+    return {"user_id": given.user_id} if given.user_id else {"anonymous_id": given.anonymous_id}
+
+
+async def _read_record(services: AdminServices, given: UserLookup) -> dict[str, Any] | None:
+    if not given.user_id:
+        return None
+    body = await services.stores.records.get(given.app_id, "user", given.user_id)
+    return None if body is None else dict(orjson.loads(body))
+
+
+async def _list_visitors(services: AdminServices, given: UserLookup) -> list[str]:
+    if not given.user_id:
+        return []
+    person = await services.stores.erasures.person(given.app_id, given.user_id, "")
+    return list(person.anonymous_ids)
+
+
+async def _find_link(services: AdminServices, given: UserLookup) -> str:
+    """Return the user that a visitor was linked to; empty without one."""
+    if not given.anonymous_id:
+        return ""
+    links = await services.stores.interactions.links(given.app_id, [given.anonymous_id])
+    return links.get(given.anonymous_id, "")
+
+
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "users.search", "List users by the beginning of their ids.", "analyst", "GET", "/apps/{app_id}/users",
+        ListRecords, search_users, example={"app_id": "bookshop", "prefix": "ada"},
+    ),
+    Operation(
+        "users.get", "Show what is known of a user or a visitor.", "analyst", "GET", "/apps/{app_id}/users/one",
+        UserLookup, get_user, example={"app_id": "bookshop", "user_id": "ada"},
+    ),
+    Operation(
+        "users.recommend", "Show what a user would get next, with reasons.", "analyst", "GET",
+        "/apps/{app_id}/users/one/recommendations", UserOfEngine, recommend_user,
+        example={"app_id": "bookshop", "user_id": "ada", "limit": 2},
+    ),
+    Operation(
+        "users.explain", "Tell why a user does not get a product.", "analyst", "GET",
+        "/apps/{app_id}/users/one/explanation", MissingProduct, explain_absence,
+        example={"app_id": "bookshop", "user_id": "ada", "product_id": "b-7"},
+    ),
+    Operation(
+        "users.erase", "Erase a user or a visitor everywhere.", "owner", "POST", "/apps/{app_id}/erasures",
+        EraseUser, erase_user, secret_fields=frozenset({"user_id", "anonymous_id"}),
+        example={"app_id": "bookshop", "user_id": "ada"},
+    ),
+    Operation(
+        "users.erasure", "Show the receipt of an erasure.", "analyst", "GET",
+        "/apps/{app_id}/erasures/{erasure_id}", OneErasure, get_erasure,
+        example={"app_id": "bookshop", "erasure_id": "0190d2b4-7c1e-7000-8000-5f3a1c9d2e10"},
+    ),
+    Operation(
+        "users.erasures", "List the newest receipts of erasures.", "analyst", "GET", "/apps/{app_id}/erasures",
+        OfApp, list_erasures, example={"app_id": "bookshop"},
+    ),
+    Operation(
+        "users.export", "Export everything that is known of a user or a visitor.", "owner", "GET",
+        "/apps/{app_id}/users/one/export", UserLookup, export_user, example={"app_id": "bookshop", "user_id": "ada"},
+    ),
+)  # fmt: skip

@@ -1,0 +1,98 @@
+"""The use cases of models over memory stores, with two trained snapshots of a ring of products on the shelf."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.records.access import App
+from cluster.records.administration import AppRole, AuditRow
+from cluster.records.engine import Engine
+from cluster.secrecy import Vault
+from cluster.store.connect import OpenStores
+from cluster.store.ports.stores import Stores
+from deployments.operations.administration import Administration
+from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.principal import Principal
+from deployments.operations.services import AdminServices
+from jobs.refresh.evaluation.reports import ReportStore
+from tests.fakes.corner_shop import NOW_MS
+from tests.fakes.request_handler import MASTER, StillClock
+from tests.fakes.stores.memory import memory_stores
+from tests.fakes.trained_snapshot import publish_ring_snapshot
+
+APP = "shop"
+
+
+class AuditList:
+    """An audit log in a list."""
+
+    def __init__(self) -> None:
+        self.rows: list[AuditRow] = []
+
+    async def append(self, row: AuditRow) -> AuditRow:
+        """Keep a row."""
+        self.rows.append(row)
+        return row
+
+
+@dataclass
+class ModelShop:
+    """The administration of one app, performed by somebody with a role in it."""
+
+    stores: Stores
+    shelf: ArtifactStore
+    services: AdminServices
+    audit: AuditList = field(default_factory=AuditList)
+
+    async def perform(self, operation: str, *, role: AppRole = "owner", **arguments: Any) -> Any:
+        """Perform an operation on the app."""
+        administration = Administration(
+            self.services, OPERATIONS, self.audit, self.services.clock, AdminServices.for_principal
+        )
+        principal = Principal("ada", "usr-1", "console", roles={APP: role})
+        named = {"app_id": APP} if "app_id" in OPERATIONS[operation].arguments.model_fields else {}
+        return await administration.perform(principal, operation, {**named, **arguments})
+
+    def publish(self, folder: Path, seed: int = 6, **report: Any) -> str:
+        """Train a snapshot, put it on the shelf with its evaluation, and return its version."""
+        version = publish_ring_snapshot(SnapshotStore(self.shelf), folder, APP, seed=seed)
+        ReportStore(self.shelf).put(APP, "default", version, {**evaluation(), **report})
+        return version
+
+
+async def open_model_shop(folder: Path, **services: Any) -> ModelShop:
+    """Open an app with the engine `default` that serves nothing yet."""
+    clock = StillClock(NOW_MS)
+    stores = memory_stores(clock)
+    await stores.access.put_app(App(app_id=APP, environment="development", created_at=NOW_MS))
+    await stores.access.put_app(App(app_id="other", environment="development", created_at=NOW_MS))
+    await stores.engines.put(Engine(app_id=APP, engine_id="default", created_at=NOW_MS))
+    shelf = ArtifactStore.open(folder / "artifacts")
+    opened = AdminServices(cast(OpenStores, stores), Vault(MASTER), clock, shelf, **services)
+    return ModelShop(stores, shelf, opened)
+
+
+def evaluation(change: float = 0.01, *, serving: str = "") -> dict[str, Any]:
+    """Make the evaluation of a snapshot that is better than what serves by a change in NDCG."""
+    figures = {
+        name: {"mean": 0.2, "low": 0.19, "high": 0.21}
+        for name in ("ndcg@10", "recall@10", "hit_rate@10", "mrr@10")
+    }
+    beside = {
+        "figure": "ndcg@10", "readers": 300, "before": 0.2 - change, "after": 0.2,
+        "low": change - 0.005, "high": change + 0.005, "coverage_before": 0.5,
+        "segments": {"all": dict.fromkeys(figures, 0.2 - change)},
+        "intervals": {"all": {"ndcg@10": [0.18, 0.2]}}, "version": serving,
+    }  # fmt: skip
+    return {
+        "trial": "by_time", "k": 10, "coverage": 0.8, "protocol": "by_time", "recipe": "ring",
+        "segments": [{"name": "all", "readers": 300, "figures": figures}],
+        "beside": {"serving" if serving else "popularity": beside},
+        "parts": [{"part": "rules", "weight": 1.0, "weight_new": 0.0, "alone": 0.15, "reason": "it gains"}],
+        "figures": {"ndcg@10": 0.2}, "verdict": {"allowed": change > -0.005, "sentence": "measured"},
+        "run_id": "run-1",
+    }  # fmt: skip

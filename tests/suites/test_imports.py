@@ -1,0 +1,326 @@
+"""Imports of uploaded files over Redis: a dirty file from upload to the catalog, death, cancellation, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.clock import SystemClock
+from cluster.errors import Conflict, Forbidden, HouseError, Invalid, NotFound, ReadOnly, TooLarge, TooMany
+from cluster.records.administration import AppRole
+from cluster.records.file_import import ALIVE_WITHIN_MS, KEPT_MS, STARTS_WITHIN_MS
+from cluster.secrecy import Vault
+from cluster.store.connect import OpenStores
+from deployments.operations.administration import Administration
+from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.principal import Principal
+from deployments.operations.services import AdminConfig, AdminServices
+from jobs.ingest.uploaded_file import UploadedFileIngest
+from tests.fakes.admin_shop import MemoryAudit
+from tests.fakes.request_handler import MASTER, open_corner
+
+APP = "shop"
+DIRTY = (
+    b'SKU;Name;Preis;=HYPERLINK("x")\n'
+    b"a-1;Oak board;12,50;=1+1\n"
+    b"a-2;<script>alert(1)</script>;2,00;@x\n"
+    b";no id;1,00;\n"
+    b"a-3;too;many;cells;here\n"
+    b"a-4;bad price;cheap;\n"
+)
+RULES = ["product_id=SKU", "type:=tool", "title=Name", "price=Preis:number(,)"]
+
+
+class ShiftedClock(SystemClock):
+    """The clock of the system, which may be set forward."""
+
+    def __init__(self) -> None:
+        self.ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
+class Killed(BaseException):
+    """The end of a process: nothing that handles errors runs."""
+
+
+class Desk:
+    """The administration of the app, with imports that run in this process."""
+
+    def __init__(self, services: AdminServices, folder: Path, clock: ShiftedClock) -> None:
+        self.audit, self.clock, self.folder = MemoryAudit(), clock, folder
+        self.running: list[asyncio.Task[Any]] = []
+        self.is_launching = True
+        self.services = replace(services, launch_import=self._launch)
+        self._administration = Administration(self.services, OPERATIONS, self.audit, clock)
+
+    async def perform(self, name: str, *, role: AppRole = "editor", **arguments: Any) -> Any:
+        principal = Principal("ada", "1", "console", roles={arguments.get("app_id", APP): role})
+        return await self._administration.perform(principal, name, {"app_id": APP, **arguments})
+
+    async def upload(self, data: bytes = DIRTY, noun: str = "product", **more: Any) -> str:
+        given = {"file_name": "dirty.csv", **more}
+        view = await self.perform("imports.upload", noun=noun, content=stream(data), **given)
+        return str(view.record.import_id)
+
+    async def status(self, import_id: str) -> dict[str, Any]:
+        found = await self.perform("imports.get", import_id=import_id)
+        return dict(found.to_dict())
+
+    async def ended(self) -> None:
+        await asyncio.gather(*self.running, return_exceptions=True)
+
+    def ingest(self, **more: Any) -> UploadedFileIngest:
+        services, folder = self.services, self.folder / "data" / "ingest"
+        return UploadedFileIngest(
+            services.stores, services.artifacts, folder, self.clock, node="here", beat_s=0.02, **more
+        )
+
+    async def _launch(self, app_id: str, import_id: str) -> None:
+        if self.is_launching:
+            self.running.append(asyncio.create_task(self.ingest().run(app_id, import_id)))
+
+
+async def stream(data: bytes, size: int = 1 << 16) -> AsyncIterator[bytes]:
+    for at in range(0, len(data), size):
+        yield data[at : at + size]
+
+
+@pytest.fixture
+async def desk(redis_stores: OpenStores, tmp_path: Path) -> AsyncIterator[Desk]:
+    clock = ShiftedClock()
+    corner = await open_corner(clock=clock, stores=redis_stores)
+    services = AdminServices(
+        stores=redis_stores, vault=Vault(MASTER), clock=clock,
+        artifact_source=ArtifactStore.open(tmp_path / "artifacts"),
+        config=AdminConfig(data_dir=tmp_path / "data", max_upload_mb=1, imports_at_once=2),
+    )  # fmt: skip
+    desk = Desk(services, tmp_path, clock)
+    yield desk
+    for task in desk.running:
+        task.cancel()
+    await desk.ended()
+    await corner.close()
+
+
+async def test_a_dirty_file_is_imported_from_upload_to_refused_rows(desk: Desk) -> None:
+    import_id = await desk.upload()
+    seen = await desk.perform("imports.preview", import_id=import_id)
+    assert [(column["name"], column["field"]) for column in seen["columns"]] == [
+        ("SKU", "product_id"), ("Name", "title"), ("Preis", "price"), ('=HYPERLINK("x")', ""),
+    ]  # fmt: skip
+    tried = await desk.perform("imports.dry_run", import_id=import_id, mapping=RULES)
+    assert (tried["rows"], tried["accepted"], tried["refused"]) == (5, 2, 3)
+    assert await desk.services.stores.records.count(APP, "product") == 0
+    started = await desk.perform("imports.start", import_id=import_id, mapping=RULES)
+    assert started.to_dict()["status"] == "running"
+    await desk.ended()
+    done = await desk.status(import_id)
+    assert (done["status"], done["accepted"], done["refused"], done["rows"]) == ("finished", 2, 3, 5)
+    assert done["is_removed"] is True
+    record = await desk.services.stores.records.get(APP, "product", "a-2")
+    assert record is not None
+    assert b"<script>" in record
+    refused = await desk.perform("imports.refused", import_id=import_id)
+    assert [row["row"] for row in refused.rows] == [3, 4, 5]
+    assert refused.to_lines().count(b"\n") == 3
+    assert await _files(desk) == []
+    with pytest.raises(NotFound, match="removed"):
+        await desk.perform("imports.start", import_id=import_id)
+    audited = [row.operation for row in desk.audit.rows]
+    assert audited == ["imports.upload", "imports.start", "imports.start"]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+async def test_the_content_tells_the_format(desk: Desk, form: str, tmp_path: Path) -> None:
+    if form == "jsonl":
+        data = b'{"product_id": "j-1", "type": "tool", "title": "Oak"}\n[1]\n'
+    else:
+        table = pa.table({"product_id": ["j-1"], "type": ["tool"], "title": ["Oak"]})
+        pq.write_table(table, tmp_path / "x")
+        data = (tmp_path / "x").read_bytes()
+    import_id = await desk.upload(data, file_name="liar.csv")
+    assert (await desk.status(import_id))["format"] == form
+    await desk.perform("imports.start", import_id=import_id)
+    await desk.ended()
+    assert (await desk.status(import_id))["accepted"] == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "empty"),
+        (b"PK\x03\x04...", "workbook"),
+        (b"\x1f\x8b...", "gzip"),
+        (b'[{"a": 1}]', "JSON array"),
+        (b"<html>", "HTML"),
+        ("a,b\n1,2\n".encode("utf-16"), "UTF-8"),
+        (b"PAR1nonsensePAR1", "Parquet"),
+    ],
+)
+async def test_other_files_are_refused_with_advice(desk: Desk, data: bytes, words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        await desk.upload(data)
+    assert await _files(desk) == []
+
+
+async def test_uploads_are_bounded(desk: Desk) -> None:
+    with pytest.raises(TooLarge, match="larger than 1 MB"):
+        await desk.upload(b"a" * (1 << 20) + b"b")
+    desk.services = replace(desk.services)
+    for _ in range(20):
+        await desk.upload(b"product_id\nx\n")
+    with pytest.raises(TooMany, match="20 uploaded files wait"):
+        await desk.upload(b"product_id\nx\n")
+
+
+async def test_so_many_imports_run_at_once(desk: Desk) -> None:
+    desk.is_launching = False
+    ids = [await desk.upload(b"product_id\nx\n") for _ in range(3)]
+    for import_id in ids[:2]:
+        await desk.perform("imports.start", import_id=import_id)
+    with pytest.raises(TooMany, match="2 imports run at once"):
+        await desk.perform("imports.start", import_id=ids[2])
+    with pytest.raises(Conflict, match="running"):
+        await desk.perform("imports.start", import_id=ids[0])
+    assert (await desk.status(ids[2]))["status"] == "uploaded"
+
+
+async def test_a_dead_import_is_seen_and_goes_on_where_it_stopped(desk: Desk) -> None:
+    rows = b"".join(b'{"type":"click","user_id":"u%d","product_ids":["p"]}\n' % at for at in range(5_000))
+    import_id = await desk.upload(rows, noun="interaction", file_name="clicks.jsonl")
+    desk.is_launching = False
+    started = await desk.perform("imports.start", import_id=import_id)
+    stored = await desk.services.stores.imports.get(APP, import_id)
+    assert stored is not None
+    chunks = 0
+
+    def dies() -> str:
+        nonlocal chunks
+        chunks += 1
+        if chunks == 2:
+            raise Killed
+        return ""
+
+    with pytest.raises(Killed):
+        await desk.ingest(why_full=dies).run(APP, import_id)
+    assert (await desk.status(import_id))["status"] == "running"
+    desk.clock.ahead_ms += ALIVE_WITHIN_MS + STARTS_WITHIN_MS
+    assert (await desk.status(import_id))["status"] == "interrupted"
+    await _expire_leases(desk, started)
+    desk.is_launching = True
+    await desk.perform("imports.start", import_id=import_id)
+    await desk.ended()
+    done = await desk.status(import_id)
+    assert (done["status"], done["accepted"], done["rows"]) == ("finished", 5_000, 5_000)
+    changes = await desk.services.stores.changes.read(APP, {"interaction": "0"}, count=100, block_ms=0)
+    assert sum(change.payload.count(b'"click"') for change in changes) == 5_000
+
+
+async def test_a_running_import_is_cancelled_and_may_go_on(desk: Desk) -> None:
+    rows = b"".join(b'{"type":"click","user_id":"u%d","product_ids":["p"]}\n' % at for at in range(9_000))
+    import_id = await desk.upload(rows, noun="interaction")
+    desk.is_launching = False
+    await desk.perform("imports.start", import_id=import_id)
+    cancelled = await desk.perform("imports.cancel", import_id=import_id)
+    assert cancelled.to_dict()["is_stopping"] is True
+    work = desk.ingest()
+    progress = await work.run(APP, import_id)
+    assert progress.status == "cancelled"
+    assert (await desk.status(import_id))["status"] == "cancelled"
+    with pytest.raises(Conflict, match="cancelled"):
+        await desk.perform("imports.cancel", import_id=import_id)
+    desk.is_launching = True
+    await desk.perform("imports.start", import_id=import_id)
+    await desk.ended()
+    assert (await desk.status(import_id))["accepted"] == 9_000
+
+
+async def test_a_wrong_mapping_fails_and_another_one_is_taken(desk: Desk) -> None:
+    import_id = await desk.upload(b"sku\n" + b"".join(b"p%d\n" % at for at in range(1_200)))
+    with pytest.raises(Invalid, match="neither field=column"):
+        await desk.perform("imports.start", import_id=import_id, mapping=["nonsense"])
+    await desk.perform("imports.start", import_id=import_id, mapping=["title=sku"])
+    await desk.ended()
+    failed = await desk.status(import_id)
+    assert failed["status"] == "failed"
+    assert "none of the first" in failed["error"]
+    await desk.perform(
+        "imports.start", import_id=import_id, mapping=["product_id=sku", "title=sku", "type:=tool"]
+    )
+    await desk.ended()
+    assert (await desk.status(import_id))["accepted"] == 1_200
+
+
+async def test_rows_of_one_mapping_are_not_taken_again_by_another(desk: Desk) -> None:
+    rows = b"".join(b'{"type":"click","user_id":"u%d","product_ids":["p"]}\n' % at for at in range(9_000))
+    import_id = await desk.upload(rows, noun="interaction")
+    desk.is_launching = False
+    await desk.perform("imports.start", import_id=import_id)
+    await desk.perform("imports.cancel", import_id=import_id)
+    await desk.ingest().run(APP, import_id)
+    assert (await desk.status(import_id))["accepted"] > 0
+    with pytest.raises(Conflict, match="another mapping"):
+        await desk.perform("imports.start", import_id=import_id, mapping=["type:=click", "user_id=user_id"])
+
+
+async def test_files_that_nobody_imports_go_after_a_day(desk: Desk) -> None:
+    import_id = await desk.upload()
+    desk.clock.ahead_ms += KEPT_MS + 1
+    (listed,) = (await desk.perform("imports.list"))["imports"]
+    assert (listed["import_id"], listed["is_removed"]) == (import_id, True)
+    assert await _files(desk) == []
+    assert await desk.perform("imports.remove", import_id=import_id) == {"removed": import_id}
+    assert (await desk.perform("imports.list"))["imports"] == []
+
+
+async def test_hostile_names_stay_text(desk: Desk) -> None:
+    name = "../../etc/<script>\u202e'passwd.csv"
+    import_id = await desk.upload(file_name=name)
+    (stored,) = (await desk.perform("imports.list"))["imports"]
+    assert stored["file_name"] == name
+    assert [path.split("/")[:3] for path in await _files(desk)] == [["imports", APP, import_id]]
+
+
+async def test_only_editors_import_and_the_playground_takes_nothing(desk: Desk) -> None:
+    for role in ("viewer", "analyst"):
+        with pytest.raises(Forbidden):
+            await desk.perform("imports.list", role=role)
+    with pytest.raises(ReadOnly):
+        await desk.perform(
+            "imports.upload", app_id="playground", noun="product", content=stream(b"product_id\nx\n")
+        )
+
+
+async def test_a_launch_that_fails_leaves_the_import_as_it_was(desk: Desk) -> None:
+    import_id = await desk.upload()
+
+    async def refuse(app_id: str, import_id: str) -> None:
+        raise Conflict("no process today")
+
+    services = replace(desk.services, launch_import=refuse)
+    broken = Administration(services, OPERATIONS, desk.audit, desk.clock)
+    principal = Principal("ada", "1", "console", is_administrator=True)
+    for _ in range(2):
+        with pytest.raises(HouseError, match="no process today"):
+            await broken.perform(principal, "imports.start", {"app_id": APP, "import_id": import_id})
+    assert (await desk.status(import_id))["status"] == "uploaded"
+
+
+async def _expire_leases(desk: Desk, started: Any) -> None:
+    record = started.record
+    for lease in (record.lease, record.slot):
+        await desk.services.stores.leases.release(lease, record.attempt)
+
+
+async def _files(desk: Desk) -> list[str]:
+    return [entry.path for entry in await asyncio.to_thread(desk.services.artifacts.entries, "imports")]

@@ -1,0 +1,218 @@
+"""Pages of models: what each role sees and may do, live progress, and hostile texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.records.administration import AppRole
+from cluster.records.engine import Engine
+from cluster.records.run import StageResult, claim_run, update_leased_run
+from deployments.operations.services import AdminServices
+from tests.fakes.archive_oauth import an_account
+from tests.fakes.console import Visitor, console_app, open_console_services
+from tests.fakes.model_shop import APP, ModelShop, evaluation, open_model_shop
+
+BASE = f"/apps/{APP}/models"
+ENGINE = f"{BASE}/engines/default"
+HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
+ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> ModelShop:
+    return await open_model_shop(tmp_path)
+
+
+async def visitor(shop: ModelShop, role: AppRole = "owner") -> Visitor:
+    """Sign somebody in who has a role in the app."""
+    account = an_account(role="reader").model_copy(update={"roles": {APP: role}})
+    await shop.stores.accounts.add(account)
+    services = open_console_services(
+        shop.stores, shop.services.clock, services=shop.services, app_ids=(APP, "other"), audit=shop.audit
+    )
+    # Each request acts for the person who sends it.
+    services.administration._bind = AdminServices.for_principal
+    person = Visitor(console_app(services))
+    page = await person.sign_in()
+    assert page.status_code == 200, page.text
+    return person
+
+
+async def _two_snapshots(shop: ModelShop, folder: Path) -> tuple[str, str]:
+    first = shop.publish(folder / "first", 6)
+    await shop.perform("promotions.promote", engine_id="default", version=first)
+    return first, shop.publish(folder / "second", 7, **evaluation(0.02, serving=first))
+
+
+async def test_every_page_opens_for_a_viewer_and_offers_no_change(shop: ModelShop, tmp_path: Path) -> None:
+    first, second = await _two_snapshots(shop, tmp_path)
+    run_id = (await shop.perform("runs.order", recipe="fast")).run.run_id
+    await shop.perform("schedules.add", schedule="nightly")
+    person = await visitor(shop, "viewer")
+    for path in (
+        BASE, ENGINE, f"{ENGINE}/evaluations", f"{ENGINE}/snapshots/{second}", f"{BASE}/trainings",
+        f"{BASE}/trainings/{run_id}", f"{BASE}/schedules", f"{BASE}/recipes",
+        f"{ENGINE}/compare?first={first}&second={second}",
+    ):  # fmt: skip
+        page = await person.get(path)
+        assert page.status_code == 200, (path, page.text)
+        assert 'method="post" action="/console/apps' not in page.text, path
+    for path in (f"{BASE}/trainings/new", f"{ENGINE}/compare/lists?first={first}&second={second}"):
+        assert (await person.get(path)).status_code == 403, path
+    await person.get(BASE)
+    for path in (
+        "engines",
+        "trainings/new",
+        "engines/default/place",
+        f"engines/default/snapshots/{second}/promote",
+    ):
+        assert (await person.post(f"{BASE}/{path}")).status_code == 403, path
+
+
+async def test_a_stranger_sees_nothing_of_another_app(shop: ModelShop) -> None:
+    person = await visitor(shop, "owner")
+    for path in ("/apps/other/models", "/apps/other/models/trainings", "/apps/nope/models/engines/default"):
+        assert (await person.get(path)).status_code == 403, path
+
+
+async def test_an_owner_creates_moves_scales_and_deletes_an_engine(shop: ModelShop) -> None:
+    person = await visitor(shop)
+    await person.get(BASE)
+    answer = await person.post(f"{BASE}/engines", engine_id="summer", dedicated="on")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/console{BASE}/engines/summer")
+    page = await person.get(f"{BASE}/engines/summer")
+    assert "Engine summer is created." in page.text
+    await person.post(f"{BASE}/engines/summer/scale", replicas_max="5", target_requests="2.5")
+    await person.get(f"{BASE}/engines/summer")
+    await person.post(f"{BASE}/engines/summer/place", placement="embedded")
+    found = await shop.stores.engines.get(APP, "summer")
+    assert found is not None
+    assert (found.moving_to, found.scaling.replicas_max, found.scaling.target_requests) == (None, 5, 2.5)
+    await person.get(f"{BASE}/engines/summer")
+    refused = await person.post(f"{BASE}/engines/summer/scale", replicas_min="9", replicas_max="1")
+    assert refused.status_code == 400
+    assert "replicas_min is larger than replicas_max" in refused.text
+    await person.get(f"{BASE}/engines/summer")
+    await person.post(f"{BASE}/engines/summer/delete")
+    assert await shop.stores.engines.get(APP, "summer") is None
+    await person.get(BASE)
+    refused = await person.post(f"{BASE}/engines", engine_id=HOSTILE)
+    assert refused.status_code == 400
+    assert "<script>alert" not in refused.text
+
+
+async def test_an_editor_orders_follows_and_cancels_a_training(shop: ModelShop) -> None:
+    person = await visitor(shop, "editor")
+    page = await person.get(f"{BASE}/trainings/new")
+    assert 'name="recipe"' in page.text
+    estimate = await person.post(
+        f"{BASE}/trainings/estimate", headers={"hx-request": "true"}, engine_id="default", recipe="fast"
+    )
+    assert "no data of it is compacted" in estimate.text
+    await person.get(f"{BASE}/trainings/new")
+    refused = await person.post(
+        f"{BASE}/trainings/new", engine_id="default", recipe="fast", changes="parts.rules.windw=1"
+    )
+    assert refused.status_code == 400
+    assert "there is no such field" in refused.text
+    assert "parts.rules.windw=1" in refused.text
+    answer = await person.post(
+        f"{BASE}/trainings/new", engine_id="default", recipe="fast", changes="seed=7", promote="on"
+    )
+    assert answer.status_code == 303
+    (run,) = await shop.stores.runs.newest(APP)
+    assert (run.by, run.recipe["seed"], run.promote) == ("ada", 7, True)
+    address = f"{BASE}/trainings/{run.run_id}"
+    page = await person.get(address)
+    assert 'hx-trigger="every 2s"' in page.text
+    now_ms = shop.services.now_ms()
+    claimed = claim_run(run, "worker", now_ms)
+    assert claimed is not None
+    stages = (StageResult(name="dataset", seconds=1.5, facts={"events": 12}),)
+    running = update_leased_run(
+        claimed,
+        "worker",
+        1,
+        now_ms,
+        {"stage": "plan", "message": "tune rules", "fraction": 0.4, "stages": stages},
+    )
+    assert running is not None
+    await shop.stores.runs.compare_and_set(running)
+    part = await person.get(address, **{"hx-request": "true"})
+    assert "<html" not in part.text
+    for shown in ("Now: plan tune rules", "40 %", "events 12", "plan: tune rules"):
+        assert shown in part.text
+    await person.get(address)
+    await person.post(f"{address}/cancel")
+    page = await person.get(address)
+    assert "every 2s" not in page.text
+    assert "cancelled" in page.text
+
+
+async def test_an_editor_promotes_and_rolls_back(shop: ModelShop, tmp_path: Path) -> None:
+    first, second = await _two_snapshots(shop, tmp_path)
+    worse = shop.publish(tmp_path / "worse", 8, **evaluation(-0.02, serving=first))
+    person = await visitor(shop, "editor")
+    page = await person.get(f"{ENGINE}/snapshots/{second}")
+    assert "The gate allows it" in page.text
+    assert "certainly better" in page.text
+    assert page.text.count('<svg class="whisker"') >= 5
+    answer = await person.post(f"{ENGINE}/snapshots/{second}/promote")
+    assert answer.status_code == 303
+    page = await person.get(ENGINE)
+    assert f"Snapshot {second} serves from now on." in page.text
+    await person.post(f"{ENGINE}/rollback")
+    page = await person.get(ENGINE)
+    assert f"Snapshot {first} serves again." in page.text
+    assert "rolled back" in page.text
+    page = await person.get(f"{ENGINE}/snapshots/{worse}")
+    assert "The gate refuses it" in page.text
+    refused = await person.post(f"{ENGINE}/snapshots/{worse}/promote", force="")
+    assert refused.status_code == 409
+    assert "certainly worse" in refused.text
+    await person.post(f"{ENGINE}/snapshots/{worse}/promote", force=HOSTILE)
+    page = await person.get(ENGINE)
+    assert ESCAPED in page.text
+    assert "<script>alert" not in page.text
+
+
+async def test_schedules_are_added_and_removed(shop: ModelShop) -> None:
+    person = await visitor(shop, "editor")
+    await person.get(f"{BASE}/schedules")
+    form = {"schedule": "nightly", "when": "every 6h", "engine_id": "default", "recipe": "fast"}
+    assert (await person.post(f"{BASE}/schedules", **form)).status_code == 303
+    page = await person.get(f"{BASE}/schedules")
+    assert "every 6h" in page.text
+    refused = await person.post(f"{BASE}/schedules", **{**form, "schedule": "x", "when": HOSTILE})
+    assert refused.status_code == 400
+    assert "<script>alert" not in refused.text
+    await person.post(f"{BASE}/schedules/nightly/remove")
+    assert await shop.stores.schedules.all(APP) == []
+
+
+async def test_hostile_texts_in_records_stay_texts(shop: ModelShop) -> None:
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id=HOSTILE, created_at=1))
+    run = (await shop.perform("runs.order", recipe="fast")).run
+    fields: dict[str, Any] = {
+        "by": HOSTILE, "error": HOSTILE, "verdict": HOSTILE, "recipe": {"name": HOSTILE}, "log": (HOSTILE,),
+        "stages": (StageResult(name=HOSTILE, facts={HOSTILE: HOSTILE}),), "figures": {HOSTILE: 1.0},
+        "parts": ({"part": HOSTILE, "reason": HOSTILE},), "engine_id": HOSTILE,
+    }  # fmt: skip
+    await shop.stores.runs.compare_and_set(run.model_copy(update=fields))
+    person = await visitor(shop)
+    for path in (BASE, f"{BASE}/trainings", f"{BASE}/trainings/{run.run_id}", f"{BASE}/schedules"):
+        page = await person.get(path)
+        assert page.status_code == 200, page.text
+        assert "<script>alert" not in page.text, path
+        assert "49" not in page.text.partition("<main")[2].partition("{{")[0][-20:], path
+    for path in (f"{BASE}/engines/..%2F..%2Fx", f"{ENGINE}/snapshots/..%2Fx", f"{BASE}/trainings/%00"):
+        assert (await person.get(path)).status_code in (400, 404, 422), path
+
+
+async def test_the_first_page_needs_few_round_trips(shop: ModelShop) -> None:
+    person = await visitor(shop)
+    for query in ("?page=-1", "?page=9999999999", "?page=x"):
+        assert (await person.get(ENGINE + query)).status_code == 200

@@ -1,0 +1,194 @@
+"""What the administration shows of products and users, and trying the API."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cluster.errors import Forbidden, Invalid, NotFound, Unprocessable
+from deployments.operations.call_snippets import render_snippets
+from deployments.operations.explanations import describe_missing
+from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.corner_shop import upload
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
+    async with open_admin_shop(tmp_path) as shop:
+        yield shop
+
+
+async def test_products_are_found_by_words_and_filters(shop: AdminShop) -> None:
+    found = await shop.perform("catalog.search", role="viewer", q="steel", fq="brand:Alder")
+    assert "hand-fork" in [product["product_id"] for product in found["products"]]
+    everything = await shop.perform("catalog.search", limit=3)
+    assert (len(everything["products"]), everything["total"] > 3) == (3, True)
+
+
+async def test_products_are_listed_page_by_page_in_order(shop: AdminShop) -> None:
+    seen: list[str] = []
+    after = ""
+    while True:
+        page = await shop.perform("catalog.list", limit=4, after=after)
+        seen += [product["product_id"] for product in page["products"]]
+        after = page["next"]
+        if not after:
+            break
+    assert seen == sorted(seen)
+    assert len(seen) == page["total"]
+    narrowed = await shop.perform("catalog.list", prefix="trowel")
+    assert all(product["product_id"].startswith("trowel") for product in narrowed["products"])
+
+
+async def test_a_product_tells_under_which_words_it_is_found(shop: AdminShop) -> None:
+    view = await shop.perform("catalog.get", product_id="hand-fork")
+    assert view.product["title"] == "Steel hand fork"
+    assert set(view.words["title"]) == {"steel", "hand", "fork"}
+    assert "alder" in view.words["metadata"]
+    with pytest.raises(NotFound, match="there is no product none"):
+        await shop.perform("catalog.get", product_id="none")
+
+
+async def test_related_products_come_with_reasons(shop: AdminShop) -> None:
+    found = await shop.perform("catalog.relate", product_id="bread-knife")
+    together = {product["product_id"]: product["why"] for product in found["together"]}
+    assert "cutting-board" in together
+    assert together["cutting-board"]["reasons"][0] == "it is bought together with these products"
+    assert all("_explain" not in product for product in found["similar"])
+
+
+async def test_outcomes_count_interactions_by_type_and_day(shop: AdminShop) -> None:
+    found = await shop.perform("catalog.outcomes", product_id="watering-can", days=7)
+    assert found["by_type"] == {"add_to_cart": 4, "product_detail_page_view": 1}
+    assert len(found["days"]) == 7
+    assert sum(sum(day["counts"].values()) for day in found["days"]) == found["total"] == 5
+
+
+async def test_a_user_is_described_in_words(shop: AdminShop) -> None:
+    user = await shop.perform("users.get", role="analyst", user_id="gina")
+    assert [event["type"] for event in user["history"]][:2] == ["add_to_cart", "checkout"]
+    assert user["history"][0]["products"] == [{"product_id": "watering-can", "title": "Zinc watering can"}]
+    assert user["profile"]["categories"][0][0].startswith("Garden")
+    assert any("bought 1" in sentence for sentence in user["profile"]["sentences"])
+    with pytest.raises(NotFound, match="nothing is known of nobody"):
+        await shop.perform("users.get", user_id="nobody")
+    with pytest.raises(Invalid, match="either"):
+        await shop.perform("users.get", user_id="a", anonymous_id="b")
+
+
+async def test_recommendations_of_a_user_have_reasons(shop: AdminShop) -> None:
+    found = await shop.perform("users.recommend", user_id="gina", limit=3)
+    assert len(found["products"]) == 3
+    assert all(product["why"]["reasons"] for product in found["products"])
+
+
+@pytest.mark.parametrize(
+    ("product_id", "words"),
+    [
+        ("tulip-bulbs", "dealt with it lately"),
+        ("teapot", "not available"),
+        ("never-made", "no such product"),
+    ],
+)
+async def test_an_absent_product_has_a_reason(shop: AdminShop, product_id: str, words: str) -> None:
+    found = await shop.perform("users.explain", user_id="gina", product_id=product_id)
+    assert words in " ".join(found["sentences"])
+    assert found["is_returned"] is False
+
+
+async def test_a_filter_and_a_low_rank_are_reasons(shop: AdminShop) -> None:
+    filtered = await shop.perform("users.explain", user_id="gina", product_id="bread-knife", fq="brand:Alder")
+    assert "fq excludes it" in filtered["sentences"][0]
+    low = await shop.perform("users.explain", user_id="gina", product_id="carving-knife", limit=1)
+    assert "other products score higher" in " ".join(low["sentences"])
+    assert len(low["instead"]) == 1
+
+
+async def test_every_reason_of_the_engine_has_a_sentence() -> None:
+    reasons = [
+        {"reason": "returned"}, {"reason": "too_new"}, {"reason": "excluded"}, {"reason": "shown_before"},
+        {"reason": "anchor", "told": "it is an anchor"}, {"reason": "same_group", "as": "b", "rank": 2},
+        {"reason": "no_candidate", "told": "it was not ranked"}, {"reason": "of tomorrow"},
+        {"reason": "below_the_cut", "rank": 9, "score": 0.25, "group": ["Garden", "Bulbs"]},
+    ]  # fmt: skip
+    sentences = describe_missing(reasons)
+    assert len(sentences) == len(reasons)
+    assert "rank 10 with the score 0.250, in the group Garden > Bulbs" in sentences[-1]
+
+
+async def test_roles_bound_what_is_seen(shop: AdminShop) -> None:
+    for name, arguments in (
+        ("users.get", {"user_id": "gina"}), ("users.search", {}), ("users.recommend", {"user_id": "gina"}),
+        ("try.recommend", {"variants": [{"user_id": "gina"}]}),
+    ):  # fmt: skip
+        with pytest.raises(Forbidden):
+            await shop.perform(name, role="viewer", **arguments)
+    for role in ("viewer", "analyst", "editor"):
+        for name in ("users.erase", "users.export"):
+            with pytest.raises(Forbidden):
+                await shop.perform(name, role=role, user_id="gina")
+
+
+async def test_two_variants_stand_side_by_side(shop: AdminShop) -> None:
+    variants = [{"user_id": "gina", "rows": 2}, {"user_id": "otto", "rows": 0.5}]
+    found = await shop.perform("try.recommend", variants=variants)
+    good, bad = found["variants"]
+    assert (good["status"], len(good["products"]), bad["status"]) == (200, 2, 422)
+    assert bad["error"].startswith("rows")
+    assert good["products"][0]["why"]["reasons"]
+    assert shop.audit.rows == []
+    with pytest.raises(Unprocessable):
+        await shop.perform("try.recommend", variants=[{}] * 3)
+    with pytest.raises(Unprocessable):
+        await shop.perform("try.recommend", kind="../products", variants=[{}])
+
+
+async def test_a_question_is_asked_and_its_answer_read(shop: AdminShop) -> None:
+    asked = await shop.perform("try.ask", variants=[{"question": "Which knife cuts bread?"}])
+    question_id = asked["variants"][0]["answer"]["data"]["question_id"]
+    answer = await shop.perform("try.answer", question_id=question_id)
+    assert answer["answer"]["data"]["finish_reason"] in ("not_finished", "success", "error", "forbidden")
+    with pytest.raises(NotFound):
+        await shop.perform("try.answer", question_id="0190d2b4-7c1e-7000-8000-5f3a1c9d2e10")
+
+
+async def test_searches_and_completions_are_tried(shop: AdminShop) -> None:
+    found = await shop.perform("try.search", variants=[{"q": "knife", "facets": ["brand"]}])
+    assert found["variants"][0]["answer"]["data"]["facet_counts"]
+    typed = await shop.perform("try.complete", variants=[{"q": "kni"}])
+    assert typed["variants"][0]["status"] == 200
+
+
+def test_calls_to_copy_keep_hostile_text_as_data() -> None:
+    hostile = {"q": "'; rm -rf / #</script>`$(x)` \"", "n": None}
+    found = render_snippets("POST", "/v1/search/search", hostile)
+    words = shlex.split(found["curl"].replace("\\\n", " "))
+    assert words[-1].startswith("{")
+    assert "rm -rf" in words[-1]
+    call = ast.parse(found["python"]).body[1].value  # type: ignore[attr-defined]
+    assert ast.literal_eval(next(one.value for one in call.keywords if one.arg == "json")) == hostile
+    assert "</script>" not in found["javascript"]
+    assert all("YOUR_SECRET_KEY" in text for text in found.values())
+
+
+async def test_hostile_titles_stay_text(shop: AdminShop) -> None:
+    title = "<img src=x onerror=alert(1)>"
+    await upload(shop.services.stores, [{"product_id": "<b>", "title": title, "type": "tool"}])
+    view = await shop.perform("catalog.get", product_id="<b>")
+    assert view.to_dict()["product"]["title"] == title
+
+
+async def test_a_person_is_exported_and_erased(shop: AdminShop) -> None:
+    exported = await shop.perform("users.export", user_id="gina")
+    assert exported.about["places"]["recent list"] > 0
+    assert exported.to_lines().count(b"\n") == len(exported.rows) + 1
+    erasure = await shop.perform("users.erase", user_id="gina")
+    assert (await shop.perform("users.erasure", erasure_id=erasure.erasure_id)).status == "queued"
+    assert [one.erasure_id for one in await shop.perform("users.erasures")] == [erasure.erasure_id]
+    row = shop.audit.rows[-1]
+    assert (row.operation, row.arguments["user_id"]) == ("users.erase", "***")
+    assert "gina" not in row.model_dump_json()

@@ -1,0 +1,135 @@
+"""Use cases of trainings and schedules: ordered through the store, followed by their record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.models.allowed_learners import ALLOWED
+from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
+from cluster.records.run import claim_run, end_run, update_leased_run
+from tests.fakes.model_shop import APP, ModelShop, open_model_shop
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> ModelShop:
+    return await open_model_shop(tmp_path)
+
+
+async def test_a_training_is_ordered_by_a_person_and_waits_for_a_worker(shop: ModelShop) -> None:
+    view = await shop.perform("runs.order", role="editor", recipe="fast", changes={"seed": 7}, promote=True)
+    run = await shop.stores.runs.get(APP, view.run.run_id)
+    assert run is not None
+    assert (run.status, run.by, run.promote, run.recipe["seed"]) == ("queued", "ada", True, 7)
+    assert (await shop.perform("runs.list", role="viewer")).runs == (run,)
+    assert (await shop.perform("runs.list", engine_id="other")).runs == ()
+    assert (await shop.perform("runs.get", run_id=run.run_id[:6])).run == run
+    assert (await shop.perform("runs.find", run_id=run.run_id)).run == run
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"recipe": "/etc/passwd"}, NotFound, "there is no recipe '/etc/passwd'; choose from default"),
+        ({"recipe": {"parts": {}}}, Invalid, "there must be at least one"),
+        ({"recipe": "fast", "changes": {"parts.rules.windw": 1}}, Invalid, "there is no such field"),
+        ({"engine_id": "nope"}, NotFound, "has no engine nope"),
+        (
+            {"recipe": {"parts": {"x": {"learner": "os:system"}}}},
+            Invalid,
+            "is not allowed in this installation",
+        ),
+        ({"code": "abc"}, Unprocessable, "extra inputs"),
+        ({"owner": "me"}, Unprocessable, "extra inputs"),
+    ],
+)
+async def test_an_order_that_can_not_be_is_refused(
+    shop: ModelShop, given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    for operation in ("runs.order", "runs.estimate"):
+        with pytest.raises(error, match=message):
+            await shop.perform(operation, **given)
+    assert await shop.stores.runs.newest(APP) == []
+
+
+async def test_viewers_follow_and_editors_order_and_cancel(shop: ModelShop) -> None:
+    run_id = (await shop.perform("runs.order")).run.run_id
+    for operation, given in (("runs.order", {}), ("runs.estimate", {}), ("runs.cancel", {"run_id": run_id})):
+        with pytest.raises(Forbidden, match="needs the role editor"):
+            await shop.perform(operation, role="analyst", **given)
+    assert (await shop.perform("runs.cancel", role="editor", run_id=run_id)).run.status == "cancelled"
+    with pytest.raises(Conflict, match="has ended already"):
+        await shop.perform("runs.cancel", run_id=run_id)
+
+
+async def test_the_log_tells_what_workers_did(shop: ModelShop) -> None:
+    now_ms = shop.services.now_ms()
+    run = (await shop.perform("runs.order")).run
+    steps: list[dict[str, Any]] = [
+        {"stage": "dataset", "message": ""},
+        {"message": "read segments"},
+        {"message": "read segments", "fraction": 0.5},
+        {"stage": "plan", "message": ""},
+    ]
+    claimed = claim_run(run, "worker", now_ms)
+    assert claimed is not None
+    for step in steps:
+        claimed = update_leased_run(claimed, "worker", 1, now_ms, step)
+        assert claimed is not None
+    ended = end_run(claimed, "worker", 1, now_ms, "failed", {"error": "too little data"})
+    assert ended is not None
+    await shop.stores.runs.compare_and_set(ended)
+    log = await shop.perform("runs.log", role="viewer", run_id=run.run_id)
+    assert [line[21:] for line in log.lines] == [
+        "ordered by ada", "claimed by a worker, attempt 1", "dataset", "dataset: read segments", "plan",
+        "failed: too little data",
+    ]  # fmt: skip
+    assert "log" not in (await shop.perform("runs.get", run_id=run.run_id)).to_dict()
+
+
+async def test_the_log_of_a_run_is_bounded(shop: ModelShop) -> None:
+    run = claim_run((await shop.perform("runs.order")).run, "worker", 0)
+    for number in range(300):
+        assert run is not None
+        run = update_leased_run(run, "worker", 1, 0, {"message": f"step {number} {'x' * 1_000}"})
+    assert run is not None
+    assert len(run.log) == 100
+    assert max(map(len, run.log)) == 300
+
+
+async def test_an_estimate_needs_compacted_data(shop: ModelShop) -> None:
+    with pytest.raises(Invalid, match="no data of it is compacted"):
+        await shop.perform("runs.estimate", role="editor")
+
+
+async def test_recipes_and_learners_are_listed(shop: ModelShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ALLOWED, "_read", lambda: ("b:B", "a:A"))
+    found = (await shop.perform("recipes.list", role="viewer")).to_dict()
+    assert [recipe["name"] for recipe in found["recipes"]] == [
+        "default",
+        "fast",
+        "sequence",
+        "shop",
+        "session",
+    ]
+    assert found["learners"] == ["a:A", "b:B"]
+
+
+async def test_schedules_are_added_listed_and_removed(shop: ModelShop) -> None:
+    made = await shop.perform("schedules.add", role="editor", schedule="nightly", recipe="fast")
+    assert (made.to_dict()["when"], made.to_dict()["recipe"]) == ("nightly", "fast")
+    listed = (await shop.perform("schedules.list", role="viewer")).to_dict()
+    assert listed == {"schedules": [made.to_dict()]}
+    assert (await shop.perform("schedules.list_all", role="viewer")).to_dict() == listed
+    with pytest.raises(Conflict, match="has a schedule nightly already"):
+        await shop.perform("schedules.add", schedule="nightly")
+    for given in ({"schedule": "No!"}, {"schedule": "x", "when": "sometimes"}):
+        with pytest.raises(Invalid):
+            await shop.perform("schedules.add", **given)
+    removed = await shop.perform("schedules.remove", schedule="nightly")
+    assert removed == {"app_id": APP, "name": "nightly", "removed": True}
+    assert shop.audit.rows[-1].before["when"] == "nightly"
+    with pytest.raises(NotFound):
+        await shop.perform("schedules.remove", schedule="nightly")
