@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from starlette.routing import BaseRoute
 
+from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
@@ -14,6 +16,8 @@ from cluster.store.connect import OpenStores
 from deployments.admin.authentication import Authenticator
 from deployments.admin.endpoint import AdminEndpointServices, build_admin_routes
 from deployments.admin.openapi import describe_administration
+from deployments.api.http.local_calls import LocalApi
+from deployments.api.http.request_handler import RequestHandler
 from deployments.archive.services import ArchiveServices
 from deployments.console.api_session import find_session_principal
 from deployments.console.app import build_console_routes
@@ -22,6 +26,7 @@ from deployments.console.services import open_console
 from deployments.demo.routes import DemoServices, build_demo_routes
 from deployments.edge.keyring import Keyring
 from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.front.import_processes import ImportProcesses
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.open_admin import open_admin
 from deployments.operations.services import AdminConfig
@@ -34,19 +39,25 @@ def build_administration_routes(
     artifacts: ArtifactStore,
     archive: ArchiveServices,
     keyring: Keyring,
-    request_counts: RequestCounts,
+    handler: RequestHandler,
+    recommender: RecommenderClient,
     access_log: AccessLog,
-    provider: tuple[str, str, str] | None = None,
-    data_dir: Path | None = None,
+    provider: tuple[str, str, str] | None,
+    data_dir: Path,
+    environment: Callable[[], Mapping[str, str]],
+    request_counts: RequestCounts,
 ) -> list[BaseRoute]:
     """Return the routes of the console, of `/v1/admin` and of the demonstrations.
 
-    The console shares addresses and limits of the sign-in with the archive.
+    The console shares addresses and limits of the sign-in with the archive. `environment` returns the variables of
+    processes that import uploaded files.
     """
     config = archive.config
     admin = open_admin(
-        stores, vault, clock, artifacts, config=AdminConfig(archive_app=config.app_id, data_dir=data_dir)
-    )
+        stores, vault, clock, artifacts, api=LocalApi(handler, keyring.secret_of), recommender=recommender,
+        config=AdminConfig(config.app_id, data_dir=data_dir, public_url=config.public_url),
+        launch_import=ImportProcesses(environment).start,
+    )  # fmt: skip
     console = open_console(
         admin, stores, vault, clock, archive.oauth.addresses, app_ids=lambda: keyring.app_ids,
         provider=None if provider is None else ProviderConfig(*provider),

@@ -31,7 +31,7 @@ from cluster.admin.vault import open_vault
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
-from cluster.build_info import installed_version
+from cluster.build_info import installed_version, package_root
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.log import open_stderr, set_up_logging
@@ -43,7 +43,7 @@ from cluster.runtime.identity_check import IdentityWatch
 from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
-from cluster.runtime.ray_environment import is_behind_haproxy
+from cluster.runtime.ray_environment import is_behind_haproxy, python_path
 from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
@@ -94,8 +94,7 @@ class Gateway:
         """Open everything and build the FastAPI application; Serve calls this inside the replica."""
         set_up_logging(stream=open_stderr(), process="api")
         settings, clock, meter = Settings(), SystemClock(), LiveMeter(RayMeter())
-        address = settings.redis_address
-        if address is None:
+        if (address := settings.redis_address) is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
         self.loop, self._meter = asyncio.get_running_loop(), meter
         open_tracing(settings.trace_url, "api")
@@ -108,8 +107,7 @@ class Gateway:
         self._keyring.on_change(self._limits.prune)
         self._identity.follow(artifact_store)
         ALLOWED.set_source(partial(allowed_learners, settings))
-        segments = SegmentStore(artifact_store, clock)
-        models = SnapshotLoader(SnapshotStore(artifact_store))
+        segments, models = SegmentStore(artifact_store, clock), SnapshotLoader(SnapshotStore(artifact_store))
         self._host = host = EngineHost(stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
@@ -124,10 +122,11 @@ class Gateway:
         gate = AdmissionServices(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.refusal_reason
         gate.link_identities = IdentityLinkWriter(self._stores.interactions, meter).record
+        observer = open_observer(clock, meter, *settings.observed)
         self.handler = RequestHandler(
             build_endpoints(self._open_services(settings, artifact_store, clock)), gate, clock=clock,
             replays=stores.idempotency, request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
-            addresses=config.client_addresses, observer=open_observer(clock, meter, *settings.observed),
+            addresses=config.client_addresses, observer=observer,
             readiness=Readiness(self._host.probe, self._keyring, stores.server, clock, self._identity),
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
@@ -140,11 +139,11 @@ class Gateway:
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())
-        routes = build_archive_routes(self._archive)
+        routes = build_archive_routes(self._archive, observer)
         if settings.console:
             routes += build_administration_routes(
-                stores, vault, clock, artifact_store, self._archive, self._keyring, self._counts,
-                AccessLog(ACCESS_SHARE, Random()), settings.oidc, settings.data_dir,
+                stores, vault, clock, artifact_store, self._archive, self._keyring, self.handler, self._engine_router,
+                AccessLog(ACCESS_SHARE, Random()), settings.oidc, settings.data_dir, _build_environment, self._counts,
             )  # fmt: skip
         return build_application(
             self.handler, version=installed_version(), close=self.close, more=routes, pages=settings.console,
@@ -234,6 +233,11 @@ def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
         plain_sign_in=settings.plain_sign_in, client_addresses=addresses,
     )  # fmt: skip
+
+
+def _build_environment() -> dict[str, str]:
+    """Return the variables of this process, with which programs beside it find Kiosk and its settings."""
+    return {**os.environ, **python_path(os.environ, package_root())}
 
 
 async def _find_handle(application: str) -> Any:
