@@ -15,13 +15,20 @@ from typing import Any
 import pytest
 import uvicorn
 
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import EngineHost
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
+from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
+from deployments.operations.services import AdminConfig, AdminServices
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
+from tests.fakes.corner_shop import furnish
 from tests.fakes.request_handler import Corner, open_corner
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
@@ -60,11 +67,21 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(stores: OpenStores) -> AsyncIterator[Stage]:
+async def open_stage(stores: OpenStores, folder: Path) -> AsyncIterator[Stage]:
     """Serve the API and the console over real stores on a free loopback port."""
     clock = SystemClock()
-    corner = await open_corner(clock=clock, stores=stores)
-    console = open_console_services(stores, clock, app_ids=corner.keyring.app_ids, public_url="")
+    await furnish(stores)
+    shelf = ArtifactStore.open(folder / "artifacts")
+    host = EngineHost(stores, None, clock, SilentMeter())
+    await host.start()
+    corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host), shelf=shelf)
+    services = AdminServices(
+        stores, corner.vault, clock, shelf, config=AdminConfig(data_dir=folder),
+        api=LocalApi(corner.door, corner.keyring.secret_of),
+    )  # fmt: skip
+    console = open_console_services(
+        stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
+    )
     app = build_application(corner.door, version="0", more=build_console_routes(console))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -77,6 +94,7 @@ async def open_stage(stores: OpenStores) -> AsyncIterator[Stage]:
             server.should_exit = True
             await running
             await corner.close()
+            await host.close()
 
 
 @asynccontextmanager
