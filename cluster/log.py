@@ -20,8 +20,13 @@ import structlog
 
 REDACTED = "***"
 
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+_KEY_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(ksk|kpk)_([a-z]{3})_[0-9A-Za-z]{8,}(?:_[0-9A-Za-z]+)?"), rf"\1_\2_{REDACTED}"),
+    (re.compile(r"\bkat_[0-9A-Za-z]{8,}(?:_[0-9A-Za-z]+)?"), f"kat_{REDACTED}"),
+)
+"API keys and personal tokens."
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    *_KEY_RULES,
     (re.compile(r"(?<![0-9A-Za-z_-])eyJ[0-9A-Za-z_-]{4,}\.[0-9A-Za-z_.-]*"), REDACTED),
     (re.compile(r"(?i)\b(bearer|basic)[ \t]{1,4}[0-9A-Za-z._~+/=-]{4,}"), rf"\1 {REDACTED}"),
     (re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://)[^\s/@]*@"), rf"\1{REDACTED}@"),
@@ -42,6 +47,13 @@ def redact(text: str) -> str:
     Cost: linear in the text.
     """
     for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def redact_keys(text: str) -> str:
+    """Return the text without API keys and personal tokens. Cost: linear in the text."""
+    for pattern, replacement in _KEY_RULES:
         text = pattern.sub(replacement, text)
     return text
 

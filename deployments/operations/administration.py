@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from cluster.clock import Clock
 from cluster.errors import Forbidden, HouseError, NotFound, Unprocessable
+from cluster.log import redact, redact_keys
 from cluster.records.administration import AuditRow
 from deployments.operations.operation import Arguments, Operation, result_to_json
 from deployments.operations.principal import Principal
@@ -100,7 +101,7 @@ class Administration(Generic[S]):
                 operation=operation.name,
                 app_id=getattr(arguments, "app_id", ""),
                 outcome="refused" if reason else "done",
-                reason=reason[:500],
+                reason=redact(reason[:500]),
                 arguments=bounded(strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret)),
                 before=bounded(strike_out(before, secret)),
                 after=bounded(strike_out(after, secret)),
@@ -124,7 +125,7 @@ def parse_arguments(operation: Operation[Any, Any], given: Mapping[str, Any]) ->
 
 
 def strike_out(value: Any, secret: frozenset[str]) -> Any:
-    """Return a value for JSON without the values of secret names; long texts are cut."""
+    """Return a value for JSON without the values of secret names, and without keys in its texts; long ones are cut."""
     if isinstance(value, dict):
         return {
             name: _STRUCK if name in secret and part else strike_out(part, secret)
@@ -132,8 +133,9 @@ def strike_out(value: Any, secret: frozenset[str]) -> Any:
         }
     if isinstance(value, list | tuple):
         return [strike_out(part, secret) for part in value[:1000]]
-    if isinstance(value, str) and len(value) > LARGEST_PART:
-        return value[:LARGEST_PART] + "…"
+    if isinstance(value, str):
+        text = redact_keys(value[:LARGEST_PART])
+        return text + "…" if len(value) > LARGEST_PART else text
     return value
 
 

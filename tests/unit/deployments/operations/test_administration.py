@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from cluster.errors import Conflict, Forbidden, NotFound, Unprocessable
-from cluster.records.administration import APP_ROLES, AppRole, AuditRow
+from cluster.log import redact
+from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AppRole, AuditRow
+from cluster.secrecy import mint_key, mint_token
 from deployments.operations.administration import Administration, strike_out
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.principal import COMMAND_LINE, Principal
@@ -126,3 +128,12 @@ def test_long_texts_are_cut() -> None:
     cut = strike_out({"text": "x" * 50_000, "password": ""}, frozenset({"password"}))
     assert len(cut["text"]) < 21_000
     assert cut["password"] == ""
+
+
+def test_a_key_in_a_wrong_place_is_struck_out() -> None:
+    key, token = mint_key("secret", "development"), mint_token(TOKEN_PREFIX)
+    given = {"title": f"moved {key} here", "tags": [token], "link": "https://example.com/a?b=c"}
+    assert strike_out(given, frozenset()) == {
+        "title": "moved ksk_dev_*** here", "tags": ["kat_***"], "link": "https://example.com/a?b=c",
+    }  # fmt: skip
+    assert redact(f"Authorization {token}") == "Authorization kat_***"
