@@ -10,16 +10,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import uvicorn
 
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.store.connect import OpenStores
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
+from deployments.operations.services import AdminServices
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
 from tests.fakes.request_handler import Corner, open_corner
@@ -52,6 +55,7 @@ class Stage:
     base: str
     corner: Corner
     console: ConsoleServices
+    shelf: ArtifactStore
 
     async def add_person(self, username: str = "ada", **facts: Any) -> None:
         """Add an account that signs in with `PASSWORD`; an administrator unless told otherwise."""
@@ -64,7 +68,12 @@ async def open_stage(stores: OpenStores) -> AsyncIterator[Stage]:
     """Serve the API and the console over real stores on a free loopback port."""
     clock = SystemClock()
     corner = await open_corner(clock=clock, stores=stores)
-    console = open_console_services(stores, clock, app_ids=corner.keyring.app_ids, public_url="")
+    folder = TemporaryDirectory()
+    shelf = ArtifactStore.open(folder.name)
+    services = AdminServices(stores, corner.vault, clock, shelf)
+    console = open_console_services(
+        stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
+    )
     app = build_application(corner.door, version="0", more=build_console_routes(console))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -72,11 +81,12 @@ async def open_stage(stores: OpenStores) -> AsyncIterator[Stage]:
         listening.listen()
         running = asyncio.ensure_future(server.serve(sockets=[listening]))
         try:
-            yield Stage(f"http://127.0.0.1:{listening.getsockname()[1]}", corner, console)
+            yield Stage(f"http://127.0.0.1:{listening.getsockname()[1]}", corner, console, shelf)
         finally:
             server.should_exit = True
             await running
             await corner.close()
+            folder.cleanup()
 
 
 @asynccontextmanager

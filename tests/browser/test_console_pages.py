@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, quote
 import pytest
 
 from cluster.records.administration import AuditRow
+from cluster.records.engine import Engine
 from cluster.store.connect import OpenStores
 from cluster.store.ports.administration import AuditFilter
 from deployments.console.page import Page
@@ -27,6 +28,7 @@ def address_of(page: Page) -> str:
 async def fill(stage: Stage) -> None:
     """Put hostile names wherever people and programs can write them."""
     await stage.add_person()
+    await stage.corner.stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=1))
     for operation in ("keys.rotate", HOSTILE):
         await stage.corner.stores.audit.append(
             AuditRow(
