@@ -10,21 +10,27 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import uvicorn
 
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import EngineHost
+from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
+from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
-from deployments.operations.services import AdminServices
+from deployments.operations.services import AdminConfig, AdminServices
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
+from tests.fakes.corner_shop import furnish
 from tests.fakes.request_handler import Corner, open_corner
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
@@ -64,13 +70,20 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(stores: OpenStores) -> AsyncIterator[Stage]:
+async def open_stage(stores: OpenStores, folder: Path) -> AsyncIterator[Stage]:
     """Serve the API and the console over real stores on a free loopback port."""
     clock = SystemClock()
-    corner = await open_corner(clock=clock, stores=stores)
-    folder = TemporaryDirectory()
-    shelf = ArtifactStore.open(folder.name)
-    services = AdminServices(stores, corner.vault, clock, shelf)
+    await furnish(stores)
+    shelf = ArtifactStore.open(folder / "artifacts")
+    models = SnapshotLoader(SnapshotStore(shelf))
+    host = EngineHost(stores, None, clock, SilentMeter(), models=models)
+    await host.start()
+    client = LocalRecommenderClient(host)
+    corner = await open_corner(clock=clock, stores=stores, client=client, shelf=shelf)
+    services = AdminServices(
+        stores, corner.vault, clock, shelf, config=AdminConfig(data_dir=folder),
+        api=LocalApi(corner.door, corner.keyring.secret_of), recommender=client,
+    )  # fmt: skip
     console = open_console_services(
         stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
     )
@@ -86,7 +99,7 @@ async def open_stage(stores: OpenStores) -> AsyncIterator[Stage]:
             server.should_exit = True
             await running
             await corner.close()
-            folder.cleanup()
+            await host.close()
 
 
 @asynccontextmanager

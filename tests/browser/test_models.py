@@ -42,7 +42,7 @@ async def _check(tab: Tab) -> None:
 
 
 async def test_somebody_compares_promotes_and_rolls_back(redis_stores: OpenStores, tmp_path: Path) -> None:
-    async with open_stage(redis_stores) as stage, open_browser() as browser:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
         await redis_stores.engines.put(Engine(app_id=APP, engine_id="default", created_at=1))
         first = await _publish(stage, tmp_path, 6, 0.01, "")
@@ -58,6 +58,9 @@ async def test_somebody_compares_promotes_and_rolls_back(redis_stores: OpenStore
         await _check(tab)
         await tab.page.get_by_role("button", name="Compare").click()
         await tab.page.get_by_role("heading", name=f"{first} and {second}").wait_for()
+        await tab.page.get_by_label("User ids").fill("gina")
+        await tab.page.get_by_role("button", name="Show their lists").click()
+        await tab.page.get_by_role("heading", name="gina").wait_for()
         await _check(tab)
         await tab.go(f"{ENGINE}/evaluations")
         await tab.page.locator(".chart canvas").wait_for()
@@ -77,8 +80,10 @@ async def test_somebody_compares_promotes_and_rolls_back(redis_stores: OpenStore
     assert engine.snapshot == first
 
 
-async def test_somebody_orders_a_training_watches_and_cancels_it(redis_stores: OpenStores) -> None:
-    async with open_stage(redis_stores) as stage, open_browser() as browser:
+async def test_somebody_orders_a_training_watches_and_cancels_it(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
         await redis_stores.engines.put(Engine(app_id=APP, engine_id="default", created_at=1))
         tab = await Tab.open(browser, stage.base)

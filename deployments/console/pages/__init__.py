@@ -14,6 +14,7 @@ from deployments.console.pages import (
     models,
     overview,
     people,
+    provider,
     rules,
     search,
     signin,
@@ -23,6 +24,7 @@ from deployments.console.pages import (
 
 _AREAS: tuple[ModuleType, ...] = (
     signin,
+    provider,
     overview,
     models,
     trainings,
