@@ -18,11 +18,11 @@ from cluster.ids import DEFAULT_ENGINE, anonymous_reader, new_request_id, user_r
 from cluster.records.erasure import Erasure
 from cluster.records.interaction import RecentEvent
 from deployments.operations.api_calls import call_api
+from deployments.operations.app_access import require_app
 from deployments.operations.catalog import (
     ListRecords,
     explained_products,
     list_records,
-    require_app,
     shorten_record,
 )
 from deployments.operations.example_results import RESULTS
@@ -86,7 +86,7 @@ async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]
         NotFound: there is no such app, or nothing is known of the person
     """
     _require_one(given)
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     stores = services.stores
     readers = [user_reader(given.user_id) if given.user_id else anonymous_reader(given.anonymous_id)]
     record, packed, visitors, linked = await asyncio.gather(
@@ -172,7 +172,7 @@ async def explain_absence(services: AdminServices, given: MissingProduct) -> dic
 
 async def erase_user(services: AdminServices, given: EraseUser) -> Erasure:
     """Order the erasure of a person everywhere; the receipt tells what was where and what is left until when."""
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     return await Erasures(services.stores, services.clock).order(
         given.app_id,
         user_id=given.user_id,
@@ -185,13 +185,13 @@ async def erase_user(services: AdminServices, given: EraseUser) -> Erasure:
 
 async def get_erasure(services: AdminServices, given: OneErasure) -> Erasure:
     """Return the receipt of an erasure."""
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     return await Erasures(services.stores, services.clock).receipt(given.app_id, given.erasure_id)
 
 
 async def list_erasures(services: AdminServices, given: OfApp) -> list[Erasure]:
     """Return the newest receipts; they name nobody."""
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     return await Erasures(services.stores, services.clock).receipts(given.app_id)
 
 
@@ -219,7 +219,7 @@ async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
     """
     if bool(given.user_id) == bool(given.anonymous_id):
         raise Invalid("name either a user (--user) or a visitor (--anonymous)")
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     person = await services.stores.erasures.person(given.app_id, given.user_id, given.anonymous_id)
     files = None if services.config.data_dir is None else PersonFiles(services.config.data_dir)
     found = await PersonPlaces(services.stores, services.artifacts, files).read(person)

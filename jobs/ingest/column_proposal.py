@@ -18,8 +18,9 @@ from jobs.ingest.sources import PlainFiles, SourceFile, read_column_names
 
 SAMPLED_ROWS = 200
 SHOWN_SAMPLES = 3
-MOST_COLUMNS = 500
+MOST_COLUMNS = 300
 _LONGEST_SAMPLE = 80
+NUMERIC = ("price", "original_price", "sale_price", "revenue", "margin")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _COMMA_NUMBER = re.compile(r"[+-]?\d{1,3}(?:[.\s]\d{3})*,\d+|[+-]?\d+,\d+")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?")
@@ -113,6 +114,7 @@ def list_noun_fields(noun: Any) -> list[str]:
 
 def build_rule(field: str, column: str, kind: str = "") -> str:
     """Return the rule that makes a column a field; the name of the column may be any text."""
+    kind = kind if field in NUMERIC else ""
     suffix = {"decimal comma": ":number(,)"}.get(kind, "")
     return f"{field}={quote_column(column)}{suffix}"
 
@@ -180,12 +182,10 @@ def _propose(columns: Sequence[ColumnProposal], noun: str) -> list[ColumnProposa
             field = table.get(_squeeze(column.name), "")
             if field and field not in chosen.values() and column.name not in chosen:
                 chosen[column.name] = field
-    numeric = ("price", "original_price", "sale_price", "revenue", "margin")
     proposals = []
     for column in columns:
         field = chosen.get(column.name, "")
-        kind = column.kind if field in numeric else ""
-        rule = build_rule(field, column.name, kind) if field else ""
+        rule = build_rule(field, column.name, column.kind) if field else ""
         proposals.append(ColumnProposal(column.name, column.kind, column.filled, column.samples, field, rule))
     return proposals
 
