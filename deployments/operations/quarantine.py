@@ -24,7 +24,9 @@ from deployments.operations.services import AdminServices
 INSTALLATION = "@installation"
 "In place of an app: damaged apps, keys, accounts and registrations."
 KINDS = ("record", "batch", "change", "erasure", "row")
-Ids = Annotated[tuple[str, ...], Field(max_length=10_000, description="Ids of entries, as the list names them.")]
+Ids = Annotated[
+    tuple[str, ...], Field(max_length=10_000, description="Ids of entries, as the list names them.")
+]
 _EVERY = Field(False, description="All entries (of the kind), in place of ids.")
 _KIND = Field("", max_length=20, description="Only record, batch, change, erasure or row.")
 

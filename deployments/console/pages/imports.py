@@ -105,7 +105,7 @@ async def show_quarantine(request: ConsoleRequest) -> Response:
     """Show what was set aside."""
     found = await request.perform("quarantine.list", app_id=request.app_id, limit=200)
     address = path_of(QUARANTINE, app_id=request.app_id)
-    return request.page("imports/quarantine.html", found=found, address=address)
+    return request.page("imports/quarantine.html", found=found.to_dict(), address=address)
 
 
 async def show_entry(request: ConsoleRequest) -> Response:
@@ -113,7 +113,7 @@ async def show_entry(request: ConsoleRequest) -> Response:
     entry_id = request.query.get("id", "")
     entry = await request.perform("quarantine.get", app_id=request.app_id, entry_id=entry_id)
     address = path_of(QUARANTINE, app_id=request.app_id)
-    return request.page("imports/entry.html", entry=entry, address=address)
+    return request.page("imports/entry.html", entry=entry.to_dict(), address=address)
 
 
 async def replay_entry(request: ConsoleRequest) -> Response:
@@ -123,7 +123,7 @@ async def replay_entry(request: ConsoleRequest) -> Response:
         "quarantine.replay", app_id=request.app_id, entry_ids=[entry_id],
         overwrite=request.form.get("overwrite") == "on", damaged=request.form.get("damaged") == "on",
     )  # fmt: skip
-    (result,) = found["results"]
+    (result,) = found.to_dict()["results"]
     if result["status"] != "replayed":
         raise Invalid(f"{result['status']}: {result['reason']}")
     return _to_quarantine(request, "imports.replayed")

@@ -37,7 +37,7 @@ async def show_reader(request: ConsoleRequest) -> Response:
     person = await request.perform("users.get", app_id=request.app_id, **who)
     address = path_of(READER, app_id=request.app_id)
     return request.page(
-        "users/reader.html", person=person, who=who, name=next(iter(who.values()), ""), parts=urlencode(who),
+        "users/reader.html", reader=person, who=who, name=next(iter(who.values()), ""), parts=urlencode(who),
         address=address, record=json.dumps(person["record"], ensure_ascii=False, indent=2),
     )  # fmt: skip
 
