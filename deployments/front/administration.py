@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
+from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
@@ -39,6 +40,7 @@ def build_administration_routes(
     admin_config: AdminConfig | None = None,
     api: ApiCaller | None = None,
     launch_import: ImportLauncher = refuse_imports,
+    recommender: RecommenderClient | None = None,
 ) -> list[BaseRoute]:
     """Return the routes of the console, which share addresses and limits of the sign-in with the archive, and of
     `/v1/admin`.
@@ -46,7 +48,7 @@ def build_administration_routes(
     config = archive.config
     admin = open_admin(
         stores, vault, clock, artifacts, config=admin_config or AdminConfig(archive_app=config.app_id), api=api,
-        launch_import=launch_import,
+        launch_import=launch_import, recommender=recommender,
     )  # fmt: skip
     console = open_console(
         admin, stores, vault, clock, archive.oauth.addresses, app_ids=app_ids,

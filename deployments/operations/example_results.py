@@ -10,7 +10,7 @@ _WHY: Final = {
     "product_id": "b-1", "place": 0, "score": 1.31, "reasons": ["it is bought together with these products"],
     "parts": [["live:baskets", 1.2], ["live:popular", 0.11]],
 }  # fmt: skip
-_ERASURE: Final = {
+_ERASURE: Final[Mapping[str, Any]] = {
     "erasure_id": "0190d2b4-7c1e-7000-8000-5f3a1c9d2e10", "app_id": "bookshop", "subject": "7d1c...",
     "request_id": "0190d2b4-7c1e-7000-8000-5f3a1c9d2e11", "by": "api", "status": "queued",
     "created_at": "2026-03-02T09:15:30.250Z", "finished_at": None, "later": False, "places": [], "left": 0,

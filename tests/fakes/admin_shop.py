@@ -45,7 +45,7 @@ class AdminShop:
     services: AdminServices
     audit: MemoryAudit
 
-    async def perform(self, name: str, *, role: AppRole = "owner", **arguments: Any) -> Any:
+    async def perform(self, name: str, /, *, role: AppRole = "owner", **arguments: Any) -> Any:
         """Perform an operation on the shop with a role in it."""
         administration = Administration(self.services, OPERATIONS, self.audit, self.corner.clock)
         principal = Principal("ada", "1", "console", roles={APP: role})

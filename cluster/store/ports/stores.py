@@ -29,6 +29,7 @@ from cluster.store.ports.query_log import QueryStore
 from cluster.store.ports.question_bank import QuestionBankStore
 from cluster.store.ports.questions import QuestionStore
 from cluster.store.ports.records import RecordStore
+from cluster.store.ports.schema import SchemaStore
 from cluster.store.ports.tasks import TaskStore
 from cluster.store.ports.threads import ThreadStore
 from cluster.store.ports.trainings import PromotionStore, RunStore, ScheduleStore
@@ -72,3 +73,4 @@ class Stores:
     usage: UsageStore
     imports: ImportStore
     quarantine: QuarantineStore
+    schema: SchemaStore

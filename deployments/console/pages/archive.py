@@ -1,0 +1,117 @@
+"""Pages of the archive: which agents read what and for which skills, rules for clients, connected applications."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from starlette.responses import Response
+
+from cluster.errors import Invalid, NotFound
+from cluster.records.archive_client import DEFAULT_CALLS_PER_MINUTE
+from cluster.records.times import moment_ms
+from deployments.console.page import NavigationEntry, Page
+from deployments.console.request import ConsoleRequest, path_of
+from deployments.operations.archive_clients import ArchiveClients
+from deployments.operations.archive_report import ArchiveReport
+
+ARCHIVE = "/apps/{app_id}/archive"
+SPANS = ("24h", "7d", "30d", "90d")
+VERBS = {
+    "allow": "archive.allow_done",
+    "deny": "archive.deny_done",
+    "rate": "archive.rate_done",
+    "forget": "archive.forget_done",
+}
+"What may happen to a client -> text of the notice."
+
+
+async def show_archive(request: ConsoleRequest) -> Response:
+    """Show the archive's use, its clients and connected applications."""
+    since = request.query.get("since", "30d")
+    since = since if since in SPANS else "30d"
+    clients, connections, report = await asyncio.gather(
+        request.perform("clients.list", app_id=request.app_id),
+        _load_connections(request),
+        _load_report(request, since),
+    )
+    return request.page(
+        "archive/archive.html", clients=clients, report=report, since=since, spans=SPANS,
+        connections=connections, seen=_seen_rows(clients), default_rate=DEFAULT_CALLS_PER_MINUTE,
+        chart=None if report is None else _days_chart(request, report),
+    )  # fmt: skip
+
+
+async def change_client(request: ConsoleRequest) -> Response:
+    """Allow, refuse, slow down or forget a client."""
+    verb, client = request.form.get("verb", ""), request.form.get("client", "").strip()
+    if verb not in VERBS:
+        raise Invalid("choose what is to happen to the client")
+    more: dict[str, Any] = {}
+    if verb == "rate":
+        try:
+            more["calls_per_minute"] = float(request.form.get("calls_per_minute", "").strip()[:40])
+        except ValueError:
+            raise Invalid("calls per minute have to be a number") from None
+    await request.perform(f"clients.{verb}", app_id=request.app_id, client=client, **more)
+    return _back(request, request.services.text(VERBS[verb], client=client))
+
+
+async def disconnect(request: ConsoleRequest) -> Response:
+    """Disconnect an application."""
+    ended = await request.perform(
+        "connections.end", app_id=request.app_id, client_id=request.form.get("client_id", "")
+    )
+    return _back(request, request.services.text("archive.disconnected", count=ended.ended))
+
+
+async def _load_report(request: ConsoleRequest, since: str) -> ArchiveReport | None:
+    """Return the report; None for those who may not read questions."""
+    if not request.may("analyst"):
+        return None
+    report: ArchiveReport = await request.perform(
+        "archive.report", app_id=request.app_id, since=since, top=20
+    )
+    return report
+
+
+async def _load_connections(request: ConsoleRequest) -> Any:
+    """Return the connected applications; None if this app is not the archive's."""
+    try:
+        return await request.perform("connections.list", app_id=request.app_id)
+    except NotFound:
+        return None
+
+
+def _seen_rows(clients: ArchiveClients) -> list[Any]:
+    return list(clients.seen[:50])
+
+
+def _days_chart(request: ConsoleRequest, report: ArchiveReport) -> dict[str, Any] | None:
+    days = report.days[-60:]
+    if not days:
+        return None
+    return {
+        "label": request.services.text("archive.by_day"),
+        "x": [moment_ms(f"{day}T00:00") // 1000 for day, _ in days],
+        "series": [
+            {
+                "label": request.services.text("archive.calls"),
+                "values": [calls for _, calls in days],
+                "kind": "bars",
+            }
+        ],
+        "time": True,
+    }
+
+
+def _back(request: ConsoleRequest, notice: str) -> Response:
+    return request.redirect(path_of(ARCHIVE, app_id=request.app_id).removeprefix("/console"), notice)
+
+
+PAGES = (
+    Page(ARCHIVE, show_archive),
+    Page(ARCHIVE + "/clients", change_client, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
+    Page(ARCHIVE + "/disconnect", disconnect, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
+)
+NAVIGATION = (NavigationEntry("archive.nav", ARCHIVE, icon="archive"),)

@@ -1,0 +1,235 @@
+"""Pages of experiments: list, wizard with sample size, report with intervals, and the steps of their lives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from starlette.responses import Response
+
+from actors.experiments.report import ExperimentReport
+from cluster.clock import iso_ms
+from cluster.errors import HouseError, Invalid
+from cluster.records.times import moment_ms
+from deployments.console.page import NavigationEntry, Page
+from deployments.console.request import ConsoleRequest, path_of
+
+LIST = "/apps/{app_id}/experiments"
+NEW = LIST + "/new"
+ONE = LIST + "/{experiment}"
+VARIANTS = 4
+"Variants that the wizard has inputs for."
+STEPS = ("start", "pause", "complete", "archive")
+NEXT_STEPS: Mapping[str, tuple[str, ...]] = {
+    "Draft": ("start", "archive"),
+    "Scheduled": ("start", "archive"),
+    "Active": ("pause", "complete"),
+    "Completed": ("archive",),
+    "Archived": (),
+}
+"Status -> steps that the page offers."
+
+
+async def list_experiments(request: ConsoleRequest) -> Response:
+    """Show the experiments of the app, the newest first."""
+    listed = await request.perform("experiments.list", app_id=request.app_id)
+    rows = [(one, one.status_at(listed.now_ms)) for one in reversed(listed.experiments)]
+    return request.page("experiments/list.html", rows=rows)
+
+
+async def show_wizard(request: ConsoleRequest) -> Response:
+    """Show the form of a new experiment."""
+    return request.page("experiments/wizard.html", variants=range(1, VARIANTS + 1))
+
+
+async def create_experiment(request: ConsoleRequest) -> Response:
+    """Make a draft from the form."""
+    draft = draft_from_form(request.form)
+    made = await request.perform("experiments.create", app_id=request.app_id, experiments=[draft])
+    experiment = made.experiments[0]
+    return request.redirect(
+        _one_path(request, experiment.experiment_id), request.services.text("experiments.made")
+    )
+
+
+async def show_plan(request: ConsoleRequest) -> Response:
+    """Show how many people an experiment needs, as part of the wizard."""
+    try:
+        plan = await request.perform(
+            "experiments.plan",
+            app_id=request.app_id,
+            rate=_number(request.query.get("rate"), "rate") / 100,
+            relative_lift=_number(request.query.get("lift"), "lift") / 100,
+            variants=count_variants(request.query),
+            people_per_day=_number(request.query.get("people_per_day") or "0", "people_per_day"),
+        )
+    except HouseError as error:
+        return request.fragment("experiments/plan.html", plan=None, message=error.message)
+    return request.fragment("experiments/plan.html", plan=plan, message="")
+
+
+async def show_experiment(request: ConsoleRequest) -> Response:
+    """Show an experiment and what came of it."""
+    named = {"app_id": request.app_id, "experiment": request.path["experiment"]}
+    shown, report = await asyncio.gather(
+        request.perform("experiments.get", **named), request.perform("experiments.report", **named)
+    )
+    return request.page(
+        "experiments/experiment.html", one=shown.experiment, stage=shown.status, report=report,
+        intervals=interval_bars(report), chart=people_chart(request, report), steps=NEXT_STEPS[shown.status],
+    )  # fmt: skip
+
+
+async def step_experiment(request: ConsoleRequest) -> Response:
+    """Take a step of an experiment's life, or change its traffic, weights and end."""
+    named = {"app_id": request.app_id, "experiment": request.path["experiment"]}
+    step = request.form.get("step", "")
+    if step in STEPS:
+        shown = await request.perform(f"experiments.{step}", **named)
+    elif step == "schedule":
+        times = {
+            name: _moment(request.form[name], name)
+            for name in ("starts_at", "ends_at")
+            if request.form.get(name)
+        }
+        shown = await request.perform("experiments.schedule", **named, **times)
+    else:
+        shown = await request.perform("experiments.edit", **named, **edit_from_form(request.form))
+    text = request.services.text("experiments.changed", name=shown.experiment.name, status=shown.status)
+    return request.redirect(_one_path(request, shown.experiment.experiment_id), text)
+
+
+def draft_from_form(form: Mapping[str, str]) -> dict[str, Any]:
+    """Return the draft that the wizard describes.
+
+    Errors:
+        Invalid: a number can't be read
+    """
+    variants = []
+    for at in range(1, VARIANTS + 1):
+        name = form.get(f"variant_{at}", "").strip()
+        if not name:
+            continue
+        variant: dict[str, Any] = {"name": name, "weight": _number(form.get(f"weight_{at}") or "1", "weight")}
+        for field in ("engine_id", "snapshot", "boost_rule"):
+            value = form.get(f"{field}_{at}", "").strip()
+            if value:
+                variant[field] = value
+        variants.append(variant)
+    draft: dict[str, Any] = {
+        "name": form.get("name", "").strip(),
+        "goal": form.get("goal", "").replace(",", " ").split() or ["checkout"],
+        "traffic": _number(form.get("traffic") or "100", "traffic") / 100,
+        "variants": variants,
+    }
+    if form.get("slug", "").strip():
+        draft["slug"] = form["slug"].strip()
+    engines = form.get("engines", "").replace(",", " ").split()
+    if engines:
+        draft["engines"] = engines
+    if form.get("layer", "").strip():
+        draft["layer"] = form["layer"].strip()
+        first, last = (
+            _number(form.get(name) or default, name) / 100
+            for name, default in (("slice_from", "0"), ("slice_to", "100"))
+        )
+        draft["slice"] = [first, last]
+    return draft
+
+
+def edit_from_form(form: Mapping[str, str]) -> dict[str, Any]:
+    """Return the changes of the form on an experiment's page; empty inputs change nothing.
+
+    Errors:
+        Invalid: a number or a time can't be read
+    """
+    changes: dict[str, Any] = {}
+    if form.get("traffic", "").strip():
+        changes["traffic"] = _number(form["traffic"], "traffic") / 100
+    weights = {
+        name.removeprefix("weight-"): _number(value, "weight")
+        for name, value in form.items()
+        if name.startswith("weight-") and value.strip()
+    }
+    if weights:
+        changes["weights"] = weights
+    if form.get("ends_at", "").strip():
+        changes["ends_at"] = _moment(form["ends_at"], "ends_at")
+    return changes
+
+
+def interval_bars(report: ExperimentReport) -> dict[str, dict[str, float]]:
+    """Return, by variant id, where an interval begins, ends and has its value, in percent of a common width."""
+    lifts = {
+        line.variant.variant_id: line.lift
+        for line in report.lines
+        if line.lift is not None and isfinite(line.lift.low)
+    }
+    reach = max((abs(end) for lift in lifts.values() for end in (lift.low, lift.high)), default=0.0) or 1.0
+    return {
+        variant_id: {
+            "left": round(50 + 49 * lift.low / reach, 2),
+            "width": round(max(49 * (lift.high - lift.low) / reach, 0.4), 2),
+            "point": round(50 + 49 * lift.value / reach, 2),
+        }
+        for variant_id, lift in lifts.items()
+    }
+
+
+def people_chart(request: ConsoleRequest, report: ExperimentReport) -> dict[str, Any] | None:
+    """Return the chart of new people by day; None before there are some."""
+    days = list(report.days.items())[-60:]
+    if not days:
+        return None
+    return {
+        "label": request.services.text("experiments.people_by_day"),
+        "x": [moment_ms(f"{day}T00:00") // 1000 for day, _ in days],
+        "series": [
+            {
+                "label": line.variant.name,
+                "values": [counts.get(line.variant.variant_id, 0) for _, counts in days],
+                "kind": "line",
+            }
+            for line in report.lines
+        ],
+        "time": True,
+    }
+
+
+def count_variants(query: Mapping[str, str]) -> int:
+    """Return how many variants the inputs of the wizard name; at least two."""
+    return max(2, sum(bool(query.get(f"variant_{at}", "").strip()) for at in range(1, VARIANTS + 1)))
+
+
+def _one_path(request: ConsoleRequest, experiment: str) -> str:
+    return path_of(ONE, app_id=request.app_id, experiment=experiment).removeprefix("/console")
+
+
+def _number(text: str | None, name: str) -> float:
+    try:
+        value = float((text or "").strip()[:40].replace("%", ""))
+    except ValueError:
+        value = float("nan")
+    if not isfinite(value):
+        raise Invalid(f"{name}: {(text or '').strip()[:40]!r} is no number")
+    return value
+
+
+def _moment(text: str, name: str) -> int:
+    try:
+        return moment_ms(text.strip()[:40])
+    except ValueError:
+        raise Invalid(f"{name}: {text.strip()[:40]!r} is no moment; write it as {iso_ms(0)}") from None
+
+
+PAGES = (
+    Page(LIST, list_experiments),
+    Page(NEW, show_wizard, role="editor"),
+    Page(NEW, create_experiment, role="editor", methods=("POST",)),
+    Page(LIST + "/plan", show_plan, example="-"),
+    Page(ONE, show_experiment, example="experiment=paywall"),
+    Page(ONE, step_experiment, role="editor", methods=("POST",)),
+)
+NAVIGATION = (NavigationEntry("experiments.nav", LIST, icon="flask"),)

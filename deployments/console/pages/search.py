@@ -1,0 +1,119 @@
+"""Pages of search and questions: what is asked and finds nothing, answers with their sources, the question bank."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from starlette.responses import Response
+
+from cluster.errors import Invalid
+from cluster.records.logged_query import QueryKind
+from cluster.records.times import moment_ms
+from deployments.console.page import NavigationEntry, Page
+from deployments.console.request import ConsoleRequest, path_of
+from deployments.operations.questions import QuestionState
+from deployments.operations.search_report import SearchReport
+
+SEARCH = "/apps/{app_id}/search"
+QUESTIONS = "/apps/{app_id}/questions"
+BANK = "/apps/{app_id}/question-bank"
+SPANS = ("24h", "7d", "30d", "90d")
+BANK_ROWS = 100
+QUESTION_ROWS = 25
+
+
+async def show_search(request: ConsoleRequest) -> Response:
+    """Show what users searched for."""
+    since = request.query.get("since", "7d")
+    kind = request.query.get("kind", "")
+    activity = await request.perform(
+        "search.report", app_id=request.app_id, since=since if since in SPANS else "7d",
+        kind=kind if kind in get_args(QueryKind) else "", top=20,
+    )  # fmt: skip
+    return request.page(
+        "search/search.html", activity=activity, report=activity.report, since=since, kind=kind, spans=SPANS,
+        kinds=get_args(QueryKind), chart=_days_chart(request, activity.report),
+    )  # fmt: skip
+
+
+async def show_questions(request: ConsoleRequest) -> Response:
+    """Show questions of late with their answers."""
+    states = get_args(QuestionState)
+    state = request.query.get("state", "all")
+    state = state if state in states else "all"
+    start = _whole(request.query.get("start", "0"), most=1_000)
+    shown = await request.perform(
+        "questions.list", app_id=request.app_id, state=state, start=start, limit=QUESTION_ROWS
+    )
+    return request.page(
+        "search/questions.html", questions=shown.questions, next_start=shown.next_start, state=state,
+        states=states, start=start,
+    )  # fmt: skip
+
+
+async def show_bank(request: ConsoleRequest) -> Response:
+    """Show the question bank."""
+    start = _whole(request.query.get("start", "0"), most=100_000)
+    contains = request.query.get("contains", "")[:200]
+    bank = await request.perform(
+        "bank.list", app_id=request.app_id, contains=contains, start=start, limit=BANK_ROWS
+    )
+    return request.page("search/bank.html", bank=bank, contains=contains, start=start, rows=BANK_ROWS)
+
+
+async def change_bank(request: ConsoleRequest) -> Response:
+    """Add, change or remove a question of the bank."""
+    form, verb = request.form, request.form.get("verb", "")
+    question = form.get("question", "").strip()
+    if verb == "remove":
+        await request.perform("bank.remove", app_id=request.app_id, questions=[form.get("question", "")])
+    elif verb == "edit":
+        await request.perform(
+            "bank.edit", app_id=request.app_id, question=form.get("question", ""),
+            new_question=form.get("new_question", "").strip() or None, weight=_weight(form.get("weight", "1")),
+        )  # fmt: skip
+    else:
+        await request.perform(
+            "bank.add", app_id=request.app_id, question=question, weight=_weight(form.get("weight", "1"))
+        )
+    path = path_of(BANK, app_id=request.app_id).removeprefix("/console")
+    return request.redirect(path, request.services.text("search.bank_changed"))
+
+
+def _days_chart(request: ConsoleRequest, report: SearchReport) -> dict[str, Any] | None:
+    days = report.days[-60:]
+    if not days:
+        return None
+    text = request.services.text
+    return {
+        "label": text("search.by_day"),
+        "x": [moment_ms(f"{line.day}T00:00") // 1000 for line in days],
+        "series": [
+            {"label": text("search.queries"), "values": [line.queries for line in days], "kind": "line"},
+            {"label": text("search.nothing"), "values": [line.unfound for line in days], "kind": "line"},
+        ],
+        "time": True,
+    }
+
+
+def _whole(text: str, *, most: int) -> int:
+    return min(int(text), most) if text.isdecimal() and len(text) < 10 else 0
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text.strip()[:40] or "1")
+    except ValueError:
+        raise Invalid(f"weight: {text.strip()[:40]!r} is no number") from None
+
+
+PAGES = (
+    Page(SEARCH, show_search, role="analyst"),
+    Page(QUESTIONS, show_questions, role="analyst"),
+    Page(BANK, show_bank),
+    Page(BANK, change_bank, role="editor", methods=("POST",)),
+)
+NAVIGATION = (
+    NavigationEntry("search.nav", SEARCH, role="analyst", icon="search"),
+    NavigationEntry("search.bank", BANK, icon="list"),
+)

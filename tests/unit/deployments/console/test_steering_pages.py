@@ -1,0 +1,261 @@
+"""Pages of rules, experiments, search, questions and the archive: every role, and hostile names and queries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.records.administration import AppRole
+from cluster.records.archive_client import ArchiveCall
+from cluster.records.boost_rule import BoostRule
+from cluster.records.logged_query import LoggedQuery
+from cluster.records.question import Answer, BankQuestion, CitedPassage, CitedSentence, Question
+from deployments.console.pages import archive, experiments, rules, search
+from deployments.console.pages.rules import form_values, rule_from_form
+from deployments.operations.services import AdminConfig
+from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.archive_oauth import an_account
+from tests.fakes.console import Visitor, console_app, open_console_services
+from tests.fakes.corner_shop import APP, NOW_MS
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'{{7*7}}"
+AREA_PAGES = (*rules.PAGES, *experiments.PAGES, *search.PAGES, *archive.PAGES)
+RANK: dict[str, int] = {"viewer": 1, "analyst": 2, "editor": 3, "owner": 4}
+HTMX = {"hx-request": "true"}
+
+
+@dataclass
+class Desk:
+    shop: AdminShop
+    app: Any
+
+    async def visit(self, role: AppRole = "owner") -> Visitor:
+        account = an_account(role)
+        if await self.shop.services.stores.accounts.get(role) is None:
+            await self.shop.services.stores.accounts.add(account.model_copy(update={"roles": {APP: role}}))
+        visitor = Visitor(self.app)
+        await visitor.sign_in(role)
+        return visitor
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with open_admin_shop(tmp_path) as shop:
+        shop.services = replace(shop.services, config=AdminConfig(archive_app=APP))
+        await _make_hostile(shop)
+        services = open_console_services(shop.corner.stores, shop.corner.clock, services=shop.services)
+        yield Desk(shop, console_app(services))
+
+
+async def _make_hostile(shop: AdminShop) -> None:
+    """Store names and texts in which a page could stumble."""
+    stores = shop.services.stores
+    await shop.perform("rules.put", rules=[{"name": HOSTILE, "boost_fq": "brand:Birk", "position": [1]}])
+    await shop.perform("rules.put", rules=[{"name": "b", "boost_fq": "brand:Mori", "position": [1]}])
+    await shop.perform(
+        "experiments.create",
+        experiments=[{"name": HOSTILE, "slug": "paywall", "variants": [{"name": "now"}, {"name": HOSTILE}]}],
+    )
+    await shop.perform("experiments.start", experiment="paywall")
+    for text, total in ((HOSTILE, 0), (HOSTILE + "s", 3)):
+        query = LoggedQuery(at=NOW_MS - 5, kind="search", text=text, total=total, took_ms=3.0)
+        await stores.queries.append(APP, [query])
+    answer = Answer(
+        finish_reason="success", question=HOSTILE, sentences=(CitedSentence(text=HOSTILE, passage=0),),
+        passages=(CitedPassage(product_id=HOSTILE, position=0, text=HOSTILE, title=HOSTILE, url="javascript:x"),),
+    )  # fmt: skip
+    question = Question(
+        question_id="q", app_id=APP, text=HOSTILE, asked_at=NOW_MS, deadline_at=NOW_MS, user_id="gina"
+    )
+    await stores.questions.ask(question, answer, b"{}", holder="t", until_ms=NOW_MS)
+    unanswered = question.model_copy(update={"question_id": "r", "text": "who is the king"})
+    await stores.questions.ask(
+        unanswered, Answer(finish_reason="success"), b"{}", holder="t", until_ms=NOW_MS
+    )
+    await stores.question_bank.replace(APP, [BankQuestion(question=HOSTILE)])
+    call = ArchiveCall(
+        at=NOW_MS - 5, tool="ask", client="c-0123456789abcdef", client_name=HOSTILE, question=HOSTILE,
+        skill_used=HOSTILE, articles=(HOSTILE,), took_ms=2.0, coverage=0.1,
+    )  # fmt: skip
+    await stores.archive_calls.append(APP, [call, replace(call, outcome="refused", refusal=HOSTILE)])
+    await shop.perform("clients.deny", client=HOSTILE)
+
+
+SHOWN = (
+    "/apps/shop/rules",
+    "/apps/shop/rules/edit",
+    "/apps/shop/rules/edit?name=b",
+    "/apps/shop/rules/history",
+    "/apps/shop/experiments",
+    "/apps/shop/experiments/new",
+    "/apps/shop/experiments/plan?rate=4&lift=10",
+    "/apps/shop/experiments/paywall",
+    "/apps/shop/search",
+    "/apps/shop/search?since=90d&kind=search",
+    "/apps/shop/questions",
+    "/apps/shop/questions?state=unanswered",
+    "/apps/shop/question-bank",
+    "/apps/shop/archive",
+)
+
+
+@pytest.mark.parametrize("role", list(RANK))
+async def test_each_role_opens_what_it_may_and_no_text_becomes_markup(desk: Desk, role: AppRole) -> None:
+    visitor = await desk.visit(role)
+    needed = {page.path: page.role for page in AREA_PAGES if "GET" in page.methods}
+    for path in SHOWN:
+        pattern = path.partition("?")[0].replace("/apps/shop", "/apps/{app_id}")
+        least = needed.get(pattern.replace("/paywall", "/{experiment}")) or "viewer"
+        page = await visitor.get(path)
+        assert page.status_code == (200 if RANK[role] >= RANK[least] else 403), (path, page.text[-2000:])
+        assert "<img" not in page.text, path
+        assert "javascript:" not in page.text, path
+        assert "49" not in re.findall(r"onerror=alert\(1\)&gt;&#34;&#39;(\d+)", page.text), path
+    assert ("gina" in (await visitor.get("/apps/shop/questions")).text) is False
+
+
+@pytest.mark.parametrize("role", ["viewer", "analyst", "editor"])
+async def test_each_role_changes_only_what_it_may(desk: Desk, role: AppRole) -> None:
+    visitor = await desk.visit(role)
+    for page in AREA_PAGES:
+        if "POST" not in page.methods:
+            continue
+        await visitor.get("/apps/shop/rules")
+        path = page.path.replace("{app_id}", APP).replace("{experiment}", "paywall")
+        answer = await visitor.post(path, headers=HTMX)
+        assert (answer.status_code == 403) == (RANK[role] < RANK[page.role or "viewer"]), path
+
+
+async def test_viewers_see_no_query_texts(desk: Desk) -> None:
+    visitor = await desk.visit("viewer")
+    page = await visitor.get("/apps/shop/archive")
+    assert "Most asked questions" not in page.text
+    assert (await visitor.get("/apps/shop/search")).status_code == 403
+    assert "/console/apps/shop/search" not in page.text
+
+
+async def test_a_rule_is_made_previewed_moved_deleted_and_brought_back(desk: Desk) -> None:
+    visitor = await desk.visit("editor")
+    form = {
+        "name": "boards", "engine_id": "default", "enabled": "on", "boost_fq": "product_id:cutting-board",
+        "position": "1", "priority": "9", "try_users": "gina",
+    }  # fmt: skip
+    await visitor.get("/apps/shop/rules/edit")
+    preview = await visitor.post("/apps/shop/rules/preview", headers=HTMX, **form)
+    assert preview.status_code == 200
+    assert "Oak cutting board" in preview.text
+    assert "boards wins over b" in preview.text
+    assert "The filter selects 1 products" in preview.text
+    assert "<html" not in preview.text
+    await visitor.get("/apps/shop/rules/edit")
+    broken = await visitor.post("/apps/shop/rules/preview", headers=HTMX, **{**form, "boost_fq": "brand:("})
+    assert "boost_fq is invalid" in broken.text
+    await visitor.get("/apps/shop/rules/edit")
+    refused = await visitor.post("/apps/shop/rules/edit", **{**form, "boost_fq": "brand:(", "name": HOSTILE})
+    assert refused.status_code == 400
+    assert "<img" not in refused.text
+    assert "brand:(" in refused.text
+    saved = await visitor.post("/apps/shop/rules/edit", **form)
+    assert saved.headers["location"] == "/console/apps/shop/rules"
+    page = await visitor.get("/apps/shop/rules")
+    assert "boards was saved" in page.text
+    assert "both pin products at place 1" in page.text
+    moved = await visitor.post("/apps/shop/rules/move", name="boards", engine_id="default", direction="down")
+    assert moved.status_code == 303
+    await visitor.get("/apps/shop/rules")
+    await visitor.post("/apps/shop/rules/delete", name="boards", engine_id="default")
+    page = await visitor.get("/apps/shop/rules/history")
+    version = re.findall(r'name="version_id" value="([^"]+)"', page.text)[0]
+    await visitor.post("/apps/shop/rules/history", version_id=version, verb="undo")
+    page = await visitor.get("/apps/shop/rules/history")
+    assert "The change was undone." in page.text
+    stored = await desk.shop.perform("rules.list")
+    assert "boards" in [rule.name for rule in stored.rules]
+    newest = (await desk.shop.perform("rules.history")).versions[0]
+    assert (newest.username, newest.change) == ("editor", "undo")
+
+
+async def test_an_experiment_is_made_planned_and_led_through_its_life(desk: Desk) -> None:
+    visitor = await desk.visit("editor")
+    plan = await visitor.get("/apps/shop/experiments/plan?rate=20&lift=15&people_per_day=1000", **HTMX)
+    assert "5,766" in plan.text
+    assert "is no number" in (await visitor.get("/apps/shop/experiments/plan?rate=x", **HTMX)).text
+    await visitor.get("/apps/shop/experiments/new")
+    made = await visitor.post(
+        "/apps/shop/experiments/new", name="Blue button", goal="checkout", variant_1="now", variant_2="blue",
+        weight_2="2", traffic="50",
+    )  # fmt: skip
+    address = made.headers["location"].removeprefix("/console")
+    page = await visitor.get(address)
+    assert "Blue button" in page.text
+    assert "50 %" in page.text
+    await visitor.post(address, step="start")
+    assert "Blue button is Active." in (await visitor.get(address)).text
+    await visitor.post(address, step="edit", **{"weight-blue": "3", "traffic": ""})
+    experiment = (await desk.shop.perform("experiments.get", experiment="blue-button")).experiment
+    assert [variant.weight for variant in experiment.variants] == [1, 3]
+    await visitor.get(address)
+    refused = await visitor.post(address, step="edit", traffic="10")
+    assert refused.status_code == 400
+    assert "traffic can only go up" in refused.text
+    await visitor.get(address)
+    await visitor.post(address, step="complete")
+    assert "Completed" in (await visitor.get(address)).text
+
+
+async def test_the_question_bank_and_clients_are_changed(desk: Desk) -> None:
+    visitor = await desk.visit("owner")
+    await visitor.get("/apps/shop/question-bank")
+    await visitor.post("/apps/shop/question-bank", verb="add", question="Is it oak?", weight="2")
+    await visitor.get("/apps/shop/question-bank")
+    await visitor.post(
+        "/apps/shop/question-bank", verb="edit", question="Is it oak?", new_question="Is it ash?", weight="3"
+    )
+    page = await visitor.get("/apps/shop/question-bank?contains=ash")
+    assert "Is it ash?" in page.text
+    refused = await visitor.post("/apps/shop/question-bank", verb="add", question="Is it ash?")
+    assert (refused.status_code, "already" in refused.text) == (409, True)
+    await visitor.post("/apps/shop/question-bank", verb="remove", question="Is it ash?")
+    assert (await desk.shop.perform("bank.list")).total == 1
+    await visitor.get("/apps/shop/archive")
+    await visitor.post("/apps/shop/archive/clients", verb="rate", client="Bot", calls_per_minute="12")
+    page = await visitor.get("/apps/shop/archive")
+    assert "The calls of Bot are bounded." in page.text
+    refused = await visitor.post(
+        "/apps/shop/archive/clients", verb="rate", client="Bot", calls_per_minute="x"
+    )
+    assert "have to be a number" in refused.text
+    await visitor.post("/apps/shop/archive/clients", verb="forget", client="Bot")
+    assert [one.client for one in (await desk.shop.perform("clients.list")).rules] == [HOSTILE]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"name": "a", "boost_fq": "brand:Birk", "position": [1, 4], "priority": 3, "enabled": False},
+        {"name": "a", "boost": [{"field": "brand", "option": "contains", "query": "B", "action": "bury"}]},
+        {"name": "a", "boost": [{"field": "brand", "query": "B", "pin_position": 2}]},
+        {"name": "a", "boost_fq": "x:1", "queries": ["knife", "board"], "query_option": "is"},
+        {"name": "a", "boost_fq": "x:1", "context": {"season": ["spring"]}, "module_names": ["home"]},
+        {
+            "name": "a",
+            "json_asset": {"banner": [1, None]},
+            "api_names": ["search"],
+            "boosting_tags": ["x", "y z"],
+        },
+        {"name": "a", "boost_fq": "x:1", "starts_at": NOW_MS, "ends_at": NOW_MS + 60_000},
+    ],
+)
+def test_a_rule_survives_its_form(rule: dict[str, Any]) -> None:
+    stored = BoostRule.model_validate(rule)
+    values = form_values(stored, "default")
+    form = {name: str(value) for name, value in values.items() if name != "enabled"}
+    if values["enabled"]:
+        form["enabled"] = "on"
+    again = BoostRule.model_validate(rule_from_form(form, {"api_names": stored.api_names}))
+    assert again == stored

@@ -1,0 +1,204 @@
+"""Use cases of search, questions, the question bank and the archive; no report names a person."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.artifacts.query_log import QueryLogStore
+from cluster.errors import Conflict, Forbidden, Invalid, NotFound
+from cluster.records.account import Code, Grant
+from cluster.records.archive_client import ArchiveCall, short_id
+from cluster.records.logged_query import LoggedQuery
+from cluster.records.question import Answer, CitedPassage, CitedSentence, Question
+from deployments.operations import search_activity
+from deployments.operations.operation import result_to_json
+from deployments.operations.result_cache import ResultCache
+from deployments.operations.services import AdminConfig
+from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.archive_oauth import an_account
+from tests.fakes.corner_shop import APP, DAY_MS, NOW_MS
+from tests.fakes.request_handler import StillClock
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
+    async with open_admin_shop(tmp_path) as opened:
+        opened.services = replace(opened.services, config=AdminConfig(archive_app=APP))
+        yield opened
+
+
+def a_query(text: str, total: int, **more: Any) -> LoggedQuery:
+    return LoggedQuery(
+        **{"at": NOW_MS - 1000, "kind": "search", "text": text, "total": total, "took_ms": 4.0, **more}
+    )
+
+
+async def test_searches_are_reported_from_both_halves_of_the_log(shop: AdminShop) -> None:
+    log = QueryLogStore(shop.services.artifacts, shop.corner.clock)
+    log.append(APP, [a_query("bread knife", 2), a_query("bread knife", 2, took_ms=90.0)], "0")
+    await shop.services.stores.queries.append(APP, [a_query("bred knife", 0), a_query("bread knife", 2)])
+    activity = await shop.perform("search.report", role="analyst")
+    report = activity.report
+    assert [(line.text, line.queries) for line in report.top] == [("bread knife", 3), ("bred knife", 1)]
+    assert [line.text for line in report.missing] == ["bred knife"]
+    assert activity.suggestions == {"bred knife": "bread knife"}
+    assert (report.slow[0].text, report.slow[0].slowest_ms) == ("bread knife", 90.0)
+    assert {"slow", "suggestions", "is_shortened", "top"} <= set(activity.to_dict())
+    await shop.services.stores.queries.append(APP, [a_query("later", 1)])
+    assert await shop.perform("search.report", role="analyst") is activity
+    with pytest.raises(Forbidden):
+        await shop.perform("search.report", role="viewer")
+    with pytest.raises(Invalid, match="there is no kind 'x'"):
+        await shop.perform("search.report", kind="x")
+    with pytest.raises(Invalid, match="no span of time"):
+        await shop.perform("search.report", since="always")
+
+
+async def test_too_many_queries_shorten_the_period(shop: AdminShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = QueryLogStore(shop.services.artifacts, shop.corner.clock)
+    for ago in (3, 2, 1):
+        log.append(APP, [a_query(f"day {ago}", 1, at=NOW_MS - ago * DAY_MS)] * 10, str(ago))
+    monkeypatch.setattr(search_activity, "MOST_QUERIES", 25)
+    activity = await shop.perform("search.report", since="30d")
+    assert activity.is_shortened
+    assert [line.text for line in activity.report.top] == ["day 1", "day 2"]
+
+
+async def _ask(shop: AdminShop, text: str, at: int, answer: Answer) -> None:
+    question = Question(
+        question_id=f"q-{at}", app_id=APP, text=text, asked_at=at, deadline_at=at + 1, user_id="gina-the-user"
+    )
+    await shop.services.stores.questions.ask(question, answer, b"{}", holder="t", until_ms=at)
+
+
+async def test_questions_are_listed_with_sentences_and_sources_and_without_people(shop: AdminShop) -> None:
+    answered = Answer(
+        finish_reason="success",
+        sentences=(CitedSentence(text="It is zinc.", passage=0),),
+        passages=(CitedPassage(product_id="watering-can", position=0, text="A can of zinc.", title="Can"),),
+    )
+    await _ask(shop, "what is the can made of", 1, answered)
+    await _ask(shop, "who is the king", 2, Answer(finish_reason="success"))
+    await _ask(shop, "why", 3, Answer())
+    shown = await shop.perform("questions.list", role="analyst")
+    assert [(one.text, one.state) for one in shown.questions] == [
+        ("why", "waiting"), ("who is the king", "unanswered"), ("what is the can made of", "answered"),
+    ]  # fmt: skip
+    document = result_to_json(shown)
+    assert "gina" not in json.dumps(document)
+    last = document["questions"][2]
+    assert last["sources"][last["sentences"][0]["source"]]["product_id"] == "watering-can"
+    (only,) = (await shop.perform("questions.list", state="unanswered")).questions
+    assert only.text == "who is the king"
+    first = await shop.perform("questions.list", limit=1)
+    rest = await shop.perform("questions.list", limit=5, start=first.next_start)
+    assert [one.text for one in rest.questions] == ["who is the king", "what is the can made of"]
+    with pytest.raises(Forbidden):
+        await shop.perform("questions.list", role="viewer")
+
+
+async def test_the_question_bank_is_edited_one_by_one(shop: AdminShop) -> None:
+    await shop.perform("bank.add", question="Is it zinc?", weight=2.0)
+    await shop.perform("bank.add", question="Is it oak?")
+    with pytest.raises(Conflict, match="already"):
+        await shop.perform("bank.add", question="Is it oak?")
+    await shop.perform("bank.edit", question="Is it oak?", new_question="Is it OAK?", weight=5.0)
+    with pytest.raises(Conflict):
+        await shop.perform("bank.edit", question="Is it OAK?", new_question="Is it zinc?")
+    bank = await shop.perform("bank.list", role="viewer", contains="oak")
+    assert [(one.question, one.weight) for one in bank.questions] == [("Is it OAK?", 5.0)]
+    assert bank.total == 1
+    with pytest.raises(NotFound):
+        await shop.perform("bank.remove", questions=["Is it zinc?", "no"])
+    await shop.perform("bank.remove", questions=["Is it zinc?"])
+    assert (await shop.perform("bank.list")).total == 1
+    with pytest.raises(Forbidden):
+        await shop.perform("bank.add", role="analyst", question="x")
+
+
+async def test_clients_are_allowed_refused_slowed_and_forgotten(shop: AdminShop) -> None:
+    call = ArchiveCall(
+        at=NOW_MS - 1, tool="ask", client="c-1", client_name="Bot", question="who", skill_used="news"
+    )
+    await shop.services.stores.archive_calls.append(
+        APP, [call, replace(call, outcome="refused", refusal="rate")]
+    )
+    await shop.perform("clients.deny", client="Bot")
+    await shop.perform("clients.rate", client="Bot", calls_per_minute=12)
+    listed = await shop.perform("clients.list", role="viewer")
+    assert [(one.client, one.decision, one.calls_per_minute) for one in listed.rules] == [("Bot", "deny", 12)]
+    assert [(one.name, one.refused) for one in listed.seen] == [("Bot", 1)]
+    report = await shop.perform("archive.report", role="analyst")
+    assert (report.skills, report.refusals) == ([("news", 2)], [("rate", 1)])
+    await shop.perform("clients.allow", client="Bot")
+    row = shop.audit.rows[-1]
+    assert (row.before["decision"], row.after["decision"]) == ("deny", "allow")
+    await shop.perform("clients.forget", client="Bot")
+    with pytest.raises(NotFound, match="no rule"):
+        await shop.perform("clients.forget", client="Bot")
+    with pytest.raises(Invalid, match="1 to 200 characters"):
+        await shop.perform("clients.deny", client=" ")
+    with pytest.raises(Forbidden):
+        await shop.perform("clients.deny", role="editor", client="x")
+    with pytest.raises(Forbidden):
+        await shop.perform("archive.report", role="viewer")
+
+
+async def test_connected_applications_are_counted_and_disconnected(shop: AdminShop) -> None:
+    stores = shop.services.stores
+    await stores.accounts.add(an_account("ada"))
+    await stores.accounts.add(an_account("bob"))
+    for username in ("ada", "bob"):
+        facts: dict[str, Any] = {
+            "grant_id": f"g-{username}", "client_id": "long-id", "client_name": "Reader", "resource": "r",
+            "user_id": f"usr-{username}", "username": username, "created_at": NOW_MS,
+        }  # fmt: skip
+        code = Code(**facts, redirect_uri="https://x.example", challenge="c", expires_at=NOW_MS + 1000)
+        await stores.grants.put_code(username, code)
+        await stores.grants.redeem(username, Grant(**facts), f"refresh-{username}", now_ms=NOW_MS)
+    (one,) = (await shop.perform("connections.list", role="viewer")).applications
+    assert (one.name, one.people, one.client_id) == ("Reader", 2, short_id("long-id"))
+    assert "ada" not in json.dumps(one.to_dict())
+    with pytest.raises(Forbidden):
+        await shop.perform("connections.end", role="editor", client_id=one.client_id)
+    assert (await shop.perform("connections.end", client_id=one.client_id)).ended == 2
+    assert (await shop.perform("connections.list")).applications == ()
+    with pytest.raises(NotFound):
+        await shop.perform("connections.end", client_id=one.client_id)
+    shop.services = replace(shop.services, config=AdminConfig(archive_app="news"))
+    with pytest.raises(NotFound, match="not the archive's app"):
+        await shop.perform("connections.list")
+
+
+async def test_results_are_computed_once_and_kept_for_a_while() -> None:
+    clock = StillClock()
+    cache, computed = ResultCache(clock), []
+
+    async def compute() -> int:
+        computed.append(1)
+        await asyncio.sleep(0)
+        return len(computed)
+
+    assert await asyncio.gather(*(cache.get("a", compute) for _ in range(5))) == [1] * 5
+    clock.pass_ms(29_000)
+    assert await cache.get("a", compute) == 1
+    clock.pass_ms(2_000)
+    assert await cache.get("a", compute) == 2
+    cache.drop("a")
+    assert await cache.get("a", compute) == 3
+
+    async def fail() -> int:
+        raise Invalid("no")
+
+    for _ in range(2):
+        with pytest.raises(Invalid):
+            await cache.get("b", fail)
+    await asyncio.sleep(0)
+    assert await cache.get("b", compute) == 4
