@@ -13,7 +13,7 @@ from actors.intake.client import Erasures
 from actors.intake.person_places import PersonPlaces
 from cluster.admin.person_files import PersonFiles
 from cluster.clock import iso_ms
-from cluster.errors import Invalid, NotFound
+from cluster.errors import Conflict, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE, anonymous_reader, new_request_id, user_reader
 from cluster.records.erasure import Erasure
 from cluster.records.interaction import RecentEvent
@@ -34,6 +34,7 @@ from deployments.operations.user_profile import describe_user
 MOST_EVENTS = 200
 MOST_PRODUCTS = 100
 "Records of products that are read for a profile."
+_WAYS = {"command line": "command", "console": "console"}
 _RECOMMENDATIONS = "/v1/recommendation/user_to_products"
 _FIELDS = ["product_id", "title", "type", "price"]
 
@@ -171,16 +172,26 @@ async def explain_absence(services: AdminServices, given: MissingProduct) -> dic
 
 
 async def erase_user(services: AdminServices, given: EraseUser) -> Erasure:
-    """Order the erasure of a person everywhere; the receipt tells what was where and what is left until when."""
+    """Order the erasure of a person everywhere; the receipt tells what was where and what is left until when.
+
+    Errors:
+        NotFound: there is no such app
+        Invalid: not exactly one of both ids is given
+        Conflict: the visitor is linked to a user
+    """
     await require_app(services.stores, given.app_id)
-    return await Erasures(services.stores, services.clock).order(
-        given.app_id,
-        user_id=given.user_id,
-        anonymous_id=given.anonymous_id,
-        request_id=new_request_id(),
-        by="command",
-        later=given.later,
-    )
+    try:
+        return await Erasures(services.stores, services.clock).order(
+            given.app_id,
+            user_id=given.user_id,
+            anonymous_id=given.anonymous_id,
+            request_id=new_request_id(),
+            by=_WAYS.get(services.principal.way, "api"),
+            later=given.later,
+        )
+    except Conflict as error:
+        # The message names the user that a visitor is linked to; the audit log must not.
+        raise Conflict(error.message, audit_reason="this visitor is linked to a user") from None
 
 
 async def get_erasure(services: AdminServices, given: OneErasure) -> Erasure:

@@ -20,6 +20,8 @@ SAMPLED_ROWS = 200
 SHOWN_SAMPLES = 3
 MOST_COLUMNS = 300
 _LONGEST_SAMPLE = 80
+_MOSTLY = 0.8
+"Share of the values that must have a kind."
 NUMERIC = ("price", "original_price", "sale_price", "revenue", "margin")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _COMMA_NUMBER = re.compile(r"[+-]?\d{1,3}(?:[.\s]\d{3})*,\d+|[+-]?\d+,\d+")
@@ -128,17 +130,20 @@ def _sample_rows(source: SourceFile, files: PlainFiles) -> list[dict[str, Any]]:
 def _describe(name: str, rows: Sequence[Mapping[str, Any]]) -> ColumnProposal:
     values = [row[name] for row in rows if row.get(name) not in (None, "")]
     kinds = Counter(map(_kind_of, values))
-    kind = "empty"
-    if kinds:
-        kind = (
-            next(iter(kinds))
-            if len(kinds) == 1
-            else "number"
-            if set(kinds) <= {"integer", "number"}
-            else "text"
-        )
+    kind = _most_frequent_kind(kinds)
     samples = dict.fromkeys(_sample_text(value) for value in values[:50])
     return ColumnProposal(name, kind, len(values), tuple(islice(samples, SHOWN_SAMPLES)))
+
+
+def _most_frequent_kind(kinds: Counter[str]) -> str:
+    """Return the kind of most values: a few dirty ones must not decide. Integers fit into both forms of numbers."""
+    if not kinds:
+        return "empty"
+    for wide in ("decimal comma", "number"):
+        if kinds[wide] and kinds["integer"]:
+            kinds[wide] += kinds.pop("integer")
+    kind, count = kinds.most_common(1)[0]
+    return kind if count >= _MOSTLY * sum(kinds.values()) else "text"
 
 
 def _kind_of(value: Any) -> str:

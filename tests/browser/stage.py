@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,11 +60,19 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(stores: OpenStores) -> AsyncIterator[Stage]:
-    """Serve the API and the console over real stores on a free loopback port."""
+async def open_stage(
+    stores: OpenStores, *, client: Any = None, build_services: Callable[[Corner], Any] | None = None
+) -> AsyncIterator[Stage]:
+    """Serve the API and the console over real stores on a free loopback port.
+
+    `client` answers queries; `build_services` returns what the operations work on.
+    """
     clock = SystemClock()
-    corner = await open_corner(clock=clock, stores=stores)
-    console = open_console_services(stores, clock, app_ids=corner.keyring.app_ids, public_url="")
+    corner = await open_corner(clock=clock, stores=stores, client=client)
+    services = None if build_services is None else build_services(corner)
+    console = open_console_services(
+        stores, clock, app_ids=corner.keyring.app_ids, public_url="", services=services
+    )
     app = build_application(corner.door, version="0", more=build_console_routes(console))
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
