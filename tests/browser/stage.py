@@ -25,7 +25,7 @@ from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
-from deployments.operations.services import AdminConfig, AdminServices
+from deployments.operations.services import AdminConfig, AdminServices, ImportLauncher, refuse_imports
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
 from tests.fakes.corner_shop import furnish
@@ -67,7 +67,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(stores: OpenStores, folder: Path) -> AsyncIterator[Stage]:
+async def open_stage(
+    stores: OpenStores, folder: Path, *, launch_import: ImportLauncher = refuse_imports
+) -> AsyncIterator[Stage]:
     """Serve the API and the console over real stores on a free loopback port."""
     clock = SystemClock()
     await furnish(stores)
@@ -77,7 +79,7 @@ async def open_stage(stores: OpenStores, folder: Path) -> AsyncIterator[Stage]:
     corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host), shelf=shelf)
     services = AdminServices(
         stores, corner.vault, clock, shelf, config=AdminConfig(data_dir=folder),
-        api=LocalApi(corner.door, corner.keyring.secret_of),
+        api=LocalApi(corner.door, corner.keyring.secret_of), launch_import=launch_import,
     )  # fmt: skip
     console = open_console_services(
         stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
