@@ -81,7 +81,11 @@ class AppFollower:
         make_embedder: Callable[[], Embedder],
         models: SnapshotLoader | None = None,
         engine_records: EngineRecords | None = None,
+        *,
+        indexes_texts: bool = True,
     ) -> None:
+        """Take what it needs. Without `indexes_texts` it loads sooner, and the first search builds the index."""
+        self._indexes_texts = indexes_texts
         self._app_id = app_id
         self._name = name
         self._stores = stores
@@ -277,6 +281,8 @@ class AppFollower:
 
     async def _index_texts(self, recommender: Recommender) -> None:
         """Index the texts that no snapshot has, before the first query needs them."""
+        if not self._indexes_texts:
+            return
         await asyncio.get_running_loop().run_in_executor(None, recommender.overlay.texts.index_all, _PAUSE)
 
     def _build_recommender(self) -> Recommender:

@@ -30,6 +30,8 @@ from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Noun
 from cluster.store.ports.stores import Stores
 
 ROWS = 10
+MOST_SEARCHED = 200_000
+"Products of an app that is searched. Without a snapshot, indexing a million texts takes minutes and 10 GB of memory."
 _WORDS = 3
 
 
@@ -78,9 +80,15 @@ class BoundedChangeLog:
 
 
 def build_queries(
-    app_id: str, engine_ids: Sequence[str], reader_ids: Sequence[str], titles: Mapping[str, str], most: int
+    app_id: str,
+    engine_ids: Sequence[str],
+    reader_ids: Sequence[str],
+    titles: Mapping[str, str],
+    most: int,
+    *,
+    searches: bool = True,
 ) -> list[UserQuery]:
-    """Build queries that alternate between users, products and searches, and between engines.
+    """Build queries that alternate between users, products and, with `searches`, searches; and between engines.
 
     `reader_ids` have prefixes (`u:`, `a:`); `titles` maps product ids to texts to search for.
     """
@@ -93,11 +101,11 @@ def build_queries(
     ]  # fmt: skip
     products = [UserQuery("product_to_products", app_id, "", rows=ROWS, anchors=(one,)) for one in titles]
     texts = [" ".join(title.split()[:_WORDS]) for title in titles.values()]
-    searches = [
+    found = [
         UserQuery("search", app_id, "", rows=ROWS, search=SearchQuery(text=one, original=one))
-        for one in texts
+        for one in (texts if searches else ())
     ]
-    mixed = [one for some in zip_longest(users, products, searches) for one in some if one is not None]
+    mixed = [one for some in zip_longest(users, products, found) for one in some if one is not None]
     return [
         replace(query, engine_id=engine_id)
         for query, engine_id in zip(islice(mixed, most), cycle(engine_ids), strict=False)
@@ -127,6 +135,7 @@ async def compute_answers(
     follower = AppFollower(
         queries[0].app_id, f"compare-{new_request_id()}", bounded, SegmentStore(artifacts), clock, SilentMeter(),
         HashingEmbedder, SnapshotLoader(SnapshotStore(artifacts)),
+        indexes_texts=any(query.kind == "search" for query in queries),
     )  # fmt: skip
     try:
         await follower.start()

@@ -318,6 +318,11 @@ def engine_status(app: str) -> str:
     return f"{{{app}}}:engine-status"
 
 
+def live_figures(window: int) -> str:
+    """Hash name -> count of what was answered within ten seconds. Half an hour. Owner: API replicas."""
+    return f"kiosk:live:{window}"
+
+
 def engine_request_count(app: str, minute: int) -> str:
     """Hash `<placement>:<engine_id>` -> requests of one minute since 1970. Three minutes. Owner: API replicas."""
     return f"{{{app}}}:engine-asked:{minute}"

@@ -16,7 +16,7 @@ MOST_FIELDS = 100
 
 def takes_body(operation: Operation[Any, Any]) -> bool:
     """Return whether the arguments of an operation stand in the body, not in the query string."""
-    return operation.method not in ("GET", "DELETE")
+    return operation.method not in ("GET", "DELETE") and not operation.stream_field
 
 
 def collect_arguments(

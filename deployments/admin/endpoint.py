@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,8 @@ MOST_BYTES = 1 << 20
 MOST_IN_FLIGHT = 32
 BODY_S = 10.0
 OPERATION_S = 60.0
+UPLOAD_S = 660.0
+"For operations that take a file."
 
 
 @dataclass(slots=True)
@@ -107,11 +109,14 @@ class AdminEndpoint:
             return method_not_allowed_reply(path.allowed)
         body = await _read(request) if takes_body(operation) else b""
         given = collect_arguments(operation, path.values, request.query_params, body)
+        if operation.stream_field:
+            given[operation.stream_field] = stream_body(request.receive)
         task = asyncio.ensure_future(services.administration.perform(principal, operation.name, given))
         # A change that takes too long goes on: its row in the audit log must follow it.
         self._running.add(task)
         task.add_done_callback(self._end)
-        done, _ = await asyncio.wait({task}, timeout=OPERATION_S)
+        within_s = UPLOAD_S if operation.stream_field else OPERATION_S
+        done, _ = await asyncio.wait({task}, timeout=within_s)
         if not done:
             raise Unavailable(
                 "the operation takes long and goes on; look at its result later", told=True, retry_after_s=10
@@ -140,6 +145,21 @@ def _operation(path: AdminPath | None, method: str) -> AnyOperation | None:
 
 def _header(scope: Mapping[str, Any], name: bytes) -> bytes | None:
     return next((value for given, value in scope["headers"] if given == name), None)
+
+
+async def stream_body(receive: Any) -> AsyncIterator[bytes]:
+    """Yield the body of a request as it arrives.
+
+    Errors:
+        Gone: the client disconnected
+    """
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnected
+        yield message.get("body", b"")
+        if not message.get("more_body", False):
+            return
 
 
 async def _read(request: Request) -> bytes:

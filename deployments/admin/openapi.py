@@ -80,7 +80,14 @@ def _operation(operation: AnyOperation, tag: str, schemas: dict[str, Any]) -> di
         "parameters": [_parameter(operation, name, fields, "path") for name in operation.path_fields],
         "responses": _responses(operation),
     }
-    others = {name: field for name, field in fields.items() if name not in operation.path_fields}
+    others = {
+        name: field
+        for name, field in fields.items()
+        if name not in operation.path_fields and name != operation.stream_field
+    }
+    if operation.stream_field:
+        content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        described["requestBody"] = {"required": True, "content": content}
     if not takes_body(operation):
         described["parameters"] += [_parameter(operation, name, fields, "query") for name in others]
     elif others:
@@ -156,6 +163,10 @@ def _responses(operation: AnyOperation) -> dict[str, Any]:
 _NAMES = {
     "app_id": "The app.", "engine_id": "The engine.", "username": "The name of an account.",
     "limit": "Entries at most.", "cursor": "The `next` of the answer before.", "key_id": "Id of a key.",
-    "token_id": "Id of a token.",
+    "token_id": "Id of a token.", "product_id": "Id of a product.", "import_id": "Id of an import.",
+    "erasure_id": "Id of an erasure.", "question_id": "Id of a question.", "user_id": "Id of a user.",
+    "anonymous_id": "Id of a visitor.", "offset": "Entries to leave out before the first.",
+    "mapping": "Rules as `kiosk ingest --map` takes them.", "fq": "A filter.",
+    "variants": "One or two bodies, as the endpoint of the API takes them.",
 }  # fmt: skip
 "Descriptions of arguments that many operations share."

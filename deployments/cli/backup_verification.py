@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 
-from actors.serving.sampled_answers import build_queries, compute_answers
+from actors.serving.sampled_answers import MOST_SEARCHED, build_queries, compute_answers
 from cluster.admin.backup.answer_samples import find_active_readers, find_change_since, sample_app
 from cluster.admin.backup.catalogue import Backup
 from cluster.admin.backup.pace import Progress, ignore_progress
@@ -112,7 +112,8 @@ async def _compare_app(
         reason = await find_change_since(*source, target, found.backup, app_id)
         active = await find_active_readers(source[0], app_id, cut)
         readers = tuple(one for one in readers if one not in active)
-    queries = build_queries(app_id, engine_ids, readers, sample.titles, most)
+    searches = await stores.records.count(app_id, "product") <= MOST_SEARCHED
+    queries = build_queries(app_id, engine_ids, readers, sample.titles, most, searches=searches)
     answers = await compute_answers(stores, into, queries, until=cut.end, now_ms=facts.cut_ms)
     found.answered += len(answers)
     if source is None or reason:

@@ -198,7 +198,7 @@ class Installation:
             HouseError: the stores can't be opened
         """
         async with self.open_stores() as stores:
-            config = AdminConfig(archive_app=self.settings.archive_app)
+            config = AdminConfig(archive_app=self.settings.archive_app, data_dir=self.places.data_dir)
             artifacts = cache(partial(open_artifact_store, self.settings))
             yield open_admin(stores, open_vault(self.settings), SystemClock(), artifacts, config=config)
 

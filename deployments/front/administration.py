@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
+from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
@@ -22,7 +23,7 @@ from deployments.console.services import open_console
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.open_admin import open_admin
-from deployments.operations.services import AdminConfig
+from deployments.operations.services import AdminConfig, ApiCaller, ImportLauncher, refuse_imports
 
 
 def build_administration_routes(
@@ -35,12 +36,20 @@ def build_administration_routes(
     request_counts: RequestCounts,
     access_log: AccessLog,
     provider: tuple[str, str, str] | None = None,
+    *,
+    admin_config: AdminConfig | None = None,
+    api: ApiCaller | None = None,
+    launch_import: ImportLauncher = refuse_imports,
+    recommender: RecommenderClient | None = None,
 ) -> list[BaseRoute]:
     """Return the routes of the console, which share addresses and limits of the sign-in with the archive, and of
     `/v1/admin`.
     """
     config = archive.config
-    admin = open_admin(stores, vault, clock, artifacts, config=AdminConfig(archive_app=config.app_id))
+    admin = open_admin(
+        stores, vault, clock, artifacts, config=admin_config or AdminConfig(archive_app=config.app_id), api=api,
+        launch_import=launch_import, recommender=recommender,
+    )  # fmt: skip
     console = open_console(
         admin, stores, vault, clock, archive.oauth.addresses, app_ids=app_ids,
         provider=None if provider is None else ProviderConfig(*provider),

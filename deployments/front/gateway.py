@@ -31,7 +31,7 @@ from cluster.admin.vault import open_vault
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
-from cluster.build_info import installed_version
+from cluster.build_info import installed_version, package_root
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.log import open_stderr, set_up_logging
@@ -43,14 +43,16 @@ from cluster.runtime.identity_check import IdentityWatch
 from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
-from cluster.runtime.ray_environment import is_behind_haproxy
+from cluster.runtime.ray_environment import is_behind_haproxy, python_path
 from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
+from cluster.store.redis.live_figures import RedisLiveFigures
 from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
 from deployments.api.http.identity_links import IdentityLinkWriter
+from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.api.http.request_handler import RequestHandler
 from deployments.api.http.routes import build_application
@@ -63,13 +65,16 @@ from deployments.edge.admission import AdmissionServices
 from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import RateLimiter
+from deployments.edge.live_figures import LiveMeter
 from deployments.edge.readiness import Readiness
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.edge.request_observer import open_observer
 from deployments.edge.scaling import LoadMeter
 from deployments.front.administration import build_administration_routes, describe_administration_routes
+from deployments.front.import_processes import ImportProcesses
 from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
+from deployments.operations.services import AdminConfig
 
 ACCESS_SHARE = 0.01
 "Share of requests that get a line in the access log."
@@ -92,7 +97,7 @@ class Gateway:
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the FastAPI application; Serve calls this inside the replica."""
         set_up_logging(stream=open_stderr(), process="api")
-        settings, clock, meter = Settings(), SystemClock(), RayMeter()
+        settings, clock, meter = Settings(), SystemClock(), LiveMeter(RayMeter())
         address = settings.redis_address
         if address is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
@@ -129,10 +134,11 @@ class Gateway:
         gate.why_no_writes = self._memory.refusal_reason
         gate.link_identities = IdentityLinkWriter(self._stores.interactions, meter).record
         services = self._open_services(settings, artifact_store, clock)
+        observer = open_observer(clock, meter, *settings.observed)
         self.handler = RequestHandler(
             build_endpoints(services), gate, replays=stores.idempotency, clock=clock,
             request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
-            addresses=config.client_addresses, observer=open_observer(clock, meter, *settings.observed),
+            addresses=config.client_addresses, observer=observer,
             readiness=Readiness(self._host.probe, self._keyring, stores.server, clock, self._identity),
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
@@ -146,11 +152,15 @@ class Gateway:
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())
-        routes = build_archive_routes(self._archive)
+        routes = build_archive_routes(self._archive, observer)
         if settings.console:
             routes += build_administration_routes(
                 stores, vault, clock, artifact_store, self._archive, lambda: self._keyring.app_ids, self._counts,
                 AccessLog(ACCESS_SHARE, Random()), settings.oidc,
+                admin_config=AdminConfig(config.app_id, data_dir=settings.data_dir, public_url=settings.public_url),
+                api=LocalApi(self.handler, self._keyring.secret_of),
+                launch_import=ImportProcesses(_build_environment).start,
+                recommender=self._engine_router,
             )  # fmt: skip
             routes += build_demo_routes(DemoServices(self._keyring))
         describe_more = describe_administration_routes if settings.console else None
@@ -226,6 +236,7 @@ class Gateway:
             await self._memory.refresh()
             if second % REPORT_EVERY_S == 0:
                 self._counts.flush(self._meter)
+                await self._meter.report(RedisLiveFigures(self._stores.server), SystemClock().now_ms())
                 self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
                 await record_running(self._stores, SystemClock().now_ms())
                 await self._experiments.treatments.flush()
@@ -237,19 +248,19 @@ class Gateway:
 
 def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
     """Return the archive's configuration from the settings."""
-    behind_haproxy = is_behind_haproxy(os.environ)
+    addresses = ClientAddresses(settings.proxy_networks, behind_haproxy=is_behind_haproxy(os.environ))
+    origins = tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip())
     return ArchiveConfig(
-        app_id=settings.archive_app,
-        title=settings.archive_title,
-        version=installed_version(),
-        public_url=settings.public_url,
-        host=settings.host,
-        port=settings.port,
-        origins=tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip()),
+        app_id=settings.archive_app, title=settings.archive_title, version=installed_version(),
+        public_url=settings.public_url, host=settings.host, port=settings.port, origins=origins,
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
-        plain_sign_in=settings.plain_sign_in,
-        client_addresses=ClientAddresses(settings.proxy_networks, behind_haproxy=behind_haproxy),
-    )
+        plain_sign_in=settings.plain_sign_in, client_addresses=addresses,
+    )  # fmt: skip
+
+
+def _build_environment() -> dict[str, str]:
+    """Return the variables of this process, with which programs beside it find Kiosk and its settings."""
+    return {**os.environ, **python_path(os.environ, package_root())}
 
 
 async def _find_handle(application: str) -> Any:

@@ -16,6 +16,7 @@ from deployments.operations import (
     experiments,
     imports,
     keys,
+    overview,
     people,
     promotions,
     questions,
@@ -61,6 +62,7 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     search_activity.OPERATIONS,
     questions.OPERATIONS,
     archive_clients.OPERATIONS,
+    overview.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

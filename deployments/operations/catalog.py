@@ -22,6 +22,7 @@ from cluster.errors import HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.interaction import INTERACTION_TYPES
 from deployments.operations.api_calls import call_api
+from deployments.operations.example_results import RESULTS
 from deployments.operations.explanations import explain_product
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.services import AdminServices
@@ -39,7 +40,7 @@ _INDEXED_TEXT = 5_000
 class SearchProducts(OfApp):
     """What to search for."""
 
-    q: str = Field("*", max_length=1_000)
+    q: str = Field("*", max_length=1_000, description="Words to search for; `*` lists everything.")
     fq: str = Field("", max_length=10_000)
     engine_id: str = DEFAULT_ENGINE
     limit: int = Field(20, ge=1, le=1_000)
@@ -49,8 +50,8 @@ class SearchProducts(OfApp):
 class ListRecords(OfApp):
     """A page of ids."""
 
-    prefix: str = Field("", max_length=512)
-    after: str = Field("", max_length=512)
+    prefix: str = Field("", max_length=512, description="The beginning of the ids.")
+    after: str = Field("", max_length=512, description="The `next` of the page before.")
     limit: int = Field(50, ge=1, le=1_000)
 
 
@@ -70,7 +71,7 @@ class ProductOfEngine(OneProduct):
 class ProductOutcomes(OneProduct):
     """A period of outcomes."""
 
-    days: int = Field(30, ge=1, le=365)
+    days: int = Field(30, ge=1, le=365, description="Days until today.")
 
 
 async def search_products(services: AdminServices, given: SearchProducts) -> dict[str, Any]:
@@ -281,24 +282,29 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "catalog.search", "Search the products of an app.", "viewer", "GET", "/apps/{app_id}/catalog/search",
         SearchProducts, search_products, example={"app_id": "bookshop", "q": "oak", "limit": 2},
+        example_result=RESULTS["catalog.search"],
     ),
     Operation(
         "catalog.list", "List the products of an app by id.", "viewer", "GET", "/apps/{app_id}/catalog/products",
         ListRecords, list_products, example={"app_id": "bookshop", "prefix": "b-", "limit": 2},
+        example_result=RESULTS["catalog.list"],
     ),
     Operation(
         "catalog.get", "Show a product and the words under which search finds it.", "viewer", "GET",
         "/apps/{app_id}/catalog/products/{product_id}", OneProduct, get_product,
         example={"app_id": "bookshop", "product_id": "b-1"},
+        example_result=RESULTS["catalog.get"],
     ),
     Operation(
         "catalog.relate", "Show products related to a product with reasons, and questions it answers.", "viewer",
         "GET", "/apps/{app_id}/catalog/products/{product_id}/related", ProductOfEngine, relate_product,
         example={"app_id": "bookshop", "product_id": "b-1", "limit": 2},
+        example_result=RESULTS["catalog.relate"],
     ),
     Operation(
         "catalog.outcomes", "Count the interactions with a product by type and day.", "viewer", "GET",
         "/apps/{app_id}/catalog/products/{product_id}/outcomes", ProductOutcomes, count_outcomes,
         example={"app_id": "bookshop", "product_id": "b-1", "days": 7},
+        example_result=RESULTS["catalog.outcomes"],
     ),
 )  # fmt: skip

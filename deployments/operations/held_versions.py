@@ -22,6 +22,11 @@ class HeldVersions:
         self._most = most
         self._held: dict[HeldVersion, float] = {}
 
+    @property
+    def count(self) -> int:
+        """Return the number of held versions."""
+        return len(self._held)
+
     def hold(self, versions: Iterable[HeldVersion], now_s: float) -> None:
         """Note that versions are asked for now.
 

@@ -28,6 +28,7 @@ from cluster.records.file_import import (
 )
 from cluster.store.ports.imports import StoredImport
 from deployments.operations.catalog import require_app
+from deployments.operations.example_results import RESULTS
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.services import AdminServices
 from deployments.operations.upload_files import check_parquet, detect_content, receive_file
@@ -53,12 +54,13 @@ class UploadFile(OfApp):
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=1_000)
 
-    noun: ImportNoun
-    file_name: str = Field("upload", min_length=1, max_length=255)
-    delimiter: str = Field("", max_length=2)
-    encoding: str = Field("", max_length=40)
-    content: Any = Field(None, exclude=True)
-    "The bytes of the file: an asynchronous iterator."
+    noun: ImportNoun = Field(description="What every row is.")
+    file_name: str = Field("upload", min_length=1, max_length=255, description="A name to recognise it by.")
+    delimiter: str = Field(
+        "", max_length=2, description="Sign between cells of CSV; empty: the header tells it."
+    )
+    encoding: str = Field("", max_length=40, description="Encoding of CSV; empty: UTF-8.")
+    content: Any = Field(None, exclude=True, description="The bytes of the file.")
 
 
 class OneImport(OfApp):
@@ -70,8 +72,7 @@ class OneImport(OfApp):
 class PreviewImport(OneImport):
     """How to look at the file."""
 
-    mapping: Rules | None = None
-    "Rules as `kiosk ingest --map` takes them; without any, the proposed ones."
+    mapping: Rules | None = Field(None, description="Rules of a mapping; null: the proposed ones.")
 
 
 class DryRunImport(OneImport):
@@ -84,12 +85,12 @@ class DryRunImport(OneImport):
 class StartImport(OneImport):
     """How to import the file."""
 
-    mapping: Rules | None = None
-    "None: as at the last start; at the first one, columns are the fields of their names."
-    keep_going: bool = False
-    "Read on although none of the first 1,000 rows is accepted."
-    restart: bool = False
-    "Take every row again, also those of an earlier attempt."
+    mapping: Rules | None = Field(
+        None,
+        description="Rules of a mapping; null: those of the last start. Without rules, columns are fields.",
+    )
+    keep_going: bool = Field(False, description="Read on although none of the first 1,000 rows is accepted.")
+    restart: bool = Field(False, description="Take every row again, also those of an earlier attempt.")
 
 
 class RefusedOfImport(OneImport):
@@ -442,43 +443,52 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         "imports.upload", "Upload a file of users, products or interactions.", "editor", "POST",
         "/apps/{app_id}/imports", UploadFile, upload_file, stream_field="content",
         example={"app_id": "bookshop", "noun": "product", "file_name": "catalog.csv"},
+        example_result=RESULTS["imports.upload"],
     ),
     Operation(
         "imports.list", "List imports, newest first.", "editor", "GET", "/apps/{app_id}/imports", OfApp,
         list_imports, example={"app_id": "bookshop"},
+        example_result=RESULTS["imports.list"],
     ),
     Operation(
         "imports.get", "Show an import and its progress.", "editor", "GET", "/apps/{app_id}/imports/{import_id}",
         OneImport, get_import, example={"app_id": "bookshop", "import_id": "0190d2b4"},
+        example_result=RESULTS["imports.get"],
     ),
     Operation(
         "imports.preview", "Show the columns of a file, a proposed mapping and the first faults.", "editor", "POST",
         "/apps/{app_id}/imports/{import_id}/preview", PreviewImport, preview_import, is_query=True,
         example={"app_id": "bookshop", "import_id": "0190d2b4"},
+        example_result=RESULTS["imports.preview"],
     ),
     Operation(
         "imports.dry_run", "Show what the first rows of a file would become.", "editor", "POST",
         "/apps/{app_id}/imports/{import_id}/dry-run", DryRunImport, dry_run_import, is_query=True,
         example={"app_id": "bookshop", "import_id": "0190d2b4", "mapping": ["product_id=sku", "title=name"]},
+        example_result=RESULTS["imports.dry_run"],
     ),
     Operation(
         "imports.start", "Start an import, or let one go on where it stopped.", "editor", "POST",
         "/apps/{app_id}/imports/{import_id}/start", StartImport, start_import,
         example={"app_id": "bookshop", "import_id": "0190d2b4", "mapping": ["product_id=sku", "title=name"]},
+        example_result=RESULTS["imports.start"],
     ),
     Operation(
         "imports.cancel", "Stop a running import.", "editor", "POST",
         "/apps/{app_id}/imports/{import_id}/cancel", OneImport, cancel_import,
         example={"app_id": "bookshop", "import_id": "0190d2b4"},
+        example_result=RESULTS["imports.cancel"],
     ),
     Operation(
         "imports.remove", "Remove an import and its uploaded file.", "editor", "DELETE",
         "/apps/{app_id}/imports/{import_id}", OneImport, remove_import,
         example={"app_id": "bookshop", "import_id": "0190d2b4"},
+        example_result=RESULTS["imports.remove"],
     ),
     Operation(
         "imports.refused", "List refused rows of an import with their reasons.", "editor", "GET",
         "/apps/{app_id}/imports/{import_id}/refused", RefusedOfImport, list_refused,
         example={"app_id": "bookshop", "import_id": "0190d2b4", "limit": 100},
+        example_result=RESULTS["imports.refused"],
     ),
 )  # fmt: skip

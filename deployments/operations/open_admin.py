@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
@@ -31,10 +32,11 @@ def open_admin(
     config: AdminConfig | None = None,
     api: ApiCaller | None = None,
     launch_import: ImportLauncher = refuse_imports,
+    recommender: RecommenderClient | None = None,
 ) -> Admin:
     """Return the administration with all its operations; rows of its audit log go to the stores."""
     services = AdminServices(
         stores, vault, clock, artifacts, config=config or AdminConfig(), api=api or NoApi(),
-        launch_import=launch_import,
+        launch_import=launch_import, recommender=recommender,
     )  # fmt: skip
     return Administration(services, OPERATIONS, stores.audit, clock, AdminServices.for_principal)

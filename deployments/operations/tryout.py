@@ -14,6 +14,7 @@ from pydantic import Field
 from deployments.operations.api_calls import error_from_answer
 from deployments.operations.call_snippets import ADDRESS, render_snippets
 from deployments.operations.catalog import explained_products
+from deployments.operations.example_results import RESULTS
 from deployments.operations.explanations import describe_missing, describe_rules
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.services import AdminServices
@@ -35,7 +36,7 @@ class TryCall(OfApp):
 class TryRecommendation(TryCall):
     """A recommendation endpoint and its bodies."""
 
-    kind: RecommendationKind = "user_to_products"
+    kind: RecommendationKind = Field("user_to_products", description="The endpoint.")
 
 
 class TryAnswer(OfApp):
@@ -137,24 +138,29 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         "try.recommend", "Try a recommendation for one or two variants.", "analyst", "POST",
         "/apps/{app_id}/try/recommend", TryRecommendation, try_recommendation, is_query=True,
         example={"app_id": "bookshop", "variants": [{"user_id": "ada", "rows": 2}]},
+        example_result=RESULTS["try.recommend"],
     ),
     Operation(
         "try.search", "Try a search for one or two variants.", "analyst", "POST", "/apps/{app_id}/try/search",
         TryCall, try_search, is_query=True, example={"app_id": "bookshop", "variants": [{"q": "oak", "rows": 2}]},
+        example_result=RESULTS["try.search"],
     ),
     Operation(
         "try.complete", "Try completions for one or two variants.", "analyst", "POST",
         "/apps/{app_id}/try/complete", TryCall, try_completion, is_query=True,
         example={"app_id": "bookshop", "variants": [{"q": "oa"}]},
+        example_result=RESULTS["try.complete"],
     ),
     Operation(
         "try.ask", "Ask a question for one or two variants.", "analyst", "POST", "/apps/{app_id}/try/ask",
         TryCall, try_question, is_query=True,
         example={"app_id": "bookshop", "variants": [{"question": "Which wood is hard?"}]},
+        example_result=RESULTS["try.ask"],
     ),
     Operation(
         "try.answer", "Show the present answer of a question that was tried.", "analyst", "GET",
         "/apps/{app_id}/try/answers/{question_id}", TryAnswer, try_answer,
         example={"app_id": "bookshop", "question_id": "0190d2b4-7c1e-7000-8000-5f3a1c9d2e10"},
+        example_result=RESULTS["try.answer"],
     ),
 )  # fmt: skip

@@ -25,6 +25,7 @@ from deployments.operations.catalog import (
     require_app,
     shorten_record,
 )
+from deployments.operations.example_results import RESULTS
 from deployments.operations.explanations import describe_missing, describe_rules
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.services import AdminServices
@@ -61,8 +62,9 @@ class MissingProduct(UserOfEngine):
 class EraseUser(UserLookup):
     """Whom to erase."""
 
-    later: bool = False
-    "The append-only file of Redis is rewritten within the hour, not now."
+    later: bool = Field(
+        False, description="The append-only file of Redis is rewritten within the hour, not now."
+    )
 
 
 class OneErasure(OfApp):
@@ -267,37 +269,45 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "users.search", "List users by the beginning of their ids.", "analyst", "GET", "/apps/{app_id}/users",
         ListRecords, search_users, example={"app_id": "bookshop", "prefix": "ada"},
+        example_result=RESULTS["users.search"],
     ),
     Operation(
         "users.get", "Show what is known of a user or a visitor.", "analyst", "GET", "/apps/{app_id}/users/one",
         UserLookup, get_user, example={"app_id": "bookshop", "user_id": "ada"},
+        example_result=RESULTS["users.get"],
     ),
     Operation(
         "users.recommend", "Show what a user would get next, with reasons.", "analyst", "GET",
         "/apps/{app_id}/users/one/recommendations", UserOfEngine, recommend_user,
         example={"app_id": "bookshop", "user_id": "ada", "limit": 2},
+        example_result=RESULTS["users.recommend"],
     ),
     Operation(
         "users.explain", "Tell why a user does not get a product.", "analyst", "GET",
         "/apps/{app_id}/users/one/explanation", MissingProduct, explain_absence,
         example={"app_id": "bookshop", "user_id": "ada", "product_id": "b-7"},
+        example_result=RESULTS["users.explain"],
     ),
     Operation(
         "users.erase", "Erase a user or a visitor everywhere.", "owner", "POST", "/apps/{app_id}/erasures",
         EraseUser, erase_user, secret_fields=frozenset({"user_id", "anonymous_id"}),
         example={"app_id": "bookshop", "user_id": "ada"},
+        example_result=RESULTS["users.erase"],
     ),
     Operation(
         "users.erasure", "Show the receipt of an erasure.", "analyst", "GET",
         "/apps/{app_id}/erasures/{erasure_id}", OneErasure, get_erasure,
         example={"app_id": "bookshop", "erasure_id": "0190d2b4-7c1e-7000-8000-5f3a1c9d2e10"},
+        example_result=RESULTS["users.erasure"],
     ),
     Operation(
         "users.erasures", "List the newest receipts of erasures.", "analyst", "GET", "/apps/{app_id}/erasures",
         OfApp, list_erasures, example={"app_id": "bookshop"},
+        example_result=RESULTS["users.erasures"],
     ),
     Operation(
         "users.export", "Export everything that is known of a user or a visitor.", "owner", "GET",
         "/apps/{app_id}/users/one/export", UserLookup, export_user, example={"app_id": "bookshop", "user_id": "ada"},
+        example_result=RESULTS["users.export"],
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
@@ -98,6 +99,7 @@ async def _ingest_in_process(
     watch_disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock()).refusal_reason
     segments = SegmentStore(open_artifact_store(settings))
     async with open_stores(address, slow_s=10.0, is_serving=False) as stores:
+        await check_schema(stores)
         with IngestDisplay(as_json=options.as_json) as display:
             report = await ingest(
                 order, stores, state_dir=state_dir, segments=segments, restart=options.restart,

@@ -94,10 +94,12 @@ class Visitor:
         self.page = await self.http.post("/console" + path, data=data, headers=dict(headers or {}))
         return self.page
 
-    async def sign_in(self, username: str = "ada", password: str = PASSWORD) -> httpx.Response:
+    async def sign_in(
+        self, username: str = "ada", password: str = PASSWORD, goal: str = "/account"
+    ) -> httpx.Response:
         """Sign in, and open the page it leads to."""
         await self.get("/sign-in")
-        answer = await self.post("/sign-in", username=username, password=password)
+        answer = await self.post("/sign-in", username=username, password=password, next="/console" + goal)
         if answer.status_code == 303:
             self.page = await self.http.get(answer.headers["location"])
             return self.page

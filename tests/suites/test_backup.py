@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -65,6 +65,27 @@ def product(n: int, version: int = 0) -> RecordPut:
     kind = ("book", "film")[(n + version) % 2]
     body = {"product_id": f"p{n}", "type": kind, "version": version, "title": "x" * 50}
     return RecordPut(f"p{n}", orjson.dumps(body), kind)
+
+
+class Sides(NamedTuple):
+    """An installation, an empty one beside it, and the target of a backup between them."""
+
+    redis_stores: OpenStores
+    easy_stores: OpenStores
+    source: ArtifactStore
+    target: ArtifactStore
+    into: ArtifactStore
+
+
+@pytest.fixture
+def sides(
+    redis_stores: OpenStores,
+    easy_stores: OpenStores,
+    source: ArtifactStore,
+    target: ArtifactStore,
+    into: ArtifactStore,
+) -> Sides:
+    return Sides(redis_stores, easy_stores, source, target, into)
 
 
 async def fill(stores: OpenStores, source: ArtifactStore, products: int = 700) -> None:
@@ -132,13 +153,8 @@ async def everything(stores: OpenStores) -> dict[str, Any]:
     return found
 
 
-async def test_what_was_there_is_there_again(
-    redis_stores: OpenStores,
-    easy_stores: OpenStores,
-    source: ArtifactStore,
-    target: ArtifactStore,
-    into: ArtifactStore,
-) -> None:
+async def test_what_was_there_is_there_again(sides: Sides) -> None:
+    redis_stores, easy_stores, source, target, into = sides
     await fill(redis_stores, source)
     before = await everything(redis_stores)
     result = await back_up(redis_stores, source, target)
@@ -160,13 +176,8 @@ async def test_what_was_there_is_there_again(
     assert result.facts.schema == 1
 
 
-async def test_a_backup_under_writes_is_the_state_of_its_cut(
-    redis_stores: OpenStores,
-    easy_stores: OpenStores,
-    source: ArtifactStore,
-    target: ArtifactStore,
-    into: ArtifactStore,
-) -> None:
+async def test_a_backup_under_writes_is_the_state_of_its_cut(sides: Sides) -> None:
+    redis_stores, easy_stores, source, target, into = sides
     await fill(redis_stores, source, products=1500)
     await drop_waiting(redis_stores)
     done = asyncio.Event()
@@ -221,10 +232,8 @@ async def test_a_later_backup_copies_only_what_is_new(
     assert len(list_backup_ids(target)) == 3
 
 
-async def test_old_backups_are_removed_and_the_kept_ones_stay_whole(
-    redis_stores: OpenStores, easy_stores: OpenStores, source: ArtifactStore, target: ArtifactStore,
-    into: ArtifactStore,
-) -> None:  # fmt: skip
+async def test_old_backups_are_removed_and_the_kept_ones_stay_whole(sides: Sides) -> None:
+    redis_stores, easy_stores, source, target, into = sides
     await fill(redis_stores, source)
     ids = []
     for n in range(3):
@@ -326,13 +335,8 @@ async def test_a_flipped_bit_is_detected(
         plan_restore(target, MARK)
 
 
-async def test_a_restore_is_refused_where_it_would_destroy_or_not_fit(
-    redis_stores: OpenStores,
-    easy_stores: OpenStores,
-    source: ArtifactStore,
-    target: ArtifactStore,
-    into: ArtifactStore,
-) -> None:
+async def test_a_restore_is_refused_where_it_would_destroy_or_not_fit(sides: Sides) -> None:
+    redis_stores, easy_stores, source, target, into = sides
     with pytest.raises(NotFound, match="no complete backup"):
         plan_restore(target, MARK)
     await fill(redis_stores, source)
@@ -355,13 +359,8 @@ async def test_a_restore_is_refused_where_it_would_destroy_or_not_fit(
         plan_restore(target, MARK)
 
 
-async def test_a_time_between_two_backups_is_restored_by_the_change_log(
-    redis_stores: OpenStores,
-    easy_stores: OpenStores,
-    source: ArtifactStore,
-    target: ArtifactStore,
-    into: ArtifactStore,
-) -> None:
+async def test_a_time_between_two_backups_is_restored_by_the_change_log(sides: Sides) -> None:
+    redis_stores, easy_stores, source, target, into = sides
     await fill(redis_stores, source, products=100)
     await drop_waiting(redis_stores)
     first = await back_up(redis_stores, source, target)

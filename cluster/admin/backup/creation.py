@@ -40,7 +40,6 @@ from cluster.store.ports.changes import Noun
 from cluster.store.ports.key_parts import KeyPart
 from cluster.store.redis.key_reader import PAGE, KeyReader
 from cluster.store.redis.multiplexer import name_of, text_of
-from cluster.store.redis.schema import RedisSchema
 
 FOLLOWER = "backup"
 "The follower of the change logs that keeps them until they are copied."
@@ -103,7 +102,7 @@ class BackupJob:
             await asyncio.to_thread(running.__exit__, None, None, None)
 
     async def _run(self, started_ms: int, mark: str) -> BackupResult:
-        stored = await RedisSchema(self._stores.server).read()
+        stored = await self._stores.schema.read()
         chunks = await asyncio.to_thread(ChunkWriter.open, self._target)
         apps = await self._app_ids()
         cuts = {app_id: AppCut(start=await self._offsets(app_id)) for app_id in apps}

@@ -67,7 +67,7 @@ def _groups(document: dict[str, Any], shared: Fields, separate: Sequence[str]) -
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
                 if operation["tags"][0] == tag["name"]:
-                    body = _body_model(operation) if "requestBody" in operation else ""
+                    body = _body_model(operation)
                     mark = "" if not body or body in separate else f' id="schema-{body}"'
                     yield from _operation(method.upper(), path, operation, shared, schemas, mark)
 
@@ -122,6 +122,8 @@ def render_curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
     if body is not None:
         text = render_json(body).replace("'", "'\\''")
         words.append(f"-d '{text}'")
+    elif "application/octet-stream" in operation.get("requestBody", {}).get("content", {}):
+        words.append("--data-binary @FILE")
     return " ".join(words)
 
 
@@ -164,8 +166,8 @@ def _separate(document: dict[str, Any]) -> list[str]:
     bodies, replies, members = Counter[str](), Counter[str](), set[str]()
     for operations in document["paths"].values():
         for operation in operations.values():
-            if "requestBody" in operation:
-                bodies[_body_model(operation)] += 1
+            if body := _body_model(operation):
+                bodies[body] += 1
             for reply in operation["responses"].values():
                 schema = reply["content"]["application/json"]["schema"]
                 replies[_model(schema)] += 1
@@ -178,7 +180,9 @@ def _separate(document: dict[str, Any]) -> list[str]:
 
 
 def _body_model(operation: dict[str, Any]) -> str:
-    return _model(operation["requestBody"]["content"]["application/json"]["schema"])
+    """Return the name of the schema of a JSON body; empty without one."""
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    return "" if content is None else _model(content["schema"])
 
 
 def _is_envelope(schema: dict[str, Any]) -> bool:

@@ -76,9 +76,9 @@ export function showCalls(kiosk, nameOf) {
 
   kiosk.on("call", (call) => {
     const row = shown(call);
-    const same = calls.firstElementChild;
     // A growing answer is asked for again and again: one line is enough.
-    if (same && call.method === "GET" && same.dataset.path === call.path) same.remove();
+    const same = [...calls.children].find((one) => call.method === "GET" && one.dataset.path === call.path);
+    if (same) same.remove();
     row.dataset.path = call.path;
     calls.prepend(row);
     while (calls.childElementCount > MOST) calls.lastElementChild.remove();

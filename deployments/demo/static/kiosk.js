@@ -34,7 +34,7 @@
   const SIMULATES = /^recommendation\/|^search\/(search|autocomplete)$/;
 
   const MOST_EVENTS = 50; // in one request; the server accepts 100 from a browser
-  const MOST_CHARS = 60000; // a browser sends at most 64 kB after the page is gone
+  const MOST_BYTES = 60000; // a browser sends at most 64 kB after the page is gone
   const MOST_WAITING = 500; // events that wait while the server is away; older ones are dropped
   const MOST_REMEMBERED = 200; // products whose list is remembered
   const LONGEST_WAIT_MS = 30000;
@@ -297,11 +297,12 @@
     function take() {
       if (!queue.length) return null;
       let events = queue.slice(0, MOST_EVENTS);
-      while (events.length > 1 && JSON.stringify(events).length > MOST_CHARS) {
-        events = events.slice(0, events.length >> 1);
-      }
+      const isLarge = () => new TextEncoder().encode(JSON.stringify(events)).length > MOST_BYTES;
+      while (events.length > 1 && isLarge()) events = events.slice(0, events.length >> 1);
       queue = queue.slice(events.length);
-      return {id: uuid(), events};
+      // Money must not count twice when an answer was lost. For the rest the key would cost more than it saves.
+      const isOnce = events.some((event) => /^(checkout|refund)$/.test(event.type));
+      return {events, keepalive: !isLarge(), headers: isOnce && {"Idempotency-Key": uuid()}};
     }
 
     // Send what waits, now. The promise resolves when it was sent or has to wait.
@@ -316,18 +317,15 @@
 
     async function deliver() {
       while ((batch = batch || take())) {
-        const {id, events} = batch;
-        // The key makes a repeated batch harmless. `keepalive` lets it survive the page.
-        const reply = await send("POST", "interactions", {data: events}, {
-          headers: {"Idempotency-Key": id}, keepalive: true,
-        });
+        const {events} = batch;
+        const reply = await send("POST", "interactions", {data: events}, batch);
         if (isPassing(reply)) {
           timer = setTimeout(flush, Math.min(pauseMs(reply, Math.min(failures++, 5)), 10 * LONGEST_WAIT_MS));
           return;
         }
         failures = 0;
         batch = null;
-        if (reply.status === 422) queue = withoutFaults(events, reply.body).concat(queue);
+        if (reply.status === 422 && reply.body) queue = withoutFaults(events, reply.body).concat(queue);
         if (reply.status === 400 && /playground/.test(reply.message)) {
           readOnly = true; // the sample app accepts no writes: this is no fault of the page
           queue = [];
@@ -339,10 +337,8 @@
 
     // One invalid event refuses all of its request. The messages name it: `data.3.type is invalid. ...`
     function withoutFaults(events, body) {
-      const faults = [].concat((body && body.data) || []).map((one) => /^data\.(\d+)/.exec(text(one)));
-      if (!faults.length || faults.indexOf(null) >= 0) return [];
-      const refused = new Set(faults.map((match) => Number(match[1])));
-      return events.filter((event, at) => !refused.has(at));
+      const refused = new Set([].concat(body.data).map((one) => Number((/^data\.(\d+)/.exec(one) || [])[1])));
+      return refused.has(NaN) ? [] : events.filter((event, at) => !refused.has(at));
     }
 
     // The page is going away: hand everything to the browser.
@@ -354,7 +350,7 @@
           const body = {data: part.events};
           // A beacon carries no header, so it can't carry a token.
           const isSent = !user.token && root.navigator.sendBeacon(keyed("interactions"), JSON.stringify(body));
-          if (!isSent) send("POST", "interactions", body, {keepalive: true});
+          if (!isSent) send("POST", "interactions", body, part);
         }
       } catch (error) {
         warn("the last interactions were not sent", error);

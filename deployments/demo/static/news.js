@@ -40,6 +40,10 @@ async function read(productId) {
   }
   shownProducts.set(productId, article);
   const heading = el("h2", {id: "looked-title", tabindex: "-1", text: article.title});
+  const button = (text, type, after) => el("button", {
+    type: "button", text, data: {kioskProduct: productId, kioskType: type},
+    onclick(event) { event.currentTarget.textContent = after; },
+  });
   const next = el("div", {});
   const asked = el("div", {class: "tools"});
   place.replaceChildren(
@@ -48,8 +52,7 @@ async function read(productId) {
     el("p", {class: "lead", text: article.subtitle || ""}),
     el("div", {class: "prose"}, ...(article.paragraphs || []).map((text) => el("p", {text}))),
     el("div", {class: "tools"},
-      el("button", {type: "button", text: "Like", data: {kioskProduct: productId, kioskType: "like"}}),
-      el("button", {type: "button", text: "Not for me", data: {kioskProduct: productId, kioskType: "dislike"}})),
+      button("Like", "like", "Liked ✓"), button("Not for me", "dislike", "Noted ✓")),
     asked,
     el("h3", {text: "Read next"}), next);
   place.hidden = false;

@@ -131,6 +131,7 @@ export function openSearch(kiosk, place, {label, type, scope, facets}) {
     refresh() { if (!results.hidden) run(); },
     openCategory(path) {
       state = {q: "", category: path, chosen: {}};
+      document.getElementById("query").value = "";
       run().then(() => { heading.focus(); heading.scrollIntoView({block: "start"}); });
     },
   };

@@ -49,13 +49,18 @@ async function look(productId) {
     return;
   }
   shownProducts.set(productId, product);
-  const button = (text, type) => el("button", {type: "button", text, data: {kioskProduct: productId, kioskType: type}});
+  const button = (text, type, after) => el("button", {
+    type: "button", text, data: {kioskProduct: productId, kioskType: type},
+    onclick(event) { event.currentTarget.textContent = after; },
+  });
   const companions = el("div", {});
   const heading = el("h2", {id: "looked-title", tabindex: "-1", text: product.title});
   place.replaceChildren(
     heading,
     el("p", {text: product.description || ""}),
-    el("div", {class: "tools"}, button("Add to cart", "add_to_cart"), button("Like", "like"), button("Not for me", "dislike")),
+    el("div", {class: "tools"}, 
+      button("Add to cart", "add_to_cart", "In the cart ✓"), button("Like", "like", "Liked ✓"),
+      button("Not for me", "dislike", "Noted ✓")),
     el("h3", {text: "Goes with it"}), companions);
   place.hidden = false;
   heading.focus();

@@ -19,6 +19,7 @@ from tests.fakes.stores.query_log import MemoryQueries, MemoryQuestionBank
 from tests.fakes.stores.questions import MemoryQuestions
 from tests.fakes.stores.records import MemoryRecords, MemoryTasks
 from tests.fakes.stores.runs import MemoryPromotions, MemoryRuns, MemorySchedules
+from tests.fakes.stores.schema import MemorySchema
 from tests.fakes.stores.small_stores import (
     MemoryAccess,
     MemoryEngines,
@@ -74,4 +75,5 @@ def memory_stores(
         erasures=MemoryErasures(state, interactions, queries),
         usage=MemoryUsage(),
         imports=MemoryImports(),
+        schema=MemorySchema(),
     )

@@ -55,7 +55,9 @@ def test_an_operation_is_described_whole(document: dict[str, Any], name: str) ->
     assert {"200", "401", "403", "404", "422", "429", "500", "503"} <= set(about["responses"])
     parse_arguments(operation, operation.example)
     body = about.get("requestBody")
-    if body is not None:
+    if operation.stream_field:
+        assert list(body["content"]) == ["application/octet-stream"]
+    elif body is not None:
         schema = document["components"]["schemas"][
             body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
         ]

@@ -54,7 +54,7 @@ class Gate:
         path = operation.path
         for name in operation.path_fields:
             path = path.replace(f"{{{name}}}", quote(str(given.pop(name)), safe=""))
-        if operation.method in ("GET", "DELETE"):
+        if operation.method in ("GET", "DELETE") or operation.stream_field:
             query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in given.items())
             return await call(self.app, operation.method, f"/v1/admin{path}?{query}", headers=headers)
         return await call(self.app, operation.method, f"/v1/admin{path}", headers=headers, json=given)

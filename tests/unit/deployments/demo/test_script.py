@@ -123,3 +123,7 @@ def test_source_and_minified_script_do_the_same() -> None:
         "/v1/recommendation/user_to_products",
     ]
     assert len(requests) >= 12
+    uploads = [one for one in requests if one.get("path") == "/v1/interactions"]
+    assert [(one["body"]["data"][0]["type"], one["keyed"]) for one in uploads] == [
+        ("click", False), ("click", False), ("click", False), ("checkout", True),
+    ]  # fmt: skip

@@ -36,7 +36,7 @@ async function fetch(address, {method, headers, body, keepalive}) {
 // Time stands still, and every pause is over at once; only the guard against silence must not fire.
 const setTimeout = (run, ms) => (ms === 10000 ? 0 : (setImmediate(run), 1));
 const world = {
-  fetch, setTimeout, clearTimeout() {}, URL, AbortController, console: {warn: (...words) => lines.push({warning: words[0]})},
+  fetch, setTimeout, clearTimeout() {}, URL, AbortController, TextEncoder, console: {warn: (...words) => lines.push({warning: words[0]})},
   crypto: {getRandomValues: (bytes) => bytes.fill(++counter)},
   Date: class extends Date { constructor() { super(0); } static now() { return 0; } },
 };
@@ -59,6 +59,8 @@ vm.runInNewContext(readFileSync(process.argv[2], "utf-8"), world);
   const seen = [];
   const answer = await kiosk.answer("Why?", (record) => { seen.push(record.answer); throw new Error("the page's fault"); });
   lines.push({seen, finished: answer.data.finished});
+  kiosk.track("checkout", {product_ids: ["a"], quantities: [1], revenue: 5});
+  await kiosk.flush();
   kiosk.identify({userId: "gina", token: async () => "t.o.k"});
   await kiosk.user_history.list({rows: 1});
   kiosk.reset();

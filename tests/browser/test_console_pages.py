@@ -1,0 +1,124 @@
+"""Every page of the console in a real browser: no complaint, nothing inaccessible, in both themes and widths."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, quote
+
+import pytest
+
+from cluster.records.administration import AuditRow
+from cluster.store.connect import OpenStores
+from cluster.store.ports.administration import AuditFilter
+from deployments.console.page import Page
+from deployments.console.pages import PAGES
+from tests.browser.stage import HOSTILE, NEEDS_BROWSER, Stage, Tab, open_browser, open_stage
+
+pytestmark = [NEEDS_BROWSER, pytest.mark.redis]
+WALKED = [page for page in PAGES if "GET" in page.methods and page.example != "-" and not page.is_public]
+
+
+def address_of(page: Page) -> str:
+    """Fill the placeholders of a page with its example."""
+    values = {"app_id": "shop", **dict(parse_qsl(page.example))}
+    path = page.path.replace(":path}", "}")
+    return path.format_map({name: quote(value, safe="") for name, value in values.items()})
+
+
+async def fill(stage: Stage) -> None:
+    """Put hostile names wherever people and programs can write them."""
+    await stage.add_person()
+    for operation in ("keys.rotate", HOSTILE):
+        await stage.corner.stores.audit.append(
+            AuditRow(
+                at=stage.corner.clock.now_ms(), user_id="usr-1", username=HOSTILE, way="console", address=HOSTILE,
+                operation=operation, app_id="shop", outcome="refused", reason=HOSTILE,
+                arguments={HOSTILE: [HOSTILE]}, before=HOSTILE, after={"x": HOSTILE},
+            )
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("half", [0, 1])
+async def test_each_page_is_quiet_and_accessible(redis_stores: OpenStores, half: int) -> None:
+    async with open_stage(redis_stores) as stage, open_browser() as browser:
+        await fill(stage)
+        tab = await Tab.open(browser, stage.base)
+        await tab.sign_in()
+        await tab.page.get_by_role("heading", level=1).wait_for()
+        faults: dict[str, list[str]] = {}
+        for page in WALKED[half::2]:
+            path = address_of(page)
+            await tab.page.set_viewport_size({"width": 1280, "height": 900})
+            await tab.page.emulate_media(color_scheme="light")
+            status = await tab.go(path)
+            found = [] if status == 200 else [f"status {status}"]
+            found += await tab.find_faults()
+            await tab.page.emulate_media(color_scheme="dark")
+            found += [f"dark: {one}" for one in await tab.find_faults("color-contrast")]
+            await tab.page.set_viewport_size({"width": 390, "height": 844})
+            found += [f"390: {one}" for one in await tab.find_faults()]
+            await tab.page.emulate_media(color_scheme="light")
+            found += [f"390 light: {one}" for one in await tab.find_faults("color-contrast")]
+            wide = await tab.page.evaluate("document.documentElement.scrollWidth")
+            found += [f"scrolls sideways at 390: {wide}"] if wide > 390 else []
+            found += tab.complaints
+            tab.complaints.clear()
+            faults |= {path: found} if found else {}
+        assert faults == {}
+
+
+async def test_the_menu_of_a_phone_opens_and_closes_by_keyboard(redis_stores: OpenStores) -> None:
+    async with open_stage(redis_stores) as stage, open_browser() as browser:
+        await stage.add_person()
+        tab = await Tab.open(browser, stage.base, wide=390, high=844, scheme="dark")
+        await tab.sign_in()
+        button = tab.page.get_by_role("button", name="Menu")
+        link = tab.page.get_by_role("link", name="People")
+        assert not await link.is_visible()
+        await button.focus()
+        await tab.page.keyboard.press("Enter")
+        await link.wait_for(state="visible")
+        assert await tab.find_faults() == []
+        await tab.page.keyboard.press("Escape")
+        await link.wait_for(state="hidden")
+        assert await button.get_attribute("aria-expanded") == "false"
+        assert tab.complaints == []
+
+
+async def test_the_theme_is_kept_from_page_to_page(redis_stores: OpenStores) -> None:
+    async with open_stage(redis_stores) as stage, open_browser() as browser:
+        await stage.add_person()
+        tab = await Tab.open(browser, stage.base)
+        await tab.sign_in()
+        await tab.page.get_by_role("button", name="Switch between light and dark").click()
+        dark = await tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert dark == "rgb(18, 21, 27)"
+        await tab.go("/apps")
+        assert await tab.page.evaluate("getComputedStyle(document.body).backgroundColor") == dark
+        assert tab.complaints == []
+
+
+async def test_somebody_makes_an_app_and_revokes_a_key(redis_stores: OpenStores) -> None:
+    async with open_stage(redis_stores) as stage, open_browser() as browser:
+        await stage.add_person()
+        tab = await Tab.open(browser, stage.base)
+        await tab.sign_in()
+        await tab.page.get_by_role("link", name="Apps").click()
+        await tab.page.get_by_label("Name").fill("Not a name!")
+        await tab.page.get_by_role("button", name="Create").click()
+        await tab.page.get_by_role("alert").wait_for()
+        assert await tab.page.get_by_label("Name").input_value() == "Not a name!"
+        await tab.page.get_by_label("Name").fill("bookshop")
+        await tab.page.get_by_role("button", name="Create").click()
+        await tab.page.get_by_role("heading", name="Keys of bookshop").wait_for()
+        assert await tab.page.get_by_text("ksk_dev_").count() == 1
+        assert await tab.find_faults() == []
+        await tab.page.get_by_role("link", name="Back to bookshop").click()
+        await tab.page.get_by_role("button", name="Revoke").first.click()
+        dialog = tab.page.get_by_role("dialog")
+        assert await tab.find_faults() == []
+        await dialog.get_by_role("button", name="Revoke").click()
+        await tab.page.get_by_text("The key was revoked.").wait_for()
+        assert await tab.page.get_by_role("button", name="Revoke").count() == 1
+        assert tab.complaints == []
+    page = await redis_stores.audit.page(AuditFilter())
+    assert [row.operation for row in page.rows] == ["keys.revoke", "apps.create", "apps.create"]

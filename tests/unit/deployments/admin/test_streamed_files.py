@@ -1,0 +1,46 @@
+"""Files over HTTP: the body is the file, the other arguments stand in the query string."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from deployments.operations.open_admin import open_admin
+from deployments.operations.services import AdminConfig
+from tests.fakes.administration import VAULT, add_apps, add_person, bearer, give_token, serve
+from tests.fakes.asgi import HungUp, call
+from tests.fakes.stores.memory import memory_stores
+from tests.suites.doing import NOW
+from tests.suites.manual_clock import ManualClock
+
+
+async def test_a_file_is_uploaded_in_pieces(tmp_path: Path) -> None:
+    clock = ManualClock(NOW)
+    stores = memory_stores(clock)
+    await add_apps(stores)
+    await add_person(stores, "ed", shop="editor")
+    artifacts = ArtifactStore.open(tmp_path / "artifacts")
+    config = AdminConfig(data_dir=tmp_path / "data")
+    app = serve(open_admin(stores, VAULT, clock, artifacts, config=config))  # type: ignore[arg-type]
+    headers = bearer(await give_token(stores, "ed"))
+    path = "/v1/admin/apps/shop/imports"
+    answer = await call(
+        app,
+        "POST",
+        f"{path}?noun=product&file_name=a%2Fb.csv",
+        headers=headers,
+        chunks=[b"product_id\n", b"x\n"],
+    )
+    assert answer.status == 200, answer.body
+    data = answer.json()["data"]
+    assert (data["file_name"], data["size"], data["format"]) == ("a/b.csv", 13, "csv")
+    preview = await call(app, "POST", f"{path}/{data['import_id']}/preview", headers=headers, json={})
+    assert preview.json()["data"]["preview"]["rows"] == 1
+    wrong = await call(app, "POST", f"{path}?noun=plant", headers=headers, chunks=[b"x"])
+    assert wrong.status == 422
+    with pytest.raises(HungUp):
+        await call(app, "POST", f"{path}?noun=product", headers=headers, chunks=[b"x"], hang_up=True)
+    listed = (await call(app, "GET", path, headers=headers)).json()["data"]["imports"]
+    assert [one["import_id"] for one in listed] == [data["import_id"]]

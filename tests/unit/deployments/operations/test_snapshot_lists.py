@@ -1,0 +1,108 @@
+"""Two snapshots answer for the same users beside what serves, bounded in number and in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import EngineHost
+from actors.serving.model_registry import SnapshotLoader
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.errors import Fault, Forbidden, TooMany, Unavailable, Unprocessable
+from cluster.meter import SilentMeter
+from deployments.operations import snapshot_lists
+from deployments.operations.held_versions import HELD_S, HeldVersions
+from tests.fakes.corner_shop import happen, upload, view
+from tests.fakes.model_shop import APP, ModelShop, open_model_shop
+from tests.fakes.trained_snapshot import name, ring_products
+
+ENGINE = {"engine_id": "default"}
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[ModelShop]:
+    opened = await open_model_shop(tmp_path)
+    stores, shelf, clock = opened.stores, opened.shelf, opened.services.clock
+    await upload(stores, ring_products(), app_id=APP)
+    for number in range(6):
+        await happen(stores, [view(f"u{number}", name(number * 3))], app_id=APP)
+    models = SnapshotLoader(SnapshotStore(shelf))
+    host = EngineHost(stores, None, clock, SilentMeter(), models=models)
+    await host.start()
+    opened.services = replace(opened.services, recommender=LocalRecommenderClient(host))
+    yield opened
+    await host.close()
+
+
+async def _publish(shop: ModelShop, folder: Path) -> tuple[str, str]:
+    first, second = shop.publish(folder / "first", 6), shop.publish(folder / "second", 7)
+    await shop.perform("promotions.promote", **ENGINE, version=first)
+    return first, second
+
+
+async def test_the_serving_snapshot_and_another_answer_for_the_same_users(
+    shop: ModelShop, tmp_path: Path
+) -> None:
+    first, second = await _publish(shop, tmp_path)
+    given: dict[str, Any] = {**ENGINE, "first": first, "second": second[:8], "user_ids": "u1\n u2 \n"}
+    found = (await shop.perform("snapshots.compare_lists", role="analyst", **given)).to_dict()
+    assert (found["first"], found["second"]) == (first, second)
+    assert [one["user_id"] for one in found["users"]] == ["u1", "u2"]
+    assert 0 < found["overlap"] <= 1
+    one = found["users"][0]
+    assert len(one["first"]) == len(one["second"]) == 10
+    assert one["shared"] == sum(product["in_both"] for product in one["second"])
+    assert one["first"][0]["title"].startswith("Bead number")
+    assert one["first"][0]["came_from"]
+    engine = await shop.stores.engines.get(APP, "default")
+    assert engine is not None
+    assert engine.snapshot == first
+
+
+async def test_a_snapshot_that_can_not_be_loaded_is_no_list_of_the_serving_one(
+    shop: ModelShop, tmp_path: Path
+) -> None:
+    first, second = await _publish(shop, tmp_path)
+    for path in (tmp_path / "artifacts" / "snapshots" / APP / "default" / second).rglob("*.npy"):
+        path.write_bytes(b"damaged")
+    with pytest.raises(Fault, match=f"snapshot {second} can't be used"):
+        await shop.perform("snapshots.compare_lists", **ENGINE, first=first, second=second, user_ids=["u1"])
+
+
+async def test_snapshots_beyond_the_free_memory_are_refused(
+    shop: ModelShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await _publish(shop, tmp_path)
+    monkeypatch.setattr(snapshot_lists, "available_memory", lambda: 100 << 20)
+    with pytest.raises(Unavailable, match="100 MB are free, so they are not loaded"):
+        await shop.perform("snapshots.compare_lists", **ENGINE, first=first, second=second, user_ids=["u1"])
+    assert shop.services.held_versions.count == 0
+
+
+async def test_it_needs_an_analyst_bounded_users_and_the_api(shop: ModelShop, tmp_path: Path) -> None:
+    first, second = await _publish(shop, tmp_path)
+    given: dict[str, Any] = {**ENGINE, "first": first, "second": second}
+    with pytest.raises(Forbidden):
+        await shop.perform("snapshots.compare_lists", role="viewer", **given)
+    with pytest.raises(Unprocessable):
+        await shop.perform("snapshots.compare_lists", **given, user_ids=[str(at) for at in range(9)])
+    shop.services = replace(shop.services, recommender=None)
+    with pytest.raises(Unavailable, match="needs the running API"):
+        await shop.perform("snapshots.compare_lists", **given)
+
+
+def test_held_versions_are_few_and_released_in_time() -> None:
+    held = HeldVersions(most=2)
+    one, two, three = (("shop", "default", version) for version in ("a", "b", "c"))
+    held.hold([one, two], 0.0)
+    held.hold([one, two], 100.0)
+    with pytest.raises(TooMany, match="2 snapshots are held for comparisons already") as caught:
+        held.hold([three], 200.0)
+    assert caught.value.facts["retry_after_s"] == HELD_S - 100
+    held.hold([three], 100.0 + HELD_S)
+    assert held.count == 1
