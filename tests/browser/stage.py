@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import socket
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,11 +16,14 @@ from typing import Any
 import pytest
 import uvicorn
 
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.store.connect import OpenStores
+from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
+from deployments.operations.services import AdminServices
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
 from tests.fakes.request_handler import Corner, open_corner
@@ -64,19 +68,38 @@ async def open_stage(stores: OpenStores) -> AsyncIterator[Stage]:
     """Serve the API and the console over real stores on a free loopback port."""
     clock = SystemClock()
     corner = await open_corner(clock=clock, stores=stores)
-    console = open_console_services(stores, clock, app_ids=corner.keyring.app_ids, public_url="")
-    app = build_application(corner.door, version="0", more=build_console_routes(console))
+    with tempfile.TemporaryDirectory() as folder:
+        services = AdminServices(
+            stores,
+            corner.vault,
+            clock,
+            ArtifactStore.open(Path(folder)),
+            api=LocalApi(corner.door, corner.keyring.secret_of),
+        )
+        console = open_console_services(
+            stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
+        )
+        app = build_application(corner.door, version="0", more=build_console_routes(console))
+        try:
+            async with serve_application(app) as base:
+                yield Stage(base, corner, console)
+        finally:
+            await corner.close()
+
+
+@asynccontextmanager
+async def serve_application(app: Any) -> AsyncIterator[str]:
+    """Serve an application on a free loopback port; yield its address."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
         listening.listen()
         running = asyncio.ensure_future(server.serve(sockets=[listening]))
         try:
-            yield Stage(f"http://127.0.0.1:{listening.getsockname()[1]}", corner, console)
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
             await running
-            await corner.close()
 
 
 @asynccontextmanager
