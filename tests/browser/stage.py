@@ -85,18 +85,27 @@ async def open_stage(
         stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
     )
     app = build_application(corner.door, version="0", more=build_console_routes(console))
+    try:
+        async with serve_application(app) as base:
+            yield Stage(base, corner, console)
+    finally:
+        await corner.close()
+        await host.close()
+
+
+@asynccontextmanager
+async def serve_application(app: Any) -> AsyncIterator[str]:
+    """Serve an application on a free loopback port; yield its address."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
         listening.listen()
         running = asyncio.ensure_future(server.serve(sockets=[listening]))
         try:
-            yield Stage(f"http://127.0.0.1:{listening.getsockname()[1]}", corner, console)
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
             await running
-            await corner.close()
-            await host.close()
 
 
 @asynccontextmanager
