@@ -31,8 +31,6 @@ PICTURES: tuple[tuple[str, str, int, str], ...] = (
     ("console-access", "/apps/shop/access", 1280, "light"),
     ("console-audit", "/audit", 1280, "light"),
     ("console-account", "/account", 1280, "light"),
-    ("console-catalog", "/apps/shop/catalog", 1280, "light"),
-    ("console-try", "/apps/shop/try", 1280, "light"),
     ("console-rules", "/apps/shop/rules", 1280, "light"),
     ("console-experiments", "/apps/shop/experiments", 1280, "light"),
     ("console-models", "/apps/shop/models", 1280, "light"),

@@ -28,6 +28,10 @@ def address_of(page: Page) -> str:
 async def fill(stage: Stage) -> None:
     """Put hostile names wherever people and programs can write them."""
     await stage.add_person()
+    variants = [{"name": "three"}, {"name": "five"}]
+    await stage.perform(
+        "experiments.create", experiments=[{"name": HOSTILE, "slug": "paywall", "variants": variants}]
+    )
     for operation in ("keys.rotate", HOSTILE):
         await stage.corner.stores.audit.append(
             AuditRow(
