@@ -26,7 +26,7 @@ from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
 from deployments.operations.principal import Principal
-from deployments.operations.services import AdminConfig, AdminServices
+from deployments.operations.services import AdminConfig, AdminServices, ImportLauncher, refuse_imports
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
 from tests.fakes.corner_shop import furnish
@@ -73,7 +73,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(stores: OpenStores, folder: Path) -> AsyncIterator[Stage]:
+async def open_stage(
+    stores: OpenStores, folder: Path, *, launch_import: ImportLauncher = refuse_imports
+) -> AsyncIterator[Stage]:
     """Serve the API and the console over real stores on a free loopback port."""
     clock = SystemClock()
     await furnish(stores)
@@ -83,24 +85,33 @@ async def open_stage(stores: OpenStores, folder: Path) -> AsyncIterator[Stage]:
     corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host), shelf=shelf)
     services = AdminServices(
         stores, corner.vault, clock, shelf, config=AdminConfig(data_dir=folder),
-        api=LocalApi(corner.door, corner.keyring.secret_of),
+        api=LocalApi(corner.door, corner.keyring.secret_of), launch_import=launch_import,
     )  # fmt: skip
     console = open_console_services(
         stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
     )
     app = build_application(corner.door, version="0", more=build_console_routes(console))
+    try:
+        async with serve_application(app) as base:
+            yield Stage(base, corner, console)
+    finally:
+        await corner.close()
+        await host.close()
+
+
+@asynccontextmanager
+async def serve_application(app: Any) -> AsyncIterator[str]:
+    """Serve an application on a free loopback port; yield its address."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
         listening.listen()
         running = asyncio.ensure_future(server.serve(sockets=[listening]))
         try:
-            yield Stage(f"http://127.0.0.1:{listening.getsockname()[1]}", corner, console)
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
             await running
-            await corner.close()
-            await host.close()
 
 
 @asynccontextmanager
