@@ -27,6 +27,7 @@ from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
+from deployments.operations.principal import Principal
 from deployments.operations.services import AdminConfig, AdminServices, ImportLauncher, refuse_imports
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
@@ -67,6 +68,11 @@ class Stage:
         """Add an account that signs in with `PASSWORD`; an administrator unless told otherwise."""
         account = an_account(username, facts.pop("role", "administrator"))
         await self.corner.stores.accounts.add(account.model_copy(update=facts))
+
+    async def perform(self, name: str, **arguments: Any) -> Any:
+        """Perform an operation of the administration on `shop`."""
+        person = Principal("ada", "usr-ada", "console", is_administrator=True)
+        return await self.console.administration.perform(person, name, {"app_id": "shop", **arguments})
 
 
 @asynccontextmanager

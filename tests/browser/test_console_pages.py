@@ -30,6 +30,10 @@ async def fill(stage: Stage) -> None:
     """Put hostile names wherever people and programs can write them."""
     await stage.add_person()
     await stage.corner.stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=1))
+    variants = [{"name": "three"}, {"name": "five"}]
+    await stage.perform(
+        "experiments.create", experiments=[{"name": HOSTILE, "slug": "paywall", "variants": variants}]
+    )
     for operation in ("keys.rotate", HOSTILE):
         await stage.corner.stores.audit.append(
             AuditRow(
