@@ -96,10 +96,8 @@ class Gateway:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
         self.loop, self._meter = asyncio.get_running_loop(), meter
         open_tracing(settings.trace_url, "api")
-        opened = await open_stores(address, meter=meter, clock=clock)
-        self._stores = stores = await check_schema(opened)
-        self._identity = IdentityWatch(stores, settings, has_key=True)
-        await self._identity.check()
+        self._stores = stores = await check_schema(await open_stores(address, meter=meter, clock=clock))
+        self._identity = await IdentityWatch.open(stores, settings, has_key=True)
         vault = open_vault(settings)
         self._keyring = Keyring(self._stores.access, vault)
         self._limits = RateLimiter(self._stores.limits, clock)
@@ -129,9 +127,8 @@ class Gateway:
         services = self._open_services(settings, artifact_store, clock)
         observer = open_observer(clock, meter, *settings.observed)
         self.handler = RequestHandler(
-            build_endpoints(services), gate, replays=stores.idempotency, clock=clock,
-            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
-            addresses=config.client_addresses, observer=observer,
+            build_endpoints(services), gate, replays=stores.idempotency, clock=clock, addresses=config.client_addresses,
+            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()), observer=observer,
             readiness=Readiness(self._host.probe, self._keyring, stores.server, clock, self._identity),
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
@@ -168,8 +165,7 @@ class Gateway:
         )  # fmt: skip
 
     async def check_health(self) -> None:
-        """Raise if this replica no longer follows key changes, because it would accept revoked keys, or if it belongs
-        to another installation.
+        """Raise if this replica no longer follows revoked keys, or if it belongs to another installation.
 
         A store that is unavailable does not make the replica unhealthy.
         """
@@ -191,9 +187,8 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._experiments.treatments.flush()
         parts: tuple[Any, ...] = (
-            self._identity, self._experiments, self._question_client, self._query_log, self._archive,
-            self._archive_host, self._keyring, self._limits, self._engine_router, self._connections, self._host,
-            self._stores,
+            self._experiments, self._question_client, self._query_log, self._archive, self._archive_host, self._keyring,
+            self._limits, self._engine_router, self._connections, self._host, self._identity, self._stores,
         )  # fmt: skip
         for part in parts:
             await part.close()
