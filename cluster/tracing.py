@@ -169,6 +169,20 @@ class ProcessTracer:
             self.tracer.close()
             self.tracer = None
 
+    def begin(
+        self, name: str, *, kind: SpanKind = "internal", attributes: Mapping[str, Any] | None = None
+    ) -> Span | None:
+        """Start a step of the running task, which the caller ends; None without a tracer.
+
+        Outside of a trace it is the first step of one: for calls that are few and long.
+        """
+        if self.tracer is None:
+            return None
+        outer = current_span()
+        if outer is not None:
+            return outer.child(name, kind=kind, attributes=attributes)
+        return self.tracer.start(name, parent=current_traceparent(), kind=kind, attributes=attributes)
+
     @contextmanager
     def trace(
         self,

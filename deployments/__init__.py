@@ -3,6 +3,7 @@
     edge/     what every door shares: who is calling, may they, how errors look
     api/      the REST interface
     archive/  the news archive for AI agents: MCP and OAuth
+    demo/     kiosk.js for web pages, and two demonstrations that use it
     front/    the replica that answers HTTP, with all doors in it
     hosts/    deployments without a route: recommenders with a place of their own
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from cluster.artifacts.app_storage import SHARED_FOLDERS
 from cluster.errors import Conflict, HouseError, Invalid, NewerRelease, NotFound
 from cluster.records.access import (
     LISTS,
@@ -104,6 +105,8 @@ class KeyAdmin:
         book = await self._access.read_all()
         if app_id in book.apps or app_id in book.unreadable_apps:
             raise Conflict(f"there is already an app named {app_id}; choose another name")
+        if app_id in SHARED_FOLDERS:
+            raise Invalid(f"{app_id!r} is the name of a folder that all apps share; choose another name")
         try:
             app = _new_app(app_id, environment, now_ms)
         except ValueError as error:

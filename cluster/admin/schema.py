@@ -16,19 +16,22 @@ import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 
 from cluster.build_info import installed_version
 from cluster.errors import Conflict, NewerRelease, Unavailable
-from cluster.store.connect import OpenStores
-from cluster.store.redis.schema import RedisSchema, RunningRelease, StoredSchema
+from cluster.store.ports.schema import RunningRelease, SchemaStore, StoredSchema
+from cluster.store.ports.stores import Stores
 
 LEASE = "schema"
 LEASE_MS = 60_000
 WAIT_S = 90.0
 "How long a start waits for the migrations of another process, in seconds."
 _POLL_S = 0.2
+
+S = TypeVar("S", bound=Stores)
 
 _log = structlog.get_logger()
 
@@ -41,10 +44,10 @@ class Migration:
     name: str
     oldest: int
     "The schema a release needs to run on the result."
-    apply: Callable[[OpenStores], Awaitable[None]]
+    apply: Callable[[Stores], Awaitable[None]]
 
 
-async def _number_only(stores: OpenStores) -> None:
+async def _number_only(stores: Stores) -> None:
     """Everything written before schema numbers has the form of schema 1."""
 
 
@@ -71,14 +74,14 @@ def check_readable(stored: StoredSchema, known: int) -> None:
         )
 
 
-async def check_schema(stores: OpenStores, migrations: Sequence[Migration] = MIGRATIONS) -> OpenStores:
+async def check_schema(stores: S, migrations: Sequence[Migration] = MIGRATIONS) -> S:
     """Refuse stored data that this release can't read, else return the stores; while Redis is away, it is not known.
 
     Errors:
         NewerRelease: a newer release changed the data in a way that this one can't read
     """
     try:
-        stored = await RedisSchema(stores.server).read()
+        stored = await stores.schema.read()
     except Unavailable as error:
         _log.warning("schema_not_checked", reason=error.message)
     else:
@@ -87,7 +90,7 @@ async def check_schema(stores: OpenStores, migrations: Sequence[Migration] = MIG
 
 
 async def ensure_schema(
-    stores: OpenStores, now_ms: int, migrations: Sequence[Migration] = MIGRATIONS
+    stores: Stores, now_ms: int, migrations: Sequence[Migration] = MIGRATIONS
 ) -> tuple[str, ...]:
     """Check the schema, apply all missing migrations and return their names; only one of several processes
     applies them.
@@ -97,7 +100,7 @@ async def ensure_schema(
         Conflict: a migration has to wait until older releases have ended
         Unavailable: another process migrates for too long, or Redis is away
     """
-    schema, owner, known = RedisSchema(stores.server), uuid.uuid4().hex, newest_schema(migrations)
+    schema, owner, known = stores.schema, uuid.uuid4().hex, newest_schema(migrations)
     for _ in range(int(WAIT_S / _POLL_S)):
         stored = await schema.read()
         check_readable(stored, known)
@@ -114,15 +117,15 @@ async def ensure_schema(
     )
 
 
-async def record_running(stores: OpenStores, now_ms: int) -> None:
+async def record_running(stores: Stores, now_ms: int) -> None:
     """Record that an API replica of this release runs; while Redis is away, the next call does it."""
     running = RunningRelease(installed_version(), newest_schema(), now_ms)
     with contextlib.suppress(Unavailable):
-        await RedisSchema(stores.server).record_release(running)
+        await stores.schema.record_release(running)
 
 
 async def _migrate(
-    stores: OpenStores, schema: RedisSchema, owner: str, now_ms: int, migrations: Sequence[Migration]
+    stores: Stores, schema: SchemaStore, owner: str, now_ms: int, migrations: Sequence[Migration]
 ) -> tuple[str, ...]:
     done = []
     for step in migrations:
@@ -140,7 +143,7 @@ async def _migrate(
     return tuple(done)
 
 
-async def _refuse_beside_older(schema: RedisSchema, step: Migration, now_ms: int) -> None:
+async def _refuse_beside_older(schema: SchemaStore, step: Migration, now_ms: int) -> None:
     older = [one.release for one in await schema.list_releases(now_ms) if one.schema < step.oldest]
     if older:
         raise Conflict(

@@ -14,8 +14,8 @@ from cluster.artifacts.signing import is_manifest
 from cluster.build_info import installed_version
 from cluster.errors import Fault, NotFound
 from cluster.store.connect import OpenStores
+from cluster.store.ports.schema import RunningRelease, StoredSchema
 from cluster.store.redis.record_counts import RecordCounts, count_records
-from cluster.store.redis.schema import RedisSchema, RunningRelease, StoredSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ async def check_upgrade(
     stores: OpenStores, now_ms: int, *, migrations: Sequence[Migration] = MIGRATIONS
 ) -> UpgradeReport:
     """Read the schema, the running releases and all records; the manifests are added by `with_formats`."""
-    schema = RedisSchema(stores.server)
+    schema = stores.schema
     stored = await schema.read()
     return UpgradeReport(
         stored=stored,

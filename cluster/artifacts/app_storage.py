@@ -6,6 +6,9 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.run_folders import TRAINING_FOLDERS
 from cluster.artifacts.snapshots import FOLDER
 
+SHARED_FOLDERS = (FOLDER, *TRAINING_FOLDERS, "models", "reports")
+"Folders beside those of apps. A new app has none of these names, or its segments would lie among other apps' files."
+
 
 def measure_app(store: ArtifactStore, app_id: str) -> int:
     """Return the bytes of an app: segments, query logs, snapshots and artifacts of trainings.

@@ -60,6 +60,9 @@ class Engine(BaseModel):
     "When `placement` changed last."
     scaling: Scaling = Scaling()
     "Of its dedicated deployment."
+    max_replicas_per_node: int = Field(default=0, ge=0, le=256)
+    """Of its dedicated deployment; 0: no limit. Not part of `Scaling`, because earlier releases refuse unknown fields
+    there."""
     snapshot: str = ""
     "Version in the artifact store that serves; empty before the first training."
     created_at: int = 0
@@ -79,9 +82,17 @@ class Engine(BaseModel):
         """Return the requested placement."""
         return self.moving_to or self.placement
 
+    def scaling_arguments(self) -> dict[str, Any]:
+        """Return how its dedicated deployment scales; the limit per node only if there is one."""
+        per_node = self.max_replicas_per_node
+        return {
+            **self.scaling.model_dump(),
+            **({"max_replicas_per_node": per_node} if per_node else {}),
+        }
+
     def deployment_arguments(self) -> dict[str, Any]:
         """Return the arguments of its Serve application; no secrets."""
-        return {"app_id": self.app_id, "engine_id": self.engine_id, **self.scaling.model_dump()}
+        return {"app_id": self.app_id, "engine_id": self.engine_id, **self.scaling_arguments()}
 
 
 class EngineStatus(BaseModel):

@@ -2,9 +2,12 @@
 
 process                                     what is checked       by
 start: `kiosk up`, `cluster up | attach`    both, and written     `identity_start.mark_identity`
-API replica                                 both                  `check_master_key`, `open_artifact_store`
+API replica                                 both                  `IdentityWatch`, `open_artifact_store`
 command                                     key; the store if used  `prepare_master_key`, `open_artifact_store`
-engine, actor, job, training                the store             `open_artifact_store`
+dedicated engine                            the store             `IdentityWatch`, `open_artifact_store`
+actor, job, training                        the store             `open_artifact_store`
+
+Long-lived processes may start while Redis is away; an `IdentityWatch` checks them when it first answers.
 """
 
 from __future__ import annotations
@@ -15,32 +18,95 @@ import structlog
 
 from cluster.admin.vault import ensure_master_key, master_key_fingerprint
 from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.errors import InvalidSetting, Unavailable
+from cluster.errors import HouseError, InvalidSetting, Unavailable
 from cluster.runtime.connecting import connect, run_blocking
 from cluster.runtime.identity import read_artifact_id, refuse_mismatch
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from cluster.store.redis.installation import RedisInstallation
+from cluster.store.redis.installation import RedisInstallation, StoredIdentity
 
 _log = structlog.get_logger()
 
 
-async def check_master_key(stores: OpenStores, settings: Settings) -> None:
-    """Refuse another master key than that of the installation; while Redis is away, it is not known.
+class IdentityWatch:
+    """Checks the identity of one process; while Redis or the artifact store is away, once a second until both answer.
 
-    Errors:
-        InvalidSetting: the key is not that of the installation
+    `has_key` means that the process uses the master key; `artifacts` is None until it opens the artifact store.
     """
-    try:
-        recorded = await RedisInstallation(stores.server).read()
-    except Unavailable as error:
-        _log.warning("master_key_not_checked", reason=error.message)
-        return
-    try:
-        refuse_mismatch(recorded, fingerprint=master_key_fingerprint(settings))
-    except InvalidSetting as error:
-        _log.error("identity_refused", reason=error.message)
-        raise
+
+    def __init__(self, stores: OpenStores, settings: Settings, *, has_key: bool) -> None:
+        self._stores = stores
+        self._settings = settings
+        self._has_key = has_key
+        self._artifacts: ArtifactStore | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._refused: InvalidSetting | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether this process belongs to another installation."""
+        return self._refused is not None
+
+    async def check(self) -> bool:
+        """Return whether the identity is known and right; False while it can't be read.
+
+        Errors:
+            InvalidSetting: the key or the artifact store is not that of the installation
+        """
+        try:
+            recorded = await RedisInstallation(self._stores.server).read()
+            found = await self._read_artifact_id(recorded)
+        except Unavailable as error:
+            _log.warning("identity_not_checked", reason=error.message)
+            return False
+        try:
+            refuse_mismatch(
+                recorded,
+                fingerprint=master_key_fingerprint(self._settings) if self._has_key else None,
+                artifact_id=found,
+                address=str(self._settings.artifacts_address),
+            )
+        except InvalidSetting as error:
+            _log.error("identity_refused", reason=error.message)
+            self._refused = error
+            raise
+        return True
+
+    def follow(self, artifacts: ArtifactStore, every_s: float = 1.0) -> None:
+        """Check in the background until the identity is known."""
+        self._artifacts = artifacts
+        self._task = asyncio.get_running_loop().create_task(self._repeat(every_s))
+
+    def refuse(self) -> None:
+        """Refuse to go on if the identity turned out to be wrong.
+
+        Errors:
+            InvalidSetting: the key or the artifact store is not that of the installation
+        """
+        if self._refused is not None:
+            raise self._refused
+
+    async def close(self) -> None:
+        """Stop checking."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _read_artifact_id(self, recorded: StoredIdentity) -> str | None:
+        if self._artifacts is None or not recorded.installation_id:
+            return None
+        return await asyncio.to_thread(read_artifact_id, self._artifacts)
+
+    async def _repeat(self, every_s: float) -> None:
+        while True:
+            try:
+                if await self.check():
+                    return
+            except InvalidSetting:
+                return  # the next health check ends the process
+            except HouseError as error:
+                _log.error("identity_not_checked", reason=error.message)
+            await asyncio.sleep(every_s)
 
 
 async def prepare_master_key(stores: OpenStores, settings: Settings) -> None:

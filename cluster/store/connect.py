@@ -41,6 +41,7 @@ from cluster.store.redis.records import RedisRecords
 from cluster.store.redis.registrations import RedisRegistrations
 from cluster.store.redis.runs import RedisRuns
 from cluster.store.redis.schedules import RedisSchedules
+from cluster.store.redis.schema import RedisSchema
 from cluster.store.redis.tasks import RedisTasks
 from cluster.store.redis.threads import RedisThreads
 from cluster.store.redis.usage import RedisUsage
@@ -170,6 +171,7 @@ def open_stores(
         question_bank=RedisQuestionBank(server),
         erasures=RedisErasures(server, interactions, changes, clock),
         usage=RedisUsage(server),
+        schema=RedisSchema(server),
         server=server,
     )
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, Malformed, TooLarge, Unavailable
+from cluster.tracing import current_trace
 from deployments.archive import transport
 from deployments.archive.admission import ArchiveCaller, ClientAdmission
 from deployments.archive.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_message, render_error
@@ -157,7 +158,11 @@ class McpEndpoint:
         except HouseError as error:
             self._methods.record_refused(call, person, error.message, begun_s)
             return render_error(rpc_error_from(error, call.id, request_id))
-        return await self._methods.answer(call, person, request_id, begun_s)
+        trace = current_trace()
+        if trace is None:
+            return await self._methods.answer(call, person, request_id, begun_s)
+        with trace.stage("method", attributes={"mcp.call": self._methods.known_name(call)}):
+            return await self._methods.answer(call, person, request_id, begun_s)
 
     async def _message(self, headers: _Headers, receive: Receive) -> RpcCall | RpcError | None:
         try:

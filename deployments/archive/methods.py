@@ -78,6 +78,13 @@ class McpMethods:
         except Exception as error:  # noqa: BLE001 - the last layer: a client that sees a 5xx gives up for good
             return render_error(_fault(error, call.id, request_id))
 
+    def known_name(self, call: RpcCall) -> str:
+        """Return the method of a call, and its tool; `unknown` for texts that only the client chose."""
+        if call.method == "tools/call":
+            name = call.params.get("name")
+            return f"tools/call {name}" if isinstance(name, str) and name in self._tools else "unknown"
+        return call.method if call.method in ("ping", "tools/list", "initialize") else "unknown"
+
     def record_refused(self, call: RpcCall, person: ArchiveCaller, why: str, begun_s: float) -> None:
         """Record a call of a tool that was refused before it was parsed."""
         name, arguments = call.params.get("name"), call.params.get("arguments")

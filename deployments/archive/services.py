@@ -26,6 +26,8 @@ from deployments.archive.transport import AllowedOrigins
 from deployments.archive.usage_log import UsageLog
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.edge.request_observer import RequestObserver
+from deployments.edge.traced_app import TracedApp
 
 TITLE = "News Archive Search"
 
@@ -119,11 +121,18 @@ def open_archive(
     return ArchiveServices(config, oauth, gate, usage, endpoint)
 
 
-def build_archive_routes(services: ArchiveServices) -> list[BaseRoute]:
-    """Return all routes of the archive, those of OAuth included."""
+def build_archive_routes(
+    services: ArchiveServices, observer: RequestObserver | None = None
+) -> list[BaseRoute]:
+    """Return all routes of the archive, those of OAuth included; an observer with a tracer traces their requests."""
     paths: Iterable[str] = (MCP_PATH, MCP_PATH + "/")
-    return [
+    routes: list[BaseRoute] = [
         *(Route(path, endpoint=services.endpoint) for path in paths),
         *build_oauth_routes(services.oauth),
         *build_pages(services.config, services.oauth.addresses),
     ]
+    if observer is not None and observer.is_tracing:
+        for route in routes:
+            if isinstance(route, Route):
+                route.app = TracedApp(route.app, route.path, observer)
+    return routes

@@ -36,8 +36,17 @@ EPILOG = """
   kiosk backup /mnt/backups --pause 3      rest three times as long as it works
   kiosk backup list s3://backups/shop
   kiosk backup verify s3://backups/shop    read everything, restore it beside, compare
+  kiosk backup remove s3://backups/shop --keep 14 --yes
 
 A later backup copies only what the target lacks. The master key is in no backup: keep it elsewhere.
+"""
+REMOVE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk backup remove s3://backups/shop --keep 14          show what would go
+  kiosk backup remove s3://backups/shop --keep 14 --yes    remove it
+
+Each kept backup stays complete. --at then reaches back to the oldest kept backup. Verify the newest one before.
 """
 RESTORE_EPILOG = """
 [bold]Examples[/]
@@ -49,7 +58,7 @@ RESTORE_EPILOG = """
 The installation must be stopped and empty, and must have the master key of the backup. Then `kiosk up`.
 """
 
-app = build_app("Back up the installation, verify a backup, list backups.", group=DefaultGroup)
+app = build_app("Back up the installation; list, verify and remove backups.", group=DefaultGroup)
 
 Target = Annotated[str, typer.Argument(metavar="URI", help="A folder, file:///folder, s3:// or gs://.")]
 Named = Annotated[str, typer.Option("--backup", metavar="ID", help="The backup; else the newest.")]
@@ -129,6 +138,41 @@ def list_backups(uri: Target, as_json: AsJson = False) -> None:
             facts.backup_id, iso_ms(facts.cut_ms), facts.release, f"{facts.keys:,}", files, _mb(one.size)
         )
     screen.out().print(table)
+
+
+@app.command("remove", epilog=REMOVE_EPILOG)
+def remove(
+    uri: Target,
+    keep: Annotated[int, typer.Option(min=1, metavar="N", help="The newest backups that stay.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Remove; without it, only show what would go.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Remove old backups of a target, with the chunks that no kept backup needs."""
+    from cluster.admin.backup.removal import mark_running, plan_removal, remove_backups
+    from cluster.ids import new_request_id
+
+    settings = Installation().settings
+    target, mark = _open_target(uri, settings), _fingerprint(settings)
+    if yes:
+        with mark_running(target, "removal", new_request_id()[-6:].lower(), read_clock_ms()):
+            plan = plan_removal(target, mark, keep)
+            remove_backups(target, plan)
+    else:
+        plan = plan_removal(target, mark, keep)
+    if as_json:
+        screen.print_json(
+            {
+                "kept": list(plan.kept), "removed": list(plan.removed), "chunks": len(plan.chunks),
+                "bytes": plan.size, "done": yes,
+            }
+        )  # fmt: skip
+        return
+    screen.print_lines(
+        *(f"keep    {one}" for one in plan.kept),
+        *(f"remove  {one}" for one in plan.removed),
+        f"{len(plan.chunks):,} chunks that no kept backup names, {_mb(plan.size)}",
+        "Removed." if yes else "Nothing was removed yet; say --yes to remove them.",
+    )
 
 
 @app.command("verify")
@@ -220,10 +264,13 @@ def _open_target(uri: str, settings: Settings) -> ArtifactStore:
 
 @asynccontextmanager
 async def _open_stores(installation: Installation) -> AsyncIterator[OpenStores]:
-    """Open the stores over the client that keeps the order of commands and costs the least."""
+    """Open the stores over the client that keeps the order of commands and costs the least.
+
+    A backup copies data of any schema, and a restore may replace that of a newer release.
+    """
     from cluster.runtime.connecting import ADMIN_S, connect
 
-    async with installation.open_stores(), connect(slow_s=ADMIN_S, is_serving=True) as stores:
+    async with installation.open_stores(any_schema=True), connect(slow_s=ADMIN_S, is_serving=True) as stores:
         yield stores
 
 

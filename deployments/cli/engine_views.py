@@ -53,7 +53,7 @@ class EngineView:
             "target_replicas": status.target if status else 0,
             "message": status.message if status else "",
             "requests_per_s": round(self.per_s, 3),
-            "scaling": engine.scaling.model_dump(),
+            "scaling": engine.scaling_arguments(),
             "created_at": engine.created_at,
         }
 

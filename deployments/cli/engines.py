@@ -60,6 +60,7 @@ SCALE_EPILOG = """
   kiosk engines scale bookshop default                            show how it scales
   kiosk engines scale bookshop default --replicas 2:8             two at rest, up to eight under load
   kiosk engines scale bookshop default --target 2 --up-after 2 --down-after 60
+  kiosk engines scale bookshop default --replicas 3:3 --per-node 1    one on each of three nodes
 
 These hold for a dedicated engine; the API replicas scale by KIOSK_REPLICAS_MIN and KIOSK_REPLICAS_MAX.
 """
@@ -80,6 +81,10 @@ Cpus = Annotated[float | None, typer.Option(help="Processors Ray keeps for a rep
 UpAfter = Annotated[float | None, typer.Option(metavar="S", help="Seconds of load before one is added.")]
 DownAfter = Annotated[float | None, typer.Option(metavar="S", help="Seconds of rest before one is taken.")]
 LookBack = Annotated[float | None, typer.Option(metavar="S", help="Load is averaged over these seconds.")]
+PerNode = Annotated[
+    int | None,
+    typer.Option(metavar="N", min=0, max=256, help="At most so many replicas on one node; 0: any number."),
+]
 
 
 @app.command("list", epilog=LIST_EPILOG)
@@ -209,6 +214,7 @@ def scale(
     up_after: UpAfter = None,
     down_after: DownAfter = None,
     look_back: LookBack = None,
+    per_node: PerNode = None,
     as_json: AsJson = False,
 ) -> None:
     """Show or change how a dedicated engine scales."""
@@ -218,7 +224,8 @@ def scale(
             wanted = _apply_scaling(
                 one.scaling, replicas, target, memory, cpus, up_after, down_after, look_back
             )
-            return one.model_copy(update={"scaling": wanted})
+            each = one.max_replicas_per_node if per_node is None else per_node
+            return one.model_copy(update={"scaling": wanted, "max_replicas_per_node": each})
 
         return await read_engine_view(
             stores, await _change_engine(stores, name, engine, scaled), read_clock_ms()
@@ -235,6 +242,12 @@ def scale(
             f"{getattr(view.engine.scaling, field):g}",
             _SCALING_TEXTS.get(field, about.description or ""),
         )
+    per_node_now = view.engine.max_replicas_per_node
+    table.add_row(
+        "max_replicas_per_node",
+        str(per_node_now or "none"),
+        "replicas on one node; a change starts replicas anew",
+    )
     screen.out().print(table)
     if view.engine.target_placement == "door":
         screen.err().print(

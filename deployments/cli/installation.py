@@ -15,6 +15,7 @@ import psutil
 from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.admin.key_admin import KeyAdmin
+from cluster.admin.schema import check_schema
 from cluster.admin.vault import ensure_master_key, open_vault
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, Fault, Unavailable
@@ -196,13 +197,17 @@ class Installation:
         return self.administer(read)
 
     @asynccontextmanager
-    async def open_stores(self, *, matching: bool = True) -> AsyncIterator[OpenStores]:
+    async def open_stores(
+        self, *, matching: bool = True, any_schema: bool = False
+    ) -> AsyncIterator[OpenStores]:
         """Open the stores; while the installation is stopped its Redis is started for as long as it takes.
 
-        Without `matching` the master key may be missing or another one.
+        Without `matching` the master key may be missing or another one. With `any_schema` the caller checks the
+        schema of the stored data itself.
 
         Errors:
             InvalidSetting: the master key is not that of the installation
+            NewerRelease: a newer release changed the stored data in a way that this one can't read
             Conflict: another command is working on the stopped installation
             Unavailable: processes of a killed supervisor still run, or Redis does not answer
         """
@@ -212,8 +217,7 @@ class Installation:
             if settings.redis_url is None:
                 raise Conflict(BUSY)
             async with connect(settings, slow_s=ADMIN_S) as stores:
-                if matching:
-                    await prepare_master_key(stores, settings)
+                await _check(stores, settings, matching, any_schema)
                 yield stores
             return
         if left := len(self.leftovers):
@@ -229,8 +233,7 @@ class Installation:
             try:
                 redis.start_and_repair(REDIS_S)
                 async with connect(Settings(), slow_s=ADMIN_S) as stores:
-                    if matching:
-                        await prepare_master_key(stores, self.settings)
+                    await _check(stores, self.settings, matching, any_schema)
                     yield stores
             finally:
                 redis.stop()
@@ -256,6 +259,13 @@ class Installation:
             )
         if missing:
             screen.err().print(missing)
+
+
+async def _check(stores: OpenStores, settings: Settings, matching: bool, any_schema: bool) -> None:
+    if not any_schema:
+        await check_schema(stores)
+    if matching:
+        await prepare_master_key(stores, settings)
 
 
 def read_clock_ms() -> int:

@@ -42,7 +42,7 @@ def upgrade(
     installation = Installation()
 
     async def run() -> tuple[UpgradeReport, tuple[str, ...]]:
-        async with installation.open_stores() as stores:
+        async with installation.open_stores(any_schema=True) as stores:
             report = await check_upgrade(stores, read_clock_ms())
             with contextlib.suppress(HouseError):  # an operator's machine may reach Redis only
                 artifacts = open_artifact_store(installation.settings, verified=False)

@@ -82,6 +82,15 @@ class Keyring:
         """App ids with at least one live key."""
         return tuple(sorted({credential.app.app_id for credential in self._credentials.values()}))
 
+    def find_publishable(self, app_id: str) -> Credential | None:
+        """Return a live publishable key of an app; None without one."""
+        found = [
+            credential
+            for credential in self._credentials.values()
+            if credential.app.app_id == app_id and not credential.is_secret and credential.text
+        ]
+        return min(found, key=lambda credential: credential.key_id, default=None)
+
     def tokens_of(self, app_id: str) -> int:
         """Return how many language-model tokens the answers of an app may use per day; 0: no limit."""
         for credential in self._credentials.values():

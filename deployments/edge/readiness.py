@@ -1,7 +1,8 @@
 """Whether this API replica is ready: an engine in this process answers one query, at most once a second.
 
     engine   `answers`, `fails`, or `none loaded yet` (an installation without products is ready, too)
-    store    `reachable`, or `away`: then reads are answered from memory, and writes are refused
+    store    `reachable`, or `away`: then reads are answered from memory, and writes are refused; `refused` if its
+             installation has another master key or artifact store than this replica
 
 Any client may ask, without a key. The reply names no app. Requests in the same second share one answer, so that
 clients can't load a replica with them.
@@ -46,14 +47,31 @@ class WatchedStore(Protocol):
         ...
 
 
+class CheckedIdentity(Protocol):
+    """The identity of this replica's installation."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether the store belongs to another installation."""
+        ...
+
+
 class Readiness:
     """Answers `/-/ready` of one replica."""
 
-    def __init__(self, probe: Probe, keys: FollowedKeys, store: WatchedStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        probe: Probe,
+        keys: FollowedKeys,
+        store: WatchedStore,
+        clock: Clock,
+        identity: CheckedIdentity | None = None,
+    ) -> None:
         self._probe = probe
         self._keys = keys
         self._store = store
         self._clock = clock
+        self._identity = identity
         self._until_s = 0.0
         self._reply: Reply | None = None
         self._lock = asyncio.Lock()
@@ -71,11 +89,12 @@ class Readiness:
         answered: bool | None = False
         with contextlib.suppress(HouseError, asyncio.TimeoutError):
             answered = await run_within(self._probe(), WITHIN_S)
-        is_ready = answered is not False and self._keys.is_following
+        is_refused = self._identity is not None and self._identity.is_refused
+        is_ready = answered is not False and self._keys.is_following and not is_refused
         body = {
             "ready": is_ready,
             "engine": {None: "none loaded yet", True: "answers", False: "fails"}[answered],
-            "store": "away" if self._store.is_away else "reachable",
+            "store": "refused" if is_refused else "away" if self._store.is_away else "reachable",
         }
         headers = () if is_ready else ((b"retry-after", b"1"),)
         return Reply(200 if is_ready else 503, dumps(body), headers)

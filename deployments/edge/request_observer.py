@@ -68,7 +68,11 @@ class RequestObserver:
 
         It is None if the request is not traced, and either slow requests are not logged or the request has no body.
         """
-        span = self._start(request, endpoint) if self._tracer is not None else None
+        span = None
+        if self._tracer is not None:
+            span = self.start(request.method, endpoint, request.headers.get(HEADER))
+            if span is not None:
+                span.set(**{"kiosk.request_id": request.request_id})
         if span is None and (not has_body or self.slow_ms == math.inf):
             return None
         trace = RequestTrace(span)
@@ -94,19 +98,17 @@ class RequestObserver:
         if trace is not None and trace.span is not None:
             _end_span(trace, trace.span, status, app)
 
-    def _start(self, request: ApiRequest, endpoint: str) -> Span | None:
-        """Start the span of a request if it is in the sample, or if its caller traces it."""
-        assert self._tracer is not None
-        given = request.headers.get(HEADER)
+    def start(self, method: str, endpoint: str, given: bytes | None) -> Span | None:
+        """Start the span of a request if it is in the sample, or if its caller traces it by `given`."""
+        if self._tracer is None:
+            return None
         parent = parse_traceparent(given.decode("latin-1")) if given is not None else ""
         followed = bool(parent) and is_sampled(parent)
         followed = followed and self._followed.take(self._clock.monotonic_s())
         if not followed and self._chance() >= self._share:
             return None
-        facts = {"http.request.method": request.method, "kiosk.request_id": request.request_id}
-        return self._tracer.start(
-            f"{request.method} {endpoint}", parent=parent, kind="server", attributes=facts
-        )
+        facts = {"http.request.method": method}
+        return self._tracer.start(f"{method} {endpoint}", parent=parent, kind="server", attributes=facts)
 
 
 class _PerSecond:

@@ -39,7 +39,7 @@ from cluster.paths import InstallationPaths
 from cluster.runtime import roster
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.cache_sweeper import sweep_copies_forever
-from cluster.runtime.identity_check import check_master_key
+from cluster.runtime.identity_check import IdentityWatch
 from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
@@ -98,13 +98,15 @@ class Gateway:
         open_tracing(settings.trace_url, "api")
         opened = await open_stores(address, meter=meter, clock=clock)
         self._stores = stores = await check_schema(opened)
-        await check_master_key(stores, settings)
+        self._identity = IdentityWatch(stores, settings, has_key=True)
+        await self._identity.check()
         vault = open_vault(settings)
         self._keyring = Keyring(self._stores.access, vault)
         self._limits = RateLimiter(self._stores.limits, clock)
         self._keyring.on_change(self._limits.prune)
         self._counts = RequestCounts()
         artifact_store = open_artifact_store(settings)
+        self._identity.follow(artifact_store)
         ALLOWED.set_source(partial(allowed_learners, settings))
         segments = SegmentStore(artifact_store, clock)
         models = SnapshotLoader(SnapshotStore(artifact_store))
@@ -125,11 +127,12 @@ class Gateway:
         gate.why_no_writes = self._memory.refusal_reason
         gate.link_identities = IdentityLinkWriter(self._stores.interactions, meter).record
         services = self._open_services(settings, artifact_store, clock)
+        observer = open_observer(clock, meter, *settings.observed)
         self.handler = RequestHandler(
             build_endpoints(services), gate, replays=stores.idempotency, clock=clock,
             request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
-            addresses=config.client_addresses, observer=open_observer(clock, meter, *settings.observed),
-            readiness=Readiness(self._host.probe, self._keyring, stores.server, clock),
+            addresses=config.client_addresses, observer=observer,
+            readiness=Readiness(self._host.probe, self._keyring, stores.server, clock, self._identity),
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
         await self._keyring.start()
@@ -142,7 +145,7 @@ class Gateway:
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())
-        routes = build_archive_routes(self._archive)
+        routes = build_archive_routes(self._archive, observer)
         return build_application(self.handler, version=installed_version(), close=self.close, more=routes)
 
     def _open_services(
@@ -165,10 +168,12 @@ class Gateway:
         )  # fmt: skip
 
     async def check_health(self) -> None:
-        """Raise if this replica no longer follows key changes, because it would accept revoked keys.
+        """Raise if this replica no longer follows key changes, because it would accept revoked keys, or if it belongs
+        to another installation.
 
         A store that is unavailable does not make the replica unhealthy.
         """
+        self._identity.refuse()
         if not self._keyring.is_following:
             raise RuntimeError("keys are not followed any more")
         if not self._archive.is_following:
@@ -186,8 +191,9 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._experiments.treatments.flush()
         parts: tuple[Any, ...] = (
-            self._experiments, self._question_client, self._query_log, self._archive, self._archive_host,
-            self._keyring, self._limits, self._engine_router, self._connections, self._host, self._stores,
+            self._identity, self._experiments, self._question_client, self._query_log, self._archive,
+            self._archive_host, self._keyring, self._limits, self._engine_router, self._connections, self._host,
+            self._stores,
         )  # fmt: skip
         for part in parts:
             await part.close()

@@ -40,6 +40,7 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.cache_sweeper import sweep_copies_forever
 from cluster.runtime.cluster_plan import reserved_bytes
 from cluster.runtime.connecting import connect
+from cluster.runtime.identity_check import IdentityWatch
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
 from cluster.runtime.tracing import open_tracing
@@ -67,9 +68,14 @@ def build_recommender(args: dict[str, Any]) -> Application:
     given = {name: value for name, value in args.items() if name in Scaling.model_fields}
     try:
         scaling = Scaling.model_validate(given)
+        engine = Engine(
+            app_id=str(args["app_id"]),
+            engine_id=engine_id,
+            scaling=scaling,
+            max_replicas_per_node=args.get("max_replicas_per_node", 0),
+        )
     except ValidationError as error:
         raise Invalid(f"build_recommender: {error.errors()[0]['msg']}") from error
-    engine = Engine(app_id=str(args["app_id"]), engine_id=engine_id, scaling=scaling)
     deployment = serve.deployment(
         RecommenderReplica,
         name=DEPLOYMENT,
@@ -86,6 +92,7 @@ def build_recommender(args: dict[str, Any]) -> Application:
         # API replicas limit concurrent requests. If this limit were lower than theirs, Serve would retry with growing
         # pauses, and a request could wait for seconds.
         max_ongoing_requests=512,
+        max_replicas_per_node=engine.max_replicas_per_node or None,
         max_queued_requests=512,
         health_check_period_s=5.0,
         health_check_timeout_s=10.0,
@@ -119,6 +126,7 @@ class RecommenderReplica:
         self._host: EngineHost | None = None
         self._stores: OpenStores | None = None
         self._opened: tuple[str, str, int] | None = None
+        self._identity: IdentityWatch | None = None
         self._channel_server: LocalChannelServer | None = None
         self._sweep_task: asyncio.Task[None] | None = None
         self._busy_s = 0.0
@@ -147,6 +155,10 @@ class RecommenderReplica:
         stores = connect(settings, is_serving=True)
         await check_schema(stores)
         artifact_store = open_artifact_store(settings)
+        if self._identity is not None:
+            await self._identity.close()
+        self._identity = IdentityWatch(stores, settings, has_key=False)
+        self._identity.follow(artifact_store)
         ALLOWED.set_source(partial(allowed_learners, settings))
         models = SnapshotLoader(SnapshotStore(artifact_store))
         host = EngineHost(
@@ -184,6 +196,11 @@ class RecommenderReplica:
         finally:
             self._busy_s += time.monotonic() - began_s
 
+    async def check_health(self) -> None:
+        """Raise if this replica has the artifact store of another installation."""
+        if self._identity is not None:
+            self._identity.refuse()
+
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the load of this replica, for queries over Serve and over local channels."""
         return {"load": self._load.read()}
@@ -192,6 +209,8 @@ class RecommenderReplica:
         """Close the channel server, the host and the stores."""
         host, stores = self._host, self._stores
         self._host = self._stores = None
+        if self._identity is not None:
+            await self._identity.close()
         if self._channel_server is not None:
             await self._channel_server.close()
         await _close(host, stores)

@@ -10,6 +10,7 @@ from actors.answers.archive.snapshot_store import PassageSnapshotStore
 from actors.answers.archive.snapshot_writer import WeightedEmbedder
 from actors.language.encoder import SHARE
 from actors.language.encoder_store import EncoderStore
+from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
@@ -36,6 +37,7 @@ async def import_archive(options: ArchiveImportOptions, settings: Settings) -> I
     segments = SegmentStore(open_artifact_store(settings))
     report = None
     async with open_stores(address, slow_s=10.0, is_serving=False) as stores:
+        await check_schema(stores)
         if options.address:
             report = await _ingest_articles(options, settings, stores, segments)
         if options.passages:

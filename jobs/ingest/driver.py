@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 import ray
 
+from cluster.admin.schema import check_schema
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import HouseError, Refusal
@@ -163,6 +164,7 @@ def _ingest_file(
 ) -> IngestReport | Refusal:
     async def work() -> IngestReport:
         async with connect() as stores:
+            await check_schema(stores)
             segments = SegmentStore(open_shelf())
             return await ingest(order, stores, state_dir=state_dir, segments=segments)
 

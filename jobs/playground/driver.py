@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from actors.language.embedder import HashingEmbedder
+from cluster.admin.schema import check_schema
 from cluster.clock import SystemClock
 from cluster.log import set_up_logging
 from cluster.settings import Settings
@@ -36,6 +37,7 @@ async def _load_async(redis_url: str, app_id: str) -> LoadResult:
     clock = SystemClock()
     # other processes may be starting, and no client waits for this job
     async with open_stores(redis_url, slow_s=10.0, is_serving=False) as stores:
+        await check_schema(stores)
         return await load_playground(
             stores, now_ms=clock.now_ms(), embedder=HashingEmbedder(), app_id=app_id, clock=clock
         )

@@ -49,6 +49,19 @@ def test_a_serve_configuration_is_one_that_serve_accepts(path: Path) -> None:
         assert set(application.args) <= known, (path.name, application.name)
 
 
+@pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`")
+@pytest.mark.filterwarnings("ignore:.*(look_back_period_s|metrics_interval_s)")
+@pytest.mark.parametrize(("given", "limit"), [({"max_replicas_per_node": 2}, 2), ({}, None)])
+def test_the_replicas_of_an_engine_on_one_node_can_be_limited(
+    given: dict[str, int], limit: int | None
+) -> None:
+    from deployments.hosts.app import build_recommender
+
+    deployment = build_recommender({"app_id": "shop", **given})._bound_deployment
+    assert deployment._replica_config.max_replicas_per_node == limit
+    assert deployment._deployment_config.user_config.get("max_replicas_per_node") == limit
+
+
 def test_there_is_a_configuration_for_each_environment() -> None:
     assert [path.stem for path in SERVE] == ["development", "playground", "production"]
 

@@ -47,7 +47,6 @@ SHARED_STORE = ("ports", "refreshing_cache", "app_bounds")
 _WHOLE_STORE = (
     "cluster/store/",
     "cluster/admin/backup/",
-    "cluster/admin/schema.py",
     "cluster/admin/upgrade_check.py",
 )
 "What works on everything that is stored, whatever port it belongs to."

@@ -18,7 +18,7 @@ NOUNS = _words(
     clients clock cluster code codec cohorts column columns command commands commits compact compaction
     comparison completions components composer compression conditional config confirmation conformance connection
     connections content context contributions cooccurrence correction cors counts credentials data
-    dataset dates deadline deletes deployments dictionary discovery disk display distance diversity docs doctor
+    dataset dates deadline deletes demo deployments dictionary discovery disk display distance diversity docs doctor
     draft drafts drain driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
     entry envelope environment erasure erasures error errors evaluation event events evidence experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
@@ -78,7 +78,7 @@ MODIFIERS = _words(
     """
     allowed checksummed cold compacted confidential connected delimited dry durable embedded external
     filtered folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed of plain
-    popular recent refreshing refused running seeded sequential shipped signed sparse stored uncompacted
+    popular published recent refreshing refused running seeded sequential shipped signed sparse stored uncompacted
     unverified
     """
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,6 +17,13 @@ from cluster.admin.backup import catalogue
 from cluster.admin.backup.catalogue import list_backup_ids, load_backup
 from cluster.admin.backup.creation import FOLLOWER, BackupJob, BackupResult
 from cluster.admin.backup.pace import Pace
+from cluster.admin.backup.removal import (
+    RUNNING,
+    STALE_MS,
+    mark_running,
+    plan_removal,
+    remove_backups,
+)
 from cluster.admin.backup.restoring import RestoreJob, RestorePlan, plan_restore, refuse_used
 from cluster.admin.backup.verification import compare_records, find_damage
 from cluster.admin.schema import ensure_schema
@@ -58,6 +65,27 @@ def product(n: int, version: int = 0) -> RecordPut:
     kind = ("book", "film")[(n + version) % 2]
     body = {"product_id": f"p{n}", "type": kind, "version": version, "title": "x" * 50}
     return RecordPut(f"p{n}", orjson.dumps(body), kind)
+
+
+class Sides(NamedTuple):
+    """An installation, an empty one beside it, and the target of a backup between them."""
+
+    redis_stores: OpenStores
+    easy_stores: OpenStores
+    source: ArtifactStore
+    target: ArtifactStore
+    into: ArtifactStore
+
+
+@pytest.fixture
+def sides(
+    redis_stores: OpenStores,
+    easy_stores: OpenStores,
+    source: ArtifactStore,
+    target: ArtifactStore,
+    into: ArtifactStore,
+) -> Sides:
+    return Sides(redis_stores, easy_stores, source, target, into)
 
 
 async def fill(stores: OpenStores, source: ArtifactStore, products: int = 700) -> None:
@@ -125,13 +153,8 @@ async def everything(stores: OpenStores) -> dict[str, Any]:
     return found
 
 
-async def test_what_was_there_is_there_again(
-    redis_stores: OpenStores,
-    easy_stores: OpenStores,
-    source: ArtifactStore,
-    target: ArtifactStore,
-    into: ArtifactStore,
-) -> None:
+async def test_what_was_there_is_there_again(sides: Sides) -> None:
+    redis_stores, easy_stores, source, target, into = sides
     await fill(redis_stores, source)
     before = await everything(redis_stores)
     result = await back_up(redis_stores, source, target)
@@ -153,13 +176,8 @@ async def test_what_was_there_is_there_again(
     assert result.facts.schema == 1
 
 
-async def test_a_backup_under_writes_is_the_state_of_its_cut(
-    redis_stores: OpenStores,
-    easy_stores: OpenStores,
-    source: ArtifactStore,
-    target: ArtifactStore,
-    into: ArtifactStore,
-) -> None:
+async def test_a_backup_under_writes_is_the_state_of_its_cut(sides: Sides) -> None:
+    redis_stores, easy_stores, source, target, into = sides
     await fill(redis_stores, source, products=1500)
     await drop_waiting(redis_stores)
     done = asyncio.Event()
@@ -214,6 +232,63 @@ async def test_a_later_backup_copies_only_what_is_new(
     assert len(list_backup_ids(target)) == 3
 
 
+async def test_old_backups_are_removed_and_the_kept_ones_stay_whole(sides: Sides) -> None:
+    redis_stores, easy_stores, source, target, into = sides
+    await fill(redis_stores, source)
+    ids = []
+    for n in range(3):
+        source.write(f"snapshots/{APP}/news/v2/part.npy", np.random.default_rng(n).bytes(50_000))
+        ids.append((await back_up(redis_stores, source, target)).facts.backup_id)
+    target.write("chunks/ab/" + "ab" * 32, b"of an interrupted backup")
+    before = {entry.path for entry in target.entries("")}
+    plan = plan_removal(target, MARK, keep=2)
+    assert (plan.kept, plan.removed) == (tuple(ids[1:]), (ids[0],))
+    assert {entry.path for entry in target.entries("")} == before, "a plan changes nothing"
+    assert "chunks/ab/" + "ab" * 32 in plan.chunks
+    assert len(plan.chunks) >= 2
+    for _ in range(2):
+        remove_backups(target, plan)
+    assert list_backup_ids(target) == ids[1:]
+    for one in ids[1:]:
+        assert find_damage(target, load_backup(target, one, MARK)) == []
+    assert plan_removal(target, MARK, keep=2).chunks == ()
+    assert await everything(redis_stores)
+    await restore(plan_restore(target, MARK, backup_id=ids[1]), target, easy_stores, into)
+    assert await everything(easy_stores) == await everything(redis_stores)
+
+
+async def test_nothing_is_removed_beside_a_backup_or_from_a_foreign_one(
+    redis_stores: OpenStores, source: ArtifactStore, target: ArtifactStore
+) -> None:
+    with pytest.raises(NotFound, match="no complete backup"):
+        plan_removal(target, MARK, keep=1)
+    await fill(redis_stores, source)
+    first = await back_up(redis_stores, source, target)
+    assert target.entries(RUNNING) == []
+    with (
+        mark_running(target, "backup", "a", NOW),
+        mark_running(target, "backup", "b", NOW),
+        pytest.raises(Conflict, match="a backup works on the same target"),
+        mark_running(target, "removal", "c", NOW),
+    ):
+        raise AssertionError
+    with (
+        mark_running(target, "removal", "c", SystemClock().now_ms()),
+        pytest.raises(Conflict, match="a removal"),
+    ):
+        await back_up(redis_stores, source, target)
+    target.write(f"{RUNNING}/backup-killed", str(NOW).encode())
+    with mark_running(target, "removal", "c", NOW + STALE_MS):
+        pass
+    loaded = load_backup(target, first.facts.backup_id, MARK)
+    foreign = msgspec.structs.replace(
+        loaded.facts, fingerprint="0" * 32, backup_id="20000101T000000000Z-abcdef"
+    )
+    catalogue.commit_backup(target, foreign, loaded.chunks)
+    with pytest.raises(Conflict, match="another master key"):
+        plan_removal(target, MARK, keep=1)
+
+
 class _Dying(ArtifactStore):
     """Dies at the n-th write."""
 
@@ -260,13 +335,8 @@ async def test_a_flipped_bit_is_detected(
         plan_restore(target, MARK)
 
 
-async def test_a_restore_is_refused_where_it_would_destroy_or_not_fit(
-    redis_stores: OpenStores,
-    easy_stores: OpenStores,
-    source: ArtifactStore,
-    target: ArtifactStore,
-    into: ArtifactStore,
-) -> None:
+async def test_a_restore_is_refused_where_it_would_destroy_or_not_fit(sides: Sides) -> None:
+    redis_stores, easy_stores, source, target, into = sides
     with pytest.raises(NotFound, match="no complete backup"):
         plan_restore(target, MARK)
     await fill(redis_stores, source)
@@ -289,13 +359,8 @@ async def test_a_restore_is_refused_where_it_would_destroy_or_not_fit(
         plan_restore(target, MARK)
 
 
-async def test_a_time_between_two_backups_is_restored_by_the_change_log(
-    redis_stores: OpenStores,
-    easy_stores: OpenStores,
-    source: ArtifactStore,
-    target: ArtifactStore,
-    into: ArtifactStore,
-) -> None:
+async def test_a_time_between_two_backups_is_restored_by_the_change_log(sides: Sides) -> None:
+    redis_stores, easy_stores, source, target, into = sides
     await fill(redis_stores, source, products=100)
     await drop_waiting(redis_stores)
     first = await back_up(redis_stores, source, target)

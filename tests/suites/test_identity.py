@@ -12,10 +12,12 @@ from typer.testing import CliRunner, Result
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.vault import ensure_master_key, open_vault
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import InvalidSetting
 from cluster.runtime.artifact_access import artifact_store_opener, open_artifact_store
+from cluster.runtime.connecting import connect
 from cluster.runtime.identity import IDENTITY_FILE
-from cluster.runtime.identity_check import check_master_key, prepare_external_key, prepare_master_key
+from cluster.runtime.identity_check import IdentityWatch, prepare_external_key, prepare_master_key
 from cluster.runtime.identity_start import mark_identity
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
@@ -23,6 +25,7 @@ from cluster.store.redis.installation import RedisInstallation, StoredIdentity
 from deployments.cli.command_line import command_line
 from deployments.cli.screen import exit_code_of
 from tests.suites.doing import NOW
+from tests.suites.redis_process import RedisProcess
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world", "redis_stores")]
 
@@ -102,7 +105,7 @@ async def test_a_node_with_another_data_folder_does_not_start(
     identity = await start(first)
     other = machine("other")
     hand_key(other, first)
-    await check_master_key(redis_stores, other)
+    assert await IdentityWatch(redis_stores, other, has_key=True).check()
     for opened in (open_artifact_store, artifact_store_opener(other)):  # replicas, engines, actors; jobs
         with pytest.raises(InvalidSetting, match=r"no installation\.json"):
             opened()
@@ -120,12 +123,49 @@ async def test_another_master_key_is_refused(machine: Machine, redis_stores: Ope
     await start(machine("one"))
     other = machine("other")
     ensure_master_key(other)
-    for check in (check_master_key, prepare_master_key):
+    watch = IdentityWatch(redis_stores, other, has_key=True)
+    for check in (watch.check(), prepare_master_key(redis_stores, other)):
         with pytest.raises(InvalidSetting, match="is not that of installation"):
-            await check(redis_stores, other)
+            await check
+    assert watch.is_refused
     done = await run("apps", "create", "acme")
     assert isinstance(done.exception, InvalidSetting)
     assert not (await redis_stores.access.read_all()).apps
+
+
+@pytest.mark.parametrize("wrong", ["master key", "artifact store", ""])
+async def test_a_process_that_started_while_redis_was_away_is_checked_when_it_answers(
+    wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    redis = RedisProcess(durable=True).start()
+    try:
+        monkeypatch.setenv("KIOSK_REDIS_URL", redis.url)
+        settings = []
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            settings.append(Settings(data_dir=tmp_path / name))
+        right, other = settings
+        await start(right)
+        redis.kill()
+        ensure_master_key(other)
+        if wrong != "master key":
+            hand_key(other, right)
+        artifacts = ArtifactStore.open((right if not wrong else other).artifacts_address)
+        async with connect(other, slow_s=0.5) as stores:
+            watch = IdentityWatch(stores, other, has_key=True)
+            assert not await watch.check()
+            watch.follow(artifacts, every_s=0.02)
+            watch.refuse()
+            redis.start()
+            assert watch._task is not None
+            await asyncio.wait_for(watch._task, 20)
+            assert watch.is_refused == bool(wrong)
+            if wrong:
+                with pytest.raises(InvalidSetting, match=wrong):
+                    watch.refuse()
+            await watch.close()
+    finally:
+        redis.stop()
 
 
 async def test_a_command_without_the_master_key_makes_none(

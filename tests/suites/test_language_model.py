@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from actors.answers.answer_pipeline import LanguageModelError
 from actors.answers.archive.client import LocalArchiveClient
@@ -22,8 +24,10 @@ from cluster.clock import SystemClock
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import Question
+from cluster.runtime.tracing import OtelTracer, build_provider
 from cluster.store.ports.questions import StoredQuestion
 from cluster.store.ports.stores import Stores
+from cluster.tracing import PROCESS
 from tests.fakes.corner_shop import upload
 from tests.fakes.llm_provider import Provider
 from tests.fakes.small_archive import ARTICLES
@@ -338,3 +342,25 @@ async def test_beyond_the_ceiling_of_a_day_answers_are_composed(press: Press, pr
     assert 1 <= written < 6
     assert composers == ["model"] * written + ["extractive"] * (6 - written)
     assert len(provider.requests) == written
+
+
+async def test_each_call_of_a_model_has_a_span_without_texts(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporter = InMemorySpanExporter()
+    monkeypatch.setattr(PROCESS, "tracer", OtelTracer(build_provider(SimpleSpanProcessor(exporter), "api")))
+    writer = ModelWriter(terms(provider.url), SystemClock(), SilentMeter())
+    try:
+        assert await _all(writer) == provider.text
+        provider.behaviour = "503"
+        with pytest.raises(LanguageModelError):
+            await _all(writer)
+    finally:
+        await writer.close()
+    good, bad = exporter.get_finished_spans()
+    assert (good.name, good.kind.name, good.status.status_code.name) == ("llm", "CLIENT", "UNSET")
+    assert dict(good.attributes or {}) == {
+        "gen_ai.operation.name": "chat", "gen_ai.request.model": writer.name,
+    }  # fmt: skip
+    assert bad.status.status_code.name == "ERROR"
+    assert provider.text not in good.to_json()

@@ -77,8 +77,6 @@ async def test_a_lost_master_costs_seconds_and_with_wait_no_acknowledged_write(
     assert journal.slowest_s < REQUEST_S + 5
 
 
-# redis-py drops a connection to a master that is gone without closing it; the collector closes it and warns.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 async def test_redis_py_finds_the_new_master_too(sentinel: SentinelTopology) -> None:
     async with open_stores(sentinel.url, slow_s=REQUEST_S, is_serving=False) as stores:
         journal = await under_load(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import orjson
@@ -26,9 +28,11 @@ from cluster.errors import Conflict, NewerRelease
 from cluster.records.engine import Engine
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.redis.schema import RedisSchema, RunningRelease, StoredSchema
+from cluster.store.ports.schema import RunningRelease, StoredSchema
 from cluster.store.redis.seal import salt_from_key, seal
 from deployments.cli.command_line import command_line
+from deployments.cli.screen import exit_code_of
+from jobs.playground.driver import load_into_app
 from tests.suites.doing import APP, NOW
 from tests.suites.small import an_app
 
@@ -46,7 +50,7 @@ def steps(applied: list[int], *, oldest: int = 1) -> tuple[Migration, ...]:
 async def test_the_first_start_writes_the_number_and_the_next_changes_nothing(
     redis_stores: OpenStores,
 ) -> None:
-    schema = RedisSchema(redis_stores.server)
+    schema = redis_stores.schema
     assert await schema.read() == StoredSchema()
     assert await ensure_schema(redis_stores, NOW) == ("number the stored data",)
     assert await schema.read() == StoredSchema(1, 1, installed_version(), NOW)
@@ -59,7 +63,7 @@ async def test_of_many_starts_one_applies_a_migration(redis_stores: OpenStores) 
     found = await asyncio.gather(*(ensure_schema(redis_stores, NOW, steps(applied)) for _ in range(5)))
     assert applied == [2]
     assert sorted(map(len, found)) == [0, 0, 0, 0, 2]
-    assert (await RedisSchema(redis_stores.server).read()).number == 2
+    assert (await redis_stores.schema.read()).number == 2
 
 
 async def test_an_interrupted_migration_is_applied_again(redis_stores: OpenStores) -> None:
@@ -68,7 +72,7 @@ async def test_an_interrupted_migration_is_applied_again(redis_stores: OpenStore
 
     with pytest.raises(ZeroDivisionError):
         await ensure_schema(redis_stores, NOW, (*MIGRATIONS, Migration(2, "add a field", 1, broken)))
-    assert (await RedisSchema(redis_stores.server).read()).number == 1
+    assert (await redis_stores.schema.read()).number == 1
     applied: list[int] = []
     assert await ensure_schema(redis_stores, NOW, steps(applied)) == ("add a field",)
 
@@ -77,7 +81,7 @@ async def test_a_rollback_within_additive_changes_starts(redis_stores: OpenStore
     await ensure_schema(redis_stores, NOW, steps([]))
     assert await ensure_schema(redis_stores, NOW) == ()
     await check_schema(redis_stores)
-    assert (await RedisSchema(redis_stores.server).read()).number == 2
+    assert (await redis_stores.schema.read()).number == 2
 
 
 async def test_a_release_refuses_data_it_can_not_read(redis_stores: OpenStores) -> None:
@@ -89,7 +93,7 @@ async def test_a_release_refuses_data_it_can_not_read(redis_stores: OpenStores) 
 
 async def test_what_older_releases_can_not_read_waits_until_they_have_ended(redis_stores: OpenStores) -> None:
     await ensure_schema(redis_stores, NOW)
-    await RedisSchema(redis_stores.server).record_release(RunningRelease("0.9", 1, NOW))
+    await redis_stores.schema.record_release(RunningRelease("0.9", 1, NOW))
     with pytest.raises(Conflict, match=r"can't be read by kiosk 0\.9"):
         await ensure_schema(redis_stores, NOW + 1, steps([], oldest=2))
     assert await ensure_schema(redis_stores, NOW + 2, steps([])) == ("add a field",)
@@ -98,12 +102,12 @@ async def test_what_older_releases_can_not_read_waits_until_they_have_ended(redi
 async def test_what_older_releases_can_not_read_is_applied_when_they_have_ended(
     redis_stores: OpenStores,
 ) -> None:
-    await RedisSchema(redis_stores.server).record_release(RunningRelease("0.9", 1, NOW))
+    await redis_stores.schema.record_release(RunningRelease("0.9", 1, NOW))
     assert len(await ensure_schema(redis_stores, NOW + 30_001, steps([], oldest=2))) == 2
 
 
 async def test_releases_that_run_are_listed_and_old_ones_forgotten(redis_stores: OpenStores) -> None:
-    schema = RedisSchema(redis_stores.server)
+    schema = redis_stores.schema
     await schema.record_release(RunningRelease("0.8", 0, NOW - 86_400_001))
     await schema.record_release(RunningRelease("0.9", 1, NOW - 31_000))
     await record_running(redis_stores, NOW)
@@ -167,3 +171,46 @@ async def test_the_command_names_what_stands_in_the_way(
     text = await asyncio.to_thread(CliRunner().invoke, command_line(), ["upgrade", "--check"])
     assert "stored data: schema 1" in text.stdout
     assert "problem: 1 of engine" in text.stdout
+
+
+@pytest.mark.parametrize("words", [["apps", "create", "acme"], ["keys", "list"], ["engines", "list", APP]])
+async def test_a_command_leaves_data_of_a_newer_schema_alone(
+    words: list[str],
+    redis_url: str,
+    redis_stores: OpenStores,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    await ensure_schema(redis_stores, NOW, steps([], oldest=2))
+    error = (await asyncio.to_thread(CliRunner().invoke, command_line(), words)).exception
+    assert isinstance(error, NewerRelease)
+    assert "start the newer release" in error.message
+    assert not (await redis_stores.access.read_all()).apps
+
+
+async def test_a_job_leaves_data_of_a_newer_schema_alone(
+    redis_url: str, redis_stores: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    await ensure_schema(redis_stores, NOW, steps([], oldest=2))
+    before = await redis_stores.server.execute_slow("KEYS", "*")
+    (tmp_path / "users.jsonl").write_text('{"user_id": "ann"}\n')
+    words = [
+        sys.executable,
+        "-m",
+        "jobs.ingest",
+        str(tmp_path / "users.jsonl"),
+        "--app",
+        APP,
+        "--noun",
+        "user",
+    ]
+    found = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
+    assert found.returncode == exit_code_of(NewerRelease(""))
+    assert "the stored data has schema 2" in " ".join(found.stderr.split())
+    with pytest.raises(NewerRelease):
+        await asyncio.to_thread(load_into_app, redis_url, "playground")
+    assert await redis_stores.server.execute_slow("KEYS", "*") == before

@@ -25,6 +25,7 @@ from actors.answers.llm.stream import ChatStreamParser, InvalidModelReply, parse
 from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.meter import Meter
+from cluster.tracing import PROCESS
 
 # --- the breaker --------------------------------------------------------------------------------------------
 # Stop calls to a provider while it fails.
@@ -160,7 +161,9 @@ class ModelWriter:
         """
         if not self.breaker.can_call():
             raise LanguageModelError("given up on for now")
-        wrote = False
+        wrote, failure = False, ""
+        facts = {"gen_ai.operation.name": "chat", "gen_ai.request.model": self._terms.name}
+        span = PROCESS.begin("llm", kind="client", attributes=facts)
         try:
             async with self._acquire_turn(), aclosing(self._read_pieces(messages, most_tokens)) as pieces:
                 async for piece in pieces:
@@ -168,12 +171,18 @@ class ModelWriter:
                     yield piece
         except _Failures as error:
             self.breaker.record_failure()
-            raise LanguageModelError(_loggable_reason(error)) from None
-        except (GeneratorExit, asyncio.CancelledError, LanguageModelError):
+            failure = _loggable_reason(error)
+            raise LanguageModelError(failure) from None
+        except (GeneratorExit, asyncio.CancelledError, LanguageModelError) as error:
             # the user has enough, or there was no call yet: only the first is a success of the provider
             (self.breaker.record_success if wrote else self.breaker.record_cancelled)()
+            failure = "cancelled" if not isinstance(error, LanguageModelError) else "too many at once"
             raise
-        self.breaker.record_success()
+        else:
+            self.breaker.record_success()
+        finally:
+            if span is not None:
+                span.end(failure)
 
     @asynccontextmanager
     async def _acquire_turn(self) -> AsyncIterator[None]:

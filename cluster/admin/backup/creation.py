@@ -25,6 +25,7 @@ from cluster.admin.backup.artifact_copies import copy_artifacts
 from cluster.admin.backup.catalogue import AppCut, BackupFacts, commit_backup, load_newest, new_backup_id
 from cluster.admin.backup.chunks import CHUNK_BYTES, ChunkWriter
 from cluster.admin.backup.pace import Pace
+from cluster.admin.backup.removal import mark_running
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segment_files import position_from_offset
 from cluster.artifacts.segments import SegmentStore
@@ -39,7 +40,6 @@ from cluster.store.ports.changes import Noun
 from cluster.store.ports.key_parts import KeyPart
 from cluster.store.redis.key_reader import PAGE, KeyReader
 from cluster.store.redis.multiplexer import name_of, text_of
-from cluster.store.redis.schema import RedisSchema
 
 FOLLOWER = "backup"
 "The follower of the change logs that keeps them until they are copied."
@@ -88,18 +88,28 @@ class BackupJob:
         """Make the backup.
 
         Errors:
+            Conflict: old backups are being removed from the target
             Unavailable: Redis or a store is away; a later backup uses the chunks that were written
             Fault: an artifact file is damaged
         """
         started_ms = self._clock.now_ms()
-        stored = await RedisSchema(self._stores.server).read()
+        mark = new_request_id()[-6:].lower()
+        running = mark_running(self._target, "backup", mark, started_ms)
+        await asyncio.to_thread(running.__enter__)
+        try:
+            return await self._run(started_ms, mark)
+        finally:
+            await asyncio.to_thread(running.__exit__, None, None, None)
+
+    async def _run(self, started_ms: int, mark: str) -> BackupResult:
+        stored = await self._stores.schema.read()
         chunks = await asyncio.to_thread(ChunkWriter.open, self._target)
         apps = await self._app_ids()
         cuts = {app_id: AppCut(start=await self._offsets(app_id)) for app_id in apps}
         self._pace.refresh = lambda: self._follow(apps)
         await self._follow(apps)
         facts = BackupFacts(
-            new_backup_id(started_ms, new_request_id()[-6:].lower()), installed_version(), stored.number,
+            new_backup_id(started_ms, mark), installed_version(), stored.number,
             stored.oldest, self._fingerprint, started_ms, 0, apps=cuts,
         )  # fmt: skip
         try:

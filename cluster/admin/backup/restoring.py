@@ -22,10 +22,10 @@ from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.key_classes import NOUNS, is_kiosk_key, key_class
 from cluster.store.ports.key_parts import KeyPart
+from cluster.store.ports.schema import StoredSchema
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.key_writer import KeyWriter
 from cluster.store.redis.multiplexer import name_of
-from cluster.store.redis.schema import StoredSchema
 from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 _PAGE = 500

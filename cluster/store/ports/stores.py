@@ -26,6 +26,7 @@ from cluster.store.ports.query_log import QueryStore
 from cluster.store.ports.question_bank import QuestionBankStore
 from cluster.store.ports.questions import QuestionStore
 from cluster.store.ports.records import RecordStore
+from cluster.store.ports.schema import SchemaStore
 from cluster.store.ports.tasks import TaskStore
 from cluster.store.ports.threads import ThreadStore
 from cluster.store.ports.trainings import PromotionStore, RunStore, ScheduleStore
@@ -64,3 +65,4 @@ class Stores:
     questions: QuestionStore
     erasures: ErasureStore
     usage: UsageStore
+    schema: SchemaStore

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from redis.asyncio import RedisCluster
@@ -49,11 +49,30 @@ def library_options(address: Address, credentials: Credentials) -> dict[str, Any
     return options
 
 
-def open_sentinel(address: Address) -> Sentinel:
+class WholeSentinel(Sentinel):
+    """redis-py's client of Sentinels, without the loss of one of them.
+
+    redis-py moves the Sentinel that answers to the front of a list. Concurrent questions overwrite each other's moves,
+    so that a Sentinel is asked no more and its connections stay open. Here each question moves a list of its own.
+    """
+
+    def __init__(self, places: Sequence[tuple[str, int]], options: dict[str, Any]) -> None:
+        super().__init__(places, sentinel_kwargs=options)  # type: ignore[no-untyped-call]
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        """Return host and port of the master."""
+        question = Sentinel.__new__(Sentinel)
+        question.__dict__ = {**self.__dict__, "sentinels": list(self.sentinels)}
+        found: tuple[str, int] = await question.discover_master(service_name)
+        self.sentinels = question.sentinels
+        return found
+
+
+def open_sentinel(address: Address) -> WholeSentinel:
     """Return redis-py's client of the Sentinels."""
     options = library_options(address, address.sentinel)
     places = [(endpoint.host, endpoint.port) for endpoint in address.endpoints]
-    return Sentinel(places, sentinel_kwargs={**options, "socket_timeout": CONNECT_S})
+    return WholeSentinel(places, {**options, "socket_timeout": CONNECT_S})
 
 
 def open_cluster(address: Address, nodes: Iterable[ServerAddress], **options: Any) -> RedisCluster:

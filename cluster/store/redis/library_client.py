@@ -252,7 +252,7 @@ class LibraryClient:
         options["db"] = address.db
         if address.kind == "sentinel":
             sentinel = open_sentinel(address)
-            self._sentinels = sentinel.sentinels
+            self._sentinels = list(sentinel.sentinels)
             # A connection sends PING to the server before its first use. A demoted master refuses only
             # writes, but redis-py closes the connection then.
             library: Redis = sentinel.master_for(address.service, **options)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import orjson
 
 from cluster.store import keys
+from cluster.store.ports.schema import RunningRelease, StoredSchema
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
 
@@ -15,54 +14,29 @@ SEEN_MS = 30_000
 FORGOTTEN_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
-class StoredSchema:
-    """The schema of a Redis; number 0 stands for a Redis that no release with schema numbers has used."""
-
-    number: int = 0
-    oldest: int = 0
-    "The schema a release needs to run on it."
-    release: str = ""
-    at_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RunningRelease:
-    """A release with at least one API replica."""
-
-    release: str
-    schema: int
-    "The newest schema that the release supports."
-    at_ms: int
-
-
 class RedisSchema:
-    """Reads and writes the schema number."""
+    """`SchemaStore` over Redis."""
 
     def __init__(self, server: RedisClient) -> None:
         self._server = server
 
     async def read(self) -> StoredSchema:
-        """Return the stored schema."""
         flat = await self._server.execute_slow("HGETALL", keys.schema())
         fields = {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
         numbers = [int(fields.get(name) or 0) for name in ("number", "oldest", "at")]
         return StoredSchema(numbers[0], numbers[1], fields.get("release", ""), numbers[2])
 
     async def write(self, schema: StoredSchema) -> None:
-        """Replace the stored schema; the caller holds the lease."""
         await self._server.execute_slow(
             "HSET", keys.schema(), "number", schema.number, "oldest", schema.oldest,
             "release", schema.release, "at", schema.at_ms,
         )  # fmt: skip
 
     async def record_release(self, running: RunningRelease) -> None:
-        """Record that a release runs."""
         value = orjson.dumps({"at": running.at_ms, "schema": running.schema})
         await self._server.execute_slow("HSET", keys.releases(), running.release, value)
 
     async def list_releases(self, now_ms: int) -> list[RunningRelease]:
-        """Return the releases that run, by name; entries of a day ago are removed."""
         flat = await self._server.execute_slow("HGETALL", keys.releases())
         found = []
         for name, value in zip(flat[::2], flat[1::2], strict=True):

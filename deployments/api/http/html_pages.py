@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from functools import cache, cached_property
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
-
-from starlette.requests import Request
-from starlette.responses import Response
-
-from deployments.edge.compression import accepts_gzip, gzip
-from deployments.edge.envelope import compute_etag, matches_etag
 
 STYLE = """
 :root{color-scheme:light dark;--line:#d6d6d6;--soft:#f5f5f3;--link:#0b57a4;--dim:#5a5a5a}
@@ -80,6 +72,11 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
+_PAGES = {
+    "console": ("console", "The console: administration, catalog, models, experiments."),
+    "demo": ("demo", "Two demonstrations: a shop and a newspaper that change while you look."),
+}
+"Pages for people, which an installation may leave out."
 _PLACES = {
     "docs": ("docs", "The reference: every operation with an example to paste."),
     "try": ("docs/try", "Send requests from the browser."),
@@ -90,16 +87,19 @@ _PLACES = {
 }
 
 
-def render_start_json(name: str, version: str) -> dict[str, Any]:
-    """Return the JSON start page with the main addresses."""
-    return {"name": name, "version": version, **{key: f"/{path}" for key, (path, _) in _PLACES.items()}}
+def render_start_json(name: str, version: str, *, pages: bool = False) -> dict[str, Any]:
+    """Return the JSON start page with the main addresses; `pages` adds the console and the demonstrations."""
+    places = {key: f"/{path}" for key, (path, _) in {**(_PAGES if pages else {}), **_PLACES}.items()}
+    more = {"api": "/v1", "script": "/kiosk.js"} if pages else {}
+    return {"name": name, "version": version, **places, **more}
 
 
-def render_start_page(name: str, version: str) -> bytes:
-    """Return the HTML start page with the main addresses."""
+def render_start_page(name: str, version: str, *, pages: bool = False) -> bytes:
+    """Return the HTML start page with the main addresses; `pages` puts the console and the demonstrations first."""
+    places = {**(_PAGES if pages else {}), **_PLACES}
     rows = "".join(
         f"<tr><td>{_link(path) if key != 'mcp' else f'<code>/{path}</code>'}<td>{render_inline(text)}"
-        for key, (path, text) in _PLACES.items()
+        for key, (path, text) in places.items()
     )
     more = (
         "Keys of this installation: `kiosk keys list --reveal`. How to begin stands in the file `README.md`, "
@@ -138,58 +138,3 @@ def render_try_page() -> tuple[bytes, dict[str, str]]:
     """Return the try page and its headers."""
     script = Path(__file__).with_name("try_out.js").read_text("utf-8")
     return render_page("Kiosk: try it", _BODY, script), page_headers(script=script)
-
-
-class PublishedDocument:
-    """A document that `write` creates on the first request."""
-
-    def __init__(self, write: Callable[[], bytes], media_type: str, headers: Mapping[str, str]) -> None:
-        self._write = write
-        self._media_type = media_type
-        self._headers = {**headers, "vary": "Accept-Encoding"}
-        self._building: asyncio.Future[None] | None = None
-
-    @cached_property
-    def body(self) -> bytes:
-        """The document."""
-        return self._write()
-
-    @cached_property
-    def _compressed(self) -> bytes:
-        return gzip(self.body)
-
-    @cached_property
-    def _etag(self) -> bytes:
-        return compute_etag(self.body)
-
-    async def _build_off_loop(self) -> None:
-        """Create the document on a thread: it takes up to half a second, and other requests continue."""
-        if self._building is None:
-            self._building = asyncio.ensure_future(asyncio.to_thread(self._write_once))
-        await asyncio.shield(self._building)
-
-    def _write_once(self) -> None:
-        _ = self._etag, self._compressed
-
-    def respond(self, request: Request) -> Response:
-        """Return the document, or status 304 if the client has it."""
-        etag = self._etag
-        headers = {**self._headers, "etag": etag.decode()}
-        if_none_match = request.headers.get("if-none-match")
-        if if_none_match is not None and matches_etag(etag, if_none_match.encode("latin-1")):
-            return Response(status_code=304, headers=headers)
-        if not accepts_gzip(request.headers.get("accept-encoding", "").encode("latin-1")):
-            return Response(self.body, media_type=self._media_type, headers=headers)
-        # Both encodings share one weak tag: it means equal content, not equal bytes.
-        headers |= {"content-encoding": "gzip", "etag": "W/" + etag.decode()}
-        return Response(self._compressed, media_type=self._media_type, headers=headers)
-
-    @property
-    def endpoint(self) -> Callable[[Request], Awaitable[Response]]:
-        """The document as the endpoint of a route."""
-
-        async def show(request: Request) -> Response:
-            await self._build_off_loop()
-            return self.respond(request)
-
-        return show

@@ -18,7 +18,6 @@ from starlette.routing import BaseRoute, Route
 
 from deployments.api.http.docs import HEADERS, render_docs
 from deployments.api.http.html_pages import (
-    PublishedDocument,
     page_headers,
     render_start_json,
     render_start_page,
@@ -27,6 +26,7 @@ from deployments.api.http.html_pages import (
 from deployments.api.http.openapi import TITLE, build_openapi
 from deployments.api.http.request_handler import RequestHandler
 from deployments.edge.envelope import CORS_ORIGIN, NOSNIFF, dumps
+from deployments.edge.published_pages import PublishedDocument
 
 Closing = Callable[[], Awaitable[None]]
 
@@ -36,9 +36,17 @@ _OPEN = {name.decode(): value.decode() for name, value in (CORS_ORIGIN, NOSNIFF)
 
 
 def build_application(
-    handler: RequestHandler, *, version: str, close: Closing | None = None, more: Sequence[BaseRoute] = ()
+    handler: RequestHandler,
+    *,
+    version: str,
+    close: Closing | None = None,
+    more: Sequence[BaseRoute] = (),
+    pages: bool = False,
 ) -> FastAPI:
-    """Build the application; `close` runs at shutdown, `more` are routes beside the API."""
+    """Build the application; `close` runs at shutdown, `more` are routes beside the API.
+
+    `pages` tells whether they include the console and the demonstrations: then `/` leads there.
+    """
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -75,7 +83,7 @@ def build_application(
     app.router.routes.append(Route("/openapi.json", endpoint=described.endpoint, methods=["GET"]))
     app.router.routes.append(Route("/docs", endpoint=written.endpoint, methods=["GET"]))
     app.router.routes.append(Route("/docs/try", endpoint=_show_try_page, methods=["GET"]))
-    app.router.routes.append(Route("/", endpoint=_build_start_page(version), methods=["GET"]))
+    app.router.routes.append(Route("/", endpoint=_build_start_page(version, pages), methods=["GET"]))
     app.router.routes.extend(more)
     app.router.default = handler
     return app
@@ -96,14 +104,14 @@ async def _show_try_page(_: Request) -> Response:
     return Response(written, media_type="text/html", headers=headers)
 
 
-def _build_start_page(version: str) -> Callable[[Request], Awaitable[Response]]:
+def _build_start_page(version: str, pages: bool) -> Callable[[Request], Awaitable[Response]]:
     """Return the endpoint of `/`: a page for browsers, JSON for other clients."""
 
     async def show(request: Request) -> Response:
         vary = {"vary": "Accept"}
         if "text/html" in request.headers.get("accept", ""):
-            page_bytes = render_start_page(TITLE, version)
+            page_bytes = render_start_page(TITLE, version, pages=pages)
             return Response(page_bytes, media_type="text/html", headers={**page_headers(), **vary})
-        return JSONResponse(render_start_json(TITLE, version), headers={**_OPEN, **vary})
+        return JSONResponse(render_start_json(TITLE, version, pages=pages), headers={**_OPEN, **vary})
 
     return show

@@ -44,9 +44,11 @@ async def serving(app: Starlette) -> AsyncIterator[str]:
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
         listening.listen()  # whoever connects before the server runs waits
         running = asyncio.ensure_future(server.serve(sockets=[listening]))
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server.should_exit = True
-        await running
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await running
 
 
 class Callback:

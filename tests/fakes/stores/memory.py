@@ -17,6 +17,7 @@ from tests.fakes.stores.query_log import MemoryQueries, MemoryQuestionBank
 from tests.fakes.stores.questions import MemoryQuestions
 from tests.fakes.stores.records import MemoryRecords, MemoryTasks
 from tests.fakes.stores.runs import MemoryPromotions, MemoryRuns, MemorySchedules
+from tests.fakes.stores.schema import MemorySchema
 from tests.fakes.stores.small_stores import (
     MemoryAccess,
     MemoryEngines,
@@ -68,4 +69,5 @@ def memory_stores(
         question_bank=MemoryQuestionBank(),
         erasures=MemoryErasures(state, interactions, queries),
         usage=MemoryUsage(),
+        schema=MemorySchema(),
     )

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from actors.language import encoder_store
 from cluster.admin.key_admin import FIRST_APPS, KeyAdmin
+from cluster.artifacts import snapshots
+from cluster.artifacts.app_storage import SHARED_FOLDERS
+from cluster.artifacts.run_folders import TRAINING_FOLDERS
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.access import App, new_app_settings
 from cluster.secrecy import Vault, derive_token_key, recognise_key
 from cluster.store.ports.stores import Stores
+from jobs.refresh.evaluation import reports
 
 NOW = 1_700_000_000_000
 
@@ -161,3 +166,18 @@ async def test_the_token_key_is_shown_where_an_app_has_one(keeping: KeyAdmin) ->
     assert secret.to_dict()["token_key"] == derive_token_key(secret.text.encode()).decode()
     assert "token_key" not in publishable.to_dict()
     assert "token_key" not in (await keeping.keys(app_id="production"))[0].to_dict()
+
+
+async def test_no_app_has_the_name_of_a_folder_that_all_apps_share(keeping: KeyAdmin) -> None:
+    assert set(SHARED_FOLDERS) == {snapshots.FOLDER, *TRAINING_FOLDERS, encoder_store.FOLDER, reports.FOLDER}
+    for name in SHARED_FOLDERS:
+        with pytest.raises(Invalid, match="a folder that all apps share"):
+            await keeping.create_app(name, "production", NOW)
+    assert not await keeping.apps()
+
+
+async def test_an_app_that_already_has_such_a_name_stays_usable(
+    keeping: KeyAdmin, memory_stores: Stores
+) -> None:
+    await memory_stores.access.put_app(App(app_id="runs", environment="production", created_at=NOW))
+    assert len(await keeping.rotate("runs", ("secret",), NOW)) == 1

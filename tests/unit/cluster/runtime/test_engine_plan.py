@@ -55,6 +55,15 @@ def test_a_moving_engine_is_deployed_before_it_receives_queries() -> None:
     assert not is_at_target(one, {one.application: seen(one)})
 
 
+def test_a_limit_per_node_is_deployed_and_no_limit_leaves_deployments_of_earlier_releases_alone() -> None:
+    one = engine(placement="own")
+    earlier = {"app_id": "shop", "engine_id": "big", **one.scaling.model_dump()}
+    assert next_steps(one, seen(one, arguments=earlier)) == []
+    apart = one.model_copy(update={"max_replicas_per_node": 1})
+    assert next_steps(apart, seen(one)) == [DeployEngine(apart)]
+    assert next_steps(apart, seen(apart)) == []
+
+
 def test_an_engine_that_moves_back_is_removed_only_when_nobody_asks_it_there_any_more() -> None:
     going = engine(placement="own", moving_to="door")
     assert next_steps(going, seen(going)) == [RouteEngine(going, "door")]

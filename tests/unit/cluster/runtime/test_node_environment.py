@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,29 @@ def test_a_node_needs_a_shared_redis_and_folder(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="KIOSK_DATA_DIR"):
         check_node(Settings(redis_url="redis://redis"))
     check_node(Settings(redis_url="redis://redis", data_dir=tmp_path))
+
+
+NOT_IN_THE_IMAGE = {
+    "PATH": "the base image sets it",
+    "RAY_AUTH_MODE": "an operator's choice; on Kubernetes by the RayService",
+    "RAY_AUTH_TOKEN_PATH": "the same",
+    "KIOSK_RESERVE_MEMORY": "the chart sets it; one machine in a container needs none",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "the same",
+    "RAY_SERVE_HAPROXY_BINARY_PATH": "the image has its wrapper elsewhere",
+    "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "`kiosk up` sets it; on Kubernetes Serve's own path is private to the pod",
+    "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "the same",
+    "RAY_SERVE_HAPROXY_SERVER_STATE_BASE": "the same",
+    "RAY_SERVE_HAPROXY_SERVER_STATE_FILE": "the same",
+    "RAY_SERVE_HAPROXY_SOCKET_PATH": "the same",
+}
+"Variable of a node -> why the image has another value, or none."
+
+
+def test_the_image_has_the_environment_of_a_node() -> None:
+    text = (Path(__file__).resolve().parents[4] / "cluster" / "docker" / "Dockerfile").read_text()
+    (block,) = re.findall(r"^ENV (KIOSK_DATA_DIR(?:.*\\\n)+.*)$", text, re.MULTILINE)
+    image = {name: quoted or plain for name, quoted, plain in re.findall(r'(\w+)=(?:"([^"]*)"|(\S+))', block)}
+    place = InstallationPaths.from_data_dir(Path(image["KIOSK_DATA_DIR"]))
+    node = node_environment(place, {}, ROOT, head=False, may_raise=True)
+    different = {name for name in node.keys() | image.keys() if node.get(name) != image.get(name)}
+    assert different == NOT_IN_THE_IMAGE.keys()

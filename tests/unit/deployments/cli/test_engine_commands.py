@@ -45,6 +45,16 @@ def test_an_engine_is_made_listed_scaled_moved_and_deleted() -> None:
         "scaling"
     ]
     assert (scaled["target_requests"], scaled["downscale_delay_s"], scaled["replicas_max"]) == (2.5, 30, 3)
+    assert "max_replicas_per_node" not in scaled
+    apart = _run_json("engines", "scale", "bookshop", "summer", "--per-node", "1")["scaling"]
+    assert apart == {**scaled, "max_replicas_per_node": 1}
+    assert _run_json("engines", "scale", "bookshop", "summer", "--target", "3")["scaling"] == {
+        **apart, "target_requests": 3,
+    }  # fmt: skip
+    assert (
+        "max_replicas_per_node"
+        not in _run_json("engines", "scale", "bookshop", "summer", "--per-node", "0")["scaling"]
+    )
     moved = _run_json("engines", "place", "bookshop", "summer", "own", "--no-wait")
     assert (moved["placement"], moved["moving_to"]) == ("door", "own")
     for embedded, dedicated in (("door", "dedicated"), ("embedded", "own")):

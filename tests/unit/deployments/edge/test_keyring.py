@@ -10,7 +10,7 @@ from cluster.records.access import App, issue_key
 from cluster.secrecy import Vault, key_sha256
 from cluster.store.ports.access import AccessBook, AccessStore
 from deployments.edge.keyring import Keyring
-from tests.fakes.request_handler import MASTER, StillClock
+from tests.fakes.request_handler import MASTER, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
@@ -214,3 +214,11 @@ async def test_a_record_under_the_hash_of_another_text_opens_for_its_key_only(st
     await ring.refresh()
     assert ring.find(issued.text) is not None
     assert ring.find("chosen by somebody") is None
+
+
+async def test_the_keyring_finds_the_publishable_key_of_an_app_and_never_a_secret_one() -> None:
+    corner = await open_corner()
+    found = corner.keyring.find_publishable("shop")
+    assert found is not None
+    assert (found.text, found.kind) == (corner.publishable(), "publishable")
+    assert corner.keyring.find_publishable("nobody") is None

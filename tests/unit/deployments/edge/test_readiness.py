@@ -20,7 +20,7 @@ class Replica:
 
     def __init__(self) -> None:
         self.engine: bool | Exception | None = True
-        self.is_following, self.is_away, self.asked = True, False, 0
+        self.is_following, self.is_away, self.is_refused, self.asked = True, False, False, 0
         self.clock = StillClock()
         self.readiness = Readiness(self._probe, self, self, self.clock)
 
@@ -79,3 +79,10 @@ async def test_an_engine_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch
 async def test_a_replica_that_is_still_starting_is_not_ready() -> None:
     answer = await call(HotLayer(None, lambda: None), "GET", "/-/ready")
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+
+
+async def test_a_replica_of_another_installation_is_not_ready() -> None:
+    replica = Replica()
+    replica.is_refused = True
+    replica.readiness = Readiness(replica._probe, replica, replica, replica.clock, replica)
+    assert await replica.ask() == (503, {"ready": False, "engine": "answers", "store": "refused"})

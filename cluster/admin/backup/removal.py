@@ -1,0 +1,105 @@
+"""Removing old backups of a target: their manifests first, then the chunks that no kept backup names.
+
+    backups/running/backup-<id>     a backup is being written
+    backups/running/removal-<id>    chunks are being removed
+
+Every manifest names all of its chunks, so a kept backup needs no removed one. Only a backup that is being written may
+name chunks without a manifest: each side writes its mark before it looks for those of others, so one of them sees the
+other and refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+from cluster.admin.backup.catalogue import FOLDER, list_backup_ids, load_backup
+from cluster.admin.backup.chunks import FOLDER as CHUNKS
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.clock import iso_ms
+from cluster.errors import Conflict, Fault, NotFound
+
+RUNNING = f"{FOLDER}/running"
+STALE_MS = 24 * 3_600_000
+"Marks of killed processes count no longer."
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What a removal takes away."""
+
+    kept: tuple[str, ...]
+    removed: tuple[str, ...]
+    "Ids of backups, oldest first."
+    chunks: tuple[str, ...]
+    "Paths of chunks that no kept backup names, also those of interrupted backups."
+    size: int
+    "Bytes of these chunks."
+
+
+@contextmanager
+def mark_running(
+    target: ArtifactStore, kind: Literal["backup", "removal"], mark: str, now_ms: int
+) -> Iterator[None]:
+    """Mark the target as in use while the block runs; backups may run beside backups.
+
+    Errors:
+        Conflict: a removal runs, or a backup beside which chunks would be removed
+    """
+    own = f"{RUNNING}/{kind}-{mark}"
+    target.write(own, str(now_ms).encode())
+    try:
+        for entry in target.entries(RUNNING):
+            other = entry.path.removeprefix(f"{RUNNING}/").partition("-")[0]
+            if entry.path == own or (kind, other) == ("backup", "backup"):
+                continue
+            since_ms = _read_mark(target, entry.path)
+            if now_ms - since_ms < STALE_MS:
+                raise Conflict(
+                    f"a {other} works on the same target since {iso_ms(since_ms)}; wait until it ends, or, if it was "
+                    f"killed, remove the file {entry.path} of the target"
+                )
+        yield
+    finally:
+        target.remove(own)
+
+
+def plan_removal(target: ArtifactStore, fingerprint: str, keep: int) -> Removal:
+    """Return what is removed if the newest `keep` backups stay.
+
+    Errors:
+        Conflict: the target also has backups of another master key; their chunks must stay
+        Fault: the manifest of a backup to keep is damaged
+        NotFound: there is no backup
+    """
+    ids = list_backup_ids(target)
+    if not ids:
+        raise NotFound("there is no complete backup")
+    kept, removed = ids[-keep:], ids[:-keep]
+    needed = {entry.name for one in kept for entry in load_backup(target, one, fingerprint).chunks.values()}
+    for one in removed:
+        try:
+            load_backup(target, one, fingerprint)
+        except Fault:
+            continue  # a damaged backup is no reason to keep it
+    unneeded = [entry for entry in target.entries(CHUNKS) if entry.path not in needed]
+    size = sum(entry.size for entry in unneeded)
+    return Removal(tuple(kept), tuple(removed), tuple(entry.path for entry in unneeded), size)
+
+
+def remove_backups(target: ArtifactStore, plan: Removal) -> None:
+    """Remove manifests, then chunks; a repeated call completes an interrupted one."""
+    for backup_id in plan.removed:
+        target.remove(f"{FOLDER}/{backup_id}.json")
+    for path in plan.chunks:
+        target.remove(path)
+
+
+def _read_mark(target: ArtifactStore, path: str) -> int:
+    try:
+        text = target.read(path)
+    except NotFound:
+        return -STALE_MS  # it ended meanwhile
+    return int(text) if text.isdigit() else -STALE_MS

@@ -1,0 +1,47 @@
+"""The protocol of the schema number of everything stored, and of the releases that run on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchema:
+    """The schema of a store; number 0 stands for a store that no release with schema numbers has used."""
+
+    number: int = 0
+    oldest: int = 0
+    "The schema a release needs to run on it."
+    release: str = ""
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRelease:
+    """A release with at least one API replica."""
+
+    release: str
+    schema: int
+    "The newest schema that the release supports."
+    at_ms: int
+
+
+class SchemaStore(Protocol):
+    """The schema number, and the releases that run."""
+
+    async def read(self) -> StoredSchema:
+        """Return the stored schema."""
+        ...
+
+    async def write(self, schema: StoredSchema) -> None:
+        """Replace the stored schema; the caller holds the lease."""
+        ...
+
+    async def record_release(self, running: RunningRelease) -> None:
+        """Record that a release runs."""
+        ...
+
+    async def list_releases(self, now_ms: int) -> list[RunningRelease]:
+        """Return the releases that run, by name; entries of a day ago are removed."""
+        ...

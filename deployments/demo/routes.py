@@ -1,0 +1,74 @@
+"""The routes of the two demonstrations. They hold no logic of recommendation: the pages call the public API."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from cluster.ids import AppId
+from deployments.demo.pages import PAGES, render_demo
+from deployments.demo.script import JAVASCRIPT, STATIC
+from deployments.edge.keyring import Keyring
+from deployments.edge.published_pages import PublishedDocument
+
+PLAYGROUND: Final = AppId("playground")
+ASSETS = {
+    "calls.js": JAVASCRIPT,
+    "demo.css": "text/css",
+    "icon.svg": "image/svg+xml",
+    "kiosk.js": JAVASCRIPT,
+    "lists.js": JAVASCRIPT,
+    "news.js": JAVASCRIPT,
+    "page.js": JAVASCRIPT,
+    "questions.js": JAVASCRIPT,
+    "search.js": JAVASCRIPT,
+    "shop.js": JAVASCRIPT,
+}
+"File in `static` -> content type; no other file is served."
+
+_ASSET_HEADERS = {"cache-control": "public, max-age=300", "x-content-type-options": "nosniff"}
+
+
+@dataclass(frozen=True, slots=True)
+class DemoServices:
+    """What the demonstrations depend on."""
+
+    keyring: Keyring
+    app_id: AppId = PLAYGROUND
+    "An app with sample data. The pages publish its publishable key, so it must be read-only."
+
+
+def build_demo_routes(services: DemoServices) -> list[BaseRoute]:
+    """Return the routes of the demonstrations and their assets."""
+    pages = [Route(path, endpoint=_page(services, path), methods=["GET"]) for path in PAGES]
+    assets = [
+        Route(f"/demo/static/{name}", endpoint=_asset(name, media_type).endpoint, methods=["GET"])
+        for name, media_type in ASSETS.items()
+    ]
+    return [*pages, *assets]
+
+
+def _page(services: DemoServices, path: str) -> Callable[[Request], Awaitable[Response]]:
+    async def show(_: Request) -> Response:
+        return render_demo(path, _find_key(services))
+
+    return show
+
+
+def _find_key(services: DemoServices) -> str:
+    """Return the publishable key of the sample app; empty if the app is missing or accepts writes.
+
+    The page discloses the key to everybody. In an app with real data it would let strangers read and write there.
+    """
+    found = services.keyring.find_publishable(services.app_id)
+    return found.text if found is not None and found.app.read_only else ""
+
+
+def _asset(name: str, media_type: str) -> PublishedDocument:
+    return PublishedDocument(partial(STATIC.joinpath(name).read_bytes), media_type, _ASSET_HEADERS)

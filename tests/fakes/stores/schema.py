@@ -1,0 +1,28 @@
+"""The schema number in memory."""
+
+from __future__ import annotations
+
+from cluster.store.ports.schema import RunningRelease, StoredSchema
+
+
+class MemorySchema:
+    """`SchemaStore` in a dictionary."""
+
+    def __init__(self) -> None:
+        self._stored = StoredSchema()
+        self._running: dict[str, RunningRelease] = {}
+
+    async def read(self) -> StoredSchema:
+        return self._stored
+
+    async def write(self, schema: StoredSchema) -> None:
+        self._stored = schema
+
+    async def record_release(self, running: RunningRelease) -> None:
+        self._running[running.release] = running
+
+    async def list_releases(self, now_ms: int) -> list[RunningRelease]:
+        return sorted(
+            (one for one in self._running.values() if abs(now_ms - one.at_ms) <= 30_000),
+            key=lambda one: one.release,
+        )

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from deployments.api.http.endpoint import Endpoint
+from deployments.demo.script import (
+    MOST_BYTES,
+    STATIC,
+    build_script_routes,
+    read_script,
+    script_integrity,
+    script_version,
+)
+from tests.fakes.request_handler import Corner, open_corner
+from tests.house.tree import ROOT
+
+SOURCE = STATIC / "kiosk.js"
+GUIDE = ROOT / "docs" / "guides" / "browser.md"
+TRANSCRIPT = Path(__file__).with_name("transcript.js")
+
+
+@pytest.fixture
+def client() -> TestClient:
+    return TestClient(Starlette(routes=build_script_routes()))
+
+
+def test_the_script_is_small_and_was_minified_from_this_source() -> None:
+    assert len(read_script()) <= MOST_BYTES
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    first = read_script().decode().splitlines()[0]
+    assert first == f"/*! kiosk.js {script_version()} | Apache-2.0 | source {digest} */", "run .ci/minify"
+
+
+def test_the_source_uses_nothing_newer_than_es2018_and_writes_no_html() -> None:
+    code = re.sub(r"/\*.*?\*/|//[^\n]*", "", SOURCE.read_text("utf-8"), flags=re.DOTALL)
+    newer = r"\?\.[a-zA-Z\[(]|\?\?|catch \{|\.flat(?:Map)?\(|\.fromEntries\(|\bimport\b|\bexport\b|\.at\(|#[a-z]\w*\("
+    assert re.findall(newer, code) == []
+    assert re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|cookie", code) == []
+
+
+def test_each_address_serves_the_script_to_pages_of_every_origin(client: TestClient) -> None:
+    version = script_version()
+    for path in ("/kiosk.js", "/kiosk.js?v=3", "/kiosk-1.js", f"/kiosk-{version}.js"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert answer.content == read_script()
+        assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert client.get(path, headers={"if-none-match": answer.headers["etag"]}).status_code == 304
+    assert client.get("/kiosk.js").headers["cache-control"] == "public, max-age=300"
+    assert "immutable" in client.get(f"/kiosk-{version}.js").headers["cache-control"]
+    assert client.get("/kiosk-0.9.0.js").status_code == 404
+
+
+def test_the_script_is_compressed(client: TestClient) -> None:
+    with client.stream("GET", "/kiosk.js", headers={"accept-encoding": "gzip"}) as answer:
+        assert answer.headers["content-encoding"] == "gzip"
+        assert gzip.decompress(b"".join(answer.iter_raw())) == read_script()
+
+
+def test_the_guide_names_the_version_and_its_hash() -> None:
+    text = GUIDE.read_text("utf-8")
+    assert f"kiosk-{script_version()}.js" in text
+    assert set(re.findall(r"sha384-[A-Za-z0-9+/=]+", text)) == {script_integrity()}
+
+
+@pytest.fixture
+async def corner() -> Corner:
+    return await open_corner()
+
+
+def _is_reached(endpoint: Endpoint, names: set[str]) -> bool:
+    path = endpoint.path.removeprefix("/v1/")
+    return path in names or f'"{path.split("{")[0]}"' in SOURCE.read_text("utf-8")
+
+
+async def test_the_script_names_every_query_that_a_publishable_key_may_send(corner: Corner) -> None:
+    source = SOURCE.read_text("utf-8")
+    table = source.split("const OPERATIONS = {")[1].split("};")[0].replace('" +\n', "").replace('      "', "")
+    names = {
+        f"{group.strip(chr(34))}/{name}"
+        for group, listed in re.findall(r'^\s*("?[a-z_/]+"?): "([^"]+)"', table, re.MULTILINE)
+        for name in listed.split()
+    }
+    allowed = [one for one in corner.door.endpoints if one.rules.publishable or one.rules.publishable_by]
+    # The other form of the history stands behind `kiosk.call`.
+    missing = {
+        endpoint.path
+        for endpoint in allowed
+        if not _is_reached(endpoint, names)
+        and not re.search(r"/user_history/(?:threads|notifications)", endpoint.path)
+    }
+    assert missing == set()
+    paths = {endpoint.path.removeprefix("/v1/") for endpoint in allowed}
+    assert names <= paths
+    assert len(names) >= 28
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_source_and_minified_script_do_the_same() -> None:
+    outputs = [
+        subprocess.run(
+            ["node", str(TRANSCRIPT), str(STATIC / name)], check=True, capture_output=True, timeout=60
+        ).stdout
+        for name in ("kiosk.js", "kiosk.min.js")
+    ]
+    assert outputs[0] == outputs[1]
+    requests = [json.loads(line) for line in outputs[0].splitlines()]
+    assert [request["path"] for request in requests if "path" in request][:2] == [
+        "/v1/recommendation/user_to_products",
+        "/v1/recommendation/user_to_products",
+    ]
+    assert len(requests) >= 12
+    uploads = [one for one in requests if one.get("path") == "/v1/interactions"]
+    assert [(one["body"]["data"][0]["type"], one["keyed"]) for one in uploads] == [
+        ("click", False), ("click", False), ("click", False), ("checkout", True),
+    ]  # fmt: skip
