@@ -100,8 +100,7 @@ class Gateway:
         self.loop, self._meter = asyncio.get_running_loop(), meter
         open_tracing(settings.trace_url, "api")
         self._stores = stores = await check_schema(await open_stores(address, meter=meter, clock=clock))
-        self._identity = IdentityWatch(stores, settings, has_key=True)
-        await self._identity.check()
+        self._identity = await IdentityWatch.open(stores, settings, has_key=True)
         vault, artifact_store = open_vault(settings), open_artifact_store(settings)
         self._keyring, self._counts = Keyring(stores.access, vault), RequestCounts()
         self._limits = RateLimiter(self._stores.limits, clock)
@@ -171,8 +170,7 @@ class Gateway:
         )  # fmt: skip
 
     async def check_health(self) -> None:
-        """Raise if this replica no longer follows key changes, because it would accept revoked keys, or if it belongs
-        to another installation.
+        """Raise if this replica no longer follows revoked keys, or if it belongs to another installation.
 
         A store that is unavailable does not make the replica unhealthy.
         """
@@ -194,9 +192,8 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._experiments.treatments.flush()
         parts: tuple[Any, ...] = (
-            self._identity, self._experiments, self._question_client, self._query_log, self._archive,
-            self._archive_host, self._keyring, self._limits, self._engine_router, self._connections, self._host,
-            self._stores,
+            self._experiments, self._question_client, self._query_log, self._archive, self._archive_host, self._keyring,
+            self._limits, self._engine_router, self._connections, self._host, self._identity, self._stores,
         )  # fmt: skip
         for part in parts:
             await part.close()

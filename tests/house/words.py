@@ -35,7 +35,7 @@ NOUNS = _words(
     process processes product products profile profiles progress promotion promotions prompt proof protocol qa
     quarantine queries query question questions queue rate random ray reader reasons rebuilder recipe
     recommendation recommender record recorder records redirects redis reference registration
-    registrations registry regression renderer repeat replies reports request resources responsive
+    registrations registry regression removal renderer repeat replies reports request resources responsive
     result results retrieval revocation robots roles roster router routes row rows rule rules runs runtime
     safetensors salts sample sbom scalars schedule scheduler schedules schema scorer scores screen
     script seal secrecy sections security segment segments sentence sentences server service services session
