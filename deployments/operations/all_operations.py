@@ -50,6 +50,7 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     tokens.OPERATIONS,
     audit.OPERATIONS,
     credentials.OPERATIONS,
+    overview.OPERATIONS,
     engines.OPERATIONS,
     recipes.OPERATIONS,
     runs.OPERATIONS,
@@ -64,7 +65,6 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     search_activity.OPERATIONS,
     questions.OPERATIONS,
     archive_clients.OPERATIONS,
-    overview.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

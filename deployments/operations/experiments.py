@@ -30,8 +30,7 @@ class CreateExperiments(OfApp):
 class OfExperiment(OfApp):
     """One experiment of an app."""
 
-    experiment: str
-    "Id or slug."
+    experiment: str = Field(description="Id or slug of the experiment.")
 
 
 class ScheduleExperiment(OfExperiment):
@@ -60,13 +59,19 @@ class PlanExperiment(Arguments):
     """What an experiment is to find; `app_id` only decides who may ask."""
 
     app_id: str
-    rate: Annotated[Real, Field(gt=0, lt=1)]
-    "Share of the people who convert today."
-    relative_lift: Annotated[Real, Field(ge=-0.99, le=10)]
-    "The smallest change that matters, relative to that share: 0.1 is a tenth more."
-    variants: Annotated[int, Field(ge=2, le=50)] = 2
-    power: Annotated[Real, Field(ge=0.5, le=0.99)] = 0.8
-    people_per_day: Annotated[Real, Field(ge=0)] = 0.0
+    rate: Annotated[Real, Field(gt=0, lt=1, description="Share of the people who convert today.")]
+    relative_lift: Annotated[
+        Real,
+        Field(
+            ge=-0.99, le=10,
+            description="The smallest change that matters, relative to that share: 0.1 is a tenth more.",
+        ),
+    ]  # fmt: skip
+    variants: Annotated[int, Field(ge=2, le=50, description="Variants with the control.")] = 2
+    power: Annotated[
+        Real, Field(ge=0.5, le=0.99, description="Probability to find the change if it is there.")
+    ] = 0.8
+    people_per_day: Annotated[Real, Field(ge=0, description="People who take part; 0: unknown.")] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +250,13 @@ async def _read_experiment(services: AdminServices, given: OfExperiment) -> Any:
 _ALL = "/apps/{app_id}/experiments"
 _ONE = _ALL + "/{experiment}"
 _EXAMPLE = {"app_id": "bookshop", "experiment": "paywall"}
+_EXAMPLE_RESULT = {"slug": "paywall", "name": "Paywall", "status": "Active", "traffic": 1.0}
 
 
 def _step(verb: str, summary: str, call: Any) -> Operation[AdminServices, Any]:
     return Operation(
         f"experiments.{verb}", summary, "editor", "POST", f"{_ONE}/{verb}", OfExperiment, call,
-        read_before=_read_experiment, example=_EXAMPLE,
+        read_before=_read_experiment, example=_EXAMPLE, example_result=_EXAMPLE_RESULT,
     )  # fmt: skip
 
 
@@ -266,20 +272,23 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
             "app_id": "bookshop",
             "experiments": [{"name": "Paywall", "variants": [{"name": "three"}, {"name": "five"}]}],
         },
+        example_result={"experiments": [{**_EXAMPLE_RESULT, "status": "Draft"}]},
     ),
     Operation(
         "experiments.get", "Read one experiment.", "viewer", "GET", _ONE, OfExperiment, get_experiment,
-        example=_EXAMPLE,
+        example=_EXAMPLE, example_result=_EXAMPLE_RESULT,
     ),
     Operation(
         "experiments.edit", "Change an experiment in its current status.", "editor", "PATCH", _ONE, EditExperiment,
         edit_experiment, read_before=_read_experiment, example={**_EXAMPLE, "traffic": 0.8},
+        example_result={**_EXAMPLE_RESULT, "traffic": 0.8},
     ),
     _step("start", "Start an experiment now, also one that was paused.", start_experiment),
     Operation(
         "experiments.schedule", "Let an experiment run from a moment on.", "editor", "POST", f"{_ONE}/schedule",
         ScheduleExperiment, schedule_experiment, read_before=_read_experiment,
         example={**_EXAMPLE, "starts_at": 1_796_108_400_000},
+        example_result={**_EXAMPLE_RESULT, "status": "Scheduled"},
     ),
     _step("pause", "Pause an experiment; users keep their variants.", pause_experiment),
     _step("complete", "End an experiment for good.", complete_experiment),
@@ -287,6 +296,7 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "experiments.report", "Read what came of an experiment.", "viewer", "GET", f"{_ONE}/report", OfExperiment,
         report_experiment, example=_EXAMPLE,
+        example_result={"slug": "paywall", "goal": ["checkout"], "variants": [], "days": {}, "settling": 0},
     ),
     Operation(
         "experiments.plan", "Estimate how many people an experiment needs.", "viewer", "GET",

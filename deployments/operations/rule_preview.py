@@ -293,5 +293,9 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
             "app_id": "bookshop", "engine_id": "default", "queries": ["knife"],
             "rule": {"name": "knives first", "boost_fq": "brand:Birk", "position": [1]},
         },
+        example_result={
+            "rule": {"name": "knives first", "engine_id": "default", "boost_fq": "brand:Birk", "position": [1]},
+            "selected": 3, "moved": 0, "idle": "", "conflicts": [], "samples": [],
+        },
     ),
 )  # fmt: skip

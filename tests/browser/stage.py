@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +15,20 @@ from typing import Any
 import pytest
 import uvicorn
 
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import EngineHost
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
+from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
+from deployments.operations.services import AdminConfig, AdminServices, ImportLauncher, refuse_imports
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
+from tests.fakes.corner_shop import furnish
 from tests.fakes.request_handler import Corner, open_corner
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
@@ -61,30 +68,44 @@ class Stage:
 
 @asynccontextmanager
 async def open_stage(
-    stores: OpenStores, *, client: Any = None, build_services: Callable[[Corner], Any] | None = None
+    stores: OpenStores, folder: Path, *, launch_import: ImportLauncher = refuse_imports
 ) -> AsyncIterator[Stage]:
-    """Serve the API and the console over real stores on a free loopback port.
-
-    `client` answers queries; `build_services` returns what the operations work on.
-    """
+    """Serve the API and the console over real stores on a free loopback port."""
     clock = SystemClock()
-    corner = await open_corner(clock=clock, stores=stores, client=client)
-    services = None if build_services is None else build_services(corner)
+    await furnish(stores)
+    shelf = ArtifactStore.open(folder / "artifacts")
+    host = EngineHost(stores, None, clock, SilentMeter())
+    await host.start()
+    corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host), shelf=shelf)
+    services = AdminServices(
+        stores, corner.vault, clock, shelf, config=AdminConfig(data_dir=folder),
+        api=LocalApi(corner.door, corner.keyring.secret_of), launch_import=launch_import,
+    )  # fmt: skip
     console = open_console_services(
-        stores, clock, app_ids=corner.keyring.app_ids, public_url="", services=services
+        stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
     )
     app = build_application(corner.door, version="0", more=build_console_routes(console))
+    try:
+        async with serve_application(app) as base:
+            yield Stage(base, corner, console)
+    finally:
+        await corner.close()
+        await host.close()
+
+
+@asynccontextmanager
+async def serve_application(app: Any) -> AsyncIterator[str]:
+    """Serve an application on a free loopback port; yield its address."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
         listening.listen()
         running = asyncio.ensure_future(server.serve(sockets=[listening]))
         try:
-            yield Stage(f"http://127.0.0.1:{listening.getsockname()[1]}", corner, console)
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
             await running
-            await corner.close()
 
 
 @asynccontextmanager

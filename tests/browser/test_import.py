@@ -8,18 +8,12 @@ from typing import Any
 
 import pytest
 
-from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import EngineHost
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
-from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
-from deployments.api.http.local_calls import LocalApi
-from deployments.operations.services import AdminConfig, AdminServices
 from jobs.ingest.uploaded_file import UploadedFileIngest
 from tests.browser.stage import HOSTILE, NEEDS_BROWSER, Tab, open_browser, open_stage
 from tests.fakes.corner_shop import APP, happen, view
-from tests.fakes.request_handler import Corner
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.redis]
 HEAD = 'SKU,Name,Preis,"=cmd|\' <script>alert(3)</script>"\n'
@@ -33,24 +27,14 @@ async def test_a_dirty_file_is_dropped_mapped_tried_and_imported(
     clock = SystemClock()
     running: list[asyncio.Task[Any]] = []
     artifacts = ArtifactStore.open(tmp_path / "artifacts")
-    (tmp_path / "data").mkdir()
 
     async def launch(app_id: str, import_id: str) -> None:
         work = UploadedFileIngest(
-            redis_stores, artifacts, tmp_path / "data" / "ingest", clock, node="here", beat_s=0.1
+            redis_stores, artifacts, tmp_path / "ingest", clock, node="here", beat_s=0.1
         )
         running.append(asyncio.create_task(work.run(app_id, import_id)))
 
-    def build_services(corner: Corner) -> AdminServices:
-        return AdminServices(
-            redis_stores, corner.vault, clock, artifacts, AdminConfig(data_dir=tmp_path / "data"),
-            LocalApi(corner.door, corner.keyring.secret_of), launch,
-        )  # fmt: skip
-
-    host = EngineHost(redis_stores, None, clock, SilentMeter())
-    await host.start()
-    client = LocalRecommenderClient(host)
-    async with open_stage(redis_stores, client=client, build_services=build_services) as stage:
+    async with open_stage(redis_stores, tmp_path, launch_import=launch) as stage:
         await stage.add_person()
         async with open_browser() as browser:
             tab = await Tab.open(browser, stage.base)
@@ -60,7 +44,6 @@ async def test_a_dirty_file_is_dropped_mapped_tried_and_imported(
             await asyncio.gather(*running)
             await _look_around(tab, redis_stores)
             assert tab.complaints == []
-    await host.close()
 
 
 async def _import(tab: Tab, folder: Path) -> None:

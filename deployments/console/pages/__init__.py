@@ -16,6 +16,7 @@ from deployments.console.pages import (
     models,
     overview,
     people,
+    provider,
     rules,
     search,
     signin,
@@ -27,6 +28,7 @@ from deployments.console.pages import (
 
 _AREAS: tuple[ModuleType, ...] = (
     signin,
+    provider,
     overview,
     catalog,
     users,
