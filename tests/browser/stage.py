@@ -171,6 +171,7 @@ class Tab:
         await self.page.get_by_role("button", name="Sign in").click()
 
     async def find_faults(self, *rules: str) -> list[str]:
-        """Return what axe-core finds serious or critical, by some rules or by all."""
+        """Return what axe-core finds serious or critical, by some rules or by all, once no part is loading."""
+        await self.page.locator(".htmx-request").first.wait_for(state="detached")
         found: list[str] = await self.page.evaluate(_RUN_AXE, list(rules) or None)
         return found

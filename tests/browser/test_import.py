@@ -80,7 +80,7 @@ async def _import(tab: Tab, folder: Path) -> None:
 async def _look_around(tab: Tab, stores: OpenStores) -> None:
     page = tab.page
     await happen(stores, [view("gina", "a-1"), view("gina", "a-2"), view("otto", "a-1"), view("otto", "a-3")])
-    await tab.go(f"/apps/{APP}/catalog?q=oak")
+    await tab.go(f"/apps/{APP}/catalog?q=oak+board+7")
     await page.get_by_role("link", name="a-7", exact=True).click()
     await page.get_by_role("heading", name="Oak board 7").wait_for()
     await page.get_by_role("heading", name="Similar products").wait_for()

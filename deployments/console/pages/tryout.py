@@ -23,12 +23,7 @@ _SHOWN_FIELDS: Final = ["product_id", "title", "price"]
 
 async def show_try(request: ConsoleRequest) -> Response:
     """Show the form."""
-    engines = await request.perform("engines.list", app_id=request.app_id)
-    names = [view.engine.engine_id for view in engines.engines]
-    return request.page(
-        "tryout/try.html", kinds=KINDS, engines=[("", request.services.text("try.default_engine")), *names],
-        address=path_of(TRY, app_id=request.app_id),
-    )  # fmt: skip
+    return request.page("tryout/try.html", kinds=KINDS, address=path_of(TRY, app_id=request.app_id))
 
 
 async def send_try(request: ConsoleRequest) -> Response:
