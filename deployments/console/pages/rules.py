@@ -53,7 +53,11 @@ async def list_rules(request: ConsoleRequest) -> Response:
 
 
 async def show_editor(request: ConsoleRequest) -> Response:
-    """Show the form of a rule, empty or filled."""
+    """Show the form of a rule, empty or filled.
+
+    Errors:
+        NotFound: no such rule
+    """
     engine_id, name = request.query.get("engine", DEFAULT_ENGINE), request.query.get("name", "")
     rule: BoostRule | None = None
     if name:
@@ -101,7 +105,11 @@ async def delete_rule(request: ConsoleRequest) -> Response:
 
 
 async def move_rule(request: ConsoleRequest) -> Response:
-    """Let a rule change places with the one before or after it."""
+    """Let a rule change places with the one before or after it.
+
+    Errors:
+        NotFound: no such rule
+    """
     engine_id, name = request.form.get("engine_id", ""), request.form.get("name", "")
     listed = await request.perform("rules.list", app_id=request.app_id, engine_id=engine_id)
     names = [rule.name for rule in sort_rules(listed.rules)]
