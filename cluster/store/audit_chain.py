@@ -9,39 +9,11 @@ whole new chain; so compare the last chain with one that was noted elsewhere.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import orjson
 
 from cluster.records.administration import AuditRow
-
-START = "0" * 64
-"Replaces the chain before the first row."
-
-
-@dataclass(frozen=True, slots=True)
-class AuditVerdict:
-    """Result of a check of the audit log."""
-
-    rows: int
-    "Rows whose chain holds, counted from the first."
-    first_id: str = ""
-    last_id: str = ""
-    chain: str = START
-    "Of the last row that holds; note it elsewhere to prove later that nothing before it changed."
-    broken_at: str = ""
-    "Id of the first row that does not fit; empty: the log is whole."
-    reason: str = ""
-
-    @property
-    def is_whole(self) -> bool:
-        """Return whether every row fits."""
-        return not self.reason
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the verdict for JSON."""
-        return {"whole": self.is_whole, **asdict(self)}
+from cluster.store.ports.administration import START, AuditVerdict
 
 
 def row_json(row: AuditRow) -> bytes:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, TooMany, Unavailable, messages
+from cluster.errors import HouseError, Malformed, TooMany, Unavailable, messages
 from deployments.admin.arguments import collect_arguments, takes_body
 from deployments.admin.authentication import Authenticator
 from deployments.admin.paths import PREFIX, AdminPath, AdminPaths, AnyOperation
@@ -30,7 +30,8 @@ MOST_IN_FLIGHT = 32
 BODY_S = 10.0
 OPERATION_S = 60.0
 UPLOAD_S = 660.0
-"For operations that take a file."
+CHUNK_S = 30.0
+"Seconds in which the next part of an uploaded file must arrive."
 
 
 @dataclass(slots=True)
@@ -110,13 +111,13 @@ class AdminEndpoint:
         body = await _read(request) if takes_body(operation) else b""
         given = collect_arguments(operation, path.values, request.query_params, body)
         if operation.stream_field:
-            given[operation.stream_field] = stream_body(request.receive)
+            given[operation.stream_field] = _stream(request)
         task = asyncio.ensure_future(services.administration.perform(principal, operation.name, given))
         # A change that takes too long goes on: its row in the audit log must follow it.
         self._running.add(task)
         task.add_done_callback(self._end)
-        within_s = UPLOAD_S if operation.stream_field else OPERATION_S
-        done, _ = await asyncio.wait({task}, timeout=within_s)
+        limit_s = UPLOAD_S if operation.stream_field else OPERATION_S
+        done, _ = await asyncio.wait({task}, timeout=limit_s)
         if not done:
             raise Unavailable(
                 "the operation takes long and goes on; look at its result later", told=True, retry_after_s=10
@@ -147,21 +148,6 @@ def _header(scope: Mapping[str, Any], name: bytes) -> bytes | None:
     return next((value for given, value in scope["headers"] if given == name), None)
 
 
-async def stream_body(receive: Any) -> AsyncIterator[bytes]:
-    """Yield the body of a request as it arrives.
-
-    Errors:
-        Gone: the client disconnected
-    """
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise ClientDisconnected
-        yield message.get("body", b"")
-        if not message.get("more_body", False):
-            return
-
-
 async def _read(request: Request) -> bytes:
     scope = request.scope
     announced, encoding = _header(scope, b"content-length"), _header(scope, b"content-encoding")
@@ -172,6 +158,30 @@ async def _read(request: Request) -> bytes:
             )
     except DeadlineExceeded:
         raise Unavailable("the body did not arrive in time", told=True, retry_after_s=1) from None
+
+
+async def _stream(request: Request) -> AsyncIterator[bytes]:
+    """Yield the body as it arrives; the operation bounds its size.
+
+    Errors:
+        Malformed: the body is compressed
+        Unavailable: the client stopped sending
+        Gone: the client disconnected
+    """
+    encoding = _header(request.scope, b"content-encoding")
+    if encoding and encoding.strip().lower() not in (b"", b"identity"):
+        raise Malformed("Content-Encoding is not supported; send the file as it is.")
+    more = True
+    while more:
+        try:
+            with Deadline(CHUNK_S):
+                message = await request.receive()
+        except DeadlineExceeded:
+            raise Unavailable("the rest of the file did not arrive in time", told=True) from None
+        if message["type"] != "http.request":
+            raise ClientDisconnected
+        yield message.get("body", b"")
+        more = message.get("more_body", False)
 
 
 async def _send(reply: Reply, request: Request, request_id: str, send: Any) -> int:

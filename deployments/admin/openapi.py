@@ -36,6 +36,7 @@ _OF_BODIES: dict[int, tuple[str, dict[str, str]]] = {
     409: ("The change contradicts the stored state.", _MESSAGE),
     413: ("The body is larger than 1 MB.", _MESSAGE),
 }
+_FILE = {"schema": {"type": "string", "format": "binary"}}
 _ROLES = {
     "app": "Needs the role `{role}` in the app.",
     "installation": "Needs an administrator of the installation.",
@@ -80,16 +81,12 @@ def _operation(operation: AnyOperation, tag: str, schemas: dict[str, Any]) -> di
         "parameters": [_parameter(operation, name, fields, "path") for name in operation.path_fields],
         "responses": _responses(operation),
     }
-    others = {
-        name: field
-        for name, field in fields.items()
-        if name not in operation.path_fields and name != operation.stream_field
-    }
-    if operation.stream_field:
-        content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-        described["requestBody"] = {"required": True, "content": content}
+    apart = {*operation.path_fields, operation.stream_field}
+    others = {name: field for name, field in fields.items() if name not in apart}
     if not takes_body(operation):
         described["parameters"] += [_parameter(operation, name, fields, "query") for name in others]
+        if operation.stream_field:
+            described["requestBody"] = {"required": True, "content": {"application/octet-stream": _FILE}}
     elif others:
         described["requestBody"] = _body(operation, schema, others, schemas)
     return described
@@ -112,7 +109,7 @@ def _parameter(operation: AnyOperation, name: str, fields: dict[str, Any], place
     if place == "path":
         field = {"type": "string", "minLength": 1, "maxLength": 512}
     found: dict[str, Any] = {"name": name, "in": place, "required": required, "schema": field}
-    found["description"] = fields[name].get("description") or _NAMES.get(name, name.replace("_", " ") + ".")
+    found["description"] = fields[name].get("description") or _describe_name(name)
     if name in operation.example:
         found["example"] = operation.example[name]
     return found
@@ -134,7 +131,7 @@ def _body(
         body["required"] = required
     for name, field in fields.items():
         field.pop("title", None)
-        field.setdefault("description", _NAMES.get(name, name.replace("_", " ") + "."))
+        field.setdefault("description", _describe_name(name))
     schemas[title] = body
     content: dict[str, Any] = {"schema": {"$ref": _REF.format(model=title)}}
     content["example"] = {
@@ -148,16 +145,20 @@ def _responses(operation: AnyOperation) -> dict[str, Any]:
     done: dict[str, Any] = {"schema": {**data, "required": ["message", "data"]}}
     if operation.example_result is not None:
         done["example"] = {"message": "success", "data": operation.example_result}
-    found: dict[str, Any] = {
-        "200": {"description": "Success.", "content": {"application/json": done}},
-    }
-    more = _OF_BODIES if operation.changes else {}
+    if operation.media_type != "application/json":
+        done = {"schema": {"type": "string"}}
+    found: dict[str, Any] = {"200": {"description": "Success.", "content": {operation.media_type: done}}}
+    more = _OF_BODIES if operation.method not in ("GET", "DELETE") else {409: _OF_BODIES[409]}
     for status, (text, schema) in sorted({**_REPLIES, **more}.items()):
         content: dict[str, Any] = {"schema": schema}
         found[str(status)] = {"description": text, "content": {"application/json": content}}
         if status in (429, 503):
             found[str(status)]["headers"] = _RETRY_AFTER
     return found
+
+
+def _describe_name(name: str) -> str:
+    return _NAMES.get(name) or f"The {name.replace('_', ' ')}."
 
 
 _NAMES = {

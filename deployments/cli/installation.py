@@ -38,9 +38,8 @@ from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
 from deployments.cli import screen
-from deployments.operations.open_admin import Admin, open_admin
+from deployments.operations.administration import Administration
 from deployments.operations.principal import COMMAND_LINE
-from deployments.operations.services import AdminConfig
 
 T = TypeVar("T")
 REDIS_S = 120.0
@@ -191,13 +190,17 @@ class Installation:
         return asyncio.run(run())
 
     @asynccontextmanager
-    async def open_administration(self) -> AsyncIterator[Admin]:
+    async def open_administration(self) -> AsyncIterator[Administration[Any]]:
         """Open the administration over the stores of the installation, whether it runs or not.
 
         Errors:
             HouseError: the stores can't be opened
         """
         async with self.open_stores() as stores:
+            # Every use case of the installation: commands that need none of them start without.
+            from deployments.operations.open_admin import open_admin
+            from deployments.operations.services import AdminConfig
+
             config = AdminConfig(archive_app=self.settings.archive_app, data_dir=self.places.data_dir)
             artifacts = cache(partial(open_artifact_store, self.settings))
             yield open_admin(stores, open_vault(self.settings), SystemClock(), artifacts, config=config)

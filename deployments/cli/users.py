@@ -12,7 +12,7 @@ from cluster.errors import Invalid
 from cluster.records.administration import ROLE_TEXTS
 from deployments.cli import screen
 from deployments.cli.installation import Installation
-from deployments.operations.people import Connections, People, Person, PersonChange
+from deployments.operations.people import AccountDetails, AccountList, Connections, PersonChange
 
 app = typer.Typer(help="Accounts: who may sign in and connect agents.", no_args_is_help=True)
 
@@ -75,7 +75,7 @@ def create(
 ) -> None:
     """Make an account."""
     given = _read_password(password_stdin)
-    made: Person = Installation().perform("people.create", username=name, role=role, password=given)
+    made: AccountDetails = Installation().perform("people.create", username=name, role=role, password=given)
     if as_json:
         screen.print_json(made.to_dict())
         return
@@ -87,7 +87,7 @@ def create(
 @app.command("list")
 def list_users(as_json: AsJson = False) -> None:
     """List accounts. Passwords are kept as slow hashes and can't be shown."""
-    listed: People = Installation().perform("people.list")
+    listed: AccountList = Installation().perform("people.list")
     if as_json:
         screen.print_json(listed.to_dict())
         return
@@ -189,7 +189,7 @@ def roles(
             installation.perform("people.grant_role", app_id=app_id, username=name, role=role)
         else:
             installation.perform("people.revoke_role", app_id=app_id, username=name)
-    person: Person = installation.perform("people.get", username=name)
+    person: AccountDetails = installation.perform("people.get", username=name)
     account = person.account
     if as_json:
         facts = {"administrator": account.role == "administrator", "roles": account.roles}

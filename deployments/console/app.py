@@ -131,8 +131,12 @@ class _Console:
             return self._show_error(asked, 404, self.texts("error.not_found"))
         if method == "GET":
             return await self._show(asked, page)
-        await self._read_form(asked, page)
-        return await self._submit(asked, page)
+        try:
+            await self._read_form(asked, page)
+            return await self._submit(asked, page)
+        finally:
+            for file in asked.files.values():
+                await file.close()
 
     def _check_person(self, asked: ConsoleRequest, page: Page | None) -> Response | None:
         """Return the answer to somebody who may not open a page."""

@@ -1,8 +1,42 @@
-"""The provider of identities through which people may sign in (OpenID Connect)."""
+"""A provider of identities through which people may sign in: OpenID Connect with PKCE, state and nonce.
+
+Source: OpenID Connect Core 1.0, sections 3.1 and 5.7; OpenID Connect Discovery 1.0; RFC 7636; RFC 9207
+"""
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+import structlog
+from authlib.integrations.base_client.errors import OAuthError
+from authlib.integrations.httpx_client import AsyncOAuth2Client
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from joserfc import jwt
+from joserfc.errors import JoseError
+from joserfc.jwk import KeySet
+
+from cluster.clock import Clock
+from cluster.errors import Unavailable
+from cluster.origin import is_loopback
+
+DISCOVERY = "/.well-known/openid-configuration"
+SCOPE = "openid email"
+ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"]
+"Signatures by a key of the provider; never `none`, and never by the client's secret."
+KEPT_S = 3600.0
+REFRESH_S = 60.0
+"Least seconds between two reads of the provider's keys."
+TIMEOUT_S = 5.0
+MOST_BYTES = 1 << 20
+LEEWAY_S = 60
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,3 +46,166 @@ class ProviderConfig:
     issuer: str
     client_id: str
     client_secret: str = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Return the name that the sign-in page shows."""
+        return urlsplit(self.issuer).hostname or self.issuer
+
+
+@dataclass(frozen=True, slots=True)
+class SignInFlow:
+    """What one sign-in must bring back; a signed cookie holds it."""
+
+    state: str
+    nonce: str
+    verifier: str
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who somebody is, as the provider says."""
+
+    subject: str
+    "Issuer and subject."
+    email: str
+    "In lower case; empty unless the provider verified it."
+
+
+class IdentityProvider:
+    """Talks to the provider; reads its addresses and keys once an hour."""
+
+    def __init__(self, config: ProviderConfig, clock: Clock) -> None:
+        self.config = config
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._metadata: dict[str, Any] = {}
+        self._keys: KeySet | None = None
+        self._read_at = -KEPT_S
+
+    async def begin(self, callback: str) -> tuple[str, SignInFlow]:
+        """Return the address at the provider that a sign-in begins with, and what it must bring back.
+
+        Errors:
+            Unavailable: the provider does not answer, or not as one
+        """
+        metadata, _ = await self._read()
+        flow = SignInFlow(secrets.token_urlsafe(24), secrets.token_urlsafe(24), secrets.token_urlsafe(48))
+        async with self._client(callback) as client:
+            address, _ = client.create_authorization_url(
+                _address(metadata, "authorization_endpoint"), state=flow.state, nonce=flow.nonce,
+                code_challenge=create_s256_code_challenge(flow.verifier), code_challenge_method="S256",
+            )  # fmt: skip
+        return str(address), flow
+
+    async def finish(self, callback: str, flow: SignInFlow, code: str) -> Identity | None:
+        """Exchange a code for the identity; None if anything about it is wrong.
+
+        Errors:
+            Unavailable: the provider does not answer, or not as one
+        """
+        metadata, _ = await self._read()
+        try:
+            async with self._client(callback) as client:
+                token = await client.fetch_token(
+                    _address(metadata, "token_endpoint"), code=code, code_verifier=flow.verifier
+                )
+        except OAuthError as error:
+            _log.warning("identity_refused", reason=str(error.error)[:100])
+            return None
+        except httpx.HTTPError as error:
+            raise Unavailable(f"the provider of identities does not answer: {type(error).__name__}") from None
+        except ValueError:
+            raise Unavailable("the provider of identities does not answer as one") from None
+        claims = await self._verify(str(token.get("id_token") or ""))
+        if claims is None or claims.get("nonce") != flow.nonce:
+            return None
+        return _identity(self.config.issuer, claims)
+
+    async def _verify(self, text: str) -> dict[str, Any] | None:
+        """Return the claims of an ID token that the provider signed for this client and that holds now."""
+        now_s = self._clock.now_ms() // 1000
+        for is_fresh in (False, True):
+            _, keys = await self._read(fresh=is_fresh)
+            try:
+                claims: dict[str, Any] = jwt.decode(text, keys, algorithms=ALGORITHMS).claims
+                break
+            except (JoseError, ValueError, TypeError, KeyError) as error:
+                # The provider may have new keys.
+                _log.info("identity_token_unverified", reason=type(error).__name__)
+        else:
+            return None
+        audience = claims.get("aud")
+        audiences = audience if isinstance(audience, list) else [audience]
+        is_ours = self.config.client_id in audiences and claims.get("iss") == self.config.issuer
+        authorized = claims.get("azp", self.config.client_id if len(audiences) == 1 else None)
+        expires, issued = claims.get("exp"), claims.get("iat")
+        if not isinstance(expires, int | float) or not isinstance(issued, int | float):
+            return None
+        holds = issued - LEEWAY_S <= now_s < expires + LEEWAY_S
+        return claims if is_ours and authorized == self.config.client_id and holds else None
+
+    async def _read(self, *, fresh: bool = False) -> tuple[dict[str, Any], KeySet]:
+        async with self._lock:
+            now_s = self._clock.monotonic_s()
+            most_s = REFRESH_S if fresh else KEPT_S
+            if self._keys is None or now_s - self._read_at >= most_s:
+                metadata = await _fetch(self.config.issuer.rstrip("/") + DISCOVERY)
+                if metadata.get("issuer") != self.config.issuer:
+                    raise Unavailable(
+                        "the provider of identities names another issuer than KIOSK_OIDC_ISSUER"
+                    )
+                try:
+                    keys = KeySet.import_key_set(await _fetch(_address(metadata, "jwks_uri")))  # type: ignore[arg-type]
+                except (JoseError, ValueError, TypeError, KeyError):
+                    raise Unavailable("the keys of the provider of identities can't be read") from None
+                self._metadata, self._keys, self._read_at = metadata, keys, now_s
+            return self._metadata, self._keys
+
+    def _client(self, callback: str) -> Any:
+        return AsyncOAuth2Client(
+            self.config.client_id, self.config.client_secret, scope=SCOPE, redirect_uri=callback,
+            timeout=TIMEOUT_S, follow_redirects=False, trust_env=False,
+        )  # fmt: skip
+
+
+def _identity(issuer: str, claims: dict[str, Any]) -> Identity | None:
+    subject, email = claims.get("sub"), claims.get("email")
+    if not isinstance(subject, str) or not 0 < len(subject) <= 255:
+        return None
+    verified = claims.get("email_verified") is True and isinstance(email, str)
+    return Identity(f"{issuer} {subject}", str(email).lower() if verified else "")
+
+
+def _address(metadata: dict[str, Any], name: str) -> str:
+    text = metadata.get(name)
+    parts = urlsplit(text) if isinstance(text, str) else None
+    if parts is None or not (
+        parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.netloc))
+    ):
+        raise Unavailable(f"the provider of identities names no usable {name}")
+    return str(text)
+
+
+async def _fetch(address: str) -> dict[str, Any]:
+    try:
+        async with (
+            httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False) as client,
+            client.stream("GET", address) as reply,
+        ):
+            body = b""
+            async for part in reply.aiter_bytes():
+                body += part
+                if len(body) > MOST_BYTES:
+                    raise Unavailable("an answer of the provider of identities is too large")
+            if reply.status_code != 200:
+                raise Unavailable(f"the provider of identities answers {reply.status_code}")
+    except httpx.HTTPError as error:
+        raise Unavailable(f"the provider of identities does not answer: {type(error).__name__}") from None
+    try:
+        found = orjson.loads(body)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise Unavailable("the provider of identities does not answer as one")
+    return found

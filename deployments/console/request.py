@@ -91,12 +91,13 @@ class ConsoleRequest:
         """Return a part of a page, for htmx."""
         return self._renderer.render(template, {**self._shared(), **values}, status=status or self.status)
 
-    def redirect(self, path: str, notice: str = "", kind: str = "good") -> Response:
+    def redirect(self, path: str, notice: str = "", kind: str = "good", *, external: str = "") -> Response:
         """Lead the browser to another page of the console, where a notice appears.
 
-        `path` is below `/console`; `path_of` builds one with values of clients in it.
+        `path` is below `/console`; `path_of` builds one with values of clients in it. `external` is a whole address
+        elsewhere, which no client chose.
         """
-        location = PATH + path
+        location = external or PATH + path
         headers = dict(PAGE_HEADERS)
         if self.is_htmx:
             response = Response(status_code=200, headers={**headers, "hx-redirect": location})

@@ -13,7 +13,7 @@ from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.ports.accounts import AccountStore
 from cluster.store.ports.stores import Stores
-from deployments.console.identity_provider import ProviderConfig
+from deployments.console.identity_provider import IdentityProvider, ProviderConfig
 from deployments.console.signing import ConsoleSigner
 from deployments.console.texts import ConsoleTexts
 from deployments.edge.client_address import DIRECT, ClientAddresses
@@ -38,7 +38,7 @@ class ConsoleServices:
     client_addresses: ClientAddresses
     app_ids: Callable[[], Iterable[str]]
     "All apps of the installation, from memory."
-    provider: ProviderConfig | None = None
+    provider: IdentityProvider | None = None
     "Provider of identities; None: people sign in with passwords only."
     text: ConsoleTexts = field(default_factory=ConsoleTexts)
     title: str = "Kiosk"
@@ -85,7 +85,7 @@ def open_console(
         addresses=addresses,
         client_addresses=client_addresses,
         app_ids=app_ids,
-        provider=provider,
+        provider=None if provider is None else IdentityProvider(provider, clock),
         title=title,
         version=version,
     )

@@ -4,6 +4,7 @@
     browser   a random name, to which forms before the sign-in are bound
     device    marks that an account signed in before; it grants nothing but separate sign-in attempts
     notice    one message for the next page
+    flow      what a sign-in through the provider of identities must bring back
 
 Over https the names begin with `__Host-`: no other host of the domain can set such a cookie.
 """
@@ -31,7 +32,7 @@ RENEW_AFTER_S = 300
 DEVICE_S = 180 * 86_400
 NOTICE_S = 60
 LONGEST_NOTICE = 500
-SESSION, BROWSER, DEVICE, NOTICE = "session", "browser", "device", "notice"
+SESSION, BROWSER, DEVICE, NOTICE, FLOW = "session", "browser", "device", "notice", "flow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,14 @@ class ConsoleSessions:
     def forget_notice(self, response: Response, *, secure: bool) -> None:
         """Delete the stored message."""
         _set(response, NOTICE, "", 0, secure=secure)
+
+    def flow(self, request: Request, *, secure: bool) -> str:
+        """Return what a sign-in through the provider must bring back, signed."""
+        return _read(request, FLOW, secure=secure)
+
+    def set_flow(self, response: Response, value: str, life_s: int, *, secure: bool) -> None:
+        """Store what a sign-in through the provider must bring back; a life of 0 deletes it."""
+        _set(response, FLOW, value, life_s, secure=secure)
 
     async def _write(self, response: Response, session: Session, *, secure: bool) -> None:
         account = session.account

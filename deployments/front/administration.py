@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from starlette.routing import BaseRoute
@@ -15,15 +16,20 @@ from cluster.store.connect import OpenStores
 from deployments.admin.authentication import Authenticator
 from deployments.admin.endpoint import AdminEndpointServices, build_admin_routes
 from deployments.admin.openapi import describe_administration
+from deployments.api.http.local_calls import LocalApi
+from deployments.api.http.request_handler import RequestHandler
 from deployments.archive.services import ArchiveServices
 from deployments.console.api_session import find_session_principal
 from deployments.console.app import build_console_routes
 from deployments.console.identity_provider import ProviderConfig
 from deployments.console.services import open_console
+from deployments.demo.routes import DemoServices, build_demo_routes
+from deployments.edge.keyring import Keyring
 from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.front.import_processes import ImportProcesses
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.open_admin import open_admin
-from deployments.operations.services import AdminConfig, ApiCaller, ImportLauncher, refuse_imports
+from deployments.operations.services import AdminConfig
 
 
 def build_administration_routes(
@@ -32,26 +38,28 @@ def build_administration_routes(
     clock: Clock,
     artifacts: ArtifactStore,
     archive: ArchiveServices,
-    app_ids: Callable[[], Iterable[str]],
-    request_counts: RequestCounts,
+    keyring: Keyring,
+    handler: RequestHandler,
+    recommender: RecommenderClient,
     access_log: AccessLog,
-    provider: tuple[str, str, str] | None = None,
-    *,
-    admin_config: AdminConfig | None = None,
-    api: ApiCaller | None = None,
-    launch_import: ImportLauncher = refuse_imports,
-    recommender: RecommenderClient | None = None,
+    provider: tuple[str, str, str] | None,
+    data_dir: Path,
+    environment: Callable[[], Mapping[str, str]],
+    request_counts: RequestCounts,
 ) -> list[BaseRoute]:
-    """Return the routes of the console, which share addresses and limits of the sign-in with the archive, and of
-    `/v1/admin`.
+    """Return the routes of the console, of `/v1/admin` and of the demonstrations.
+
+    The console shares addresses and limits of the sign-in with the archive. `environment` returns the variables of
+    processes that import uploaded files.
     """
     config = archive.config
     admin = open_admin(
-        stores, vault, clock, artifacts, config=admin_config or AdminConfig(archive_app=config.app_id), api=api,
-        launch_import=launch_import, recommender=recommender,
+        stores, vault, clock, artifacts, api=LocalApi(handler, keyring.secret_of), recommender=recommender,
+        config=AdminConfig(config.app_id, data_dir=data_dir, public_url=config.public_url),
+        launch_import=ImportProcesses(environment).start,
     )  # fmt: skip
     console = open_console(
-        admin, stores, vault, clock, archive.oauth.addresses, app_ids=app_ids,
+        admin, stores, vault, clock, archive.oauth.addresses, app_ids=lambda: keyring.app_ids,
         provider=None if provider is None else ProviderConfig(*provider),
         client_addresses=config.client_addresses, version=config.version,
     )  # fmt: skip
@@ -59,7 +67,8 @@ def build_administration_routes(
         admin, Authenticator(stores, clock, find_session_principal(console)), clock, request_counts, access_log,
         config.client_addresses,
     )  # fmt: skip
-    return [*build_admin_routes(http), *build_console_routes(console)]
+    demos = build_demo_routes(DemoServices(keyring))
+    return [*build_admin_routes(http), *build_console_routes(console), *demos]
 
 
 def describe_administration_routes() -> dict[str, Any]:

@@ -52,7 +52,6 @@ from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
 from deployments.api.http.identity_links import IdentityLinkWriter
-from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.api.http.request_handler import RequestHandler
 from deployments.api.http.routes import build_application
@@ -60,7 +59,6 @@ from deployments.api.http.warmup import load_busy_engines, load_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
 from deployments.archive.citation import CitationRules
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
-from deployments.demo.routes import DemoServices, build_demo_routes
 from deployments.edge.admission import AdmissionServices
 from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
@@ -71,10 +69,8 @@ from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.edge.request_observer import open_observer
 from deployments.edge.scaling import LoadMeter
 from deployments.front.administration import build_administration_routes, describe_administration_routes
-from deployments.front.import_processes import ImportProcesses
 from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
-from deployments.operations.services import AdminConfig
 
 ACCESS_SHARE = 0.01
 "Share of requests that get a line in the access log."
@@ -98,56 +94,47 @@ class Gateway:
         """Open everything and build the FastAPI application; Serve calls this inside the replica."""
         set_up_logging(stream=open_stderr(), process="api")
         settings, clock, meter = Settings(), SystemClock(), LiveMeter(RayMeter())
-        address = settings.redis_address
-        if address is None:
+        if (address := settings.redis_address) is None:
             raise RuntimeError("no Redis: KIOSK_REDIS_URL is not set and the data directory names none")
         self.loop, self._meter = asyncio.get_running_loop(), meter
         open_tracing(settings.trace_url, "api")
-        opened = await open_stores(address, meter=meter, clock=clock)
-        self._stores = stores = await check_schema(opened)
+        self._stores = stores = await check_schema(await open_stores(address, meter=meter, clock=clock))
         self._identity = IdentityWatch(stores, settings, has_key=True)
         await self._identity.check()
-        vault = open_vault(settings)
-        self._keyring = Keyring(self._stores.access, vault)
+        vault, artifact_store = open_vault(settings), open_artifact_store(settings)
+        self._keyring, self._counts = Keyring(stores.access, vault), RequestCounts()
         self._limits = RateLimiter(self._stores.limits, clock)
         self._keyring.on_change(self._limits.prune)
-        self._counts = RequestCounts()
-        artifact_store = open_artifact_store(settings)
         self._identity.follow(artifact_store)
         ALLOWED.set_source(partial(allowed_learners, settings))
-        segments = SegmentStore(artifact_store, clock)
-        models = SnapshotLoader(SnapshotStore(artifact_store))
+        segments, models = SegmentStore(artifact_store, clock), SnapshotLoader(SnapshotStore(artifact_store))
         self._host = host = EngineHost(stores, segments, clock, meter, self._budget_mb, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
         self._engine_router = _build_router(host.engine_records, host, self._connections.connect, clock)
-        find_encoder = EncoderStore(settings.data_dir / "models", artifact_store).find
-        passages = PassageSnapshotStore(artifact_store, find_encoder)
+        encoders = EncoderStore(settings.data_dir / "models", artifact_store)
+        passages = PassageSnapshotStore(artifact_store, encoders.find)
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config_from_settings(settings)
-        self._archive_client = LocalArchiveClient(self._archive_host)
-        self._archive = open_archive(
-            self._stores, vault, self._archive_client, clock, config, request_counts=self._counts
-        )
+        self._archive_client = client = LocalArchiveClient(self._archive_host)
+        self._archive = open_archive(stores, vault, client, clock, config, request_counts=self._counts)
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.infos, meter, clock)
         gate = AdmissionServices(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.refusal_reason
         gate.link_identities = IdentityLinkWriter(self._stores.interactions, meter).record
-        services = self._open_services(settings, artifact_store, clock)
         observer = open_observer(clock, meter, *settings.observed)
         self.handler = RequestHandler(
-            build_endpoints(services), gate, replays=stores.idempotency, clock=clock,
-            request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
+            build_endpoints(self._open_services(settings, artifact_store, clock)), gate, clock=clock,
+            replays=stores.idempotency, request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
             addresses=config.client_addresses, observer=observer,
             readiness=Readiness(self._host.probe, self._keyring, stores.server, clock, self._identity),
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
-        await self._keyring.start()
-        await self._host.start()
-        await self._archive_host.start()
-        await self._archive.start()
-        await self._query_log.start()
-        await self._question_client.start()
+        parts: tuple[Any, ...] = (
+            self._keyring, host, self._archive_host, self._archive, self._query_log, self._question_client,
+        )  # fmt: skip
+        for part in parts:
+            await part.start()
         await load_busy_engines(self._stores, self._engine_router, clock)
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
@@ -155,23 +142,13 @@ class Gateway:
         routes = build_archive_routes(self._archive, observer)
         if settings.console:
             routes += build_administration_routes(
-                stores, vault, clock, artifact_store, self._archive, lambda: self._keyring.app_ids, self._counts,
-                AccessLog(ACCESS_SHARE, Random()), settings.oidc,
-                admin_config=AdminConfig(config.app_id, data_dir=settings.data_dir, public_url=settings.public_url),
-                api=LocalApi(self.handler, self._keyring.secret_of),
-                launch_import=ImportProcesses(_build_environment).start,
-                recommender=self._engine_router,
+                stores, vault, clock, artifact_store, self._archive, self._keyring, self.handler, self._engine_router,
+                AccessLog(ACCESS_SHARE, Random()), settings.oidc, settings.data_dir, _build_environment, self._counts,
             )  # fmt: skip
-            routes += build_demo_routes(DemoServices(self._keyring))
-        describe_more = describe_administration_routes if settings.console else None
         return build_application(
-            self.handler,
-            version=installed_version(),
-            close=self.close,
-            more=routes,
-            describe_more=describe_more,
-            pages=settings.console,
-        )
+            self.handler, version=installed_version(), close=self.close, more=routes, pages=settings.console,
+            describe_more=describe_administration_routes if settings.console else None,
+        )  # fmt: skip
 
     def _open_services(
         self, settings: Settings, artifact_store: ArtifactStore, clock: SystemClock

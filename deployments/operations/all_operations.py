@@ -19,6 +19,7 @@ from deployments.operations import (
     overview,
     people,
     promotions,
+    quarantine,
     questions,
     recipes,
     rule_preview,
@@ -42,12 +43,14 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     users.OPERATIONS,
     tryout.OPERATIONS,
     imports.OPERATIONS,
+    quarantine.OPERATIONS,
     apps.OPERATIONS,
     keys.OPERATIONS,
     people.OPERATIONS,
     tokens.OPERATIONS,
     audit.OPERATIONS,
     credentials.OPERATIONS,
+    overview.OPERATIONS,
     engines.OPERATIONS,
     recipes.OPERATIONS,
     runs.OPERATIONS,
@@ -62,7 +65,6 @@ _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     search_activity.OPERATIONS,
     questions.OPERATIONS,
     archive_clients.OPERATIONS,
-    overview.OPERATIONS,
 )
 "One tuple per area; add the `OPERATIONS` of a file here."
 

@@ -10,8 +10,7 @@ import orjson
 from pydantic import Field
 
 from cluster.records.administration import AuditRow
-from cluster.store.audit_chain import AuditVerdict
-from cluster.store.ports.administration import AuditFilter
+from cluster.store.ports.administration import AuditFilter, AuditVerdict
 from cluster.store.ports.administration import AuditPage as StoredPage
 from deployments.operations.operation import Arguments, Download, Operation
 from deployments.operations.services import AdminServices
@@ -145,7 +144,7 @@ OPERATIONS = (
     ),
     Operation(
         "audit.export", "Export the audit log as JSON Lines, the oldest row first.", "owner", "GET", "/audit/export",
-        Arguments, export_audit, scope="installation",
+        Arguments, export_audit, scope="installation", media_type="application/x-ndjson",
     ),
     Operation(
         "me.get", "Show who you are here and what you may do.", "viewer", "GET", "/me", Arguments, read_me,

@@ -6,6 +6,7 @@ A password or a code is needed each time, and only the console may ask: a leaked
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,14 @@ from pydantic import Field
 
 from cluster.admin.accounts import AccountAdmin
 from cluster.admin.second_factor import SecondFactors
-from cluster.errors import Conflict, Forbidden, Invalid
+from cluster.errors import Conflict, Forbidden, Invalid, TooMany
 from cluster.records.account import Account, check_password
 from deployments.operations.operation import Arguments, Operation
 from deployments.operations.services import AdminServices
 
 ISSUER = "Kiosk"
+LIMITED = "kiosk:admin"
+"Replaces the app id in limits; no app can have this id."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ async def change_password(services: AdminServices, given: ChangePassword) -> Acc
         Invalid: the current password is wrong, or the new one is not allowed
     """
     account = await _account(services)
+    await _count_attempt(services, account)
     await _check_password(account, given.current)
     if given.new == given.current:
         raise Invalid("the new password is the old one")
@@ -89,6 +93,7 @@ async def begin_second_factor(services: AdminServices, given: ProvePassword) -> 
     account = await _account(services)
     if account.has_second_factor:
         raise Conflict("this account has a second factor; remove it first")
+    await _count_attempt(services, account)
     await _check_password(account, given.password)
     fresh = _factors(services).begin(account, ISSUER)
     facts = {"secret": fresh.secret, "uri": fresh.uri, "pending": fresh.sealed}
@@ -104,6 +109,7 @@ async def confirm_second_factor(services: AdminServices, given: ConfirmSecondFac
         Invalid: the code is wrong
     """
     account = await _account(services)
+    await _count_attempt(services, account)
     codes = await _factors(services).confirm(account, given.pending, given.code, services.now_ms())
     if codes is None:
         raise Invalid("this code is wrong; check the clock of the phone, and type the newest code")
@@ -119,6 +125,7 @@ async def remove_second_factor(services: AdminServices, given: ProveCode) -> Acc
     """
     account = await _account(services)
     factors = _factors(services)
+    await _count_attempt(services, account)
     if not await factors.check(account, given.code, services.now_ms()):
         raise Invalid("this code is wrong, or was used before")
     await factors.remove(account)
@@ -142,6 +149,20 @@ async def _account(services: AdminServices) -> Account:
     if account is None or account.user_id != principal.user_id:
         raise Forbidden("people change their own account in the console")
     return account
+
+
+async def _count_attempt(services: AdminServices, account: Account) -> None:
+    """Count an attempt at the password or a code, so that a stolen session can't guess them.
+
+    Errors:
+        TooMany: too many attempts at this account
+    """
+    grant = await services.stores.limits.take(
+        LIMITED, account.user_id, "credentials", rate=1 / 30, burst=10, want=1, now_ms=services.now_ms()
+    )
+    if not grant.granted:
+        wait_s = max(1, math.ceil(grant.retry_after_ms / 1000))
+        raise TooMany(f"too many attempts; try again in {wait_s} seconds", retry_after_s=wait_s)
 
 
 async def _check_password(account: Account, password: str) -> None:

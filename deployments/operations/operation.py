@@ -22,7 +22,8 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 class Arguments(BaseModel):
     """Arguments of an operation; unknown names are refused. Fields in the path of the operation come from there."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=100_000)
+    # Models are built at their first use: a command needs few of them, and starts sooner.
+    model_config = ConfigDict(frozen=True, extra="forbid", str_max_length=100_000, defer_build=True)
 
 
 class OfApp(Arguments):
@@ -72,6 +73,8 @@ class Operation(Generic[S, A]):
     example: Mapping[str, Any] = field(default_factory=dict)
     "Arguments of the example in the reference."
     example_result: Any = None
+    media_type: str = "application/json"
+    "Type of the reply over HTTP; with another one than JSON, the result is a `Download`."
     is_query: bool = False
     "A POST that changes nothing: its arguments do not fit into an address. The audit log gets no row."
     stream_field: str = ""

@@ -19,7 +19,7 @@ from deployments.operations.services import AdminServices
 
 
 @dataclass(frozen=True, slots=True)
-class People:
+class AccountList:
     """Accounts by name."""
 
     accounts: list[Account]
@@ -30,7 +30,7 @@ class People:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class AccountDetails:
     """One account; with its password where a new one was generated."""
 
     account: Account
@@ -76,7 +76,7 @@ class Connections:
 
 @dataclass(frozen=True, slots=True)
 class AppPeople:
-    """People with a role in an app; administrators, who own every app, are not among them."""
+    """AccountList with a role in an app; administrators, who own every app, are not among them."""
 
     app_id: str
     accounts: list[Account]
@@ -127,21 +127,21 @@ class GrantRole(OfAppPerson):
     role: str = Field(description="viewer, analyst, editor or owner.")
 
 
-async def list_people(services: AdminServices, _: Arguments) -> People:
+async def list_people(services: AdminServices, _: Arguments) -> AccountList:
     """Return all accounts."""
-    return People(await account_admin(services).all())
+    return AccountList(await account_admin(services).all())
 
 
-async def read_person(services: AdminServices, given: OfPerson) -> Person:
+async def read_person(services: AdminServices, given: OfPerson) -> AccountDetails:
     """Return one account.
 
     Errors:
         NotFound: no such account
     """
-    return Person(await account_admin(services).find(given.username))
+    return AccountDetails(await account_admin(services).find(given.username))
 
 
-async def create_person(services: AdminServices, given: CreatePerson) -> Person:
+async def create_person(services: AdminServices, given: CreatePerson) -> AccountDetails:
     """Create an account; a generated password is part of the result.
 
     Errors:
@@ -152,7 +152,7 @@ async def create_person(services: AdminServices, given: CreatePerson) -> Person:
     account, password = await account_admin(services).create(
         given.username, role, given.password, services.now_ms()
     )
-    return Person(account, "" if given.password else password)
+    return AccountDetails(account, "" if given.password else password)
 
 
 async def lock_person(services: AdminServices, given: OfPerson) -> PersonChange:

@@ -115,7 +115,7 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
     """
     role, now_ms = _role(given.role), services.now_ms()
     account = await _owner(services, given)
-    _refuse_more_than_own(services.principal, role, given.apps, "create")
+    _refuse_exceeding(services.principal, role, given.apps, "create")
     known = {app.app_id for app in await key_admin(services).apps()}
     for app_id in given.apps:
         if app_id not in known:
@@ -163,7 +163,7 @@ async def _find(services: AdminServices, given: OfToken) -> AdminToken:
         if token.token_id != given.token_id:
             continue
         if token.user_id == principal.user_id:
-            _refuse_more_than_own(principal, token.role, token.apps, "revoke")
+            _refuse_exceeding(principal, token.role, token.apps, "revoke")
             return token
         if principal.may("owner", ""):
             return token
@@ -185,7 +185,7 @@ async def _owner(services: AdminServices, given: CreateToken) -> Account:
     return account
 
 
-def _refuse_more_than_own(principal: Principal, role: AppRole, apps: tuple[str, ...], verb: str) -> None:
+def _refuse_exceeding(principal: Principal, role: AppRole, apps: tuple[str, ...], verb: str) -> None:
     """Refuse to create or revoke with a token one that allows more than it.
 
     Errors:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.generate import commands, errors, metrics, rest, settings
+from docs.generate import administration, commands, errors, metrics, rest, settings
 
 FOLDER = Path(__file__).parents[1] / "reference"
 _BUILDERS = {
@@ -13,6 +13,7 @@ _BUILDERS = {
     "errors.md": errors.build_page,
     "metrics.md": metrics.build_page,
     "rest.md": rest.build_page,
+    "administration.md": administration.build_page,
 }
 
 

@@ -12,20 +12,26 @@ from docs.generate.markdown import write_code, write_json, write_page, write_tab
 from tests.fakes.request_handler import open_corner
 
 _VERSION = "0"
-_METHODS = ("get", "post", "put", "delete")
+_METHODS = ("get", "post", "put", "patch", "delete")
+_BY_TOKEN = [{"AdminToken": []}]
 _SERVER = "http://127.0.0.1:8000"
 
 
 def build_page() -> str:
     """Write the page of all operations."""
     document = build_document()
+    return write_page("REST", _introduce(document), [_write_security(document), *write_operations(document)])
+
+
+def write_operations(document: Mapping[str, Any]) -> list[str]:
+    """Write a section for each tag of an OpenAPI document, and one for each operation."""
     operations = [
         (method.upper(), path, operation)
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
         if method in _METHODS
     ]
-    sections = [_write_security(document)]
+    sections: list[str] = []
     for tag in document["tags"]:
         own = [one for one in operations if tag["name"] in one[2]["tags"]]
         rows = [
@@ -36,7 +42,7 @@ def build_page() -> str:
             f"## {tag['name']}\n\n{tag['description']}\n\n{write_table(('Operation', 'Purpose'), rows)}"
         )
         sections += [_write_operation(*one) for one in own]
-    return write_page("REST", _introduce(document), sections)
+    return sections
 
 
 def build_document() -> dict[str, Any]:
@@ -75,7 +81,7 @@ def _write_operation(method: str, path: str, operation: Mapping[str, Any]) -> st
     body = operation.get("requestBody", {}).get("content", {}).get("application/json")
     parts.append(write_code(_write_command(method, path, operation, body), "bash"))
     for status, reply in operation["responses"].items():
-        content = reply["content"]["application/json"]
+        content = reply["content"].get("application/json", {})
         if "example" in content:
             parts.append(f"Reply, status {status}:\n\n{write_code(write_json(content['example']), 'json')}")
     return "\n\n".join(part for part in parts if part)
@@ -97,7 +103,10 @@ def _write_command(method: str, path: str, operation: Mapping[str, Any], body: A
         elif example is not None and parameter["in"] == "query":
             query[parameter["name"]] = example
     address = f"{_SERVER}{path}" + (f"?{urlencode(query)}" if query else "")
-    command = f"curl -s -X {method} '{address}' -H \"X-API-KEY: $KEY\""
+    header = "Authorization: Bearer $TOKEN" if operation["security"] == _BY_TOKEN else "X-API-KEY: $KEY"
+    command = f"curl -s -X {method} '{address}' -H \"{header}\""
+    if "application/octet-stream" in operation.get("requestBody", {}).get("content", {}):
+        return f"{command} --data-binary @FILE"
     if body is None or body.get("example") is None:
         return command
     text = write_json(body["example"]).replace("'", "'\\''")

@@ -6,7 +6,6 @@ import asyncio
 import os
 import shutil
 import socket
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,16 +15,20 @@ from typing import Any
 import pytest
 import uvicorn
 
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import EngineHost
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
 from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
-from deployments.operations.services import AdminServices
+from deployments.operations.services import AdminConfig, AdminServices, ImportLauncher, refuse_imports
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
+from tests.fakes.corner_shop import furnish
 from tests.fakes.request_handler import Corner, open_corner
 
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
@@ -64,27 +67,30 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(stores: OpenStores) -> AsyncIterator[Stage]:
+async def open_stage(
+    stores: OpenStores, folder: Path, *, launch_import: ImportLauncher = refuse_imports
+) -> AsyncIterator[Stage]:
     """Serve the API and the console over real stores on a free loopback port."""
     clock = SystemClock()
-    corner = await open_corner(clock=clock, stores=stores)
-    with tempfile.TemporaryDirectory() as folder:
-        services = AdminServices(
-            stores,
-            corner.vault,
-            clock,
-            ArtifactStore.open(Path(folder)),
-            api=LocalApi(corner.door, corner.keyring.secret_of),
-        )
-        console = open_console_services(
-            stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
-        )
-        app = build_application(corner.door, version="0", more=build_console_routes(console))
-        try:
-            async with serve_application(app) as base:
-                yield Stage(base, corner, console)
-        finally:
-            await corner.close()
+    await furnish(stores)
+    shelf = ArtifactStore.open(folder / "artifacts")
+    host = EngineHost(stores, None, clock, SilentMeter())
+    await host.start()
+    corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host), shelf=shelf)
+    services = AdminServices(
+        stores, corner.vault, clock, shelf, config=AdminConfig(data_dir=folder),
+        api=LocalApi(corner.door, corner.keyring.secret_of), launch_import=launch_import,
+    )  # fmt: skip
+    console = open_console_services(
+        stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
+    )
+    app = build_application(corner.door, version="0", more=build_console_routes(console))
+    try:
+        async with serve_application(app) as base:
+            yield Stage(base, corner, console)
+    finally:
+        await corner.close()
+        await host.close()
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from urllib.parse import parse_qsl, quote
 
 import pytest
@@ -38,8 +39,8 @@ async def fill(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("half", [0, 1])
-async def test_each_page_is_quiet_and_accessible(redis_stores: OpenStores, half: int) -> None:
-    async with open_stage(redis_stores) as stage, open_browser() as browser:
+async def test_each_page_is_quiet_and_accessible(redis_stores: OpenStores, tmp_path: Path, half: int) -> None:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await fill(stage)
         tab = await Tab.open(browser, stage.base)
         await tab.sign_in()
@@ -66,8 +67,10 @@ async def test_each_page_is_quiet_and_accessible(redis_stores: OpenStores, half:
         assert faults == {}
 
 
-async def test_the_menu_of_a_phone_opens_and_closes_by_keyboard(redis_stores: OpenStores) -> None:
-    async with open_stage(redis_stores) as stage, open_browser() as browser:
+async def test_the_menu_of_a_phone_opens_and_closes_by_keyboard(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
         tab = await Tab.open(browser, stage.base, wide=390, high=844, scheme="dark")
         await tab.sign_in()
@@ -84,8 +87,8 @@ async def test_the_menu_of_a_phone_opens_and_closes_by_keyboard(redis_stores: Op
         assert tab.complaints == []
 
 
-async def test_the_theme_is_kept_from_page_to_page(redis_stores: OpenStores) -> None:
-    async with open_stage(redis_stores) as stage, open_browser() as browser:
+async def test_the_theme_is_kept_from_page_to_page(redis_stores: OpenStores, tmp_path: Path) -> None:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
         tab = await Tab.open(browser, stage.base)
         await tab.sign_in()
@@ -97,8 +100,8 @@ async def test_the_theme_is_kept_from_page_to_page(redis_stores: OpenStores) -> 
         assert tab.complaints == []
 
 
-async def test_somebody_makes_an_app_and_revokes_a_key(redis_stores: OpenStores) -> None:
-    async with open_stage(redis_stores) as stage, open_browser() as browser:
+async def test_somebody_makes_an_app_and_revokes_a_key(redis_stores: OpenStores, tmp_path: Path) -> None:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
         tab = await Tab.open(browser, stage.base)
         await tab.sign_in()

@@ -16,6 +16,7 @@ from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import Stores
 from deployments.console.app import build_console_routes
+from deployments.console.identity_provider import ProviderConfig
 from deployments.console.page import Page
 from deployments.console.pages import PAGES
 from deployments.console.services import ConsoleServices, open_console
@@ -44,6 +45,7 @@ def open_console_services(
     app_ids: Iterable[str] = ("shop",),
     public_url: str = HTTPS,
     rates: SignInRates | None = None,
+    provider: ProviderConfig | None = None,
 ) -> ConsoleServices:
     """Open the console's services; `services` are the AdminServices of the operations."""
     vault = Vault(MASTER)
@@ -53,7 +55,7 @@ def open_console_services(
     )
     return open_console(
         administration, stores, vault, clock, ServerAddresses.from_config(public_url),
-        app_ids=lambda: tuple(app_ids), rates=rates, version="0",
+        app_ids=lambda: tuple(app_ids), rates=rates, version="0", provider=provider,
     )  # fmt: skip
 
 

@@ -48,6 +48,10 @@ _WHOLE_STORE = (
     "cluster/store/",
     "cluster/admin/backup/",
     "cluster/admin/upgrade_check.py",
+    "deployments/front/administration.py",
+    "deployments/operations/open_admin.py",
+    "deployments/operations/overview.py",
+    "deployments/operations/services.py",
 )
 "What works on everything that is stored, whatever port it belongs to."
 

@@ -45,6 +45,7 @@ NOUNS = _words(
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
+    arguments audit authentication chain people
     administration assets console csrf entrance navigation operation overview principal renderer
     activity conflicts size span time
     bundle observer readiness support weights window wire word words worker wrapper writer writes
@@ -71,7 +72,7 @@ VERBS = _words(
 
 TERMS = _words(
     """
-    accepted archive hot columnar down extractive lexical local shared standardized trending up
+    accepted all archive hot columnar down extractive lexical local open shared standardized trending up
     """
 )
 "Adjectives and participles that are terms of the vocabulary, alone as well."

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from cluster.records.administration import AdminToken, AuditRow
-from cluster.store.audit_chain import START, next_chain, row_json
-from cluster.store.ports.administration import AuditFilter
+from cluster.store.audit_chain import next_chain, row_json
+from cluster.store.ports.administration import START, AuditFilter
 from cluster.store.ports.stores import Stores
 from tests.suites.doing import NOW
 from tests.suites.people import sha
@@ -37,7 +37,7 @@ def a_row(number: int = 0, **more: object) -> AuditRow:
 
 
 class AdminTokenSuite(_Suite):
-    async def test_a_token_is_found_by_its_hash_only(self, stores: Stores) -> None:
+    async def test_a_token_is_read_by_its_hash_only(self, stores: Stores) -> None:
         assert await stores.admin_tokens.find(sha("t1")) is None
         await stores.admin_tokens.add(a_token(), now_ms=NOW)
         assert await stores.admin_tokens.find(sha("t1")) == a_token()

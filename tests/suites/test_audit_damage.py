@@ -61,7 +61,7 @@ async def insert_a_row(stores: OpenStores, ids: list[str]) -> None:
         insert_a_row,
     ],
 )
-async def test_tampering_is_found(redis_stores: OpenStores, tamper: Tampering) -> None:
+async def test_tampering_is_noticed(redis_stores: OpenStores, tamper: Tampering) -> None:
     ids = [(await redis_stores.audit.append(a_row(number))).row_id for number in range(5)]
     assert (await redis_stores.audit.verify()).is_whole
     await tamper(redis_stores, ids)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 from cluster.records.administration import AdminToken, AuditRow
-from cluster.store.audit_chain import AuditVerdict
+
+START = "0" * 64
+"Replaces the chain before the first row."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,30 @@ class AuditPage:
     rows: list[AuditRow]
     next: str
     "Cursor of the older rows; empty: there are none."
+
+
+@dataclass(frozen=True, slots=True)
+class AuditVerdict:
+    """Result of a check of the audit log."""
+
+    rows: int
+    "Rows whose chain holds, counted from the first."
+    first_id: str = ""
+    last_id: str = ""
+    chain: str = START
+    "Of the last row that holds; note it elsewhere to prove later that nothing before it changed."
+    broken_at: str = ""
+    "Id of the first row that does not fit; empty: the log is whole."
+    reason: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether every row fits."""
+        return not self.reason
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict for JSON."""
+        return {"whole": self.is_whole, **asdict(self)}
 
 
 class AdminTokenStore(Protocol):

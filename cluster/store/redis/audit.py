@@ -19,8 +19,8 @@ import orjson
 from cluster.errors import Unavailable
 from cluster.records.administration import AuditRow
 from cluster.store import keys
-from cluster.store.audit_chain import START, AuditVerdict, ChainCheck, next_chain, row_json
-from cluster.store.ports.administration import AuditFilter, AuditPage
+from cluster.store.audit_chain import ChainCheck, next_chain, row_json
+from cluster.store.ports.administration import START, AuditFilter, AuditPage, AuditVerdict
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
 from cluster.store.redis.script import Script

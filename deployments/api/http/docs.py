@@ -91,7 +91,7 @@ def _operation(
         yield f"<h3{mark}>Body</h3>{table}"
     yield f"<h3>Example</h3><pre>{escape(render_curl(method, path, operation), quote=False)}</pre>"
     for status, reply in operation["responses"].items():
-        content = reply["content"]["application/json"]
+        content = reply["content"].get("application/json", {})
         if "example" in content:
             text = render_json(content["example"])
             kind = _type(_data_of(content["schema"], schemas))
@@ -119,6 +119,8 @@ def render_curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
         *([] if method == usual else [f"-X {method}"]),
         f'"$URL{address}" {_key_header(operation)}',
     ]
+    if "application/octet-stream" in operation.get("requestBody", {}).get("content", {}):
+        words.append("--data-binary @FILE")
     if body is not None:
         text = render_json(body).replace("'", "'\\''")
         words.append(f"-d '{text}'")
@@ -169,7 +171,7 @@ def _separate(document: dict[str, Any]) -> list[str]:
             if body := _body_model(operation):
                 bodies[body] += 1
             for reply in operation["responses"].values():
-                schema = reply["content"]["application/json"]["schema"]
+                schema = reply["content"].get("application/json", {}).get("schema", {})
                 replies[_model(schema)] += 1
                 members.update(map(_model, schema.get("anyOf", ())))
     return [

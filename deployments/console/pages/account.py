@@ -8,7 +8,7 @@ import io
 import segno
 from starlette.responses import Response
 
-from cluster.errors import Invalid, TooMany
+from cluster.errors import Invalid
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest
 
@@ -29,7 +29,6 @@ async def change_password(request: ConsoleRequest) -> Response:
     assert session is not None
     if form.get("new", "") != form.get("again", ""):
         raise Invalid(request.services.text("account.not_same"))
-    await _throttle(request)
     await request.perform("me.change_password", current=form.get("current", ""), new=form.get("new", ""))
     response = request.redirect(HOME, request.services.text("account.password_changed"))
     await request.sessions.continue_after_change(response, session, secure=request.secure)
@@ -38,14 +37,12 @@ async def change_password(request: ConsoleRequest) -> Response:
 
 async def begin_second_factor(request: ConsoleRequest) -> Response:
     """Show the QR code of a new secret."""
-    await _throttle(request)
     made = await request.perform("me.begin_second_factor", password=request.form.get("password", ""))
     return _show_secret(request, made.to_dict())
 
 
 async def confirm_second_factor(request: ConsoleRequest) -> Response:
     """Switch the second factor on, and show recovery codes once."""
-    await _throttle(request)
     made = await request.perform(
         "me.confirm_second_factor", pending=request.form.get("pending", ""), code=request.form.get("code", "")
     )
@@ -54,7 +51,6 @@ async def confirm_second_factor(request: ConsoleRequest) -> Response:
 
 async def remove_second_factor(request: ConsoleRequest) -> Response:
     """Switch the second factor off."""
-    await _throttle(request)
     await request.perform("me.remove_second_factor", code=request.form.get("code", ""))
     return request.redirect(HOME, request.services.text("account.factor_removed"))
 
@@ -67,20 +63,6 @@ async def end_sessions(request: ConsoleRequest) -> Response:
     response = request.redirect(HOME, request.services.text("account.sessions_ended"))
     await request.sessions.continue_after_change(response, session, secure=request.secure)
     return response
-
-
-async def _throttle(request: ConsoleRequest) -> None:
-    """Count an attempt at the password or the code like a sign-in, so that a stolen session can't guess them.
-
-    Errors:
-        TooMany: too many attempts
-    """
-    services = request.services
-    name, address = request.principal.username, services.client_address(request.raw)
-    device = request.sessions.device(request.raw, name, secure=request.secure)
-    wait_s = await services.sign_ins.wait_s(name, address, device)
-    if wait_s:
-        raise TooMany(services.text("account.throttled", wait=wait_s), retry_after_s=wait_s)
 
 
 def _show_secret(request: ConsoleRequest, facts: dict[str, str]) -> Response:

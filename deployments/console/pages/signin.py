@@ -27,7 +27,7 @@ async def show_sign_in(request: ConsoleRequest) -> Response:
     goal = safe_goal(request.query.get("next", ""))
     if request.session is not None:
         return request.redirect(goal.removeprefix(PATH))
-    return _show_form(request, goal)
+    return show_form(request, goal)
 
 
 async def sign_in(request: ConsoleRequest) -> Response:
@@ -41,14 +41,14 @@ async def sign_in(request: ConsoleRequest) -> Response:
     wait_s = await services.sign_ins.wait_s(username, address, device)
     if wait_s:
         _log.warning("sign_in_throttled", wait_s=wait_s)
-        response = _show_form(request, goal, "signin.throttled", 429, wait=_span(wait_s))
+        response = show_form(request, goal, "signin.throttled", 429, wait=_span(wait_s))
         response.headers["retry-after"] = str(wait_s)
         return response
     password = request.form.get("password", "")
     account = await services.passwords.account(username, password, address, known=bool(device))
     if account is None:
         _log.warning("sign_in_refused")
-        return _show_form(request, goal, "signin.wrong", 403)
+        return show_form(request, goal, "signin.wrong", 403)
     if account.has_second_factor:
         return _ask_code(request, _seal_step(request, account, goal))
     return await finish_sign_in(request, account, "password", goal)
@@ -59,10 +59,10 @@ async def check_code(request: ConsoleRequest) -> Response:
     services, sealed = request.services, request.form.get("step", "")
     step = services.signing.steps.open(sealed)
     if step is None or not _is_own_step(request, step):
-        return _show_form(request, PATH + "/", "signin.code_late", 403)
+        return show_form(request, PATH + "/", "signin.code_late", 403)
     account = await services.accounts.get(step["username"])
     if account is None or account.disabled or (account.user_id, account.epoch) != (step["id"], step["epoch"]):
-        return _show_form(request, PATH + "/", "signin.code_late", 403)
+        return show_form(request, PATH + "/", "signin.code_late", 403)
     address = services.client_address(request.raw)
     device = request.sessions.device(request.raw, account.username, secure=request.secure)
     wait_s = await services.sign_ins.wait_s(account.username, address, device)
@@ -115,17 +115,17 @@ def _seal_step(request: ConsoleRequest, account: Account, goal: str) -> str:
 def _is_own_step(request: ConsoleRequest, step: Any) -> bool:
     browser = request.sessions.browser_name(request.raw, secure=request.secure)
     now_s = request.services.clock.now_ms() // 1000
-    return isinstance(step, dict) and step["browser"] == sha256(browser) and step["till"] > now_s
+    return isinstance(step, dict) and step.get("browser") == sha256(browser) and step["till"] > now_s
 
 
 def _ask_code(request: ConsoleRequest, step: str, fault: str = "", status: int = 200) -> Response:
     return request.page("session/code.html", status=status, step=step, fault=fault)
 
 
-def _show_form(
+def show_form(
     request: ConsoleRequest, goal: str, fault: str = "", status: int = 200, **values: str
 ) -> Response:
-    """Show the form, bound to a name of this browser."""
+    """Return the form, bound to a name of this browser; `fault` is the key of a text."""
     services, sessions = request.services, request.sessions
     browser = sessions.browser_name(request.raw, secure=request.secure)
     name = browser or services.signing.random()
@@ -134,6 +134,7 @@ def _show_form(
     response = request.page(
         "session/sign_in.html", status=status, goal=goal, username=request.form.get("username", "")[:64],
         fault=services.text(fault, **values) if fault else "",
+        provider="" if services.provider is None else services.provider.config.name,
     )  # fmt: skip
     if not browser:
         sessions.name_browser(response, name, secure=request.secure)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from cluster.records.administration import AdminToken, AuditRow
-from cluster.store.audit_chain import START, AuditVerdict, ChainCheck, next_chain, row_json
-from cluster.store.ports.administration import AuditFilter, AuditPage
+from cluster.store.audit_chain import ChainCheck, next_chain, row_json
+from cluster.store.ports.administration import START, AuditFilter, AuditPage, AuditVerdict
 
 
 class MemoryAdminTokens:

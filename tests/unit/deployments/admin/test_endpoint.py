@@ -18,7 +18,7 @@ from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.principal import Principal, principal_of
 from deployments.operations.services import AdminServices
 from tests.fakes.administration import add_apps, add_person, bearer, give_token, open_memory_admin, serve
-from tests.fakes.asgi import Answer, call
+from tests.fakes.asgi import Answer, HungUp, call
 from tests.suites.doing import NOW
 from tests.suites.manual_clock import ManualClock
 
@@ -266,3 +266,31 @@ async def test_the_session_of_the_console_counts_where_no_token_is(memory_stores
     assert await send("PATCH", "/apps/shop/limits", {**signed_in, "X-CSRF-Token": "right"}) == 200
     (row,) = await rows(memory_stores)
     assert (row.way, row.username, row.address) == ("console", "ada", "192.0.2.9")
+
+
+async def test_a_file_reaches_its_operation_in_parts(memory_stores: Stores) -> None:
+    admin = open_memory_admin(memory_stores, ManualClock(NOW))
+    parts: list[bytes] = []
+
+    async def receive(services: Any, given: Any) -> dict[str, Any]:
+        async for part in given.content:
+            parts.append(part)
+        return {"file_name": given.file_name}
+
+    table = {**OPERATIONS, "imports.upload": replace(OPERATIONS["imports.upload"], call=receive)}
+    app = serve(Administration(admin.services, table, memory_stores.audit, ManualClock(NOW)))
+    await add_apps(memory_stores)
+    await add_person(memory_stores, "root", administrator=True)
+    headers = bearer(await give_token(memory_stores, "root"))
+    path = "/v1/admin/apps/shop/imports?noun=product&file_name=a.csv"
+    sent = [b"x" * 700_000, b"y" * 700_000]
+    answer = await call(app, "POST", path, headers=headers, chunks=sent)
+    assert (answer.status, answer.json()["data"]) == (200, {"file_name": "a.csv"})
+    assert parts == sent
+    (row,) = await rows(memory_stores)
+    assert "content" not in row.arguments
+    packed = await call(app, "POST", path, headers={**headers, "Content-Encoding": "gzip"}, chunks=sent)
+    assert packed.status == 400
+    with pytest.raises(HungUp):
+        await call(app, "POST", path, headers=headers, chunks=sent, hang_up=True)
+    assert [one.outcome for one in await rows(memory_stores)] == ["done", "refused", "refused"]

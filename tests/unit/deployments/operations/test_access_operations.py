@@ -102,7 +102,7 @@ async def test_keys_are_revealed_to_owners_and_only_over_a_row(stores: Stores, a
     ]  # fmt: skip
 
 
-async def test_a_key_of_another_app_is_not_found(stores: Stores, admin: Admin) -> None:
+async def test_a_key_of_another_app_is_unknown(stores: Stores, admin: Admin) -> None:
     ada = await person(stores, "ada")
     other = (await admin.perform(COMMAND_LINE, "keys.list", {"app_id": "news"})).entries[0].key
     with pytest.raises(NotFound):
@@ -218,7 +218,7 @@ async def test_a_token_makes_none_that_allows_more(
     await admin.perform(principal, "tokens.revoke", {"token_id": first.record.token_id})
 
 
-async def test_tokens_of_others_are_not_found_but_by_administrators(stores: Stores, admin: Admin) -> None:
+async def test_tokens_of_others_are_unknown_but_to_administrators(stores: Stores, admin: Admin) -> None:
     ada, vera, root = [await person(stores, name) for name in ("ada", "vera", "root")]
     made = await admin.perform(ada, "tokens.create", {"name": "a"})
     given = {"token_id": made.record.token_id}

@@ -1,0 +1,102 @@
+"""Sign-in through the provider of identities."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import asdict
+from typing import Any
+
+import structlog
+from starlette.responses import Response
+
+from cluster.errors import NotFound
+from cluster.records.account import Account
+from deployments.console.identity_provider import Identity, IdentityProvider, SignInFlow
+from deployments.console.page import Page
+from deployments.console.pages.signin import finish_sign_in, safe_goal, show_form
+from deployments.console.request import ConsoleRequest
+from deployments.console.sessions import PATH
+
+CALLBACK = "/sign-in/provider/callback"
+FLOW_S = 600
+
+_log = structlog.get_logger()
+
+
+async def begin(request: ConsoleRequest) -> Response:
+    """Lead the browser to the provider."""
+    provider = _provider(request)
+    address, flow = await provider.begin(_callback(request))
+    response = request.redirect("/", external=address)
+    value = {
+        **asdict(flow), "goal": safe_goal(request.query.get("next", "")),
+        "till": request.services.clock.now_ms() // 1000 + FLOW_S,
+    }  # fmt: skip
+    sealed = request.services.signing.steps.seal(value)
+    request.sessions.set_flow(response, sealed, FLOW_S, secure=request.secure)
+    return response
+
+
+async def finish(request: ConsoleRequest) -> Response:
+    """Sign somebody in whom the provider sent back."""
+    provider, services = _provider(request), request.services
+    value = services.signing.steps.open(request.sessions.flow(request.raw, secure=request.secure))
+    flow = _flow(value, services.clock.now_ms() // 1000)
+    issuer = request.query.get("iss", provider.config.issuer)
+    state, code = request.query.get("state", ""), request.query.get("code", "")
+    same = flow is not None and hmac.compare_digest(flow.state.encode(), state.encode("utf-8", "replace"))
+    if flow is None or value is None or not same or not code or issuer != provider.config.issuer:
+        return show_form(request, PATH + "/", "signin.provider_failed", 403)
+    identity = await provider.finish(_callback(request), flow, code)
+    if identity is None:
+        return show_form(request, PATH + "/", "signin.provider_failed", 403)
+    account = await find_account(request, identity)
+    if account is None:
+        _log.warning("identity_without_account")
+        name = identity.email or identity.subject.partition(" ")[2]
+        return show_form(request, PATH + "/", "signin.provider_unknown", 403, name=name)
+    response = await finish_sign_in(request, account, "identity provider", safe_goal(value["goal"]))
+    request.sessions.set_flow(response, "", 0, secure=request.secure)
+    return response
+
+
+async def find_account(request: ConsoleRequest, identity: Identity) -> Account | None:
+    """Return the account of an identity; none is ever created.
+
+    The subject decides. An account without one, whose name is the verified address of the identity, is bound to it.
+    """
+    accounts = request.services.accounts
+    bound = [one for one in await accounts.all() if one.oidc_subject == identity.subject]
+    if bound:
+        return None if bound[0].disabled else bound[0]
+    account = await accounts.get(identity.email) if identity.email else None
+    if account is None or account.disabled or account.oidc_subject:
+        return None
+
+    def bind(one: Account) -> Account:
+        return one if one.oidc_subject else one.model_copy(update={"oidc_subject": identity.subject})
+
+    account = await accounts.update(identity.email, bind)
+    return account if account is not None and account.oidc_subject == identity.subject else None
+
+
+def _provider(request: ConsoleRequest) -> IdentityProvider:
+    if request.services.provider is None:
+        raise NotFound(request.services.text("error.not_found"))
+    return request.services.provider
+
+
+def _callback(request: ConsoleRequest) -> str:
+    return request.services.origin(request.raw) + PATH + CALLBACK
+
+
+def _flow(value: Any, now_s: int) -> SignInFlow | None:
+    if not isinstance(value, dict) or "verifier" not in value or value["till"] <= now_s:
+        return None
+    return SignInFlow(value["state"], value["nonce"], value["verifier"])
+
+
+PAGES = (
+    Page("/sign-in/provider", begin, role=None, is_public=True),
+    Page(CALLBACK, finish, role=None, is_public=True),
+)

@@ -1,0 +1,212 @@
+"""Sign-in through a real OpenID provider over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+import uvicorn
+from joserfc import jwt
+from joserfc.jwk import KeySet, OctKey, RSAKey
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from cluster.clock import SystemClock
+from cluster.store.ports.stores import Stores
+from deployments.console.identity_provider import IdentityProvider, ProviderConfig
+from tests.fakes.archive_oauth import an_account
+from tests.fakes.console import Visitor, console_app, open_console_services
+
+CLIENT, SECRET = "kiosk", "the client's secret"
+EMAIL = "ada@example.com"
+
+
+class Provider:
+    """An OpenID provider that signs everybody in; `claims` and `key` change what its tokens say."""
+
+    def __init__(self) -> None:
+        self.issuer = ""
+        self.key: Any = RSAKey.generate_key(2048, {"kid": "one"})
+        self.signing: Any = None
+        "Signs instead of the key that is published."
+        self.algorithm = "RS256"
+        self.claims: dict[str, Any] = {}
+        self.codes: dict[str, dict[str, str]] = {}
+        self.app = Starlette(
+            routes=[
+                Route("/.well-known/openid-configuration", self.describe),
+                Route("/keys", self.publish),
+                Route("/authorize", self.authorize),
+                Route("/token", self.redeem, methods=["POST"]),
+            ]
+        )
+
+    async def describe(self, _: Request) -> Response:
+        """Discovery."""
+        return JSONResponse(
+            {
+                "issuer": self.issuer, "authorization_endpoint": f"{self.issuer}/authorize",
+                "token_endpoint": f"{self.issuer}/token", "jwks_uri": f"{self.issuer}/keys",
+            }
+        )  # fmt: skip
+
+    async def publish(self, _: Request) -> Response:
+        """The public keys."""
+        return JSONResponse(KeySet([self.key]).as_dict(private=False))
+
+    async def authorize(self, request: Request) -> Response:
+        """Sign the person in and send a code back."""
+        asked = dict(request.query_params)
+        assert asked["response_type"] == "code"
+        assert "openid" in asked["scope"].split()
+        assert asked["code_challenge_method"] == "S256"
+        code = f"code-{len(self.codes)}"
+        self.codes[code] = asked
+        return RedirectResponse(f"{asked['redirect_uri']}?code={code}&state={asked['state']}", 303)
+
+    async def redeem(self, request: Request) -> Response:
+        """Exchange a code."""
+        form = dict(await request.form())
+        asked = self.codes.pop(str(form.get("code")), None)
+        basic = "Basic " + base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
+        verifier = str(form.get("code_verifier", ""))
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+        if asked is None or request.headers["authorization"] != basic or asked["code_challenge"] != challenge:
+            return JSONResponse({"error": "invalid_grant"}, 400)
+        now_s = SystemClock().now_ms() // 1000
+        claims = {
+            "iss": self.issuer, "aud": CLIENT, "sub": "248289761001", "nonce": asked["nonce"], "iat": now_s,
+            "exp": now_s + 300, "email": EMAIL, "email_verified": True, **self.claims,
+        }  # fmt: skip
+        key = self.signing or self.key
+        token = jwt.encode({"alg": self.algorithm, "kid": "one"}, claims, key, algorithms=[self.algorithm])
+        return JSONResponse({"access_token": "x", "token_type": "Bearer", "id_token": token})
+
+
+@asynccontextmanager
+async def serving(provider: Provider) -> AsyncIterator[None]:
+    """Run the provider on a loopback port."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(provider.app, log_config=None, lifespan="off"))
+        listening.listen()
+        provider.issuer = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        running = asyncio.ensure_future(server.serve(sockets=[listening]))
+        yield
+        server.should_exit = True
+        await running
+
+
+@pytest.fixture
+async def provider() -> AsyncIterator[Provider]:
+    provider = Provider()
+    async with serving(provider):
+        yield provider
+
+
+def a_visitor(stores: Stores, provider: Provider) -> Visitor:
+    """Open the console with the provider configured, and a browser on it."""
+    config = ProviderConfig(provider.issuer, CLIENT, SECRET)
+    services = open_console_services(stores, SystemClock(), provider=config)
+    return Visitor(console_app(services))
+
+
+async def come_back(visitor: Visitor, **changes: str) -> Any:
+    """Go to the provider and come back, with changed parameters if told."""
+    begun = await visitor.get("/sign-in/provider?next=/console/account")
+    assert begun.status_code == 303, begun.text
+    async with httpx.AsyncClient() as browser:
+        sent = await browser.get(begun.headers["location"])
+    query = {name: values[0] for name, values in parse_qs(urlsplit(sent.headers["location"]).query).items()}
+    return await visitor.http.get("/console/sign-in/provider/callback", params={**query, **changes})
+
+
+async def test_a_verified_address_signs_in_and_is_bound_to_the_subject(
+    memory_stores: Stores, provider: Provider
+) -> None:
+    await memory_stores.accounts.add(an_account(EMAIL, "administrator"))
+    visitor = a_visitor(memory_stores, provider)
+    page = await visitor.get("/sign-in")
+    assert "Sign in with 127.0.0.1" in page.text
+    answer = await come_back(visitor)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console/account")
+    assert (await visitor.get("/account")).status_code == 200
+    account = await memory_stores.accounts.get(EMAIL)
+    assert account is not None
+    assert account.oidc_subject == f"{provider.issuer} 248289761001"
+    provider.claims = {"email": "renamed@example.com"}
+    assert (await come_back(a_visitor(memory_stores, provider))).status_code == 303
+    provider.claims = {"sub": "somebody else"}
+    assert (await come_back(a_visitor(memory_stores, provider))).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"email_verified": False}, {"email_verified": "true"}, {"email": "eve@example.com"}, {"aud": "another"},
+        {"aud": [CLIENT, "another"]}, {"azp": "another"}, {"iss": "https://evil.example.com"}, {"nonce": "another"},
+        {"exp": 1}, {"iat": 9_999_999_999}, {"sub": ""}, {"exp": None},
+    ],
+)  # fmt: skip
+async def test_any_wrong_claim_signs_nobody_in(
+    memory_stores: Stores, provider: Provider, claims: dict[str, Any]
+) -> None:
+    await memory_stores.accounts.add(an_account(EMAIL, "administrator"))
+    provider.claims = claims
+    visitor = a_visitor(memory_stores, provider)
+    assert (await come_back(visitor)).status_code == 403
+    assert (await visitor.get("/account")).status_code == 303
+    assert [account.username for account in await memory_stores.accounts.all()] == [EMAIL]
+
+
+async def test_a_token_of_another_key_or_of_the_shared_secret_signs_nobody_in(
+    memory_stores: Stores, provider: Provider
+) -> None:
+    await memory_stores.accounts.add(an_account(EMAIL))
+    provider.signing = RSAKey.generate_key(2048, {"kid": "one"})
+    assert (await come_back(a_visitor(memory_stores, provider))).status_code == 403
+    provider.signing, provider.algorithm = OctKey.import_key(SECRET), "HS256"
+    assert (await come_back(a_visitor(memory_stores, provider))).status_code == 403
+
+
+async def test_state_cookie_and_issuer_must_fit(memory_stores: Stores, provider: Provider) -> None:
+    await memory_stores.accounts.add(an_account(EMAIL))
+    visitor = a_visitor(memory_stores, provider)
+    assert (await come_back(visitor, state="another")).status_code == 403
+    assert (await come_back(visitor, iss="https://evil.example.com")).status_code == 403
+    assert (await come_back(visitor, code="another")).status_code == 403
+    assert (await visitor.get("/sign-in/provider/callback?code=code-0&state=x")).status_code == 403
+    begun = await come_back(visitor)
+    assert begun.status_code == 303
+    stranger = a_visitor(memory_stores, provider)
+    assert (await stranger.get("/sign-in/provider/callback?code=code-9&state=y")).status_code == 403
+
+
+async def test_a_locked_account_and_a_silent_provider_are_told_apart(
+    memory_stores: Stores, provider: Provider
+) -> None:
+    await memory_stores.accounts.add(an_account(EMAIL).model_copy(update={"disabled": True}))
+    assert (await come_back(a_visitor(memory_stores, provider))).status_code == 403
+    silent = Provider()
+    silent.issuer = "http://127.0.0.1:9"
+    page = await a_visitor(memory_stores, silent).get("/sign-in/provider")
+    assert page.status_code == 503
+    wrong = IdentityProvider(ProviderConfig(provider.issuer + "/", CLIENT, SECRET), SystemClock())
+    with pytest.raises(Exception, match="names another issuer"):
+        await wrong.begin("https://shop.example.com/callback")
+
+
+async def test_without_a_provider_there_is_no_such_page(memory_stores: Stores) -> None:
+    visitor = Visitor(console_app(open_console_services(memory_stores, SystemClock())))
+    assert (await visitor.get("/sign-in/provider")).status_code == 404
+    assert "Sign in with" not in (await visitor.get("/sign-in")).text
