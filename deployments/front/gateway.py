@@ -59,6 +59,7 @@ from deployments.api.http.warmup import load_busy_engines, load_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
 from deployments.archive.citation import CitationRules
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
+from deployments.demo.script import build_script_routes
 from deployments.edge.admission import AdmissionServices
 from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
@@ -139,7 +140,7 @@ class Gateway:
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())
-        routes = build_archive_routes(self._archive, observer)
+        routes = [*build_archive_routes(self._archive, observer), *build_script_routes()]
         if settings.console:
             routes += build_administration_routes(
                 stores, vault, clock, artifact_store, self._archive, self._keyring, self.handler, self._engine_router,
