@@ -47,6 +47,7 @@ NOUNS = _words(
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
     arguments audit authentication chain people
     administration assets console csrf entrance navigation operation overview principal renderer
+    activity conflicts size span time
     bundle observer readiness support weights window wire word words worker wrapper writer writes
     """
 )
