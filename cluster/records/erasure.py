@@ -95,7 +95,7 @@ class Erasure(BaseModel):
     subject: str
     request_id: str = ""
     by: str = ""
-    "`command` or `api`."
+    "`command`, `console` or `api`."
     status: ErasureStatus = "queued"
     created_at: int
     finished_at: int | None = None

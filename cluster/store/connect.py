@@ -37,6 +37,7 @@ from cluster.store.redis.multiplexer import text_of
 from cluster.store.redis.pagination import RedisPages
 from cluster.store.redis.promotions import RedisPromotions
 from cluster.store.redis.quarantine import Quarantine
+from cluster.store.redis.quarantine_reader import QuarantineReader
 from cluster.store.redis.query_log import RedisQueries
 from cluster.store.redis.question_bank import RedisQuestionBank
 from cluster.store.redis.questions import RedisQuestions
@@ -178,6 +179,7 @@ def open_stores(
         erasures=RedisErasures(server, interactions, changes, clock),
         usage=RedisUsage(server),
         imports=RedisImports(server, quarantine),
+        quarantine=QuarantineReader(server),
         schema=RedisSchema(server),
         server=server,
     )

@@ -9,18 +9,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from textwrap import wrap
-from typing import Annotated, Any
+from typing import Annotated
 
-import orjson
 import typer
 
 from cluster.clock import SystemClock, iso_ms
-from cluster.errors import Invalid, NotFound
+from cluster.errors import Invalid
 from cluster.ids import new_request_id
 from cluster.records.erasure import Erasure
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
-from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.installation import Installation
+from deployments.operations.principal import COMMAND_LINE
+from deployments.operations.users import UserExport
 
 FORGET_EPILOG = """
 [bold]Examples[/]
@@ -66,10 +67,10 @@ def forget(
     """Forget a person everywhere, and say what was where and what is left until when."""
     installation = Installation()
     if receipts:
-        _list(asyncio.run(_receipts(installation, app)), as_json)
+        _list(installation.perform("users.erasures", app_id=app), as_json)
         return
     if receipt:
-        found = asyncio.run(_receipt(installation, app, receipt))
+        found: Erasure = installation.perform("users.erasure", app_id=app, erasure_id=receipt)
     else:
         found = asyncio.run(_erase_user(installation, app, _reader_id(user), anonymous, later))
     if as_json:
@@ -87,15 +88,16 @@ def export_user(
     out: Annotated[Path | None, typer.Option(help="Write into this file; else to standard output.")] = None,
 ) -> None:
     """Write everything that is known of a person, as JSON Lines."""
-    rows = asyncio.run(_read_person(Installation(), app, _reader_id(user), anonymous))
-    text = b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    person = {"user_id": _reader_id(user), "anonymous_id": anonymous}
+    export: UserExport = Installation().perform("users.export", app_id=app, **person)
+    text = export.to_lines()
     if out is None:
         sys.stdout.buffer.write(text)
         return
     handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(text)
-    screen.err().print(f"{len(rows) - 1} things written to {out}")
+    screen.err().print(f"{len(export.rows)} things written to {out}")
 
 
 def register_commands(line: typer.Typer) -> None:
@@ -111,19 +113,13 @@ async def _erase_user(
 
     # before the stores are opened, which takes the lock of a stopped installation
     is_running = installation.is_running
-    async with _open_app(installation, app_id) as stores:
-        erasures = Erasures(stores, SystemClock())
-        ordered = await erasures.order(
-            app_id,
-            user_id=user_id,
-            anonymous_id=anonymous_id,
-            request_id=new_request_id(),
-            by="command",
-            later=later,
-        )
+    given = {"app_id": app_id, "user_id": user_id, "anonymous_id": anonymous_id, "later": later}
+    async with installation.open_administration() as administration:
+        stores = administration.services.stores
+        ordered: Erasure = await administration.perform(COMMAND_LINE, "users.erase", given)
         async with _intake(installation, stores, app_id, is_running=is_running):
             with screen.err().status("forgetting"):
-                return await erasures.wait(ordered)
+                return await Erasures(stores, SystemClock()).wait(ordered)
 
 
 @asynccontextmanager
@@ -160,53 +156,6 @@ async def _intake(
     finally:
         loop.stop()
         await work
-
-
-async def _receipts(installation: Installation, app_id: str) -> list[Erasure]:
-    from actors.intake.client import Erasures
-
-    async with _open_app(installation, app_id) as stores:
-        return await Erasures(stores, SystemClock()).receipts(app_id)
-
-
-async def _receipt(installation: Installation, app_id: str, erasure_id: str) -> Erasure:
-    from actors.intake.client import Erasures
-
-    async with _open_app(installation, app_id) as stores:
-        return await Erasures(stores, SystemClock()).receipt(app_id, erasure_id)
-
-
-async def _read_person(
-    installation: Installation, app_id: str, user_id: str, anonymous_id: str
-) -> list[dict[str, Any]]:
-    from actors.intake.person_places import PersonPlaces
-    from cluster.admin.person_files import PersonFiles
-    from cluster.runtime.artifact_access import open_artifact_store
-
-    if bool(user_id) == bool(anonymous_id):
-        raise Invalid("name either a user (--user) or a visitor (--anonymous)")
-    settings = installation.settings
-    async with _open_app(installation, app_id) as stores:
-        person = await stores.erasures.person(app_id, user_id, anonymous_id)
-        places = PersonPlaces(stores, open_artifact_store(settings), PersonFiles(settings.data_dir))
-        found = await places.read(person)
-    about = {
-        "app_id": app_id,
-        "user_id": user_id,
-        "anonymous_ids": list(person.anonymous_ids),
-        "exported_at": iso_ms(read_clock_ms()),
-        "places": {place: len(items) for place, items in found.items()},
-    }
-    return [about, *({"place": place, "item": item} for place, items in found.items() for item in items)]
-
-
-@asynccontextmanager
-async def _open_app(installation: Installation, app_id: str) -> AsyncIterator[OpenStores]:
-    async with installation.open_stores() as stores:
-        book = await stores.access.read_all()
-        if app_id not in book.apps:
-            raise NotFound(f"there is no app named {app_id}; see `kiosk apps list`")
-        yield stores
 
 
 def _reader_id(given: str) -> str:

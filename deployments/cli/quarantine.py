@@ -11,19 +11,23 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from actors.intake.replay import QuarantineReplayer, ReplayResult, find_obstacle
-from cluster.admin.refused_rows import RefusedRows
-from cluster.clock import SystemClock, iso_ms
+from actors.intake.replay import ReplayResult
+from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound, ReadOnly
 from cluster.records.intake import QuarantineEntry
-from cluster.store.connect import OpenStores
-from cluster.store.redis.quarantine_reader import QuarantineReader
 from deployments.cli import screen
 from deployments.cli.installation import Installation
+from deployments.operations.principal import COMMAND_LINE
+from deployments.operations.quarantine import (
+    EntryDetails,
+    EntryList,
+    describe_entry,
+    read_entries,
+    select_entries,
+)
 
 app = typer.Typer(help="What was set aside: list, show, replay, drop.", no_args_is_help=True)
 
-INSTALLATION = "@installation"
 NOT_RUNNING = 3
 EPILOG = """
 Set aside are: records whose checksum does not match, uploads that could not be applied, damaged entries of the
@@ -59,7 +63,8 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Entrie
 Every = Annotated[bool, typer.Option("--all", help="All entries (of --kind).")]
 Kind = Annotated[str, typer.Option(help="Only record, batch, change, erasure or row.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
-KINDS = ("record", "batch", "change", "erasure", "row")
+_ALL = 1_000_000
+"Entries that a command reads at most."
 
 
 @app.command("list", epilog=EPILOG)
@@ -71,14 +76,12 @@ def list_entries(
 ) -> None:
     """List what was set aside, newest first."""
     with _exit_codes(as_json):
-        found = _read(Installation(), name, kind)
-    newest = sorted(found, key=lambda entry: -entry.at)[:limit]
+        found: EntryList = Installation().perform("quarantine.list", app_id=name, kind=kind, limit=limit)
+    newest = found.newest
     if as_json:
-        screen.print_json(
-            {"app": name, "entries": len(found), "newest": [_describe_entry(entry) for entry in newest]}
-        )
+        screen.print_json(found.to_dict())
         return
-    if not found:
+    if not found.total:
         screen.out().print("Nothing is set aside.")
         return
     table = screen.build_table("id", "what", "when", "why")
@@ -87,8 +90,8 @@ def list_entries(
         when = iso_ms(entry.at)[:19] if entry.at else "-"
         table.add_row(entry.entry_id, screen.quote_text(what), when, screen.quote_text(entry.reason[:200]))
     screen.out().print(table)
-    if len(found) > len(newest):
-        screen.out().print(f"{len(found) - len(newest):,} more; see --limit and --kind.")
+    if found.total > len(newest):
+        screen.out().print(f"{found.total - len(newest):,} more; see --limit and --kind.")
 
 
 @app.command("show")
@@ -97,12 +100,12 @@ def show(
 ) -> None:
     """Show an entry whole: what it is, why it is here, and whether it can be replayed."""
     with _exit_codes(as_json):
-        (entry,) = _select_entries(_read(Installation(), name), [entry_id], every=False)
-    text = entry.payload.decode("utf-8", "replace")
+        details: EntryDetails = Installation().perform("quarantine.get", app_id=name, entry_id=entry_id)
+    text = details.entry.payload.decode("utf-8", "replace")
     if as_json:
-        screen.print_json({**_describe_entry(entry), "payload": text})
+        screen.print_json(details.to_dict())
         return
-    for label, value in _describe_entry(entry).items():
+    for label, value in describe_entry(details.entry).items():
         if value != "":
             screen.out().print(screen.quote_text(f"{label}: {value}"))
     for line in _format_json(text).splitlines():
@@ -127,8 +130,8 @@ def replay(
         if not installation.is_running and not installation.settings.redis_is_external:
             screen.err().print("Kiosk does not run, so nothing would be applied; start it with `kiosk up`.")
             raise typer.Exit(NOT_RUNNING)
-        work = _Replay(installation, name, overwrite=overwrite, damaged=damaged)
-        found = asyncio.run(work.run(entry_ids or [], every, kind))
+        how = {"overwrite": overwrite, "damaged": damaged}
+        found = asyncio.run(_replay(installation, name, entry_ids or [], every, kind, **how))
     counts = Counter(result.status for _, result in found)
     if as_json:
         results = [
@@ -158,118 +161,42 @@ def drop(
     """Remove entries for good, after a confirmation."""
     installation = Installation()
     with _exit_codes(as_json):
-        chosen = _select_entries(_read(installation, name, kind), entry_ids or [], every)
+        chosen = select_entries(_read(installation, name, kind), entry_ids or [], every=every)
         if chosen and not yes and not _is_confirmed(chosen):
             raise Invalid("nothing was dropped; confirm, or say --yes")
-        asyncio.run(_drop(installation, name, chosen, "dropped"))
+        if chosen:
+            ids = [entry.entry_id for entry in chosen]
+            installation.perform("quarantine.drop", app_id=name, entry_ids=ids)
     if as_json:
         screen.print_json({"app": name, "dropped": len(chosen)})
     else:
         screen.out().print(f"{len(chosen):,} dropped.")
 
 
-class _Replay:
-    """One run of `kiosk quarantine replay`."""
+async def _replay(
+    installation: Installation, name: str, entry_ids: Sequence[str], every: bool, kind: str, **how: bool
+) -> list[tuple[QuarantineEntry, ReplayResult]]:
+    """Replay the entries one after the other; each leaves the quarantine as soon as it is applied."""
+    async with installation.open_administration() as administration:
 
-    def __init__(self, installation: Installation, name: str, *, overwrite: bool, damaged: bool) -> None:
-        self._installation = installation
-        self._name = name
-        self._overwrite = overwrite
-        self._damaged = damaged
+        async def perform(operation: str, **arguments: Any) -> Any:
+            return await administration.perform(COMMAND_LINE, operation, {"app_id": name, **arguments})
 
-    async def run(
-        self, entry_ids: Sequence[str], every: bool, kind: str
-    ) -> list[tuple[QuarantineEntry, ReplayResult]]:
-        """Replay the entries one after the other; each leaves the quarantine as soon as it is applied."""
-        async with self._installation.open_stores() as stores:
-            entries = await _entries(self._installation, stores, self._name, kind)
-            chosen = _select_entries(entries, entry_ids, every)
-            if self._name != INSTALLATION and (await stores.access.read_all()).apps[self._name].read_only:
-                raise ReadOnly("this app is read-only, so nothing is replayed into it")
-            replayer = QuarantineReplayer(stores, self._name, SystemClock())
-            done = []
-            for entry in chosen:
-                with screen.err().status(f"replaying {entry.entry_id}"):
-                    result = await replayer.replay(entry, overwrite=self._overwrite, damaged=self._damaged)
-                if result.is_removable:
-                    await _remove(self._installation, stores, self._name, [entry], "replayed")
-                done.append((entry, result))
-            return done
+        entries = await read_entries(administration.services, name, kind)
+        chosen = select_entries(entries, entry_ids, every=every)
+        done: list[tuple[QuarantineEntry, ReplayResult]] = []
+        if not chosen:
+            await perform("quarantine.replay", every=True, kind=kind)
+        for entry in chosen:
+            with screen.err().status(f"replaying {entry.entry_id}"):
+                report = await perform("quarantine.replay", entry_ids=[entry.entry_id], **how)
+            done += report.results
+        return done
 
 
 def _read(installation: Installation, name: str, kind: str = "") -> list[QuarantineEntry]:
-    async def read() -> list[QuarantineEntry]:
-        async with installation.open_stores() as stores:
-            return await _entries(installation, stores, name, kind)
-
-    return asyncio.run(read())
-
-
-async def _entries(
-    installation: Installation, stores: OpenStores, name: str, kind: str
-) -> list[QuarantineEntry]:
-    """Read what was set aside.
-
-    Errors:
-        NotFound: there is no such app
-        Invalid: there is no such kind
-    """
-    if kind and kind not in KINDS:
-        raise Invalid(f"there is no kind {kind!r}; choose from {', '.join(KINDS)}")
-    reader = QuarantineReader(stores.server)
-    if name == INSTALLATION:
-        found = await reader.read("")
-    else:
-        if name not in (await stores.access.read_all()).apps:
-            raise NotFound(f"there is no app named {name}; see `kiosk apps list`")
-        found = await reader.read(name)
-        rows = RefusedRows.from_data_dir(installation.places.data_dir)
-        found += await asyncio.to_thread(rows.entries, name)
-    return [entry for entry in found if kind in ("", entry.kind)]
-
-
-def _select_entries(
-    entries: Sequence[QuarantineEntry], entry_ids: Sequence[str], every: bool
-) -> list[QuarantineEntry]:
-    if every == bool(entry_ids):
-        raise Invalid("name entries as `kiosk quarantine list` does, or say --all")
-    if every:
-        return list(entries)
-    known = {entry.entry_id: entry for entry in entries}
-    unknown = [entry_id for entry_id in entry_ids if entry_id not in known]
-    if unknown:
-        raise NotFound(f"there is no entry {unknown[0]}; see `kiosk quarantine list`")
-    return [known[entry_id] for entry_id in dict.fromkeys(entry_ids)]
-
-
-async def _drop(
-    installation: Installation, name: str, entries: Sequence[QuarantineEntry], reason: str
-) -> None:
-    async with installation.open_stores() as stores:
-        await _remove(installation, stores, name, entries, reason)
-
-
-async def _remove(
-    installation: Installation,
-    stores: OpenStores,
-    name: str,
-    entries: Sequence[QuarantineEntry],
-    reason: str,
-) -> None:
-    kept = [entry.entry_id for entry in entries if entry.source == "store"]
-    if kept:
-        await QuarantineReader(stores.server).remove("" if name == INSTALLATION else name, kept)
-    rows = RefusedRows.from_data_dir(installation.places.data_dir)
-    marked = [entry.entry_id for entry in entries if entry.source == "ingest"]
-    await asyncio.to_thread(rows.overwrite_rows, marked, reason)
-
-
-def _describe_entry(entry: QuarantineEntry) -> dict[str, Any]:
-    return {
-        **entry.to_dict(),
-        "time": iso_ms(entry.at) if entry.at else "",
-        "why_not_replayed": find_obstacle(entry),
-    }
+    found: EntryList = installation.perform("quarantine.list", app_id=name, kind=kind, limit=_ALL)
+    return list(found.newest)
 
 
 def _format_json(text: str) -> str:

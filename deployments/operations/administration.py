@@ -66,7 +66,8 @@ class Administration(Generic[S]):
             result = await operation.call(services, arguments)
         except HouseError as error:
             if operation.changes or isinstance(error, Forbidden):
-                await self._record(principal, operation, arguments, reason=error.message or error.code)
+                reason = error.facts.get("audit_reason") or error.message or error.code
+                await self._record(principal, operation, arguments, reason=reason)
             raise
         except Exception as error:
             # It may have changed something before it failed; the message may hold a secret.

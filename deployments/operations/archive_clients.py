@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import Field, ValidationError
 
@@ -32,30 +32,30 @@ _READ_AT_ONCE = 50
 class ReadArchiveReport(OfApp):
     """Which calls to report."""
 
-    since: str = "30d"
-    "How far back: a number and m, h, d or w."
-    top: int = Field(default=20, ge=1, le=1000)
-    unanswered_below: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = UNANSWERED_BELOW
+    since: str = Field(default="30d", description="How far back: a number and m, h, d or w.")
+    top: int = Field(default=20, ge=1, le=1000, description="Rows of each list.")
+    unanswered_below: float = Field(
+        default=UNANSWERED_BELOW, ge=0, le=1, allow_inf_nan=False,
+        description="A question is unanswered if its best passage holds less of it than this share.",
+    )  # fmt: skip
 
 
 class OfClient(OfApp):
     """A client of the archive: its id, `host:` and a host, the name it claims, or `*`."""
 
-    client: str
+    client: str = Field(description="Id, `host:` and a host, the name it claims, or `*` for everybody else.")
 
 
 class RateClient(OfClient):
     """How often a client may call."""
 
-    calls_per_minute: float = Field(ge=0)
-    "0: no bound."
+    calls_per_minute: float = Field(ge=0, description="Calls of all its people together; 0: no bound.")
 
 
 class OfConnection(OfApp):
     """A connected application."""
 
-    client_id: str
-    "Short id of the client, `c-...`."
+    client_id: str = Field(description="Short id of the client, `c-...`.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,6 +317,7 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         "archive.report", "Report the archive's use by clients, skills and questions.", "analyst", "GET",
         "/apps/{app_id}/archive/report", ReadArchiveReport, report_archive,
         example={"app_id": "archive", "since": "7d"},
+        example_result={"since": 1_771_848_000_000, "until": 1_772_452_800_000, "calls": 0, "clients": []},
     ),
     Operation(
         "clients.list", "List rules for clients of the archive, and who called within 30 days.", "viewer", "GET",

@@ -22,6 +22,7 @@ from cluster.errors import HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.interaction import INTERACTION_TYPES
 from deployments.operations.api_calls import call_api
+from deployments.operations.app_access import require_app
 from deployments.operations.example_results import RESULTS
 from deployments.operations.explanations import explain_product
 from deployments.operations.operation import OfApp, Operation
@@ -101,7 +102,7 @@ async def list_records(
     services: AdminServices, given: ListRecords, noun: Literal["user", "product"]
 ) -> dict[str, Any]:
     """Return a page of records with the cursor of the next page, and how many there are in all."""
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     records = services.stores.records
     ids, total = await asyncio.gather(
         records.page(given.app_id, noun, prefix=given.prefix, after=given.after, limit=given.limit),
@@ -144,7 +145,7 @@ async def get_product(services: AdminServices, given: OneProduct) -> ProductView
     Errors:
         NotFound: there is no such app or product
     """
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     body = await services.stores.records.get(given.app_id, "product", given.product_id)
     if body is None:
         raise NotFound(f"there is no product {given.product_id} in {given.app_id}")
@@ -235,7 +236,7 @@ async def _questions(services: AdminServices, given: ProductOfEngine) -> list[An
 
 async def count_outcomes(services: AdminServices, given: ProductOutcomes) -> dict[str, Any]:
     """Count the interactions with a product by type and day (UTC)."""
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     now_ms = services.now_ms()
     since_ms = now_ms - given.days * DAY_MS
     segments = SegmentStore(services.artifacts)
@@ -266,16 +267,6 @@ async def count_outcomes(services: AdminServices, given: ProductOutcomes) -> dic
         "by_type": dict(by_type.most_common()),
         "days": [{"day": day, "counts": dict(by_day.get(day, {}))} for day in days],
     }
-
-
-async def require_app(services: AdminServices, app_id: str) -> None:
-    """Check that an app exists.
-
-    Errors:
-        NotFound: it does not
-    """
-    if app_id not in (await services.stores.access.read_all()).apps:
-        raise NotFound(f"there is no app named {app_id}; see `kiosk apps list`")
 
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (

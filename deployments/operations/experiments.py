@@ -30,8 +30,7 @@ class CreateExperiments(OfApp):
 class OfExperiment(OfApp):
     """One experiment of an app."""
 
-    experiment: str
-    "Id or slug."
+    experiment: str = Field(description="Id or slug of the experiment.")
 
 
 class ScheduleExperiment(OfExperiment):
@@ -60,17 +59,23 @@ class PlanExperiment(Arguments):
     """What an experiment is to find; `app_id` only decides who may ask."""
 
     app_id: str
-    rate: Annotated[Real, Field(gt=0, lt=1)]
-    "Share of the people who convert today."
-    relative_lift: Annotated[Real, Field(ge=-0.99, le=10)]
-    "The smallest change that matters, relative to that share: 0.1 is a tenth more."
-    variants: Annotated[int, Field(ge=2, le=50)] = 2
-    power: Annotated[Real, Field(ge=0.5, le=0.99)] = 0.8
-    people_per_day: Annotated[Real, Field(ge=0)] = 0.0
+    rate: Annotated[Real, Field(gt=0, lt=1, description="Share of the people who convert today.")]
+    relative_lift: Annotated[
+        Real,
+        Field(
+            ge=-0.99, le=10,
+            description="The smallest change that matters, relative to that share: 0.1 is a tenth more.",
+        ),
+    ]  # fmt: skip
+    variants: Annotated[int, Field(ge=2, le=50, description="Variants with the control.")] = 2
+    power: Annotated[
+        Real, Field(ge=0.5, le=0.99, description="Probability to find the change if it is there.")
+    ] = 0.8
+    people_per_day: Annotated[Real, Field(ge=0, description="People who take part; 0: unknown.")] = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class ShownExperiment:
+class ExperimentDetails:
     """An experiment at a time."""
 
     experiment: Experiment
@@ -87,7 +92,7 @@ class ShownExperiment:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownExperiments:
+class ExperimentList:
     """Experiments of an app, the oldest first."""
 
     experiments: tuple[Experiment, ...]
@@ -98,37 +103,37 @@ class ShownExperiments:
         return {"experiments": [experiment_to_dict(one, self.now_ms) for one in self.experiments]}
 
 
-async def list_experiments(services: AdminServices, given: OfApp) -> ShownExperiments:
+async def list_experiments(services: AdminServices, given: OfApp) -> ExperimentList:
     """Return the experiments of an app.
 
     Errors:
         NotFound: no such app
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiments(tuple(await lifecycle.list_experiments(given.app_id)), services.now_ms())
+    return ExperimentList(tuple(await lifecycle.list_experiments(given.app_id)), services.now_ms())
 
 
-async def create_experiments(services: AdminServices, given: CreateExperiments) -> ShownExperiments:
+async def create_experiments(services: AdminServices, given: CreateExperiments) -> ExperimentList:
     """Make experiments from drafts, all or none.
 
     Errors:
         Invalid: a draft makes no sense; Conflict: a slug is taken; NotFound: no such app
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiments(tuple(await lifecycle.create(given.app_id, given.experiments)), services.now_ms())
+    return ExperimentList(tuple(await lifecycle.create(given.app_id, given.experiments)), services.now_ms())
 
 
-async def get_experiment(services: AdminServices, given: OfExperiment) -> ShownExperiment:
+async def get_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     """Return one experiment.
 
     Errors:
         NotFound: no such app or experiment
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiment(await lifecycle.get(given.app_id, given.experiment), services.now_ms())
+    return ExperimentDetails(await lifecycle.get(given.app_id, given.experiment), services.now_ms())
 
 
-async def start_experiment(services: AdminServices, given: OfExperiment) -> ShownExperiment:
+async def start_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     """Start an experiment now, also one that was paused.
 
     Errors:
@@ -138,10 +143,10 @@ async def start_experiment(services: AdminServices, given: OfExperiment) -> Show
     lifecycle = await _open_lifecycle(services, given)
     experiment = await lifecycle.get(given.app_id, given.experiment)
     _validate_snapshots(services, experiment)
-    return ShownExperiment(await lifecycle.start(given.app_id, given.experiment), services.now_ms())
+    return ExperimentDetails(await lifecycle.start(given.app_id, given.experiment), services.now_ms())
 
 
-async def schedule_experiment(services: AdminServices, given: ScheduleExperiment) -> ShownExperiment:
+async def schedule_experiment(services: AdminServices, given: ScheduleExperiment) -> ExperimentDetails:
     """Let an experiment run from a moment on, perhaps until another.
 
     Errors:
@@ -150,10 +155,10 @@ async def schedule_experiment(services: AdminServices, given: ScheduleExperiment
     lifecycle = await _open_lifecycle(services, given)
     _validate_snapshots(services, await lifecycle.get(given.app_id, given.experiment))
     scheduled = await lifecycle.schedule(given.app_id, given.experiment, given.starts_at, given.ends_at)
-    return ShownExperiment(scheduled, services.now_ms())
+    return ExperimentDetails(scheduled, services.now_ms())
 
 
-async def edit_experiment(services: AdminServices, given: EditExperiment) -> ShownExperiment:
+async def edit_experiment(services: AdminServices, given: EditExperiment) -> ExperimentDetails:
     """Change an experiment in its current status.
 
     Errors:
@@ -166,37 +171,37 @@ async def edit_experiment(services: AdminServices, given: EditExperiment) -> Sho
     if update == ExperimentUpdate():
         raise Invalid("name at least one thing that is to be changed")
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiment(await lifecycle.edit(given.app_id, given.experiment, update), services.now_ms())
+    return ExperimentDetails(await lifecycle.edit(given.app_id, given.experiment, update), services.now_ms())
 
 
-async def pause_experiment(services: AdminServices, given: OfExperiment) -> ShownExperiment:
+async def pause_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     """Pause an experiment; users keep their variants until it continues.
 
     Errors:
         NotFound: no such app or experiment; Invalid: it is not active
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiment(await lifecycle.pause(given.app_id, given.experiment), services.now_ms())
+    return ExperimentDetails(await lifecycle.pause(given.app_id, given.experiment), services.now_ms())
 
 
-async def complete_experiment(services: AdminServices, given: OfExperiment) -> ShownExperiment:
+async def complete_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     """End an experiment for good.
 
     Errors:
         NotFound: no such app or experiment; Invalid: it is not active
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiment(await lifecycle.complete(given.app_id, given.experiment), services.now_ms())
+    return ExperimentDetails(await lifecycle.complete(given.app_id, given.experiment), services.now_ms())
 
 
-async def archive_experiment(services: AdminServices, given: OfExperiment) -> ShownExperiment:
+async def archive_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     """Put an experiment away that is over or never began.
 
     Errors:
         NotFound: no such app or experiment; Invalid: it runs
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiment(await lifecycle.archive(given.app_id, given.experiment), services.now_ms())
+    return ExperimentDetails(await lifecycle.archive(given.app_id, given.experiment), services.now_ms())
 
 
 async def report_experiment(services: AdminServices, given: OfExperiment) -> ExperimentReport:
@@ -245,12 +250,13 @@ async def _read_experiment(services: AdminServices, given: OfExperiment) -> Any:
 _ALL = "/apps/{app_id}/experiments"
 _ONE = _ALL + "/{experiment}"
 _EXAMPLE = {"app_id": "bookshop", "experiment": "paywall"}
+_EXAMPLE_RESULT = {"slug": "paywall", "name": "Paywall", "status": "Active", "traffic": 1.0}
 
 
 def _step(verb: str, summary: str, call: Any) -> Operation[AdminServices, Any]:
     return Operation(
         f"experiments.{verb}", summary, "editor", "POST", f"{_ONE}/{verb}", OfExperiment, call,
-        read_before=_read_experiment, example=_EXAMPLE,
+        read_before=_read_experiment, example=_EXAMPLE, example_result=_EXAMPLE_RESULT,
     )  # fmt: skip
 
 
@@ -266,20 +272,23 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
             "app_id": "bookshop",
             "experiments": [{"name": "Paywall", "variants": [{"name": "three"}, {"name": "five"}]}],
         },
+        example_result={"experiments": [{**_EXAMPLE_RESULT, "status": "Draft"}]},
     ),
     Operation(
         "experiments.get", "Read one experiment.", "viewer", "GET", _ONE, OfExperiment, get_experiment,
-        example=_EXAMPLE,
+        example=_EXAMPLE, example_result=_EXAMPLE_RESULT,
     ),
     Operation(
         "experiments.edit", "Change an experiment in its current status.", "editor", "PATCH", _ONE, EditExperiment,
         edit_experiment, read_before=_read_experiment, example={**_EXAMPLE, "traffic": 0.8},
+        example_result={**_EXAMPLE_RESULT, "traffic": 0.8},
     ),
     _step("start", "Start an experiment now, also one that was paused.", start_experiment),
     Operation(
         "experiments.schedule", "Let an experiment run from a moment on.", "editor", "POST", f"{_ONE}/schedule",
         ScheduleExperiment, schedule_experiment, read_before=_read_experiment,
         example={**_EXAMPLE, "starts_at": 1_796_108_400_000},
+        example_result={**_EXAMPLE_RESULT, "status": "Scheduled"},
     ),
     _step("pause", "Pause an experiment; users keep their variants.", pause_experiment),
     _step("complete", "End an experiment for good.", complete_experiment),
@@ -287,6 +296,7 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "experiments.report", "Read what came of an experiment.", "viewer", "GET", f"{_ONE}/report", OfExperiment,
         report_experiment, example=_EXAMPLE,
+        example_result={"slug": "paywall", "goal": ["checkout"], "variants": [], "days": {}, "settling": 0},
     ),
     Operation(
         "experiments.plan", "Estimate how many people an experiment needs.", "viewer", "GET",

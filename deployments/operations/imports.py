@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
@@ -27,8 +29,9 @@ from cluster.records.file_import import (
     import_status,
 )
 from cluster.store.ports.imports import StoredImport
-from deployments.operations.catalog import require_app
+from deployments.operations.app_access import require_app
 from deployments.operations.example_results import RESULTS
+from deployments.operations.import_mapping import read_choices
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.services import AdminServices
 from deployments.operations.upload_files import check_parquet, detect_content, receive_file
@@ -145,7 +148,7 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
         Invalid: the file is empty, compressed, no text, or none of the formats
         TooLarge: the file is larger than allowed
     """
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     await _refuse_read_only(services, given.app_id)
     if not isinstance(given.content, AsyncIterator) and not hasattr(given.content, "__aiter__"):
         raise Invalid("the body of the request is the file")
@@ -175,7 +178,7 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
 
 async def list_imports(services: AdminServices, given: OfApp) -> dict[str, Any]:
     """Return the imports of an app, newest first."""
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     await sweep_imports(services, given.app_id)
     found = await services.stores.imports.all(given.app_id)
     return {"imports": [_view(services, one).to_dict() for one in found]}
@@ -206,6 +209,7 @@ async def preview_import(services: AdminServices, given: PreviewImport) -> dict[
         mapping = proposed if given.mapping is None else given.mapping
         return {
             "columns": [column.to_dict() for column in columns],
+            **read_choices([column.name for column in columns], mapping, is_plain=is_plain and not mapping),
             "fields": list_noun_fields(record.noun),
             "proposed": list(proposed),
             "mapping": list(mapping),
@@ -293,7 +297,10 @@ async def remove_import(services: AdminServices, given: OneImport) -> dict[str, 
 
 @dataclass(frozen=True, slots=True)
 class RefusedRowsPage:
-    """Some refused rows of an import."""
+    """Some refused rows of an import.
+
+    As CSV, texts that a spreadsheet would run begin with an apostrophe.
+    """
 
     rows: tuple[dict[str, Any], ...]
     has_more: bool
@@ -305,6 +312,15 @@ class RefusedRowsPage:
     def to_lines(self) -> bytes:
         """Return the rows as JSON Lines."""
         return b"".join(orjson.dumps(row) + b"\n" for row in self.rows)
+
+    def to_csv(self) -> bytes:
+        """Return the rows as CSV."""
+        out = io.StringIO(newline="")
+        writer = csv.writer(out)
+        writer.writerow(("row", "reason", "text"))
+        for row in self.rows:
+            writer.writerow((row["row"], _without_formula(row["reason"]), _without_formula(row["text"])))
+        return out.getvalue().encode("utf-8", "replace")
 
 
 async def list_refused(services: AdminServices, given: RefusedOfImport) -> RefusedRowsPage:
@@ -364,7 +380,7 @@ def _view(services: AdminServices, stored: StoredImport) -> ImportView:
 
 
 async def _find(services: AdminServices, given: OneImport) -> StoredImport:
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     stored = await services.stores.imports.get(given.app_id, given.import_id)
     if stored is None:
         raise NotFound(f"there is no import {given.import_id} in {given.app_id}")
@@ -421,6 +437,10 @@ def _shorten(value: Any) -> Any:
     if isinstance(value, str) and len(value) > _LONGEST_VALUE:
         return value[:_LONGEST_VALUE] + "…"
     return value
+
+
+def _without_formula(text: str) -> str:
+    return "'" + text if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def _parse_refused(row: bytes) -> dict[str, Any] | None:

@@ -28,17 +28,19 @@ _Weight = Annotated[float, Field(allow_inf_nan=False)]
 class ListQuestions(OfApp):
     """Which questions to list; the newest 1,000 of an app are kept for it."""
 
-    state: QuestionState = "all"
-    limit: int = Field(default=50, ge=1, le=200)
-    start: int = Field(default=0, ge=0, le=_LISTED)
+    state: QuestionState = Field(default="all", description="Only questions in this state.")
+    limit: int = Field(default=50, ge=1, le=200, description="Most questions of the page.")
+    start: int = Field(default=0, ge=0, le=_LISTED, description="The `next_start` of the page before.")
 
 
 class ListBank(OfApp):
     """Which questions of the bank to list."""
 
-    contains: str = Field(default="", max_length=LONGEST_BANK_QUESTION)
-    limit: int = Field(default=100, ge=1, le=1000)
-    start: int = Field(default=0, ge=0, le=MOST_QUESTIONS)
+    contains: str = Field(
+        default="", max_length=LONGEST_BANK_QUESTION, description="Only questions that contain this text."
+    )
+    limit: int = Field(default=100, ge=1, le=1000, description="Most questions of the page.")
+    start: int = Field(default=0, ge=0, le=MOST_QUESTIONS, description="Questions before the page.")
 
 
 class AddToBank(OfApp):

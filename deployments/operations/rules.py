@@ -28,16 +28,14 @@ _Names = Annotated[list[str], Field(min_length=1, max_length=10_000)]
 class ListRules(OfApp):
     """Which rules to list."""
 
-    engine_id: str = ""
-    "Empty: all engines."
+    engine_id: str = Field(default="", description="Only rules of this engine; empty: all engines.")
 
 
 class PutRules(OfApp):
     """Rules to store."""
 
     rules: Annotated[list[Any], Field(min_length=1, max_length=10_000)]
-    engine_id: str = DEFAULT_ENGINE
-    "The engine of rules that name none."
+    engine_id: str = Field(default=DEFAULT_ENGINE, description="The engine of rules that name none.")
 
 
 class NamedRules(OfEngine):
@@ -49,15 +47,15 @@ class NamedRules(OfEngine):
 class ListRuleVersions(OfApp):
     """Which changes of rules to list."""
 
-    engine_id: str = ""
-    name: str = ""
-    limit: int = Field(default=100, ge=1, le=1000)
+    engine_id: str = Field(default="", description="Only changes in this engine; empty: all engines.")
+    name: str = Field(default="", description="Only changes of the rule of this name.")
+    limit: int = Field(default=100, ge=1, le=1000, description="Most changes of the list.")
 
 
 class OneRuleVersion(OfApp):
     """One change of a rule."""
 
-    version_id: str
+    version_id: str = Field(description="Id of the change, from `rules.history`.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +412,10 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         "rules.order", "Give rules of an engine priorities by their order, the first one the highest.", "editor", "PUT",
         _ENGINE + "/rules/order", NamedRules, order_rules, read_before=_read_named,
         example={"app_id": "bookshop", "engine_id": "default", "names": ["knives first", "no tea"]},
+        example_result={
+            "app_id": "bookshop",
+            "rules": [{**_EXAMPLE_RULE, "engine_id": "default", "priority": 20}],
+        },
     ),
     Operation(
         "rules.conflicts", "List rules that contradict each other, and rules that never apply.", "viewer", "GET",

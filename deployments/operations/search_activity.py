@@ -30,11 +30,9 @@ MOST_QUERIES = 1_000_000
 class ReadSearchReport(OfApp):
     """Which queries to report."""
 
-    since: str = "30d"
-    "How far back: a number and m, h, d or w."
-    kind: str = ""
-    "Only search, autocomplete or ask."
-    top: int = Field(default=20, ge=1, le=1000)
+    since: str = Field(default="30d", description="How far back: a number and m, h, d or w.")
+    kind: str = Field(default="", description="Only `search`, `autocomplete` or `ask`; empty: all.")
+    top: int = Field(default=20, ge=1, le=1000, description="Rows of each list.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,5 +139,6 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         "search.report", "Report what users searched for, what found nothing and what was slow.", "analyst", "GET",
         "/apps/{app_id}/search-report", ReadSearchReport, report_search,
         example={"app_id": "bookshop", "since": "7d"},
+        example_result={"queries": 0, "unfound": 0, "top": [], "missing": [], "slow": [], "suggestions": []},
     ),
 )  # fmt: skip

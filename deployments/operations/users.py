@@ -13,16 +13,16 @@ from actors.intake.client import Erasures
 from actors.intake.person_places import PersonPlaces
 from cluster.admin.person_files import PersonFiles
 from cluster.clock import iso_ms
-from cluster.errors import Invalid, NotFound
+from cluster.errors import Conflict, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE, anonymous_reader, new_request_id, user_reader
 from cluster.records.erasure import Erasure
 from cluster.records.interaction import RecentEvent
 from deployments.operations.api_calls import call_api
+from deployments.operations.app_access import require_app
 from deployments.operations.catalog import (
     ListRecords,
     explained_products,
     list_records,
-    require_app,
     shorten_record,
 )
 from deployments.operations.example_results import RESULTS
@@ -34,6 +34,7 @@ from deployments.operations.user_profile import describe_user
 MOST_EVENTS = 200
 MOST_PRODUCTS = 100
 "Records of products that are read for a profile."
+_WAYS = {"command line": "command", "console": "console"}
 _RECOMMENDATIONS = "/v1/recommendation/user_to_products"
 _FIELDS = ["product_id", "title", "type", "price"]
 
@@ -86,7 +87,7 @@ async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]
         NotFound: there is no such app, or nothing is known of the person
     """
     _require_one(given)
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     stores = services.stores
     readers = [user_reader(given.user_id) if given.user_id else anonymous_reader(given.anonymous_id)]
     record, packed, visitors, linked = await asyncio.gather(
@@ -171,27 +172,37 @@ async def explain_absence(services: AdminServices, given: MissingProduct) -> dic
 
 
 async def erase_user(services: AdminServices, given: EraseUser) -> Erasure:
-    """Order the erasure of a person everywhere; the receipt tells what was where and what is left until when."""
-    await require_app(services, given.app_id)
-    return await Erasures(services.stores, services.clock).order(
-        given.app_id,
-        user_id=given.user_id,
-        anonymous_id=given.anonymous_id,
-        request_id=new_request_id(),
-        by="command",
-        later=given.later,
-    )
+    """Order the erasure of a person everywhere; the receipt tells what was where and what is left until when.
+
+    Errors:
+        NotFound: there is no such app
+        Invalid: not exactly one of both ids is given
+        Conflict: the visitor is linked to a user
+    """
+    await require_app(services.stores, given.app_id)
+    try:
+        return await Erasures(services.stores, services.clock).order(
+            given.app_id,
+            user_id=given.user_id,
+            anonymous_id=given.anonymous_id,
+            request_id=new_request_id(),
+            by=_WAYS.get(services.principal.way, "api"),
+            later=given.later,
+        )
+    except Conflict as error:
+        # The message names the user that a visitor is linked to; the audit log must not.
+        raise Conflict(error.message, audit_reason="this visitor is linked to a user") from None
 
 
 async def get_erasure(services: AdminServices, given: OneErasure) -> Erasure:
     """Return the receipt of an erasure."""
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     return await Erasures(services.stores, services.clock).receipt(given.app_id, given.erasure_id)
 
 
 async def list_erasures(services: AdminServices, given: OfApp) -> list[Erasure]:
     """Return the newest receipts; they name nobody."""
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     return await Erasures(services.stores, services.clock).receipts(given.app_id)
 
 
@@ -219,7 +230,7 @@ async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
     """
     if bool(given.user_id) == bool(given.anonymous_id):
         raise Invalid("name either a user (--user) or a visitor (--anonymous)")
-    await require_app(services, given.app_id)
+    await require_app(services.stores, given.app_id)
     person = await services.stores.erasures.person(given.app_id, given.user_id, given.anonymous_id)
     files = None if services.config.data_dir is None else PersonFiles(services.config.data_dir)
     found = await PersonPlaces(services.stores, services.artifacts, files).read(person)

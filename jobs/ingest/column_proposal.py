@@ -18,8 +18,11 @@ from jobs.ingest.sources import PlainFiles, SourceFile, read_column_names
 
 SAMPLED_ROWS = 200
 SHOWN_SAMPLES = 3
-MOST_COLUMNS = 500
+MOST_COLUMNS = 300
 _LONGEST_SAMPLE = 80
+_MOSTLY = 0.8
+"Share of the values that must have a kind."
+NUMERIC = ("price", "original_price", "sale_price", "revenue", "margin")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _COMMA_NUMBER = re.compile(r"[+-]?\d{1,3}(?:[.\s]\d{3})*,\d+|[+-]?\d+,\d+")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?")
@@ -113,6 +116,7 @@ def list_noun_fields(noun: Any) -> list[str]:
 
 def build_rule(field: str, column: str, kind: str = "") -> str:
     """Return the rule that makes a column a field; the name of the column may be any text."""
+    kind = kind if field in NUMERIC else ""
     suffix = {"decimal comma": ":number(,)"}.get(kind, "")
     return f"{field}={quote_column(column)}{suffix}"
 
@@ -126,17 +130,20 @@ def _sample_rows(source: SourceFile, files: PlainFiles) -> list[dict[str, Any]]:
 def _describe(name: str, rows: Sequence[Mapping[str, Any]]) -> ColumnProposal:
     values = [row[name] for row in rows if row.get(name) not in (None, "")]
     kinds = Counter(map(_kind_of, values))
-    kind = "empty"
-    if kinds:
-        kind = (
-            next(iter(kinds))
-            if len(kinds) == 1
-            else "number"
-            if set(kinds) <= {"integer", "number"}
-            else "text"
-        )
+    kind = _most_frequent_kind(kinds)
     samples = dict.fromkeys(_sample_text(value) for value in values[:50])
     return ColumnProposal(name, kind, len(values), tuple(islice(samples, SHOWN_SAMPLES)))
+
+
+def _most_frequent_kind(kinds: Counter[str]) -> str:
+    """Return the kind of most values: a few dirty ones must not decide. Integers fit into both forms of numbers."""
+    if not kinds:
+        return "empty"
+    for wide in ("decimal comma", "number"):
+        if kinds[wide] and kinds["integer"]:
+            kinds[wide] += kinds.pop("integer")
+    kind, count = kinds.most_common(1)[0]
+    return kind if count >= _MOSTLY * sum(kinds.values()) else "text"
 
 
 def _kind_of(value: Any) -> str:
@@ -180,12 +187,10 @@ def _propose(columns: Sequence[ColumnProposal], noun: str) -> list[ColumnProposa
             field = table.get(_squeeze(column.name), "")
             if field and field not in chosen.values() and column.name not in chosen:
                 chosen[column.name] = field
-    numeric = ("price", "original_price", "sale_price", "revenue", "margin")
     proposals = []
     for column in columns:
         field = chosen.get(column.name, "")
-        kind = column.kind if field in numeric else ""
-        rule = build_rule(field, column.name, kind) if field else ""
+        rule = build_rule(field, column.name, column.kind) if field else ""
         proposals.append(ColumnProposal(column.name, column.kind, column.filled, column.samples, field, rule))
     return proposals
 

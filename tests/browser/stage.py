@@ -17,7 +17,9 @@ import uvicorn
 
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
+from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
@@ -25,7 +27,8 @@ from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
-from deployments.operations.services import AdminConfig, AdminServices
+from deployments.operations.principal import Principal
+from deployments.operations.services import AdminConfig, AdminServices, ImportLauncher, refuse_imports
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
 from tests.fakes.corner_shop import furnish
@@ -59,42 +62,62 @@ class Stage:
     base: str
     corner: Corner
     console: ConsoleServices
+    shelf: ArtifactStore
 
     async def add_person(self, username: str = "ada", **facts: Any) -> None:
         """Add an account that signs in with `PASSWORD`; an administrator unless told otherwise."""
         account = an_account(username, facts.pop("role", "administrator"))
         await self.corner.stores.accounts.add(account.model_copy(update=facts))
 
+    async def perform(self, name: str, **arguments: Any) -> Any:
+        """Perform an operation of the administration on `shop`."""
+        person = Principal("ada", "usr-ada", "console", is_administrator=True)
+        return await self.console.administration.perform(person, name, {"app_id": "shop", **arguments})
+
 
 @asynccontextmanager
-async def open_stage(stores: OpenStores, folder: Path) -> AsyncIterator[Stage]:
+async def open_stage(
+    stores: OpenStores, folder: Path, *, launch_import: ImportLauncher = refuse_imports
+) -> AsyncIterator[Stage]:
     """Serve the API and the console over real stores on a free loopback port."""
     clock = SystemClock()
     await furnish(stores)
     shelf = ArtifactStore.open(folder / "artifacts")
-    host = EngineHost(stores, None, clock, SilentMeter())
+    models = SnapshotLoader(SnapshotStore(shelf))
+    host = EngineHost(stores, None, clock, SilentMeter(), models=models)
     await host.start()
-    corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host), shelf=shelf)
+    client = LocalRecommenderClient(host)
+    corner = await open_corner(clock=clock, stores=stores, client=client, shelf=shelf)
     services = AdminServices(
         stores, corner.vault, clock, shelf, config=AdminConfig(data_dir=folder),
-        api=LocalApi(corner.door, corner.keyring.secret_of),
+        api=LocalApi(corner.door, corner.keyring.secret_of), launch_import=launch_import,
+        recommender=client,
     )  # fmt: skip
     console = open_console_services(
         stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
     )
     app = build_application(corner.door, version="0", more=build_console_routes(console))
+    try:
+        async with serve_application(app) as base:
+            yield Stage(base, corner, console, shelf)
+    finally:
+        await corner.close()
+        await host.close()
+
+
+@asynccontextmanager
+async def serve_application(app: Any) -> AsyncIterator[str]:
+    """Serve an application on a free loopback port; yield its address."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off"))
         listening.listen()
         running = asyncio.ensure_future(server.serve(sockets=[listening]))
         try:
-            yield Stage(f"http://127.0.0.1:{listening.getsockname()[1]}", corner, console)
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
             await running
-            await corner.close()
-            await host.close()
 
 
 @asynccontextmanager
@@ -148,6 +171,7 @@ class Tab:
         await self.page.get_by_role("button", name="Sign in").click()
 
     async def find_faults(self, *rules: str) -> list[str]:
-        """Return what axe-core finds serious or critical, by some rules or by all."""
+        """Return what axe-core finds serious or critical, by some rules or by all, once no part is loading."""
+        await self.page.locator(".htmx-request").first.wait_for(state="detached")
         found: list[str] = await self.page.evaluate(_RUN_AXE, list(rules) or None)
         return found

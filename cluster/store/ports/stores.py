@@ -24,6 +24,7 @@ from cluster.store.ports.interactions import InteractionStore
 from cluster.store.ports.leases import LeaseStore
 from cluster.store.ports.limits import LimitStore
 from cluster.store.ports.pagination import PageStore
+from cluster.store.ports.quarantine import QuarantineStore
 from cluster.store.ports.query_log import QueryStore
 from cluster.store.ports.question_bank import QuestionBankStore
 from cluster.store.ports.questions import QuestionStore
@@ -71,4 +72,5 @@ class Stores:
     erasures: ErasureStore
     usage: UsageStore
     imports: ImportStore
+    quarantine: QuarantineStore
     schema: SchemaStore

@@ -10,7 +10,9 @@ from deployments.console.pages import (
     apps,
     archive,
     audit,
+    catalog,
     experiments,
+    imports,
     models,
     overview,
     people,
@@ -20,12 +22,18 @@ from deployments.console.pages import (
     signin,
     tokens,
     trainings,
+    tryout,
+    users,
 )
 
 _AREAS: tuple[ModuleType, ...] = (
     signin,
     provider,
     overview,
+    catalog,
+    users,
+    imports,
+    tryout,
     models,
     trainings,
     experiments,

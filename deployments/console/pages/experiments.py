@@ -229,7 +229,7 @@ PAGES = (
     Page(NEW, show_wizard, role="editor"),
     Page(NEW, create_experiment, role="editor", methods=("POST",)),
     Page(LIST + "/plan", show_plan, example="-"),
-    Page(ONE, show_experiment, example="experiment=paywall"),
+    Page(ONE, show_experiment, example="-"),
     Page(ONE, step_experiment, role="editor", methods=("POST",)),
 )
 NAVIGATION = (NavigationEntry("experiments.nav", LIST, icon="flask"),)

@@ -15,6 +15,7 @@ from tests.fakes.stores.experiments import MemoryExperiments
 from tests.fakes.stores.imports import MemoryImports
 from tests.fakes.stores.intake import MemoryIntake
 from tests.fakes.stores.interactions import MemoryInteractions
+from tests.fakes.stores.quarantine import MemoryQuarantine
 from tests.fakes.stores.query_log import MemoryQueries, MemoryQuestionBank
 from tests.fakes.stores.questions import MemoryQuestions
 from tests.fakes.stores.records import MemoryRecords, MemoryTasks
@@ -75,5 +76,6 @@ def memory_stores(
         erasures=MemoryErasures(state, interactions, queries),
         usage=MemoryUsage(),
         imports=MemoryImports(),
+        quarantine=MemoryQuarantine(),
         schema=MemorySchema(),
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.errors import Forbidden, Invalid, NotFound, Unprocessable
+from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
 from deployments.operations.call_snippets import render_snippets
 from deployments.operations.explanations import describe_missing
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
@@ -191,4 +191,14 @@ async def test_a_person_is_exported_and_erased(shop: AdminShop) -> None:
     assert [one.erasure_id for one in await shop.perform("users.erasures")] == [erasure.erasure_id]
     row = shop.audit.rows[-1]
     assert (row.operation, row.arguments["user_id"]) == ("users.erase", "***")
+    assert "gina" not in row.model_dump_json()
+
+
+async def test_the_audit_log_does_not_name_the_user_of_a_linked_visitor(shop: AdminShop) -> None:
+    linking = [("gina", "visitor-7", b"")]
+    await shop.services.stores.interactions.append("shop", b"[]", linking)
+    with pytest.raises(Conflict, match="gina"):
+        await shop.perform("users.erase", anonymous_id="visitor-7")
+    row = shop.audit.rows[-1]
+    assert row.reason == "this visitor is linked to a user"
     assert "gina" not in row.model_dump_json()

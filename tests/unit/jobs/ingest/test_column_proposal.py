@@ -78,3 +78,11 @@ def test_rules_keep_their_signs_behind_a_quoted_column() -> None:
 def test_required_fields_come_first() -> None:
     assert list_noun_fields("product")[0] == "product_id"
     assert "type" in list_noun_fields("interaction")[:2]
+
+
+def test_a_few_dirty_values_do_not_decide_the_kind(tmp_path: Path) -> None:
+    rows = "".join(f'{at};"{at},50"\n' for at in range(20))
+    columns = propose(tmp_path, f"id;price\n{rows}20;7\n21;free\n")
+    assert [(column.kind, column.rule) for column in columns] == [
+        ("integer", "product_id=id"), ("decimal comma", "price=price:number(,)"),
+    ]  # fmt: skip

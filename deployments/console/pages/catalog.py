@@ -1,0 +1,117 @@
+"""The catalog of an app: search and browse, and one product from all sides."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from cluster.errors import HouseError
+from deployments.console.page import NavigationEntry, Page
+from deployments.console.request import ConsoleRequest, path_of
+
+CATALOG = "/apps/{app_id}/catalog"
+PRODUCT = CATALOG + "/product"
+ROWS = 25
+DAYS = 30
+
+
+async def show_catalog(request: ConsoleRequest) -> Response:
+    """Show products: those that a search finds, else all by id."""
+    q, fq = request.query.get("q", "").strip(), request.query.get("fq", "").strip()
+    if q or fq:
+        return await _search(request, q, fq)
+    after = request.query.get("after", "")
+    page = await request.perform(
+        "catalog.list",
+        app_id=request.app_id,
+        prefix=request.query.get("prefix", ""),
+        after=after,
+        limit=ROWS,
+    )
+    older = _address(request, after=page["next"], prefix=request.query.get("prefix", ""))
+    return request.page(
+        "catalog/catalog.html", products=page["products"], total=page["total"], older=older if page["next"] else "",
+        newer=_address(request) if after else "", warnings=[], refused="",
+    )  # fmt: skip
+
+
+async def _search(request: ConsoleRequest, q: str, fq: str) -> Response:
+    offset = _number(request.query.get("offset", ""))
+    refused, page = "", dict[str, Any](products=[], total=0, warnings=[])
+    try:
+        page = await request.perform(
+            "catalog.search", app_id=request.app_id, q=q or "*", fq=fq, limit=ROWS, offset=offset
+        )
+    except HouseError as error:
+        refused = error.message
+    more = offset + ROWS < page["total"]
+    return request.page(
+        "catalog/catalog.html", products=page["products"], total=page["total"], refused=refused,
+        older=_address(request, q=q, fq=fq, offset=offset + ROWS) if more else "",
+        newer=_address(request, q=q, fq=fq, offset=max(0, offset - ROWS)) if offset else "",
+        warnings=[one.get("message", "") for one in page.get("warnings") or ()],
+    )  # fmt: skip
+
+
+async def show_product(request: ConsoleRequest) -> Response:
+    """Show one product: its record and the words under which search finds it."""
+    product_id = request.query.get("id", "")
+    view = await request.perform("catalog.get", app_id=request.app_id, product_id=product_id)
+    parts = urlencode({"id": product_id})
+    return request.page(
+        "catalog/product.html", product=view.product, product_id=product_id, words=view.words,
+        languages=view.languages, record=json.dumps(view.product, ensure_ascii=False, indent=2),
+        parts=parts, address=path_of(PRODUCT, app_id=request.app_id),
+    )  # fmt: skip
+
+
+async def show_related(request: ConsoleRequest) -> Response:
+    """Show what goes with a product, with reasons, and questions it answers."""
+    related = await request.perform(
+        "catalog.relate", app_id=request.app_id, product_id=request.query.get("id", ""), limit=8
+    )
+    return request.fragment("catalog/related.html", related=related)
+
+
+async def show_outcomes(request: ConsoleRequest) -> Response:
+    """Show what happened to a product day by day."""
+    outcomes = await request.perform(
+        "catalog.outcomes", app_id=request.app_id, product_id=request.query.get("id", ""), days=DAYS
+    )
+    kinds = list(outcomes["by_type"])[:5]
+    spec = {
+        "label": request.services.text("catalog.outcomes_chart", days=DAYS),
+        "x": [_seconds(day["day"]) for day in outcomes["days"]],
+        "series": [
+            {"label": kind, "values": [day["counts"].get(kind, 0) for day in outcomes["days"]]}
+            for kind in kinds
+        ],
+        "time": True,
+    }
+    return request.fragment("catalog/outcomes.html", outcomes=outcomes, spec=spec if kinds else None)
+
+
+def _address(request: ConsoleRequest, **query: Any) -> str:
+    given = {name: value for name, value in query.items() if value not in ("", None)}
+    return path_of(CATALOG, app_id=request.app_id) + (f"?{urlencode(given)}" if given else "")
+
+
+def _number(text: str) -> int:
+    return min(int(text), 100_000) if text.isascii() and text.isdigit() else 0
+
+
+def _seconds(day: str) -> int:
+    return int(datetime.fromisoformat(day).replace(tzinfo=timezone.utc).timestamp())
+
+
+PAGES = (
+    Page(CATALOG, show_catalog),
+    Page(PRODUCT, show_product, example="-"),
+    Page(PRODUCT + "/related", show_related, example="-"),
+    Page(PRODUCT + "/outcomes", show_outcomes, example="-"),
+)
+NAVIGATION = (NavigationEntry("catalog.nav", CATALOG, icon="box"),)

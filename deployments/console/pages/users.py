@@ -1,0 +1,110 @@
+"""The users of an app, called readers here: look somebody up, explain, erase, export."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.responses import Response
+
+from deployments.console.page import NavigationEntry, Page
+from deployments.console.rendered_file import file_response
+from deployments.console.request import ConsoleRequest, path_of
+
+READERS = "/apps/{app_id}/readers"
+READER = READERS + "/one"
+ROWS = 25
+
+
+async def show_readers(request: ConsoleRequest) -> Response:
+    """List users by the beginning of their ids."""
+    prefix, after = request.query.get("prefix", ""), request.query.get("after", "")
+    page = await request.perform(
+        "users.search", app_id=request.app_id, prefix=prefix, after=after, limit=ROWS
+    )
+    address = path_of(READERS, app_id=request.app_id)
+    older = f"{address}?{urlencode({'prefix': prefix, 'after': page['next']})}" if page["next"] else ""
+    return request.page(
+        "users/readers.html", users=page["users"], total=page["total"], older=older,
+        newer=f"{address}?{urlencode({'prefix': prefix})}" if after else "", address=address,
+    )  # fmt: skip
+
+
+async def show_reader(request: ConsoleRequest) -> Response:
+    """Show what is known of one person."""
+    who = _who(request.query)
+    person = await request.perform("users.get", app_id=request.app_id, **who)
+    address = path_of(READER, app_id=request.app_id)
+    return request.page(
+        "users/reader.html", reader=person, who=who, name=next(iter(who.values()), ""), parts=urlencode(who),
+        address=address, record=json.dumps(person["record"], ensure_ascii=False, indent=2),
+    )  # fmt: skip
+
+
+async def show_recommendations(request: ConsoleRequest) -> Response:
+    """Show what a person would get next, with reasons."""
+    answer = await request.perform("users.recommend", app_id=request.app_id, **_who(request.query), limit=10)
+    return request.fragment("users/recommendations.html", answer=answer)
+
+
+async def show_absence(request: ConsoleRequest) -> Response:
+    """Show why a person does not get a product."""
+    answer = await request.perform(
+        "users.explain",
+        app_id=request.app_id,
+        **_who(request.query),
+        product_id=request.query.get("product_id", "").strip(),
+    )
+    return request.fragment("users/absence.html", answer=answer)
+
+
+async def erase_reader(request: ConsoleRequest) -> Response:
+    """Order the erasure of a person."""
+    erasure = await request.perform("users.erase", app_id=request.app_id, **_who(request.form))
+    address = path_of(
+        READERS + "/erasures/{erasure_id}", app_id=request.app_id, erasure_id=erasure.erasure_id
+    )
+    return request.redirect(address.removeprefix("/console"), request.services.text("users.erasing"))
+
+
+async def export_reader(request: ConsoleRequest) -> Response:
+    """Send everything that is known of a person as a file."""
+    export = await request.perform("users.export", app_id=request.app_id, **_who(request.query))
+    return file_response(export.to_lines(), "export.jsonl", "application/x-ndjson")
+
+
+async def show_erasures(request: ConsoleRequest) -> Response:
+    """List the newest receipts of erasures."""
+    erasures = await request.perform("users.erasures", app_id=request.app_id)
+    return request.page("users/erasures.html", erasures=[one.to_dict() for one in erasures])
+
+
+async def show_erasure(request: ConsoleRequest) -> Response:
+    """Show one receipt; it is read again until the erasure is done."""
+    erasure = await request.perform(
+        "users.erasure", app_id=request.app_id, erasure_id=request.path["erasure_id"]
+    )
+    values: dict[str, Any] = {"erasure": erasure.to_dict(), "address": request.raw.url.path}
+    if request.is_htmx:
+        return request.fragment("users/receipt.html", **values)
+    return request.page("users/erasure.html", **values)
+
+
+def _who(given: dict[str, str]) -> dict[str, str]:
+    user_id, anonymous_id = given.get("user_id", "").strip(), given.get("anonymous_id", "").strip()
+    who = {"user_id": user_id, "anonymous_id": anonymous_id}
+    return {name: value for name, value in who.items() if value}
+
+
+PAGES = (
+    Page(READERS, show_readers, role="analyst"),
+    Page(READER, show_reader, role="analyst", example="-"),
+    Page(READER + "/recommendations", show_recommendations, role="analyst", example="-"),
+    Page(READER + "/absence", show_absence, role="analyst", example="-"),
+    Page(READER + "/export", export_reader, role="owner", example="-"),
+    Page(READER + "/erase", erase_reader, role="owner", methods=("POST",), shown_on=READERS, example="-"),
+    Page(READERS + "/erasures", show_erasures, role="analyst"),
+    Page(READERS + "/erasures/{erasure_id}", show_erasure, role="analyst", example="-"),
+)
+NAVIGATION = (NavigationEntry("users.nav", READERS, role="analyst", icon="people"),)

@@ -1,0 +1,225 @@
+"""Pages of the catalog, readers, trials and imports: roles, hostile texts, and an import by its pages."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from cluster.records.administration import AppRole
+from cluster.records.intake import QuarantineEntry
+from deployments.console.pages import catalog, imports, tryout, users
+from jobs.ingest.uploaded_file import UploadedFileIngest
+from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.archive_oauth import an_account
+from tests.fakes.console import Visitor, console_app, open_console_services
+from tests.fakes.corner_shop import APP, happen, upload, view
+
+HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
+ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
+BASE = f"/apps/{APP}"
+DIRTY = b'SKU,Name,"=cmd|<script>"\na-1,Oak board,=1+1\n,no id,\n'
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
+    async with open_admin_shop(tmp_path) as shop:
+        yield shop
+
+
+async def visitor(shop: AdminShop, role: AppRole, services: Any = None) -> Visitor:
+    """Sign somebody in who has a role in the app."""
+    account = an_account(role="reader").model_copy(update={"roles": {APP: role}})
+    await shop.services.stores.accounts.add(account)
+    opened = open_console_services(
+        shop.services.stores, shop.corner.clock, services=services or shop.services, app_ids=(APP, "other"),
+        audit=shop.audit,
+    )  # fmt: skip
+    person = Visitor(console_app(opened))
+    page = await person.sign_in()
+    assert page.status_code == 200, page.text
+    return person
+
+
+async def send_file(person: Visitor, data: bytes, name: str, noun: str = "product") -> httpx.Response:
+    await person.get(f"{BASE}/import")
+    person.page = await person.http.post(
+        f"/console{BASE}/import", data={"csrf": person.token, "noun": noun}, files={"file": (name, data)}
+    )
+    return person.page
+
+
+async def test_a_viewer_sees_products_and_no_people(shop: AdminShop) -> None:
+    person = await visitor(shop, "viewer")
+    page = await person.get(f"{BASE}/catalog")
+    assert "Zinc watering can" in page.text
+    found = await person.get(f"{BASE}/catalog?q=steel+fork")
+    assert "Steel hand fork" in found.text
+    assert "Zinc watering can" not in found.text
+    product = await person.get(f"{BASE}/catalog/product?id=hand-fork")
+    assert "fork, " in product.text or "steel, " in product.text
+    related = await person.get(f"{BASE}/catalog/product/related?id=bread-knife")
+    assert "it is bought together with these products" in related.text
+    outcomes = await person.get(f"{BASE}/catalog/product/outcomes?id=watering-can")
+    assert "add_to_cart" in outcomes.text
+    assert (await person.get(f"{BASE}/catalog/product?id=none")).status_code == 404
+    for path in ("readers", "readers/one?user_id=gina", "try", "import", "quarantine", "readers/erasures"):
+        assert (await person.get(f"{BASE}/{path}")).status_code == 403, path
+    page = await person.get(f"{BASE}/catalog")
+    assert "/readers" not in page.text
+    assert "/import" not in page.text
+
+
+async def test_an_analyst_looks_people_up_and_may_not_erase(shop: AdminShop) -> None:
+    person = await visitor(shop, "analyst")
+    page = await person.get(f"{BASE}/readers/one?user_id=gina")
+    assert "Garden" in page.text
+    assert "bought 1" in page.text
+    assert "/erase" not in page.text
+    assert "Served by" in (await person.get(f"{BASE}/readers/one/recommendations?user_id=gina")).text
+    why = await person.get(f"{BASE}/readers/one/absence?user_id=gina&product_id=tulip-bulbs")
+    assert "dealt with it lately" in why.text
+    assert (await person.get(f"{BASE}/readers/one/export?user_id=gina")).status_code == 403
+    assert (await person.post(f"{BASE}/readers/one/erase", user_id="gina")).status_code == 403
+    assert (await person.get(f"{BASE}/import")).status_code == 403
+
+
+async def test_an_owner_exports_and_erases(shop: AdminShop) -> None:
+    person = await visitor(shop, "owner")
+    file = await person.get(f"{BASE}/readers/one/export?user_id=gina")
+    assert file.headers["content-disposition"] == 'attachment; filename="export.jsonl"'
+    assert '"user_id":"gina"' in file.text
+    await person.get(f"{BASE}/readers/one?user_id=gina")
+    answer = await person.post(f"{BASE}/readers/one/erase", user_id="gina")
+    assert answer.status_code == 303
+    receipt = await person.get(answer.headers["location"].removeprefix("/console"))
+    assert "queued" in receipt.text
+    assert "gina" not in receipt.text
+    assert "gina" not in (await person.get(f"{BASE}/readers/erasures")).text
+
+
+async def test_hostile_texts_are_only_shown(shop: AdminShop) -> None:
+    stores = shop.services.stores
+    await upload(stores, [{"product_id": HOSTILE, "title": HOSTILE, "type": "tool", "brand": HOSTILE}])
+    await happen(stores, [view(HOSTILE, "hand-fork")])
+    quarantined = QuarantineEntry(
+        "1-0", "store", APP, "record", "product", HOSTILE, HOSTILE, 1, HOSTILE.encode()
+    )
+    stores.quarantine.entries[APP] = [quarantined]  # type: ignore[attr-defined]
+    person = await visitor(shop, "editor")
+    name = quote(HOSTILE, safe="")
+    for path in (
+        "catalog", f"catalog?q={name}", f"catalog?prefix={name}", f"catalog/product?id={name}",
+        f"catalog/product/related?id={name}", f"readers?prefix={name}", f"readers/one?user_id={name}",
+        f"readers/one/recommendations?user_id={name}", f"readers/one/absence?user_id=a&product_id={name}",
+        "quarantine", "quarantine/entry?id=1-0",
+    ):  # fmt: skip
+        page = await person.get(f"{BASE}/{path}")
+        assert page.status_code == 200, (path, page.text)
+        assert "<script>alert" not in page.text, path
+        assert "49" not in re.findall(r"&amp;(\d+)", page.text), path
+    assert ESCAPED in (await person.get(f"{BASE}/catalog/product?id={name}")).text
+    form = {"kind": "user_to_products", "user_id_a": HOSTILE, "fq": "", "rows": "3"}
+    page = await person.post(f"{BASE}/try", **form)
+    assert "<script>alert" not in page.text
+
+
+async def test_the_api_is_tried_with_two_variants(shop: AdminShop) -> None:
+    person = await visitor(shop, "analyst")
+    page = await person.get(f"{BASE}/try")
+    assert "Variant B" in page.text
+    page = await person.post(
+        f"{BASE}/try", kind="user_to_products", user_id_a="gina", user_id_b="otto", compare="on", rows="2",
+        more_b='{"fq": "brand:Birk"}',
+    )  # fmt: skip
+    assert page.status_code == 200, page.text
+    assert page.text.count("<h3>Variant") == 2
+    assert "YOUR_SECRET_KEY" in page.text
+    assert "X-API-KEY" in page.text
+    for kind, text in (
+        ("search", "knife"), ("complete", "kni"), ("product_to_products", "bread-knife"), ("ask", "Which knife?"),
+        ("user_to_categories", ""), ("user_to_attributes", "brand"), ("user_to_history", ""), ("user_to_trending", ""),
+    ):  # fmt: skip
+        await person.get(f"{BASE}/try")
+        page = await person.post(f"{BASE}/try", kind=kind, q=text, user_id_a="gina", facets="brand")
+        assert page.status_code == 200, (kind, page.text)
+        assert "notice bad" not in page.text, (kind, page.text)
+    await person.get(f"{BASE}/try")
+    wrong = await person.post(f"{BASE}/try", kind="user_to_products", more_a="[1]")
+    assert "must be a JSON object" in wrong.text
+    await person.get(f"{BASE}/try")
+    refused = await person.post(f"{BASE}/try", kind="search", q="x", fq="((", rows="2")
+    assert "notice bad" in refused.text
+
+
+async def test_a_dirty_file_is_imported_by_its_pages(shop: AdminShop, tmp_path: Path) -> None:
+    running: list[asyncio.Task[Any]] = []
+
+    async def launch(app_id: str, import_id: str) -> None:
+        stores, artifacts = shop.services.stores, shop.services.artifacts
+        work = UploadedFileIngest(
+            stores, artifacts, tmp_path / "data" / "ingest", shop.corner.clock, node="here", beat_s=60.0
+        )
+        running.append(asyncio.create_task(work.run(app_id, import_id)))
+
+    person = await visitor(shop, "editor", replace(shop.services, launch_import=launch))
+    answer = await send_file(person, DIRTY, f"{HOSTILE}.csv")
+    assert answer.status_code == 303, answer.text
+    place = answer.headers["location"].removeprefix("/console")
+    page = await person.get(place)
+    assert page.status_code == 200, page.text
+    assert "<script>" not in page.text.replace("<script src", "")
+    assert "=cmd|&lt;script&gt;" in page.text
+    assert "<option selected>product_id</option>" in page.text
+    form = {"column-0": "product_id", "column-1": "title", "column-2": "", "more": "type:=tool"}
+    tried = await person.post(f"{place}/dry-run", **form, headers={"hx-request": "true"})
+    assert "1 of the first 2 rows would be accepted" in tried.text
+    await person.get(place)
+    started = await person.post(f"{place}/start", **form)
+    assert started.status_code == 303, started.text
+    await asyncio.gather(*running)
+    done = await person.get(place)
+    assert "finished" in done.text
+    assert "Refused rows" in done.text
+    lines = await person.get(f"{place}/refused")
+    assert lines.headers["content-disposition"] == 'attachment; filename="refused.jsonl"'
+    table = await person.get(f"{place}/refused?format=csv")
+    assert table.text.startswith("row,reason,text")
+    assert (await shop.services.stores.records.get(APP, "product", "a-1")) is not None
+    listed = await person.get(f"{BASE}/import")
+    assert ESCAPED in listed.text
+
+
+async def test_a_refused_upload_shows_its_form_again(shop: AdminShop) -> None:
+    person = await visitor(shop, "editor")
+    answer = await send_file(person, b"PK\x03\x04", "book.xlsx")
+    assert answer.status_code == 400
+    assert "save a workbook as CSV" in answer.text
+    await person.get(f"{BASE}/import")
+    assert "choose a file first" in (await person.post(f"{BASE}/import", noun="product")).text
+
+
+async def test_an_entry_is_dropped(shop: AdminShop) -> None:
+    entry = QuarantineEntry("1-0", "store", APP, "change", "product", "x", "no sense", 1, b"{}")
+    shop.services.stores.quarantine.entries[APP] = [entry]  # type: ignore[attr-defined]
+    person = await visitor(shop, "editor")
+    await person.get(f"{BASE}/quarantine/entry?id=1-0")
+    replayed = await person.post(f"{BASE}/quarantine/replay", entry_id="1-0")
+    assert replayed.status_code == 400
+    await person.get(f"{BASE}/quarantine/entry?id=1-0")
+    assert (await person.post(f"{BASE}/quarantine/drop", entry_id="1-0")).status_code == 303
+    assert "Nothing is set aside" in (await person.get(f"{BASE}/quarantine")).text
+
+
+def test_no_page_asks_for_less_than_its_operation() -> None:
+    roles = {page.path: page.role for module in (catalog, users, tryout, imports) for page in module.PAGES}
+    assert roles[users.READER + "/erase"] == "owner"
+    assert {role for path, role in roles.items() if "/import" in path} == {"editor"}
+    assert {role for path, role in roles.items() if "/catalog" in path} == {"viewer"}
