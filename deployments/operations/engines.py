@@ -164,7 +164,13 @@ def build_engine(given: NewEngine, now_ms: int) -> Engine:
 
 
 async def create_engine(services: AdminServices, given: NewEngine) -> EngineView:
-    """Create an engine that reads its app's products and interactions."""
+    """Create an engine that reads its app's products and interactions.
+
+    Errors:
+        Invalid: the name or the scaling is not allowed
+        NotFound: no such app
+        Conflict: the app has an engine of that name, or as many engines as it may
+    """
     made = build_engine(given, services.now_ms())
     apps = {one.app_id: one for one in await list_apps(services)}
     if given.app_id not in apps:
@@ -217,7 +223,13 @@ async def scale_engine(services: AdminServices, given: ScalingChange) -> EngineV
 
 
 async def delete_engine(services: AdminServices, given: DeleteEngine) -> EngineView:
-    """Delete an engine and what serves it, and return it as it was; the app's records stay."""
+    """Delete an engine and what serves it, and return it as it was; the app's records stay.
+
+    Errors:
+        NotFound: no such app or engine
+        Invalid: it is the default engine
+        Conflict: requests come in, and `force` is off
+    """
     stores, app_id, engine_id = services.stores, given.app_id, given.engine_id
     one = await find_engine(stores, app_id, engine_id)
     if one.is_default:

@@ -98,7 +98,13 @@ def check_schedule(given: OfSchedule, when: str) -> None:
 
 
 async def add_schedule(services: AdminServices, given: NewSchedule) -> ScheduleView:
-    """Train an engine again and again."""
+    """Train an engine again and again.
+
+    Errors:
+        Invalid: the name, the time or the recipe is not allowed
+        NotFound: no such app, engine or recipe
+        Conflict: the app has a schedule of that name
+    """
     check_schedule(given, given.when)
     recipe = await choose_recipe(given.recipe, {})
     from jobs.refresh.runs.run_commands import check_engine
@@ -124,7 +130,11 @@ async def add_schedule(services: AdminServices, given: NewSchedule) -> ScheduleV
 
 
 async def remove_schedule(services: AdminServices, given: OfSchedule) -> dict[str, Any]:
-    """Remove a schedule; a run under way goes on."""
+    """Remove a schedule; a run under way goes on.
+
+    Errors:
+        NotFound: no such schedule
+    """
     if not await services.stores.schedules.remove(given.app_id, given.schedule):
         raise NotFound(
             f"app {given.app_id} has no schedule {given.schedule}; see `kiosk schedules list {given.app_id}`"

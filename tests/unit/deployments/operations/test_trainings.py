@@ -67,7 +67,7 @@ async def test_viewers_follow_and_editors_order_and_cancel(shop: ModelShop) -> N
         await shop.perform("runs.cancel", run_id=run_id)
 
 
-async def test_the_log_has_what_workers_did(shop: ModelShop) -> None:
+async def test_the_log_lists_the_steps_of_a_training(shop: ModelShop) -> None:
     now_ms = shop.services.now_ms()
     run = (await shop.perform("runs.order")).run
     steps: list[dict[str, Any]] = [
