@@ -26,7 +26,7 @@ from cluster.records.boost_rule import BoostRule
 from cluster.store.ports.boost_rules import RuleStore
 from cluster.store.refreshing_cache import RefreshingCache
 
-PREVIEW: ContextVar[tuple[CompiledRule, ...] | None] = ContextVar("kiosk_rules_preview", default=None)
+PREVIEW: ContextVar[tuple[CompiledRule, ...] | None] = ContextVar("rules_preview", default=None)
 """The rules that apply to requests of this task instead of the stored ones; None: the stored ones apply.
 
 A preview records nothing: no query log, no experiment."""
