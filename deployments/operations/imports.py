@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 from pydantic import ConfigDict, Field
 
 from cluster.admin.refused_rows import read_rows
@@ -33,6 +30,7 @@ from deployments.operations.app_access import require_app
 from deployments.operations.example_results import RESULTS
 from deployments.operations.import_mapping import read_choices
 from deployments.operations.operation import OfApp, Operation
+from deployments.operations.refused_rows import RefusedRowsPage, parse_refused
 from deployments.operations.services import AdminServices
 from deployments.operations.upload_files import check_parquet, detect_content, receive_file
 from jobs.ingest.column_proposal import list_noun_fields, propose_columns
@@ -295,34 +293,6 @@ async def remove_import(services: AdminServices, given: OneImport) -> dict[str, 
     return {"removed": given.import_id}
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedRowsPage:
-    """Some refused rows of an import.
-
-    As CSV, texts that a spreadsheet would run begin with an apostrophe.
-    """
-
-    rows: tuple[dict[str, Any], ...]
-    has_more: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the rows for JSON."""
-        return asdict(self)
-
-    def to_lines(self) -> bytes:
-        """Return the rows as JSON Lines."""
-        return b"".join(orjson.dumps(row) + b"\n" for row in self.rows)
-
-    def to_csv(self) -> bytes:
-        """Return the rows as CSV."""
-        out = io.StringIO(newline="")
-        writer = csv.writer(out)
-        writer.writerow(("row", "reason", "text"))
-        for row in self.rows:
-            writer.writerow((row["row"], _without_formula(row["reason"]), _without_formula(row["text"])))
-        return out.getvalue().encode("utf-8", "replace")
-
-
 async def list_refused(services: AdminServices, given: RefusedOfImport) -> RefusedRowsPage:
     """Return refused rows of an import with their reasons.
 
@@ -340,7 +310,7 @@ async def list_refused(services: AdminServices, given: RefusedOfImport) -> Refus
         return RefusedRowsPage((), has_more=False)
 
     def read() -> list[dict[str, Any]]:
-        rows = (_parse_refused(row) for _, row in read_rows(path))
+        rows = (parse_refused(row) for _, row in read_rows(path))
         kept = (row for row in rows if row is not None)
         return list(islice(kept, given.offset, given.offset + given.limit + 1))
 
@@ -437,25 +407,6 @@ def _shorten(value: Any) -> Any:
     if isinstance(value, str) and len(value) > _LONGEST_VALUE:
         return value[:_LONGEST_VALUE] + "…"
     return value
-
-
-def _without_formula(text: str) -> str:
-    return "'" + text if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-def _parse_refused(row: bytes) -> dict[str, Any] | None:
-    """Return a refused row; None for one that was replayed, dropped or erased."""
-    try:
-        value = orjson.loads(row)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(value, dict) or "text" not in value:
-        return None
-    return {
-        "row": int(value.get("row", 0)) + 1,
-        "reason": str(value.get("reason", "")),
-        "text": str(value["text"]),
-    }
 
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
