@@ -27,10 +27,10 @@ from cluster.records.file_import import (
 )
 from cluster.store.ports.imports import StoredImport
 from deployments.operations.app_access import require_app
-from deployments.operations.example_results import RESULTS
 from deployments.operations.import_mapping import read_choices
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.refused_rows import RefusedRowsPage, parse_refused
+from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
 from deployments.operations.upload_files import check_parquet, detect_content, receive_file
 from jobs.ingest.column_proposal import list_noun_fields, propose_columns
@@ -38,7 +38,7 @@ from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.mapping import FieldMap
 from jobs.ingest.preview import IngestPreview, preview_ingest
 from jobs.ingest.sources import PlainFiles
-from jobs.ingest.uploaded_file import build_order, discard_upload, fetch_upload
+from jobs.ingest.upload_ingest import build_order, discard_upload, fetch_upload
 
 MOST_IMPORTS = 200
 "Imports of an app that are remembered."
@@ -274,7 +274,12 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
 
 
 async def cancel_import(services: AdminServices, given: OneImport) -> ImportView:
-    """Ask a running import to stop; its rows so far stay, and it can be started again."""
+    """Ask a running import to stop; its rows so far stay, and it can be started again.
+
+    Errors:
+        NotFound: there is no such import
+        Conflict: it does not run
+    """
     stored = await _find(services, given)
     status = _view(services, stored).status
     if status != "running":
@@ -284,7 +289,12 @@ async def cancel_import(services: AdminServices, given: OneImport) -> ImportView
 
 
 async def remove_import(services: AdminServices, given: OneImport) -> dict[str, Any]:
-    """Remove an import and its file; what was imported stays."""
+    """Remove an import and its file; what was imported stays.
+
+    Errors:
+        NotFound: there is no such import
+        Conflict: it runs
+    """
     stored = await _find(services, given)
     if _view(services, stored).status == "running":
         raise Conflict("the import runs; cancel it first")

@@ -15,7 +15,7 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.disk import DiskGuard
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from jobs.ingest.uploaded_file import UploadedFileIngest
+from jobs.ingest.upload_ingest import UploadedFileIngest
 
 BEHIND_REQUESTS = 10
 "Niceness of an import beside API replicas."
