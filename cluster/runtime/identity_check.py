@@ -42,6 +42,17 @@ class IdentityWatch:
         self._task: asyncio.Task[None] | None = None
         self._refused: InvalidSetting | None = None
 
+    @classmethod
+    async def open(cls, stores: OpenStores, settings: Settings, *, has_key: bool) -> IdentityWatch:
+        """Return a watch that has checked once.
+
+        Errors:
+            InvalidSetting: the key is not that of the installation
+        """
+        watch = cls(stores, settings, has_key=has_key)
+        await watch.check()
+        return watch
+
     @property
     def is_refused(self) -> bool:
         """Return whether this process belongs to another installation."""

@@ -37,6 +37,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "boost_rule_version", "question", "question_by", "question_recent", "question_citing", "question_frequency",
         "question_asker", "query", "erasure",
         "erasure_ids", "threads", "thread_revision", "thread_new", "thread_watch",
+        "file_import", "import_progress",
     ),
     "log": ("change",),
     "derived": ("record_ids", "product_type_ids"),
@@ -44,7 +45,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "oauth_code", "follower", "page_count", "stranger", "browser_bytes", "page", "engine_status",
         "engine_request_count", "engine_last_request", "limit", "idempotency", "idempotency_count", "question_same",
         "question_count", "provider_tokens", "compaction_request", "lease", "log_rewrite", "releases",
-        "stored_bytes",
+        "stored_bytes", "import_stop", "live_figures",
     ),
 }  # fmt: skip
 "Class -> names of functions of `cluster.store.keys`."

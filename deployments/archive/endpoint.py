@@ -162,7 +162,7 @@ class McpEndpoint:
         trace = current_trace()
         if trace is None:
             return await self._methods.answer(call, person, request_id, begun_s)
-        with trace.stage("method", attributes={"mcp.call": self._methods.known_name(call)}):
+        with trace.stage("method", attributes={"mcp.call": self._methods.trace_name(call)}):
             return await self._methods.answer(call, person, request_id, begun_s)
 
     async def _message(self, headers: _Headers, receive: Receive) -> RpcCall | RpcError | None:

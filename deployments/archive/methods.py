@@ -78,7 +78,7 @@ class McpMethods:
         except Exception as error:  # noqa: BLE001 - the last layer: a client that sees a 5xx gives up for good
             return render_error(_fault(error, call.id, request_id))
 
-    def known_name(self, call: RpcCall) -> str:
+    def trace_name(self, call: RpcCall) -> str:
         """Return the method of a call, and its tool; `unknown` for texts that only the client chose."""
         if call.method == "tools/call":
             name = call.params.get("name")

@@ -27,8 +27,8 @@ from deployments.archive.usage_log import UsageLog
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.edge.request_observer import RequestObserver
+from deployments.edge.request_tracing import TracedApp
 from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.traced_app import TracedApp
 
 TITLE = "News Archive Search"
 

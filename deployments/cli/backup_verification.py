@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 
-from actors.serving.sampled_answers import MOST_SEARCHED, build_queries, compute_answers
-from cluster.admin.backup.answer_samples import find_active_readers, find_change_since, sample_app
+from actors.serving.answer_sample import MOST_SEARCHED, build_queries, compute_answers
 from cluster.admin.backup.catalogue import Backup
 from cluster.admin.backup.pace import Progress, ignore_progress
+from cluster.admin.backup.query_sample import find_active_readers, find_change_since, sample_app
 from cluster.admin.backup.restoring import RestoreJob, RestorePlan
 from cluster.admin.backup.verification import ComparedRecords, compare_records
 from cluster.artifacts.artifact_store import ArtifactStore

@@ -21,7 +21,7 @@ from cluster.records.validation.json_limits import load_json
 from deployments.cli import screen
 from deployments.cli.charts import BAR_COLOUR, WIDTH, build_bar_chart, write_charts
 from deployments.cli.installation import Installation
-from deployments.operations.experiments import ShownExperiment, ShownExperiments
+from deployments.operations.experiments import ExperimentDetails, ExperimentList
 from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel
 
 app = typer.Typer(help="Experiments: which variant works.", no_args_is_help=True)
@@ -75,7 +75,7 @@ def create(
 ) -> None:
     """Make experiments, all or none; they are drafts until they are started."""
     drafts = _items(file)
-    made: ShownExperiments = Installation().perform("experiments.create", app_id=name, experiments=drafts)
+    made: ExperimentList = Installation().perform("experiments.create", app_id=name, experiments=drafts)
     if as_json:
         screen.print_json({"app_id": name, "created": made.to_dict()["experiments"]})
         return
@@ -86,7 +86,7 @@ def create(
 @app.command("list")
 def list_experiments(name: Name, as_json: AsJson = False) -> None:
     """List the experiments of an app."""
-    listed: ShownExperiments = Installation().perform("experiments.list", app_id=name)
+    listed: ExperimentList = Installation().perform("experiments.list", app_id=name)
     if as_json:
         screen.print_json({"app_id": name, **listed.to_dict()})
         return
@@ -96,7 +96,7 @@ def list_experiments(name: Name, as_json: AsJson = False) -> None:
 @app.command("show")
 def show(name: Name, experiment: Named, as_json: AsJson = False) -> None:
     """Show one experiment."""
-    shown: ShownExperiment = Installation().perform("experiments.get", app_id=name, experiment=experiment)
+    shown: ExperimentDetails = Installation().perform("experiments.get", app_id=name, experiment=experiment)
     if as_json:
         screen.print_json(shown.to_dict())
         return
@@ -150,7 +150,7 @@ def edit(
     changes = {word: value for word, value in wanted.items() if value is not None}
     if not changes:
         raise Invalid("say what is to be changed; `kiosk experiments edit --help` lists it")
-    edited: ShownExperiment = Installation().perform(
+    edited: ExperimentDetails = Installation().perform(
         "experiments.edit", app_id=name, experiment=experiment, **changes
     )
     if as_json:
@@ -198,7 +198,7 @@ def report_experiment(
 
 
 def _step(name: str, as_json: bool, step: str, experiment: str, **more: Any) -> None:
-    changed: ShownExperiment = Installation().perform(
+    changed: ExperimentDetails = Installation().perform(
         f"experiments.{step}", app_id=name, experiment=experiment, **more
     )
     if as_json:

@@ -110,6 +110,8 @@ class _Console:
         except Exception as error:  # noqa: BLE001 - the last layer: everything becomes a page
             _log.error("console_failed", page=path, exc_info=error)
             response = self._show_error(asked, 500, self.texts("error.unexpected"))
+        if session is not None and response.status_code == 200:
+            self.sessions.remember_app(request, response, asked.app_id, secure=secure)
         if session is not None and not _sets_session(response):
             await self.sessions.renew(response, session, secure=secure)
         return response
@@ -197,7 +199,10 @@ class _Console:
         principal = ANYBODY if session is None else principal_of(session.account, "console", address=address)
         app_id = request.path_params.get("app_id", "")
         path = request.url.path
-        layout = build_layout(self.navigation, principal, self.services.app_ids(), path, app_id)
+        layout = build_layout(
+            self.navigation, principal, self.services.app_ids(), path, app_id,
+            self.sessions.last_app(request, secure=self.services.is_secure(request)),
+        )  # fmt: skip
         asked = ConsoleRequest(
             request, self.services, self.sessions, self.renderer, principal=principal, session=session,
             layout={**layout, "signed_in": session is not None},

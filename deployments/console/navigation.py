@@ -13,11 +13,16 @@ MOST_APPS = 500
 
 
 def build_layout(
-    entries: Iterable[NavigationEntry], principal: Principal, app_ids: Iterable[str], path: str, app_id: str
+    entries: Iterable[NavigationEntry],
+    principal: Principal,
+    app_ids: Iterable[str],
+    path: str,
+    app_id: str,
+    last_app: str = "",
 ) -> dict[str, Any]:
     """Return the values of the layout: apps to choose from, and lines of the navigation with the open one marked."""
     apps = sorted(one for one in app_ids if principal.role_in(one) is not None)[:MOST_APPS]
-    chosen = app_id or (apps[0] if apps else "")
+    chosen = app_id or (last_app if last_app in apps else apps[0] if apps else "")
     of_app: list[dict[str, Any]] = []
     of_installation: list[dict[str, Any]] = []
     for entry in entries:
@@ -26,8 +31,7 @@ def build_layout(
                 of_app.append(_line(entry, path_of(entry.path, app_id=chosen), path))
         elif _may(principal, entry, ""):
             of_installation.append(_line(entry, path_of(entry.path), path))
-    for lines in (of_app, of_installation):
-        _mark_open(lines, path)
+    _mark_open([*of_app, *of_installation], path)
     return {
         "apps": apps,
         "chosen_app": chosen,

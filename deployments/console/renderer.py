@@ -39,7 +39,8 @@ HTMX = json.dumps(
         "responseHandling": [
             {"code": "204", "swap": False},
             {"code": "[23]..", "swap": True},
-            {"code": "[45]..", "swap": True, "error": True},
+            {"code": "4..", "swap": True},
+            {"code": "5..", "swap": True, "error": True},
         ],
     }
 )

@@ -4,6 +4,7 @@
     browser   a random name, to which forms before the sign-in are bound
     device    marks that an account signed in before; it grants nothing but separate sign-in attempts
     notice    one message for the next page
+    app       the app that was looked at last; it only chooses what the navigation shows
     flow      what a sign-in through the provider of identities must bring back
 
 Over https the names begin with `__Host-`: no other host of the domain can set such a cookie.
@@ -12,6 +13,7 @@ Over https the names begin with `__Host-`: no other host of the domain can set s
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +34,8 @@ RENEW_AFTER_S = 300
 DEVICE_S = 180 * 86_400
 NOTICE_S = 60
 LONGEST_NOTICE = 500
-SESSION, BROWSER, DEVICE, NOTICE, FLOW = "session", "browser", "device", "notice", "flow"
+_APP = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SESSION, BROWSER, DEVICE, NOTICE, FLOW, APP = "session", "browser", "device", "notice", "flow", "app"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,15 @@ class ConsoleSessions:
     def forget_notice(self, response: Response, *, secure: bool) -> None:
         """Delete the stored message."""
         _set(response, NOTICE, "", 0, secure=secure)
+
+    def last_app(self, request: Request, *, secure: bool) -> str:
+        """Return the app that was looked at last in this browser; whoever reads it checks the rights."""
+        return _read(request, APP, secure=secure)
+
+    def remember_app(self, request: Request, response: Response, app_id: str, *, secure: bool) -> None:
+        """Store the app of a page, if it is another one than before."""
+        if _APP.fullmatch(app_id) and app_id != self.last_app(request, secure=secure):
+            _set(response, APP, app_id, LONGEST_S, secure=secure)
 
     def flow(self, request: Request, *, secure: bool) -> str:
         """Return what a sign-in through the provider must bring back, signed."""

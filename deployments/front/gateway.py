@@ -59,6 +59,7 @@ from deployments.api.http.warmup import load_busy_engines, load_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
 from deployments.archive.citation import CitationRules
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
+from deployments.demo.script import build_script_routes
 from deployments.edge.admission import AdmissionServices
 from deployments.edge.client_address import ClientAddresses
 from deployments.edge.keyring import Keyring
@@ -99,8 +100,7 @@ class Gateway:
         self.loop, self._meter = asyncio.get_running_loop(), meter
         open_tracing(settings.trace_url, "api")
         self._stores = stores = await check_schema(await open_stores(address, meter=meter, clock=clock))
-        self._identity = IdentityWatch(stores, settings, has_key=True)
-        await self._identity.check()
+        self._identity = await IdentityWatch.open(stores, settings, has_key=True)
         vault, artifact_store = open_vault(settings), open_artifact_store(settings)
         self._keyring, self._counts = Keyring(stores.access, vault), RequestCounts()
         self._limits = RateLimiter(self._stores.limits, clock)
@@ -139,7 +139,7 @@ class Gateway:
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())
-        routes = build_archive_routes(self._archive, observer)
+        routes = [*build_archive_routes(self._archive, observer), *build_script_routes()]
         if settings.console:
             routes += build_administration_routes(
                 stores, vault, clock, artifact_store, self._archive, self._keyring, self.handler, self._engine_router,
@@ -170,8 +170,7 @@ class Gateway:
         )  # fmt: skip
 
     async def check_health(self) -> None:
-        """Raise if this replica no longer follows key changes, because it would accept revoked keys, or if it belongs
-        to another installation.
+        """Raise if this replica no longer follows revoked keys, or if it belongs to another installation.
 
         A store that is unavailable does not make the replica unhealthy.
         """
@@ -193,9 +192,8 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._experiments.treatments.flush()
         parts: tuple[Any, ...] = (
-            self._identity, self._experiments, self._question_client, self._query_log, self._archive,
-            self._archive_host, self._keyring, self._limits, self._engine_router, self._connections, self._host,
-            self._stores,
+            self._experiments, self._question_client, self._query_log, self._archive, self._archive_host, self._keyring,
+            self._limits, self._engine_router, self._connections, self._host, self._identity, self._stores,
         )  # fmt: skip
         for part in parts:
             await part.close()

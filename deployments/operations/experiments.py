@@ -75,7 +75,7 @@ class PlanExperiment(Arguments):
 
 
 @dataclass(frozen=True, slots=True)
-class ShownExperiment:
+class ExperimentDetails:
     """An experiment at a time."""
 
     experiment: Experiment
@@ -92,7 +92,7 @@ class ShownExperiment:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownExperiments:
+class ExperimentList:
     """Experiments of an app, the oldest first."""
 
     experiments: tuple[Experiment, ...]
@@ -103,37 +103,37 @@ class ShownExperiments:
         return {"experiments": [experiment_to_dict(one, self.now_ms) for one in self.experiments]}
 
 
-async def list_experiments(services: AdminServices, given: OfApp) -> ShownExperiments:
+async def list_experiments(services: AdminServices, given: OfApp) -> ExperimentList:
     """Return the experiments of an app.
 
     Errors:
         NotFound: no such app
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiments(tuple(await lifecycle.list_experiments(given.app_id)), services.now_ms())
+    return ExperimentList(tuple(await lifecycle.list_experiments(given.app_id)), services.now_ms())
 
 
-async def create_experiments(services: AdminServices, given: CreateExperiments) -> ShownExperiments:
+async def create_experiments(services: AdminServices, given: CreateExperiments) -> ExperimentList:
     """Make experiments from drafts, all or none.
 
     Errors:
         Invalid: a draft makes no sense; Conflict: a slug is taken; NotFound: no such app
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiments(tuple(await lifecycle.create(given.app_id, given.experiments)), services.now_ms())
+    return ExperimentList(tuple(await lifecycle.create(given.app_id, given.experiments)), services.now_ms())
 
 
-async def get_experiment(services: AdminServices, given: OfExperiment) -> ShownExperiment:
+async def get_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     """Return one experiment.
 
     Errors:
         NotFound: no such app or experiment
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiment(await lifecycle.get(given.app_id, given.experiment), services.now_ms())
+    return ExperimentDetails(await lifecycle.get(given.app_id, given.experiment), services.now_ms())
 
 
-async def start_experiment(services: AdminServices, given: OfExperiment) -> ShownExperiment:
+async def start_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     """Start an experiment now, also one that was paused.
 
     Errors:
@@ -143,10 +143,10 @@ async def start_experiment(services: AdminServices, given: OfExperiment) -> Show
     lifecycle = await _open_lifecycle(services, given)
     experiment = await lifecycle.get(given.app_id, given.experiment)
     _validate_snapshots(services, experiment)
-    return ShownExperiment(await lifecycle.start(given.app_id, given.experiment), services.now_ms())
+    return ExperimentDetails(await lifecycle.start(given.app_id, given.experiment), services.now_ms())
 
 
-async def schedule_experiment(services: AdminServices, given: ScheduleExperiment) -> ShownExperiment:
+async def schedule_experiment(services: AdminServices, given: ScheduleExperiment) -> ExperimentDetails:
     """Let an experiment run from a moment on, perhaps until another.
 
     Errors:
@@ -155,10 +155,10 @@ async def schedule_experiment(services: AdminServices, given: ScheduleExperiment
     lifecycle = await _open_lifecycle(services, given)
     _validate_snapshots(services, await lifecycle.get(given.app_id, given.experiment))
     scheduled = await lifecycle.schedule(given.app_id, given.experiment, given.starts_at, given.ends_at)
-    return ShownExperiment(scheduled, services.now_ms())
+    return ExperimentDetails(scheduled, services.now_ms())
 
 
-async def edit_experiment(services: AdminServices, given: EditExperiment) -> ShownExperiment:
+async def edit_experiment(services: AdminServices, given: EditExperiment) -> ExperimentDetails:
     """Change an experiment in its current status.
 
     Errors:
@@ -171,37 +171,37 @@ async def edit_experiment(services: AdminServices, given: EditExperiment) -> Sho
     if update == ExperimentUpdate():
         raise Invalid("name at least one thing that is to be changed")
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiment(await lifecycle.edit(given.app_id, given.experiment, update), services.now_ms())
+    return ExperimentDetails(await lifecycle.edit(given.app_id, given.experiment, update), services.now_ms())
 
 
-async def pause_experiment(services: AdminServices, given: OfExperiment) -> ShownExperiment:
+async def pause_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     """Pause an experiment; users keep their variants until it continues.
 
     Errors:
         NotFound: no such app or experiment; Invalid: it is not active
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiment(await lifecycle.pause(given.app_id, given.experiment), services.now_ms())
+    return ExperimentDetails(await lifecycle.pause(given.app_id, given.experiment), services.now_ms())
 
 
-async def complete_experiment(services: AdminServices, given: OfExperiment) -> ShownExperiment:
+async def complete_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     """End an experiment for good.
 
     Errors:
         NotFound: no such app or experiment; Invalid: it is not active
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiment(await lifecycle.complete(given.app_id, given.experiment), services.now_ms())
+    return ExperimentDetails(await lifecycle.complete(given.app_id, given.experiment), services.now_ms())
 
 
-async def archive_experiment(services: AdminServices, given: OfExperiment) -> ShownExperiment:
+async def archive_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     """Put an experiment away that is over or never began.
 
     Errors:
         NotFound: no such app or experiment; Invalid: it runs
     """
     lifecycle = await _open_lifecycle(services, given)
-    return ShownExperiment(await lifecycle.archive(given.app_id, given.experiment), services.now_ms())
+    return ExperimentDetails(await lifecycle.archive(given.app_id, given.experiment), services.now_ms())
 
 
 async def report_experiment(services: AdminServices, given: OfExperiment) -> ExperimentReport:

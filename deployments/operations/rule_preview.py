@@ -155,7 +155,7 @@ def build_samples(rule: BoostRule, given: PreviewRule) -> list[_SampleRequest]:
         return not rule.api_names or endpoint in rule.api_names
 
     if applies("search") and not rule.anchor_products:
-        for text in given.queries or _own_texts(rule) or [_EVERYTHING]:
+        for text in given.queries or _trigger_texts(rule) or [_EVERYTHING]:
             samples.append(_SampleRequest("search", text, "/v1/search/search", {**shared, "q": text}))
     if rule.search_texts:
         return samples
@@ -215,7 +215,7 @@ def _conditions(rule: BoostRule) -> dict[str, Any]:
     return parameters
 
 
-def _own_texts(rule: BoostRule) -> list[str]:
+def _trigger_texts(rule: BoostRule) -> list[str]:
     """Return search texts that trigger a rule; patterns and excluded texts are none."""
     return [] if rule.query_option in _NEGATED else list(rule.search_texts[:MOST_SAMPLES])
 

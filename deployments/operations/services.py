@@ -13,9 +13,9 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.operations.held_versions import HeldVersions
 from deployments.operations.principal import COMMAND_LINE, Principal
 from deployments.operations.result_cache import ResultCache
+from deployments.operations.snapshot_bounds import SnapshotBounds
 
 
 class ApiCaller(Protocol):
@@ -96,7 +96,7 @@ class AdminServices:
     "Who performs the operation; `Administration` sets it for each call."
     recommender: RecommenderClient | None = None
     "Answers for a snapshot that does not serve; None in processes without the API."
-    held_versions: HeldVersions = field(default_factory=HeldVersions)
+    snapshot_bounds: SnapshotBounds = field(default_factory=SnapshotBounds)
     compare_versions: CompareVersions | None = None
     "None in processes that serve, which never train."
 

@@ -120,7 +120,7 @@ async def compare_lists(services: AdminServices, given: CompareLists) -> ListCom
             told=True,
         )
     beside = [(app_id, engine_id, version) for version in (first, second) if version != serving]
-    services.held_versions.hold(beside, services.clock.monotonic_s())
+    services.snapshot_bounds.reserve(beside, services.clock.monotonic_s())
     user_ids = tuple(dict.fromkeys(given.user_ids)) or await _choose_users(services, app_id, given.users)
     lists = [
         await _ask_for_user(recommender, given, user_id, (first, second), serving) for user_id in user_ids

@@ -98,7 +98,9 @@ async def _compare(
     corner: Corner, request: tuple[str, bytes, bytes, dict[bytes, bytes]], tracer: Any, rounds: int
 ) -> dict[str, float]:
     chance = random.Random(3).random
-    observers = (None, RequestObserver(SystemClock(), tracer=tracer, share=SHARE, chance=chance))
+    clock, meter = SystemClock(), SilentMeter()
+    traced_observer = RequestObserver(clock, meter, tracer=tracer, share=SHARE, chance=chance)
+    observers = (RequestObserver(clock, meter), traced_observer)
     spent: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds + 1):
         for traced in (0, 1) if number % 2 else (1, 0):

@@ -17,7 +17,9 @@ import uvicorn
 
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
+from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
@@ -25,6 +27,7 @@ from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
+from deployments.operations.principal import Principal
 from deployments.operations.services import AdminConfig, AdminServices, ImportLauncher, refuse_imports
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
@@ -59,11 +62,17 @@ class Stage:
     base: str
     corner: Corner
     console: ConsoleServices
+    shelf: ArtifactStore
 
     async def add_person(self, username: str = "ada", **facts: Any) -> None:
         """Add an account that signs in with `PASSWORD`; an administrator unless told otherwise."""
         account = an_account(username, facts.pop("role", "administrator"))
         await self.corner.stores.accounts.add(account.model_copy(update=facts))
+
+    async def perform(self, name: str, **arguments: Any) -> Any:
+        """Perform an operation of the administration on `shop`."""
+        person = Principal("ada", "usr-ada", "console", is_administrator=True)
+        return await self.console.administration.perform(person, name, {"app_id": "shop", **arguments})
 
 
 @asynccontextmanager
@@ -74,12 +83,15 @@ async def open_stage(
     clock = SystemClock()
     await furnish(stores)
     shelf = ArtifactStore.open(folder / "artifacts")
-    host = EngineHost(stores, None, clock, SilentMeter())
+    models = SnapshotLoader(SnapshotStore(shelf))
+    host = EngineHost(stores, None, clock, SilentMeter(), models=models)
     await host.start()
-    corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host), shelf=shelf)
+    client = LocalRecommenderClient(host)
+    corner = await open_corner(clock=clock, stores=stores, client=client, shelf=shelf)
     services = AdminServices(
         stores, corner.vault, clock, shelf, config=AdminConfig(data_dir=folder),
         api=LocalApi(corner.door, corner.keyring.secret_of), launch_import=launch_import,
+        recommender=client,
     )  # fmt: skip
     console = open_console_services(
         stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
@@ -87,7 +99,7 @@ async def open_stage(
     app = build_application(corner.door, version="0", more=build_console_routes(console))
     try:
         async with serve_application(app) as base:
-            yield Stage(base, corner, console)
+            yield Stage(base, corner, console, shelf)
     finally:
         await corner.close()
         await host.close()

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, quote
 import pytest
 
 from cluster.records.administration import AuditRow
+from cluster.records.engine import Engine
 from cluster.store.connect import OpenStores
 from cluster.store.ports.administration import AuditFilter
 from deployments.console.page import Page
@@ -28,6 +29,11 @@ def address_of(page: Page) -> str:
 async def fill(stage: Stage) -> None:
     """Put hostile names wherever people and programs can write them."""
     await stage.add_person()
+    await stage.corner.stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=1))
+    variants = [{"name": "three"}, {"name": "five"}]
+    await stage.perform(
+        "experiments.create", experiments=[{"name": HOSTILE, "slug": "paywall", "variants": variants}]
+    )
     for operation in ("keys.rotate", HOSTILE):
         await stage.corner.stores.audit.append(
             AuditRow(

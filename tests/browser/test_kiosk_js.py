@@ -53,7 +53,7 @@ def _shop(site: Site, body: str) -> Starlette:
     return Starlette(routes=[Route("/{path:path}", lambda _: HTMLResponse(html, headers=headers))])
 
 
-async def test_two_lines_fill_a_list_and_a_click_on_it_is_known_to_the_next_list(site: Site) -> None:
+async def test_two_lines_fill_a_list_and_a_click_on_it_changes_the_next_list(site: Site) -> None:
     body = _guide(site)[0]
     async with serving(_shop(site, body)) as shop, site.visit() as page:
         sent: list[dict[str, Any]] = []

@@ -30,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
         yield running
 
 
-def test_the_capacity_is_found(cluster: NodeCluster) -> None:
+def test_the_capacity_is_measured(cluster: NodeCluster) -> None:
     """Print the highest rate whose p99 stays below half a second; the other drills run at `HOUSE_RATE`."""
     capacity = 0.0
     for rate in (30, 60, 90, 120, 150, 180, 220, 260, 300, 350, 400):

@@ -46,6 +46,7 @@ class ModelShop:
     stores: Stores
     shelf: ArtifactStore
     services: AdminServices
+    folder: Path
     audit: AuditList = field(default_factory=AuditList)
 
     async def perform(self, operation: str, *, role: AppRole = "owner", **arguments: Any) -> Any:
@@ -73,7 +74,7 @@ async def open_model_shop(folder: Path, **services: Any) -> ModelShop:
     await stores.engines.put(Engine(app_id=APP, engine_id="default", created_at=NOW_MS))
     shelf = ArtifactStore.open(folder / "artifacts")
     opened = AdminServices(cast(OpenStores, stores), Vault(MASTER), clock, shelf, **services)
-    return ModelShop(stores, shelf, opened)
+    return ModelShop(stores, shelf, opened, folder)
 
 
 def evaluation(change: float = 0.01, *, serving: str = "") -> dict[str, Any]:

@@ -43,7 +43,6 @@ _CIRCUMSTANCE = (
 STORED_ONLY: Final[dict[str, str]] = {
     "Campaign.medium": _CIRCUMSTANCE,
     "Context.campaign": _CIRCUMSTANCE,
-    "Context.custom_context": _CIRCUMSTANCE,
     "Context.locale": _CIRCUMSTANCE,
     "Context.truncated_ip": _CIRCUMSTANCE,
     "CustomAction.custom_action_name": "the caller's own name of an action, stored and exported with it",

@@ -10,7 +10,7 @@ def _words(text: str) -> frozenset[str]:
 NOUNS = _words(
     """
     25 access account accounts acl actor actors address addresses admin administrator admission aggregation als
-    backup catalogue chunks classes copies creation pace restoring verification
+    backup catalogue chunks classes copies creation evaluations pace recipes restoring verification
     analysis anchor answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap bounds breaker browser bucket buckets bulk cache caller
@@ -35,7 +35,7 @@ NOUNS = _words(
     process processes product products profile profiles progress promotion promotions prompt proof protocol qa
     quarantine queries query question questions queue rate random ray reader reasons rebuilder recipe
     recommendation recommender record recorder records redirects redis reference registration
-    registrations registry regression renderer repeat replies reports request resources responsive
+    registrations registry regression removal renderer repeat replies reports request resources responsive
     result results retrieval revocation robots roles roster router routes row rows rule rules runs runtime
     safetensors salts sample sbom scalars schedule scheduler schedules schema scorer scores screen
     script seal secrecy sections security segment segments sentence sentences server service services session
@@ -48,6 +48,7 @@ NOUNS = _words(
     arguments audit authentication chain people
     calls explanations imports proposal snippets tryout
     administration assets console csrf entrance navigation operation overview principal renderer
+    activity conflicts size span time
     bundle observer readiness support weights window wire word words worker wrapper writer writes
     """
 )

@@ -50,7 +50,7 @@ class RuleSuite:
         (read,) = await stores.boost_rules.all(APP)
         assert (read.starts_at, read.ends_at) == (1_796_108_400_000, 1_800_000_000_000)
 
-    async def test_changes_are_listed_newest_first_and_found_by_id(self, stores: Stores) -> None:
+    async def test_changes_are_listed_newest_first_and_read_by_id(self, stores: Stores) -> None:
         changes = [
             RuleVersion(at=1, username="ada", change="put", engine_id="default", name="a", after=a_rule("a")),
             RuleVersion(

@@ -93,7 +93,7 @@ async def shop(redis_stores: OpenStores, easy_stores: OpenStores, tmp_path: Path
     return Shop((stores, source), (easy_stores, into), target, plan)
 
 
-async def test_a_restored_installation_answers_as_the_source_did_at_the_cut(shop: Shop) -> None:
+async def test_a_restored_installation_answers_as_the_source_answered_at_the_cut(shop: Shop) -> None:
     found = await shop.compare()
     assert (found.answered, found.compared, found.different, found.not_compared) == (100, 100, [], {})
     assert found.is_good

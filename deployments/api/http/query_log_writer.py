@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from actors.serving.stored_rules import PREVIEW
+from actors.serving.client import PREVIEW
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
 from cluster.records.logged_query import LONGEST, LoggedQuery, QueryKind, pseudonym

@@ -13,8 +13,7 @@ from types import TracebackType
 from actors.experiments.client import ExperimentClient
 from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import UserQuery
-from actors.serving.client import StoredRules
-from actors.serving.stored_rules import PREVIEW
+from actors.serving.client import PREVIEW, StoredRules
 from cluster.clock import Clock
 from cluster.errors import Invalid
 from deployments.api.http.browser_writes import limit_new_users

@@ -43,7 +43,11 @@ async def show_archive(request: ConsoleRequest) -> Response:
 
 
 async def change_client(request: ConsoleRequest) -> Response:
-    """Allow, refuse, slow down or forget a client."""
+    """Allow, refuse, slow down or forget a client.
+
+    Errors:
+        Invalid: the form names no change, or no number
+    """
     verb, client = request.form.get("verb", ""), request.form.get("client", "").strip()
     if verb not in VERBS:
         raise Invalid("choose what is to happen to the client")

@@ -25,6 +25,8 @@ _FORM_FIELDS = (
     "boosting_tags", "boost", "boost_fq", "position", "starts_at", "ends_at",
 )  # fmt: skip
 "Fields of a rule that the form has inputs for; the others stand in `more`."
+LISTED = 100
+"Rules on one page."
 _DONE = {"undo": "rules.undo_done", "restore": "rules.restore_done"}
 ACTIONS = ("pin", "bury", "remove")
 OPTIONS: tuple[str, ...] = get_args(Option)
@@ -38,22 +40,27 @@ async def list_rules(request: ConsoleRequest) -> Response:
         request.perform("rules.conflicts", app_id=request.app_id),
     )
     now_ms = request.services.clock.now_ms()
-    engines: dict[str, list[BoostRule]] = {}
-    for rule in sort_rules(listed.rules):
-        engines.setdefault(rule.engine_id, []).append(rule)
+    ranked = sorted(sort_rules(listed.rules), key=lambda rule: rule.engine_id)
+    text = request.query.get("start", "0")
+    start = int(text) if text.isdecimal() and len(text) < 9 else 0
+    engines: dict[str, list[Any]] = {}
+    for at, rule in enumerate(ranked[start : start + LISTED], start):
+        is_first = at == 0 or ranked[at - 1].engine_id != rule.engine_id
+        is_last = at == len(ranked) - 1 or ranked[at + 1].engine_id != rule.engine_id
+        row = (rule, describe_state(rule, now_ms), is_first, is_last)
+        engines.setdefault(rule.engine_id, []).append(row)
     return request.page(
-        "rules/list.html",
-        engines={
-            engine_id: [(rule, describe_state(rule, now_ms)) for rule in rules]
-            for engine_id, rules in sorted(engines.items())
-        },
-        report=report,
-        describe=describe_rule,
-    )
+        "rules/list.html", engines=engines, report=report, describe=describe_rule, start=start, rows=LISTED,
+        total=len(ranked),
+    )  # fmt: skip
 
 
 async def show_editor(request: ConsoleRequest) -> Response:
-    """Show the form of a rule, empty or filled."""
+    """Show the form of a rule, empty or filled.
+
+    Errors:
+        NotFound: no such rule
+    """
     engine_id, name = request.query.get("engine", DEFAULT_ENGINE), request.query.get("name", "")
     rule: BoostRule | None = None
     if name:
@@ -101,7 +108,11 @@ async def delete_rule(request: ConsoleRequest) -> Response:
 
 
 async def move_rule(request: ConsoleRequest) -> Response:
-    """Let a rule change places with the one before or after it."""
+    """Let a rule change places with the one before or after it.
+
+    Errors:
+        NotFound: no such rule
+    """
     engine_id, name = request.form.get("engine_id", ""), request.form.get("name", "")
     listed = await request.perform("rules.list", app_id=request.app_id, engine_id=engine_id)
     names = [rule.name for rule in sort_rules(listed.rules)]
@@ -118,7 +129,7 @@ async def move_rule(request: ConsoleRequest) -> Response:
 async def show_history(request: ConsoleRequest) -> Response:
     """Show who changed which rule."""
     name = request.query.get("name", "")
-    history = await request.perform("rules.history", app_id=request.app_id, name=name, limit=200)
+    history = await request.perform("rules.history", app_id=request.app_id, name=name, limit=50)
     return request.page("rules/history.html", versions=history.versions, name=name, describe=describe_rule)
 
 

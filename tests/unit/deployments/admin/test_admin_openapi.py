@@ -17,13 +17,9 @@ from deployments.operations.administration import parse_arguments
 from deployments.operations.all_operations import OPERATIONS
 
 _WITHOUT = """
-    archive.report catalog.get catalog.list catalog.outcomes catalog.relate catalog.search
-    experiments.archive experiments.complete experiments.create experiments.edit experiments.get
-    experiments.pause experiments.report experiments.schedule experiments.start imports.cancel
-    imports.dry_run imports.get imports.list imports.preview imports.refused imports.remove
-    imports.start imports.upload rules.order rules.preview search.report try.answer try.ask
-    try.complete try.recommend try.search users.erase users.erasure users.erasures users.explain
-    users.export users.get users.recommend users.search
+    archive.report experiments.archive experiments.complete experiments.create experiments.edit experiments.get
+    experiments.pause experiments.report experiments.schedule experiments.start rules.order rules.preview
+    search.report
 """
 WITHOUT_RESULT = frozenset(_WITHOUT.split())
 "Operations that still lack the example of a result; the list only becomes shorter."

@@ -10,7 +10,6 @@ import pytest
 from cluster.records.administration import AppRole
 from cluster.records.engine import Engine
 from cluster.records.run import StageResult, claim_run, update_leased_run
-from deployments.operations.services import AdminServices
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.fakes.model_shop import APP, ModelShop, evaluation, open_model_shop
@@ -33,8 +32,6 @@ async def visitor(shop: ModelShop, role: AppRole = "owner") -> Visitor:
     services = open_console_services(
         shop.stores, shop.services.clock, services=shop.services, app_ids=(APP, "other"), audit=shop.audit
     )
-    # Each request acts for the person who sends it.
-    services.administration._bind = AdminServices.for_principal
     person = Visitor(console_app(services))
     page = await person.sign_in()
     assert page.status_code == 200, page.text

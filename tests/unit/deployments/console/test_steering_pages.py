@@ -180,6 +180,19 @@ async def test_a_rule_is_made_previewed_moved_deleted_and_brought_back(desk: Des
     assert (newest.username, newest.change) == ("editor", "undo")
 
 
+async def test_many_rules_are_shown_page_by_page(desk: Desk) -> None:
+    many = [{"name": f"r{at:03}", "boost_fq": "brand:Birk", "position": [1]} for at in range(150)]
+    await desk.shop.perform("rules.put", rules=many)
+    visitor = await desk.visit("editor")
+    first = await visitor.get("/apps/shop/rules")
+    rest = await visitor.get("/apps/shop/rules?start=100")
+    assert ("r000<" in first.text, "r149<" in first.text) == (True, False)
+    assert ("r000</a>" in rest.text, "r149</a>" in rest.text) == (False, True)
+    assert "152 rules" in first.text
+    assert "in all; the operation rules.conflicts lists them" in first.text
+    assert (await visitor.get("/apps/shop/rules?start=x")).status_code == 200
+
+
 async def test_an_experiment_is_made_planned_and_led_through_its_life(desk: Desk) -> None:
     visitor = await desk.visit("editor")
     plan = await visitor.get("/apps/shop/experiments/plan?rate=20&lift=15&people_per_day=1000", **HTMX)

@@ -72,7 +72,7 @@ def test_the_sample_size_finds_the_difference_with_the_power_it_promises() -> No
     assert 0.77 < decided / 2000 < 0.83
 
 
-def test_the_sample_size_grows_with_what_is_asked_of_it() -> None:
+def test_the_sample_size_grows_with_variants_and_power() -> None:
     plain = estimate_sample_size(0.04, 0.1)
     assert plain.fixed_per_variant == 39_473
     assert plain.per_variant is not None

@@ -16,7 +16,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault, Forbidden, TooMany, Unavailable, Unprocessable
 from cluster.meter import SilentMeter
 from deployments.operations import snapshot_lists
-from deployments.operations.held_versions import HELD_S, HeldVersions
+from deployments.operations.snapshot_bounds import LOADED_S, SnapshotBounds
 from tests.fakes.corner_shop import happen, upload, view
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
 from tests.fakes.trained_snapshot import name, ring_products
@@ -81,7 +81,7 @@ async def test_snapshots_beyond_the_free_memory_are_refused(
     monkeypatch.setattr(snapshot_lists, "available_memory", lambda: 100 << 20)
     with pytest.raises(Unavailable, match="100 MB are free, so they are not loaded"):
         await shop.perform("snapshots.compare_lists", **ENGINE, first=first, second=second, user_ids=["u1"])
-    assert shop.services.held_versions.count == 0
+    assert shop.services.snapshot_bounds.count == 0
 
 
 async def test_it_needs_an_analyst_bounded_users_and_the_api(shop: ModelShop, tmp_path: Path) -> None:
@@ -96,13 +96,13 @@ async def test_it_needs_an_analyst_bounded_users_and_the_api(shop: ModelShop, tm
         await shop.perform("snapshots.compare_lists", **given)
 
 
-def test_held_versions_are_few_and_released_in_time() -> None:
-    held = HeldVersions(most=2)
+def test_loaded_snapshots_are_few_and_released_in_time() -> None:
+    bounds = SnapshotBounds(most=2)
     one, two, three = (("shop", "default", version) for version in ("a", "b", "c"))
-    held.hold([one, two], 0.0)
-    held.hold([one, two], 100.0)
-    with pytest.raises(TooMany, match="2 snapshots are held for comparisons already") as caught:
-        held.hold([three], 200.0)
-    assert caught.value.facts["retry_after_s"] == HELD_S - 100
-    held.hold([three], 100.0 + HELD_S)
-    assert held.count == 1
+    bounds.reserve([one, two], 0.0)
+    bounds.reserve([one, two], 100.0)
+    with pytest.raises(TooMany, match="2 snapshots are loaded for comparisons already") as caught:
+        bounds.reserve([three], 200.0)
+    assert caught.value.facts["retry_after_s"] == LOADED_S - 100
+    bounds.reserve([three], 100.0 + LOADED_S)
+    assert bounds.count == 1

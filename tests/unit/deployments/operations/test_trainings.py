@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from actors.models.allowed_learners import ALLOWED
+from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
-from cluster.records.run import claim_run, end_run, update_leased_run
+from cluster.records.run import StageResult, claim_run, end_run, update_leased_run
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
+from tests.suites.runs import a_run
+from tests.suites.test_segments import clicks, products
 
 
 @pytest.fixture
@@ -64,7 +67,7 @@ async def test_viewers_follow_and_editors_order_and_cancel(shop: ModelShop) -> N
         await shop.perform("runs.cancel", run_id=run_id)
 
 
-async def test_the_log_tells_what_workers_did(shop: ModelShop) -> None:
+async def test_the_log_has_what_workers_did(shop: ModelShop) -> None:
     now_ms = shop.services.now_ms()
     run = (await shop.perform("runs.order")).run
     steps: list[dict[str, Any]] = [
@@ -102,6 +105,25 @@ async def test_the_log_of_a_run_is_bounded(shop: ModelShop) -> None:
 async def test_an_estimate_needs_compacted_data(shop: ModelShop) -> None:
     with pytest.raises(Invalid, match="no data of it is compacted"):
         await shop.perform("runs.estimate", role="editor")
+
+
+async def test_an_estimate_counts_rows_and_reads_none(shop: ModelShop) -> None:
+    segments = SegmentStore(shop.shelf)
+    segments.append(APP, "product", products("1-0", ("p1", 1), ("p2", 1)), first="1-0", last="1-0")
+    clicked = clicks("1-0", *(f"u:{number % 10}" for number in range(40)))
+    segments.append(APP, "interaction", clicked, first="1-0", last="1-0")
+    assert segments.row_counts(APP) == {"product": 2, "interaction": 40}
+    files = [path for path in shop.folder.rglob("*") if path.is_file() and "manifest" not in path.name]
+    assert files
+    for path in files:
+        path.unlink()
+    found = (await shop.perform("runs.estimate", role="editor", recipe="fast", changes="seed=7")).to_dict()
+    assert (found["events"], found["readers"], found["products"]) == (40, 5, 2)
+    assert found["fits"] is True
+    assert {part["part"] for part in found["parts"]} >= {"rules"}
+    counted = StageResult(name="dataset", facts={"events": 20, "readers": 5})
+    await shop.stores.runs.compare_and_set(a_run("counted", engine_id="default", stages=(counted,)))
+    assert (await shop.perform("runs.estimate", recipe="fast")).to_dict()["readers"] == 10
 
 
 async def test_recipes_and_learners_are_listed(shop: ModelShop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from actors.serving.sampled_answers import build_queries
+from actors.serving.answer_sample import build_queries
 
 TITLES = {"p1": "Steel trowel of the north", "p2": "Oak chair"}
 

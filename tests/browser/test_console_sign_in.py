@@ -1,0 +1,103 @@
+"""Sign-in of the console in a real browser: wrong passwords, frames, forms of other sites, and the second factor."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.hashes import SHA1
+from cryptography.hazmat.primitives.twofactor.totp import TOTP
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from cluster.admin.accounts import AccountAdmin
+from cluster.store.connect import OpenStores
+from tests.browser.stage import NEEDS_BROWSER, Tab, open_browser, open_stage
+from tests.contract.oauth.test_browser import serving
+from tests.fakes.archive_oauth import PASSWORD
+
+pytestmark = [NEEDS_BROWSER, pytest.mark.redis]
+
+
+async def test_a_person_types_a_wrong_password_then_the_right_one_and_is_signed_out_by_a_new_one(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
+        await stage.add_person()
+        tab = await Tab.open(browser, stage.base, wide=390, high=844, scheme="dark")
+        await tab.go("/people")
+        assert await tab.find_faults() == []
+        await tab.page.get_by_label("User name").fill("ada")
+        await tab.page.get_by_label("Password").fill("a wrong one")
+        await tab.page.keyboard.press("Enter")
+        await tab.page.get_by_role("alert").wait_for()
+        assert await tab.find_faults() == []
+        assert await tab.page.get_by_label("User name").input_value() == "ada"
+        await tab.page.get_by_label("Password").fill(PASSWORD)
+        await tab.page.keyboard.press("Enter")
+        await tab.page.get_by_role("heading", name="People").wait_for()
+        people = AccountAdmin(redis_stores.accounts, redis_stores.grants)
+        await people.set_password("ada", "a password from elsewhere", stage.corner.clock.now_ms())
+        await tab.go("/tokens")
+        await tab.page.get_by_role("heading", name="Sign in").wait_for()
+        assert tab.complaints == []
+
+
+async def test_another_site_can_neither_frame_a_page_nor_send_a_form(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
+        await stage.add_person()
+
+        async def attack(_: Request) -> Response:
+            frame = f"<iframe src='{stage.base}/console/people'></iframe>"
+            form = f"<form method=post action='{stage.base}/console/apps'><input name=app_id value=evil>"
+            return HTMLResponse(f"<!doctype html><title>x</title>{frame}{form}<button>go</button></form>")
+
+        async with serving(Starlette(routes=[Route("/", attack)])) as other:
+            tab = await Tab.open(browser, stage.base)
+            await tab.sign_in()
+            await tab.page.get_by_role("heading", name="Overview").wait_for()
+            await tab.page.goto(other)
+            assert await tab.page.frames[1].locator("table, form, .side").count() == 0
+            async with tab.page.expect_navigation():
+                await tab.page.get_by_role("button", name="go").click()
+            assert await tab.page.get_by_role("heading", level=1).inner_text() == "This did not work"
+    assert "evil" not in (await redis_stores.access.read_all()).apps
+
+
+async def test_a_second_factor_is_set_up_and_asked_for(redis_stores: OpenStores, tmp_path: Path) -> None:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
+        await stage.add_person()
+        tab = await Tab.open(browser, stage.base)
+        await tab.sign_in()
+        await tab.go("/account")
+        await tab.page.locator("#f-factor-password").fill(PASSWORD)
+        await tab.page.get_by_role("button", name="Set up").click()
+        picture = tab.page.get_by_alt_text("QR code with the secret of the second factor")
+        assert (await picture.bounding_box())["width"] > 100
+        assert await picture.evaluate("(image) => image.naturalWidth") > 100
+        assert await tab.find_faults() == []
+        secret = base64.b32decode(await tab.page.locator(".copy code").inner_text())
+        now_s = stage.corner.clock.now_ms() // 1000
+        code = TOTP(secret, 6, SHA1(), 30).generate(now_s).decode()
+        await tab.page.get_by_label("Code").fill(code)
+        await tab.page.get_by_role("button", name="Switch on").click()
+        await tab.page.get_by_role("heading", name="Recovery codes").wait_for()
+        recovery = (await tab.page.locator("pre").inner_text()).splitlines()[0]
+        assert await tab.find_faults() == []
+        await tab.page.get_by_role("button", name="Sign out").click()
+        await tab.page.get_by_label("User name").fill("ada")
+        await tab.page.get_by_label("Password").fill(PASSWORD)
+        await tab.page.get_by_role("button", name="Sign in").click()
+        await tab.page.get_by_label("Code").fill(code)
+        assert await tab.find_faults() == []
+        await tab.page.get_by_role("button", name="Sign in").click()
+        await tab.page.get_by_text("was used before").wait_for()
+        await tab.page.get_by_label("Code").fill(recovery)
+        await tab.page.get_by_role("button", name="Sign in").click()
+        await tab.page.get_by_role("heading", name="Overview").wait_for()
+        assert tab.complaints == []
