@@ -23,9 +23,9 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.records.interaction import INTERACTION_TYPES
 from deployments.operations.api_calls import call_api
 from deployments.operations.app_access import require_app
-from deployments.operations.example_results import RESULTS
 from deployments.operations.explanations import explain_product
 from deployments.operations.operation import OfApp, Operation
+from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
 
 SHOWN_FIELDS = ("title", "type", "brand", "price", "availability", "categories", "updated_at")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
@@ -12,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 from pydantic import ConfigDict, Field
 
 from cluster.admin.refused_rows import read_rows
@@ -30,9 +27,10 @@ from cluster.records.file_import import (
 )
 from cluster.store.ports.imports import StoredImport
 from deployments.operations.app_access import require_app
-from deployments.operations.example_results import RESULTS
 from deployments.operations.import_mapping import read_choices
 from deployments.operations.operation import OfApp, Operation
+from deployments.operations.refused_rows import RefusedRowsPage, parse_refused
+from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
 from deployments.operations.upload_files import check_parquet, detect_content, receive_file
 from jobs.ingest.column_proposal import list_noun_fields, propose_columns
@@ -40,7 +38,7 @@ from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.mapping import FieldMap
 from jobs.ingest.preview import IngestPreview, preview_ingest
 from jobs.ingest.sources import PlainFiles
-from jobs.ingest.uploaded_file import build_order, discard_upload, fetch_upload
+from jobs.ingest.upload_ingest import build_order, discard_upload, fetch_upload
 
 MOST_IMPORTS = 200
 "Imports of an app that are remembered."
@@ -276,7 +274,12 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
 
 
 async def cancel_import(services: AdminServices, given: OneImport) -> ImportView:
-    """Ask a running import to stop; its rows so far stay, and it can be started again."""
+    """Ask a running import to stop; its rows so far stay, and it can be started again.
+
+    Errors:
+        NotFound: there is no such import
+        Conflict: it does not run
+    """
     stored = await _find(services, given)
     status = _view(services, stored).status
     if status != "running":
@@ -286,41 +289,18 @@ async def cancel_import(services: AdminServices, given: OneImport) -> ImportView
 
 
 async def remove_import(services: AdminServices, given: OneImport) -> dict[str, Any]:
-    """Remove an import and its file; what was imported stays."""
+    """Remove an import and its file; what was imported stays.
+
+    Errors:
+        NotFound: there is no such import
+        Conflict: it runs
+    """
     stored = await _find(services, given)
     if _view(services, stored).status == "running":
         raise Conflict("the import runs; cancel it first")
     await _discard(services, stored.record)
     await services.stores.imports.remove(given.app_id, given.import_id)
     return {"removed": given.import_id}
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedRowsPage:
-    """Some refused rows of an import.
-
-    As CSV, texts that a spreadsheet would run begin with an apostrophe.
-    """
-
-    rows: tuple[dict[str, Any], ...]
-    has_more: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the rows for JSON."""
-        return asdict(self)
-
-    def to_lines(self) -> bytes:
-        """Return the rows as JSON Lines."""
-        return b"".join(orjson.dumps(row) + b"\n" for row in self.rows)
-
-    def to_csv(self) -> bytes:
-        """Return the rows as CSV."""
-        out = io.StringIO(newline="")
-        writer = csv.writer(out)
-        writer.writerow(("row", "reason", "text"))
-        for row in self.rows:
-            writer.writerow((row["row"], _without_formula(row["reason"]), _without_formula(row["text"])))
-        return out.getvalue().encode("utf-8", "replace")
 
 
 async def list_refused(services: AdminServices, given: RefusedOfImport) -> RefusedRowsPage:
@@ -340,7 +320,7 @@ async def list_refused(services: AdminServices, given: RefusedOfImport) -> Refus
         return RefusedRowsPage((), has_more=False)
 
     def read() -> list[dict[str, Any]]:
-        rows = (_parse_refused(row) for _, row in read_rows(path))
+        rows = (parse_refused(row) for _, row in read_rows(path))
         kept = (row for row in rows if row is not None)
         return list(islice(kept, given.offset, given.offset + given.limit + 1))
 
@@ -437,25 +417,6 @@ def _shorten(value: Any) -> Any:
     if isinstance(value, str) and len(value) > _LONGEST_VALUE:
         return value[:_LONGEST_VALUE] + "…"
     return value
-
-
-def _without_formula(text: str) -> str:
-    return "'" + text if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-def _parse_refused(row: bytes) -> dict[str, Any] | None:
-    """Return a refused row; None for one that was replayed, dropped or erased."""
-    try:
-        value = orjson.loads(row)
-    except orjson.JSONDecodeError:
-        return None
-    if not isinstance(value, dict) or "text" not in value:
-        return None
-    return {
-        "row": int(value.get("row", 0)) + 1,
-        "reason": str(value.get("reason", "")),
-        "text": str(value["text"]),
-    }
 
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (

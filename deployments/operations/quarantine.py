@@ -17,8 +17,8 @@ from cluster.errors import Invalid, NotFound, ReadOnly
 from cluster.records.intake import QuarantineEntry
 from cluster.store.ports.quarantine import QuarantineStore
 from deployments.operations.app_access import require_app
-from deployments.operations.example_results import RESULTS
 from deployments.operations.operation import OfApp, Operation
+from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
 
 INSTALLATION = "@installation"

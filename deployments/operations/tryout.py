@@ -14,9 +14,9 @@ from pydantic import Field
 from deployments.operations.api_calls import error_from_answer
 from deployments.operations.call_snippets import ADDRESS, render_snippets
 from deployments.operations.catalog import explained_products
-from deployments.operations.example_results import RESULTS
 from deployments.operations.explanations import describe_missing, describe_rules
 from deployments.operations.operation import OfApp, Operation
+from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
 
 MOST_VARIANTS = 2

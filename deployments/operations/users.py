@@ -25,9 +25,9 @@ from deployments.operations.catalog import (
     list_records,
     shorten_record,
 )
-from deployments.operations.example_results import RESULTS
 from deployments.operations.explanations import describe_missing, describe_rules
 from deployments.operations.operation import OfApp, Operation
+from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
 from deployments.operations.user_profile import describe_user
 

@@ -11,6 +11,8 @@ validation  validation of rows, as in the API; an invalid row affects no other r
 writing     validated chunks into the stores, each interaction exactly once
 progress    progress on disk; rejected rows with their reasons
 pipeline    the whole ingest in one process
+column_proposal  columns of a file, and the fields that they probably are
+upload_ingest    the import of an uploaded file: lease, progress in the store, requests to stop
 driver      many files at once on Ray
 display     progress display and summary
 cli         arguments of the command

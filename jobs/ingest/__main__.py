@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-
-from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
-from cluster.log import open_stderr, set_up_logging
-from cluster.records.file_import import ImportProgress
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.disk import DiskGuard
 from cluster.settings import Settings
@@ -27,38 +20,11 @@ from jobs.ingest.display import IngestDisplay, print_report_json, print_stop, sh
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest
 from jobs.ingest.preview import preview_ingest
 from jobs.ingest.progress import check_disk_space
-from jobs.ingest.uploaded_file import UploadedFileIngest
-
-BEHIND_REQUESTS = 10
-"Niceness of an import beside API replicas."
 
 
 def main() -> int:
     """Run one command and return its exit code; `kiosk ingest --help` explains the codes."""
-    app = build_ingest_app(_execute)
-    app.command("run-import", hidden=True)(run_import)
-    return run_program(app, "python -m jobs.ingest")
-
-
-def run_import(app_id: str, import_id: str) -> None:
-    """Import a file that was uploaded and started in the console or by /v1/admin; API replicas start this."""
-    os.nice(BEHIND_REQUESTS)
-    set_up_logging(stream=open_stderr(), process="import")
-    progress = asyncio.run(_import_uploaded(app_id, import_id, Settings()))
-    raise typer.Exit(int(progress.status != "finished"))
-
-
-async def _import_uploaded(app_id: str, import_id: str, settings: Settings) -> ImportProgress:
-    if (address := settings.redis_address) is None:
-        raise Unavailable("no Redis is known: start the system first, or set KIOSK_REDIS_URL")
-    clock = SystemClock()
-    why_full = DiskGuard(settings.data_dir, settings.disk_limit, clock).refusal_reason
-    artifacts = open_artifact_store(settings)
-    async with open_stores(address, slow_s=10.0, is_serving=False) as stores:
-        work = UploadedFileIngest(
-            stores, artifacts, settings.data_dir / "ingest", clock, node=socket.gethostname(), why_full=why_full
-        )  # fmt: skip
-        return await work.run(app_id, import_id)
+    return run_program(build_ingest_app(_execute), "python -m jobs.ingest")
 
 
 def _execute(options: IngestOptions, _: Sequence[str]) -> int:
@@ -99,7 +65,6 @@ async def _ingest_in_process(
     watch_disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock()).refusal_reason
     segments = SegmentStore(open_artifact_store(settings))
     async with open_stores(address, slow_s=10.0, is_serving=False) as stores:
-        await check_schema(stores)
         with IngestDisplay(as_json=options.as_json) as display:
             report = await ingest(
                 order, stores, state_dir=state_dir, segments=segments, restart=options.restart,

@@ -11,7 +11,7 @@ import pytest
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.store.connect import OpenStores
-from jobs.ingest.uploaded_file import UploadedFileIngest
+from jobs.ingest.upload_ingest import UploadedFileIngest
 from tests.browser.stage import HOSTILE, NEEDS_BROWSER, Tab, open_browser, open_stage
 from tests.fakes.corner_shop import APP, happen, view
 

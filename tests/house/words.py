@@ -46,6 +46,7 @@ NOUNS = _words(
     traces tracker trainings transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
     arguments audit authentication chain people
+    calls explanations imports proposal snippets tryout
     administration assets console csrf entrance navigation operation overview principal renderer
     activity conflicts size span time
     bundle observer readiness support weights window wire word words worker wrapper writer writes

@@ -23,7 +23,7 @@ from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.principal import Principal
 from deployments.operations.services import AdminConfig, AdminServices
-from jobs.ingest.uploaded_file import UploadedFileIngest
+from jobs.ingest.upload_ingest import UploadedFileIngest
 from tests.fakes.admin_shop import MemoryAudit
 from tests.fakes.request_handler import MASTER, open_corner
 

@@ -9,8 +9,8 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from cluster.errors import Invalid
+from deployments.console.file_replies import file_response
 from deployments.console.page import NavigationEntry, Page
-from deployments.console.rendered_file import file_response
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.import_mapping import build_mapping
 
@@ -33,7 +33,11 @@ async def show_imports(request: ConsoleRequest) -> Response:
 
 
 async def upload(request: ConsoleRequest) -> Response:
-    """Receive a file and lead to its mapping."""
+    """Receive a file and lead to its mapping.
+
+    Errors:
+        Invalid: no file was chosen
+    """
     file = request.files.get("file")
     if file is None or not file.filename:
         raise Invalid("choose a file first")
@@ -117,7 +121,11 @@ async def show_entry(request: ConsoleRequest) -> Response:
 
 
 async def replay_entry(request: ConsoleRequest) -> Response:
-    """Give an entry to the intake again."""
+    """Give an entry to the intake again.
+
+    Errors:
+        Invalid: it was not applied
+    """
     entry_id = request.form.get("entry_id", "")
     found = await request.perform(
         "quarantine.replay", app_id=request.app_id, entry_ids=[entry_id],

@@ -27,7 +27,11 @@ async def show_try(request: ConsoleRequest) -> Response:
 
 
 async def send_try(request: ConsoleRequest) -> Response:
-    """Send the calls of the form and show the answers beside each other."""
+    """Send the calls of the form and show the answers beside each other.
+
+    Errors:
+        Invalid: there is no such endpoint, or further parameters are no JSON object
+    """
     form = request.form
     kind = form.get("kind", "user_to_products")
     if kind not in KINDS:

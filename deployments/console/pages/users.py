@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from deployments.console.file_replies import file_response
 from deployments.console.page import NavigationEntry, Page
-from deployments.console.rendered_file import file_response
 from deployments.console.request import ConsoleRequest, path_of
 
 READERS = "/apps/{app_id}/readers"

@@ -22,7 +22,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
         yield shop
 
 
-async def test_products_are_found_by_words_and_filters(shop: AdminShop) -> None:
+async def test_a_search_uses_words_and_filters(shop: AdminShop) -> None:
     found = await shop.perform("catalog.search", role="viewer", q="steel", fq="brand:Alder")
     assert "hand-fork" in [product["product_id"] for product in found["products"]]
     everything = await shop.perform("catalog.search", limit=3)
@@ -44,7 +44,7 @@ async def test_products_are_listed_page_by_page_in_order(shop: AdminShop) -> Non
     assert all(product["product_id"].startswith("trowel") for product in narrowed["products"])
 
 
-async def test_a_product_tells_under_which_words_it_is_found(shop: AdminShop) -> None:
+async def test_a_product_lists_the_words_that_search_reads(shop: AdminShop) -> None:
     view = await shop.perform("catalog.get", product_id="hand-fork")
     assert view.product["title"] == "Steel hand fork"
     assert set(view.words["title"]) == {"steel", "hand", "fork"}
@@ -147,7 +147,7 @@ async def test_two_variants_stand_side_by_side(shop: AdminShop) -> None:
         await shop.perform("try.recommend", kind="../products", variants=[{}])
 
 
-async def test_a_question_is_asked_and_its_answer_read(shop: AdminShop) -> None:
+async def test_a_question_is_tried_and_its_answer_read(shop: AdminShop) -> None:
     asked = await shop.perform("try.ask", variants=[{"question": "Which knife cuts bread?"}])
     question_id = asked["variants"][0]["answer"]["data"]["question_id"]
     answer = await shop.perform("try.answer", question_id=question_id)

@@ -40,7 +40,7 @@ def test_columns_get_fields_by_name_and_synonym(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_field_goes_to_one_column_and_its_own_name_wins(tmp_path: Path) -> None:
+def test_a_field_goes_to_one_column_and_equal_names_win(tmp_path: Path) -> None:
     columns = propose(tmp_path, "id,product_id,name,title\n1,2,3,4\n")
     assert [(column.name, column.field) for column in columns] == [
         ("id", ""), ("product_id", "product_id"), ("name", ""), ("title", "title"),
