@@ -69,7 +69,7 @@ async def test_another_site_can_neither_frame_a_page_nor_send_a_form(
     assert "evil" not in (await redis_stores.access.read_all()).apps
 
 
-async def test_a_second_factor_is_set_up_and_asked_for(redis_stores: OpenStores, tmp_path: Path) -> None:
+async def test_a_second_factor_is_set_up_and_needed(redis_stores: OpenStores, tmp_path: Path) -> None:
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
         tab = await Tab.open(browser, stage.base)

@@ -119,6 +119,17 @@ def test_the_first_start_tells_everything_scripts_rely_on(installed: Installed, 
         assert app["publishable_key"].startswith("kpk_")
 
 
+def test_the_administrator_signs_in_to_the_console(up: dict[str, Any]) -> None:
+    with httpx.Client(base_url=up["api_url"], timeout=30, follow_redirects=True) as browser:
+        page = browser.get(up["console_url"])
+        assert page.url.path == "/console/sign-in"
+        token = page.text.partition('name="csrf" value="')[2].partition('"')[0]
+        form = {"csrf": token, "next": "/console/", **up["administrator"]}
+        overview = browser.post("/console/sign-in", data=form)
+        assert (overview.status_code, overview.url.path) == (200, "/console/")
+        assert "Requests a second" in overview.text
+
+
 def _settled_processes(installed: Installed) -> set[int]:
     """Wait until no process begins any more: Ray starts workers for a while after everything answers."""
     known: set[int] = set()

@@ -46,8 +46,9 @@ NOUNS = _words(
     traces tracker trainings transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
     arguments audit authentication chain people
-    calls explanations imports proposal snippets tryout
-    administration assets console csrf entrance navigation operation overview principal renderer
+     calls explanations imports proposal snippets tryout
+     administration assets console csrf entrance factor figures navigation operation overview principal provider
+     renderer
     activity conflicts size span time
     bundle observer readiness support weights window wire word words worker wrapper writer writes
     """
@@ -82,8 +83,8 @@ MODIFIERS = _words(
     """
     allowed checksummed cold compacted confidential connected delimited dry durable embedded external
     filtered folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed of plain
-    popular published recent refreshing refused running seeded sequential shipped signed sparse stored uncompacted
-    unverified
+    popular published recent refreshing refused running second seeded sequential shipped signed sparse stored
+    uncompacted unverified
     """
 )
 "Adjectives and participles that stand before a noun, never last."

@@ -24,7 +24,11 @@ async def show_account(request: ConsoleRequest) -> Response:
 
 
 async def change_password(request: ConsoleRequest) -> Response:
-    """Change the password; other browsers are signed out, this one stays."""
+    """Change the password; other browsers are signed out, this one stays.
+
+    Errors:
+        Invalid: the new password was not typed the same way twice
+    """
     form, session = request.form, request.session
     assert session is not None
     if form.get("new", "") != form.get("again", ""):

@@ -58,7 +58,7 @@ async def check_code(request: ConsoleRequest) -> Response:
     """Check the second factor of somebody whose password was right."""
     services, sealed = request.services, request.form.get("step", "")
     step = services.signing.steps.open(sealed)
-    if step is None or not _is_own_step(request, step):
+    if step is None or not _is_step_of_browser(request, step):
         return show_form(request, PATH + "/", "signin.code_late", 403)
     account = await services.accounts.get(step["username"])
     if account is None or account.disabled or (account.user_id, account.epoch) != (step["id"], step["epoch"]):
@@ -112,7 +112,7 @@ def _seal_step(request: ConsoleRequest, account: Account, goal: str) -> str:
     )  # fmt: skip
 
 
-def _is_own_step(request: ConsoleRequest, step: Any) -> bool:
+def _is_step_of_browser(request: ConsoleRequest, step: Any) -> bool:
     browser = request.sessions.browser_name(request.raw, secure=request.secure)
     now_s = request.services.clock.now_ms() // 1000
     return isinstance(step, dict) and step.get("browser") == sha256(browser) and step["till"] > now_s

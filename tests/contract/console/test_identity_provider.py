@@ -192,7 +192,7 @@ async def test_state_cookie_and_issuer_must_fit(memory_stores: Stores, provider:
     assert (await stranger.get("/sign-in/provider/callback?code=code-9&state=y")).status_code == 403
 
 
-async def test_a_locked_account_and_a_silent_provider_are_told_apart(
+async def test_a_locked_account_is_refused_and_a_silent_provider_is_unavailable(
     memory_stores: Stores, provider: Provider
 ) -> None:
     await memory_stores.accounts.add(an_account(EMAIL).model_copy(update={"disabled": True}))

@@ -199,7 +199,7 @@ async def enrol(scene: Scene, visitor: Visitor) -> tuple[str, list[str]]:
     return secret[1], codes
 
 
-async def test_a_second_factor_is_asked_for_and_each_code_works_once(scene: Scene) -> None:
+async def test_a_second_factor_is_needed_and_each_code_works_once(scene: Scene) -> None:
     secret, recovery = await enrol(scene, await scene.signed_in())
     assert len(recovery) == 8
     scene.clock.advance(600_000)
