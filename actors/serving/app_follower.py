@@ -170,22 +170,6 @@ class AppFollower:
             await self._model_registry.ensure_loaded(query.engine_id)
         if query.snapshot:
             return await self._answer_from_version(query, recent, shown)
-        return await self._answer(query, recent, shown)
-
-    async def _answer_from_version(
-        self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str]
-    ) -> RecommendationResult:
-        """Answer from the version that a query names; from the serving one if it is refused, explanations say which."""
-        engine_id = await self._model_registry.hold_version(query.engine_id, query.snapshot)
-        result = await self._answer(replace(query, engine_id=engine_id), recent, shown)
-        if result.explanation is None:
-            return result
-        explanation = {**result.explanation, "snapshot": self.serving_version(engine_id)}
-        return replace(result, explanation=explanation)
-
-    async def _answer(
-        self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str]
-    ) -> RecommendationResult:
         recommender = self._active
         for _ in range(_TRIES):
             now_ms = self._clock.now_ms()
@@ -198,6 +182,17 @@ class AppFollower:
         # more columns than memory holds at a time, or changes faster than the follower can apply them
         work = partial(dispatch.answer_and_build_columns, recommender, query, recent, shown, now_ms)
         return await self._run_exclusive(work, is_short=False)
+
+    async def _answer_from_version(
+        self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str]
+    ) -> RecommendationResult:
+        """Answer from the version that a query names; from the serving one if it is refused, explanations say which."""
+        engine_id = await self._model_registry.hold_version(query.engine_id, query.snapshot)
+        result = await self.answer(replace(query, engine_id=engine_id, snapshot=""), recent, shown)
+        if result.explanation is None:
+            return result
+        explanation = {**result.explanation, "snapshot": self.serving_version(engine_id)}
+        return replace(result, explanation=explanation)
 
     def serving_version(self, engine_id: str) -> str:
         """Return the snapshot version that serves an engine; empty for the live components alone."""

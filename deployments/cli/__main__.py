@@ -12,7 +12,7 @@ from deployments.cli.command_line import command_line
 def main() -> None:
     """Run one command; an error becomes a sentence on standard error and one of the exit codes 1, 2 and 3."""
     try:
-        command_line()()
+        command_line(sys.argv[1] if len(sys.argv) > 1 else "")()
     except HouseError as error:
         screen.print_error(error, as_json="--json" in sys.argv)
         sys.exit(screen.exit_code_of(error))

@@ -19,12 +19,12 @@ from deployments.console.entrance import ANYBODY, may_enter
 from deployments.console.forms import read_form, split_form
 from deployments.console.navigation import build_layout
 from deployments.console.page import MOST_FORM_BYTES, NavigationEntry, Page
-from deployments.console.pages import NAVIGATION, PAGES
+from deployments.console.pages.table import NAVIGATION, PAGES
 from deployments.console.renderer import PAGE_HEADERS, Renderer
 from deployments.console.request import ConsoleRequest
 from deployments.console.services import ConsoleServices
 from deployments.console.sessions import PATH, ConsoleSessions, Session
-from deployments.console.texts import ConsoleTexts
+from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.errors import status_from_error
 from deployments.edge.request import ClientDisconnected
 from deployments.operations.principal import principal_of

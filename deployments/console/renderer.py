@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
 from deployments.console.assets import Assets
-from deployments.console.texts import ConsoleTexts
+from deployments.console.texts.console_texts import ConsoleTexts
 
 FOLDER = Path(__file__).parent / "templates"
 POLICY = (

@@ -15,7 +15,7 @@ from cluster.store.ports.accounts import AccountStore
 from cluster.store.ports.stores import Stores
 from deployments.console.identity_provider import IdentityProvider, ProviderConfig
 from deployments.console.signing import ConsoleSigner
-from deployments.console.texts import ConsoleTexts
+from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.password_checks import PasswordChecks
 from deployments.edge.server_addresses import ServerAddresses

@@ -11,14 +11,16 @@ endpoint and status between two reports, each of which stands for its share of t
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
 
 from cluster.errors import HouseError
 from cluster.meter import Meter
-from cluster.store.redis.live_figures import duration_class
 
+CLASSES_PER_DOUBLING = 5
+LEAST_MS = 0.05
 _REQUESTS, _REQUEST_MS, _ANSWERS = "kiosk_requests", "kiosk_request_ms", "kiosk_answers_total"
 
 
@@ -84,3 +86,13 @@ class LiveMeter:
         counts = self.take()
         with contextlib.suppress(HouseError):
             await store.add(counts, now_ms)
+
+
+def duration_class(ms: float) -> int:
+    """Return the class of a duration; a class is a fifth of a doubling wide."""
+    return max(0, round(math.log2(max(ms, LEAST_MS) / LEAST_MS) * CLASSES_PER_DOUBLING))
+
+
+def duration_of_class(number: int) -> float:
+    """Return the middle of a class of durations in milliseconds."""
+    return float(LEAST_MS * 2.0 ** (number / CLASSES_PER_DOUBLING))

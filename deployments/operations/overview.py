@@ -13,8 +13,9 @@ from cluster.clock import iso_ms
 from cluster.errors import HouseError
 from cluster.store.ports.changes import Noun
 from cluster.store.redis.cluster_report import RedisClusterOverview
-from cluster.store.redis.live_figures import WINDOW_MS, RedisLiveFigures, duration_of_class
+from cluster.store.redis.live_figures import WINDOW_MS, RedisLiveFigures
 from cluster.store.redis.schema import RedisSchema
+from deployments.edge.live_figures import duration_of_class
 from deployments.operations.operation import Arguments, Operation
 from deployments.operations.services import AdminServices
 

@@ -18,7 +18,7 @@ from cluster.store.ports.stores import Stores
 from deployments.console.app import build_console_routes
 from deployments.console.identity_provider import ProviderConfig
 from deployments.console.page import Page
-from deployments.console.pages import PAGES
+from deployments.console.pages.table import PAGES
 from deployments.console.services import ConsoleServices, open_console
 from deployments.edge.server_addresses import ServerAddresses
 from deployments.edge.signin_limits import SignInRates

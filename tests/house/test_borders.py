@@ -26,8 +26,12 @@ HOMES = {
     "starlette": ("deployments/",),
     "uvicorn": ("deployments/",),
     "jwt": ("deployments/edge/tokens.py", "deployments/archive/oauth/"),
-    "authlib": ("deployments/edge/tokens.py", "deployments/archive/oauth/"),
-    "itsdangerous": ("deployments/archive/oauth/",),
+    "authlib": (
+        "deployments/edge/tokens.py",
+        "deployments/archive/oauth/",
+        "deployments/console/identity_provider.py",
+    ),
+    "itsdangerous": ("deployments/edge/signing.py", "deployments/archive/oauth/"),
     "jinja2": ("deployments/",),
     "typer": (
         "deployments/cli/",

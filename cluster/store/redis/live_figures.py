@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Mapping
 
 from cluster.store import keys
@@ -13,8 +12,6 @@ from cluster.store.redis.script import Script
 
 WINDOW_MS = 10_000
 LIFE_MS = 30 * 60_000
-CLASSES_PER_DOUBLING = 5
-LEAST_MS = 0.05
 
 _ADD = Script.load("add_figures")
 
@@ -44,13 +41,3 @@ class RedisLiveFigures:
             {text_of(name): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
             for flat in replies
         ]
-
-
-def duration_class(ms: float) -> int:
-    """Return the class of a duration; a class is a fifth of a doubling wide."""
-    return max(0, round(math.log2(max(ms, LEAST_MS) / LEAST_MS) * CLASSES_PER_DOUBLING))
-
-
-def duration_of_class(number: int) -> float:
-    """Return the middle of a class of durations in milliseconds."""
-    return float(LEAST_MS * 2.0 ** (number / CLASSES_PER_DOUBLING))

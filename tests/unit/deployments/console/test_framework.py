@@ -15,11 +15,11 @@ from cluster.store.ports.stores import Stores
 from deployments.console.assets import FOLDER as STATIC
 from deployments.console.assets import SERVED
 from deployments.console.page import Page
-from deployments.console.pages import PAGES
+from deployments.console.pages.table import PAGES
 from deployments.console.renderer import FOLDER as TEMPLATES
 from deployments.console.renderer import POLICY
 from deployments.console.request import ConsoleRequest
-from deployments.console.texts import ConsoleTexts
+from deployments.console.texts.console_texts import ConsoleTexts
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.suites.manual_clock import ManualClock

@@ -1,0 +1,54 @@
+"""All pages of the console, and its navigation in the order in which it is shown."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from deployments.console.page import NavigationEntry, Page
+from deployments.console.pages import (
+    account,
+    apps,
+    archive,
+    audit,
+    catalog,
+    experiments,
+    imports,
+    models,
+    overview,
+    people,
+    provider,
+    rules,
+    search,
+    signin,
+    tokens,
+    trainings,
+    tryout,
+    users,
+)
+
+_AREAS: tuple[ModuleType, ...] = (
+    signin,
+    provider,
+    overview,
+    catalog,
+    users,
+    imports,
+    tryout,
+    models,
+    trainings,
+    experiments,
+    rules,
+    search,
+    archive,
+    apps,
+    people,
+    tokens,
+    audit,
+    account,
+)
+"One line an area: its module has `PAGES`, and `NAVIGATION` if it is in the navigation."
+
+PAGES: tuple[Page, ...] = tuple(page for area in _AREAS for page in area.PAGES)
+NAVIGATION: tuple[NavigationEntry, ...] = tuple(
+    entry for area in _AREAS for entry in getattr(area, "NAVIGATION", ())
+)
