@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 
 _CALLS = {"compile", "fullmatch", "match", "search", "sub", "subn", "split", "findall", "finditer"}
 _MODES = ("fullmatch", "match", "search", "sub", "subn", "split", "findall", "finditer")
+_USES = re.compile(rf"\b(\w+)\.({'|'.join(_MODES)})\b")
 _SIZES = (2_000, 4_000, 8_000)
 _BOUNDED = {r"(\w[\w.]*)\Z": "looks at 24 characters"}
 "Patterns that never see long texts."
@@ -112,10 +113,16 @@ def test_no_text_of_a_caller_is_ever_compiled() -> None:
 # --- twice the text, twice the time -----------------------------------------------------------------------------------
 
 
+def _find_uses(text: str) -> set[tuple[str, str]]:
+    """Find which method of which name a text of Python uses, for the methods that run a pattern."""
+    return set(_USES.findall(text))
+
+
 def _written() -> list[Written]:
     """Find the patterns that are constants, and how they are used."""
     found = []
-    everything = "\n".join(source.text for source in sources())
+    uses = {source.name: _find_uses(source.text) for source in sources()}
+    everywhere = set().union(*uses.values())
     for source in sources():
         tree = source.tree
         names = {id(node): name for name, node in _constants(tree).items() if isinstance(node, ast.Call)}
@@ -129,8 +136,8 @@ def _written() -> list[Written]:
             modes: tuple[str, ...] = (mode,)
             if mode == "compile":
                 name = names.get(id(call))
-                body = source.text if name is None or name.startswith("_") else everything
-                used = [one for one in _MODES if name and re.search(rf"\b{name}\.{one}\b", body)]
+                known = uses[source.name] if name is None or name.startswith("_") else everywhere
+                used = [one for one in _MODES if (name, one) in known]
                 modes = tuple(used) or ("search",)
             if text not in _BOUNDED:
                 found.append(Written(f"{source.name}:{call.lineno}", text, flags, modes))
@@ -139,14 +146,14 @@ def _written() -> list[Written]:
 
 def _compiled() -> Iterator[Written]:
     """Find the patterns that modules compile of words in data files."""
-    everything = "\n".join(source.text for source in sources())
+    everywhere = set().union(*(_find_uses(source.text) for source in sources()))
     for source in sources():
         if f"{_DATA_FILES}.compile_pattern" not in {name for _, name in source.imports}:
             continue
         for name, value in vars(importlib.import_module(source.module)).items():
             found = [value] if isinstance(value, re.Pattern) else _inner_patterns(value)
-            body = source.text if name.startswith("_") else everything
-            used = [mode for mode in _MODES if re.search(rf"\b{name}\.{mode}\b", body)]
+            known = _find_uses(source.text) if name.startswith("_") else everywhere
+            used = [mode for mode in _MODES if (name, mode) in known]
             for pattern in found:
                 yield Written(
                     f"{source.name}:{name}", pattern.pattern, pattern.flags, tuple(used) or ("search",)
