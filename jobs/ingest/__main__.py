@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
@@ -65,6 +66,7 @@ async def _ingest_in_process(
     watch_disk = DiskGuard(settings.data_dir, settings.disk_limit, SystemClock()).refusal_reason
     segments = SegmentStore(open_artifact_store(settings))
     async with open_stores(address, slow_s=10.0, is_serving=False) as stores:
+        await check_schema(stores)
         with IngestDisplay(as_json=options.as_json) as display:
             report = await ingest(
                 order, stores, state_dir=state_dir, segments=segments, restart=options.restart,
