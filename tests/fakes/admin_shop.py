@@ -12,7 +12,7 @@ from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
-from cluster.records.administration import AppRole, AuditRow
+from cluster.records.administration import AppRole
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
 from deployments.api.http.local_calls import LocalApi
@@ -20,21 +20,10 @@ from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.principal import Principal
 from deployments.operations.services import AdminConfig, AdminServices
+from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import APP, NOW_MS, furnish
 from tests.fakes.request_handler import Corner, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
-
-
-class MemoryAudit:
-    """An audit log in a list."""
-
-    def __init__(self) -> None:
-        self.rows: list[AuditRow] = []
-
-    async def append(self, row: AuditRow) -> AuditRow:
-        """Keep a row."""
-        self.rows.append(row)
-        return row
 
 
 @dataclass
@@ -43,7 +32,7 @@ class AdminShop:
 
     corner: Corner
     services: AdminServices
-    audit: MemoryAudit
+    audit: AuditList
 
     async def perform(self, name: str, /, *, role: AppRole = "owner", **arguments: Any) -> Any:
         """Perform an operation on the shop with a role in it."""
@@ -71,7 +60,7 @@ async def open_admin_shop(folder: Path, *, stores: Stores | None = None) -> Asyn
         api=LocalApi(corner.door, corner.keyring.secret_of),
     )
     try:
-        yield AdminShop(corner, services, MemoryAudit())
+        yield AdminShop(corner, services, AuditList())
     finally:
         await corner.close()
         await host.close()

@@ -9,7 +9,7 @@ from typing import Any, cast
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.records.access import App
-from cluster.records.administration import AppRole, AuditRow
+from cluster.records.administration import AppRole
 from cluster.records.engine import Engine
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
@@ -19,24 +19,13 @@ from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.principal import Principal
 from deployments.operations.services import AdminServices
 from jobs.refresh.evaluation.reports import ReportStore
+from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import NOW_MS
 from tests.fakes.request_handler import MASTER, StillClock
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import publish_ring_snapshot
 
 APP = "shop"
-
-
-class AuditList:
-    """An audit log in a list."""
-
-    def __init__(self) -> None:
-        self.rows: list[AuditRow] = []
-
-    async def append(self, row: AuditRow) -> AuditRow:
-        """Keep a row."""
-        self.rows.append(row)
-        return row
 
 
 @dataclass

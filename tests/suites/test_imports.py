@@ -24,7 +24,7 @@ from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.principal import Principal
 from deployments.operations.services import AdminConfig, AdminServices
 from jobs.ingest.upload_ingest import UploadedFileIngest
-from tests.fakes.admin_shop import MemoryAudit
+from tests.fakes.audit_list import AuditList
 from tests.fakes.request_handler import MASTER, open_corner
 
 APP = "shop"
@@ -57,7 +57,7 @@ class Desk:
     """The administration of the app, with imports that run in this process."""
 
     def __init__(self, services: AdminServices, folder: Path, clock: ShiftedClock) -> None:
-        self.audit, self.clock, self.folder = MemoryAudit(), clock, folder
+        self.audit, self.clock, self.folder = AuditList(), clock, folder
         self.running: list[asyncio.Task[Any]] = []
         self.is_launching = True
         self.services = replace(services, launch_import=self._launch)

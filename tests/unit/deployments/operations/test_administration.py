@@ -9,11 +9,12 @@ import pytest
 
 from cluster.errors import Conflict, Forbidden, NotFound, Unprocessable
 from cluster.log import redact
-from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AppRole, AuditRow
+from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AppRole
 from cluster.secrecy import mint_key, mint_token
 from deployments.operations.administration import Administration, strike_out
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.principal import COMMAND_LINE, Principal
+from tests.fakes.audit_list import AuditList
 from tests.suites.manual_clock import ManualClock
 
 
@@ -47,17 +48,8 @@ READ: Operation[Names, OfApp] = Operation(
 )
 
 
-class Audit:
-    def __init__(self) -> None:
-        self.rows: list[AuditRow] = []
-
-    async def append(self, row: AuditRow) -> AuditRow:
-        self.rows.append(row)
-        return row
-
-
-def opened() -> tuple[Administration[Names], Audit]:
-    audit = Audit()
+def opened() -> tuple[Administration[Names], AuditList]:
+    audit = AuditList()
     table: dict[str, Operation[Names, Any]] = {one.name: one for one in (RENAME, READ)}
     return Administration(Names(), table, audit, ManualClock()), audit
 
