@@ -168,8 +168,6 @@ class ModelRegistry:
                 # whatever the fault of one snapshot, the next one must be loaded
                 self._log.exception("engine_look_failed")
 
-    # --- one engine -----------------------------------------------------------------------------------------
-
     async def _load_first(self, engine_id: str) -> None:
         _, pin, version = engine_id.partition(_PIN)
         if pin:

@@ -92,9 +92,6 @@ def _report_not_running(installation: Installation, *, as_json: bool) -> int:
     return 3
 
 
-# --- the parts of an installation ---------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class InstallationPart:
     """One line of the table."""
