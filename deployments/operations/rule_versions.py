@@ -14,6 +14,7 @@ from cluster.records.boost_rule import MOST_RULES, BoostRule
 from cluster.records.rule_version import RuleChange, RuleVersion
 from deployments.operations.app_access import require_app
 from deployments.operations.operation import OfApp, Operation
+from deployments.operations.sample_results import PERFORMED
 from deployments.operations.services import AdminServices
 
 MOST_VERSIONS_READ = 2_000
@@ -191,7 +192,7 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "rules.history", "List the changes of rules, the newest first.", "viewer", "GET",
         "/apps/{app_id}/rule-versions", ListRuleVersions, list_versions,
-        example={"app_id": "bookshop", "name": "knives first"}, example_result={"versions": []},
+        example={"app_id": "bookshop", "name": "knives first"}, example_result=PERFORMED["rules.history"],
     ),
     Operation(
         "rules.undo", "Put a rule back to what it was before a change.", "editor", "POST",

@@ -18,6 +18,7 @@ from deployments.operations.app_access import require_app
 from deployments.operations.operation import OfApp, OfEngine, Operation
 from deployments.operations.rule_conflicts import ConflictReport, check_rules
 from deployments.operations.rule_versions import remove_rules, rule_to_dict, rules_of_engine, store_rules
+from deployments.operations.sample_results import PERFORMED
 from deployments.operations.services import AdminServices
 
 _Names = Annotated[list[str], Field(min_length=1, max_length=10_000)]
@@ -222,32 +223,29 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "rules.list", "List the stored rules of an app, all engines or one.", "viewer", "GET",
         "/apps/{app_id}/rules", ListRules, list_rules, example={"app_id": "bookshop"},
-        example_result={"app_id": "bookshop", "rules": [{**_EXAMPLE_RULE, "engine_id": "default"}]},
+        example_result=PERFORMED["rules.list"],
     ),
     Operation(
         "rules.put", "Store rules, all or none; a rule with the same name is replaced.", "editor", "PUT",
         "/apps/{app_id}/rules", PutRules, put_rules, read_before=_read_replaced,
         example={"app_id": "bookshop", "rules": [_EXAMPLE_RULE]},
-        example_result={"app_id": "bookshop", "stored": [{**_EXAMPLE_RULE, "engine_id": "default"}]},
+        example_result=PERFORMED["rules.put"],
     ),
     Operation(
         "rules.delete", "Delete rules of an engine, all or none.", "editor", "POST",
         _ENGINE + "/rules/delete", NamedRules, delete_rules, read_before=_read_named,
         example={"app_id": "bookshop", "engine_id": "default", "names": ["knives first"]},
-        example_result={"app_id": "bookshop", "engine_id": "default", "deleted": 1},
+        example_result=PERFORMED["rules.delete"],
     ),
     Operation(
         "rules.order", "Give rules of an engine priorities by their order, the first one the highest.", "editor", "PUT",
         _ENGINE + "/rules/order", NamedRules, order_rules, read_before=_read_named,
         example={"app_id": "bookshop", "engine_id": "default", "names": ["knives first", "no tea"]},
-        example_result={
-            "app_id": "bookshop",
-            "rules": [{**_EXAMPLE_RULE, "engine_id": "default", "priority": 20}],
-        },
+        example_result=PERFORMED["rules.order"],
     ),
     Operation(
         "rules.conflicts", "List rules that contradict each other, and rules that never apply.", "viewer", "GET",
         "/apps/{app_id}/rule-conflicts", ListRules, check_conflicts, example={"app_id": "bookshop"},
-        example_result={"conflicts": [], "idle": []},
+        example_result=PERFORMED["rules.conflicts"],
     ),
 )  # fmt: skip
