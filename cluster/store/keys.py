@@ -127,6 +127,12 @@ def audit_row() -> str:
     return "kiosk:{admin}:audit"
 
 
+def audit_begun() -> str:
+    """Hash id -> JSON `AuditRow` of a change that was begun. Owner: the administration. The row of its end removes it;
+    one without an end becomes a row `begun` when somebody reads the log."""
+    return "kiosk:{admin}:audit-begun"
+
+
 def audit_archive() -> str:
     """List of blocks of 1,000 rows of `audit_row`, the oldest first: JSON Lines, compressed (zlib). For ever."""
     return "kiosk:{admin}:audit-archive"
