@@ -9,12 +9,12 @@ import psutil
 import typer
 from rich.text import Text
 
+from cluster.admin.disk import used_share
 from cluster.errors import HouseError
 from cluster.local.haproxy_wrapper import find_predecessor
 from cluster.local.redis_binary import RedisBinary
 from cluster.local.redis_faults import list_reachable_faults
 from cluster.runtime import probe
-from cluster.runtime.disk import used_share
 from cluster.runtime.installation_state import InstallationState, load_state
 from cluster.runtime.processes import is_alive, list_processes, pss_bytes
 from deployments.cli import screen

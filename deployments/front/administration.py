@@ -45,6 +45,7 @@ def build_administration_routes(
     access_log: AccessLog,
     provider: tuple[str, str, str] | None,
     data_dir: Path,
+    disk_limit: float,
     environment: Callable[[], Mapping[str, str]],
     request_counts: RequestCounts,
 ) -> list[BaseRoute]:
@@ -56,7 +57,7 @@ def build_administration_routes(
     config, uploads = archive.config, UploadSlots()
     admin = open_admin(
         stores, vault, clock, artifacts, api=LocalApi(handler, keyring.secret_of), recommender=recommender,
-        config=AdminConfig(config.app_id, data_dir=data_dir, public_url=config.public_url),
+        config=AdminConfig(config.app_id, data_dir=data_dir, public_url=config.public_url, disk_limit=disk_limit),
         launch_import=ImportProcesses(environment).start,
     )  # fmt: skip
     console = open_console(

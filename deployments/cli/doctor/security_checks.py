@@ -18,8 +18,8 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import find_secrets
 from cluster.runtime.processes import list_processes
 from cluster.store.connect import OpenStores
-from deployments.cli.doctor.finding import Finding, Level
 from deployments.cli.installation import Installation, read_clock_ms
+from deployments.operations.findings import Finding, Level
 
 
 def check_switches(apps: Iterable[App]) -> Iterator[Finding]:
