@@ -92,9 +92,6 @@ def _report_not_running(installation: Installation, *, as_json: bool) -> int:
     return 3
 
 
-# --- the parts of an installation ---------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class InstallationPart:
     """One line of the table."""
@@ -183,7 +180,7 @@ def _api_replicas(installation: Installation, titles: list[str]) -> Installation
     host, port = (state.host, state.port) if state else ("127.0.0.1", 0)
     seen = probe.is_healthy(host, port)
     count = sum("ServeReplica:api" in title for title in titles)
-    return InstallationPart("doors", seen.is_good, f"{count} replica{'s' * (count != 1)}, {seen.message}")
+    return InstallationPart("api", seen.is_good, f"{count} replica{'s' * (count != 1)}, {seen.message}")
 
 
 def _intake(installation: Installation, titles: list[str]) -> InstallationPart:

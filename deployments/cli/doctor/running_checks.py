@@ -36,10 +36,10 @@ ACTORS = (
 def check_public_address(state: InstallationState) -> Finding:
     """Check from where the API can be reached."""
     if state.host.startswith(LOOPBACK) or state.host == "localhost":
-        return Finding("doors", "ok", f"{state.api_url}, reachable from this machine only")
+        return Finding("address", "ok", f"{state.api_url}, reachable from this machine only")
     advice = "put a proxy with TLS in front: keys travel in headers"
     return Finding(
-        "doors", "warning", f"{state.host}:{state.port} is reachable from outside, without TLS", advice
+        "address", "warning", f"{state.host}:{state.port} is reachable from outside, without TLS", advice
     )
 
 
