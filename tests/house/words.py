@@ -11,7 +11,7 @@ NOUNS = _words(
     """
     25 access account accounts acl actor actors address addresses admin administrator admission aggregation als
     backup catalogue chunks classes copies creation evaluations pace recipes restoring verification
-    analysis anchor answer answers aof api app append applier apps arrays article articles artifact artifacts
+    analysis anchor anchors answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap bounds breaker browser bucket buckets bulk cache caller
     candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client
