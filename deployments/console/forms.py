@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import parse_options_header
 from starlette.requests import Request
 
 from cluster.errors import Invalid, TooLarge
@@ -16,6 +17,7 @@ MOST_FILES = 5
 WITHIN_S = 20.0
 "Seconds for a form without uploads."
 UPLOAD_WITHIN_S = 600.0
+CHARSETS = (b"utf-8", b"utf8")
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -26,9 +28,12 @@ async def read_form(request: Request, most_bytes: int, *, is_upload: bool = Fals
         TooLarge: more bytes than allowed
         Invalid: not a form, too many fields, or too slow
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in FORMS:
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    if kind.decode("latin-1").strip().lower() not in FORMS:
         raise Invalid("the request holds no form")
+    # Some codecs of Python take time that grows with the square of a text; browsers name UTF-8 or nothing.
+    if options.get(b"charset", b"utf-8").strip().lower() not in CHARSETS:
+        raise Invalid("the form is not in UTF-8")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Invalid("the form is compressed")
     bounded = Request(request.scope, _bounded(request.receive, most_bytes))
