@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.errors import HouseError, Malformed, TooMany, Unavailable, messages
 from deployments.admin.arguments import collect_arguments, takes_body
 from deployments.admin.authentication import Authenticator
@@ -53,7 +54,6 @@ class AdminEndpoint:
         self._services = services
         self._paths = AdminPaths(services.administration.operations.values())
         self._in_flight = 0
-        self._running: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -112,23 +112,15 @@ class AdminEndpoint:
         given = collect_arguments(operation, path.values, request.query_params, body)
         if operation.stream_field:
             given[operation.stream_field] = _stream(request)
-        task = asyncio.ensure_future(services.administration.perform(principal, operation.name, given))
-        # A change that takes too long goes on: its row in the audit log must follow it.
-        self._running.add(task)
-        task.add_done_callback(self._end)
         limit_s = UPLOAD_S if operation.stream_field else OPERATION_S
-        done, _ = await asyncio.wait({task}, timeout=limit_s)
-        if not done:
-            raise Unavailable(
-                "the operation takes long and goes on; look at its result later", told=True, retry_after_s=10
+        try:
+            result = await run_within(
+                services.administration.perform(principal, operation.name, given), limit_s
             )
-        result = task.result()
+        except asyncio.TimeoutError:
+            goes_on = " and goes on; look at its result later" if operation.changes else ""
+            raise Unavailable(f"the operation takes long{goes_on}", told=True, retry_after_s=10) from None
         return result if isinstance(result, Download) else success(result_to_json(result))
-
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # Nobody may wait for it any more.
 
 
 def build_admin_routes(services: AdminEndpointServices) -> list[BaseRoute]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
@@ -9,9 +10,10 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import ValidationError
 
 from cluster.clock import Clock
-from cluster.errors import Forbidden, HouseError, NotFound, Unprocessable
+from cluster.errors import Forbidden, HouseError, NotFound, TooMany, Unprocessable
 from cluster.log import redact, redact_keys
 from cluster.records.administration import AuditRow
+from deployments.edge.signin_limits import AddressLimits, BucketRate
 from deployments.operations.operation import Arguments, Operation, result_to_json
 from deployments.operations.principal import Principal
 
@@ -19,6 +21,10 @@ S = TypeVar("S")
 
 LARGEST_PART = 20_000
 "Characters that a value before or after a change may take in the audit log, as JSON."
+LARGEST_FORBIDDEN = 1_000
+"The same for arguments of an operation that the principal may not perform."
+FORBIDDEN = BucketRate(1.0, 100)
+"Rows about what one person may not do; anybody with an account can ask for everything."
 _STRUCK = "***"
 
 
@@ -44,20 +50,34 @@ class Administration(Generic[S]):
         self._audit = audit
         self._clock = clock
         self._bind = bind
+        self._limits = AddressLimits(clock)
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def perform(self, principal: Principal, name: str, given: Mapping[str, Any]) -> Any:
         """Perform an operation and return its result, as `Operation.call` returned it.
+
+        A change goes on when the caller is cancelled, as a server does when its client disconnects: the row in the
+        audit log must follow it.
 
         Errors:
             NotFound: no such operation
             Unprocessable: the arguments are invalid; `detail` lists what is
             Forbidden: the principal may not; the audit log gets a row
+            TooMany: the principal may not, and tried it too often
             HouseError: the operation refused; the audit log gets a row for a change
         """
         operation = self.operations.get(name)
         if operation is None:
             raise NotFound(f"there is no operation {name}")
-        arguments = parse_arguments(operation, given)
+        work = self._perform(principal, operation, parse_arguments(operation, given))
+        if not operation.changes:
+            return await work
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._end)
+        return await asyncio.shield(task)
+
+    async def _perform(self, principal: Principal, operation: Operation[S, Any], arguments: Arguments) -> Any:
         services = self.services if self._bind is None else self._bind(self.services, principal)
         try:
             if operation.scope != "person":
@@ -65,9 +85,14 @@ class Administration(Generic[S]):
             before = await _read_before(operation, services, arguments)
             result = await operation.call(services, arguments)
         except HouseError as error:
-            if operation.changes or isinstance(error, Forbidden):
+            is_forbidden = isinstance(error, Forbidden)
+            wait_s = self._limits.wait_s("forbidden", principal.user_id, FORBIDDEN) if is_forbidden else 0
+            if wait_s:
+                raise TooMany("too many requests that you may not send", retry_after_s=wait_s) from error
+            if operation.changes or is_forbidden:
                 reason = error.facts.get("audit_reason") or error.message or error.code
-                await self._record(principal, operation, arguments, reason=reason)
+                most = LARGEST_FORBIDDEN if is_forbidden else LARGEST_PART
+                await self._record(principal, operation, arguments, reason=reason, most=most)
             raise
         except Exception as error:
             # It may have changed something before it failed; the message may hold a secret.
@@ -81,6 +106,11 @@ class Administration(Generic[S]):
             await self._record(principal, operation, arguments, before=before, after=after)
         return result
 
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # Nobody may wait for it any more.
+
     async def _record(
         self,
         principal: Principal,
@@ -90,6 +120,7 @@ class Administration(Generic[S]):
         reason: str = "",
         before: Any = None,
         after: Any = None,
+        most: int = LARGEST_PART,
     ) -> None:
         secret = operation.secret_fields | operation.secret_results
         await self._audit.append(
@@ -103,7 +134,9 @@ class Administration(Generic[S]):
                 app_id=getattr(arguments, "app_id", ""),
                 outcome="refused" if reason else "done",
                 reason=redact(reason[:500]),
-                arguments=bounded(strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret)),
+                arguments=bounded(
+                    strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret), most
+                ),
                 before=bounded(strike_out(before, secret)),
                 after=bounded(strike_out(after, secret)),
             )
@@ -140,12 +173,12 @@ def strike_out(value: Any, secret: frozenset[str]) -> Any:
     return value
 
 
-def bounded(value: Any) -> Any:
-    """Return a value for JSON, or the begin of its text if that is longer than `LARGEST_PART`."""
+def bounded(value: Any, most: int = LARGEST_PART) -> Any:
+    """Return a value for JSON, or the begin of its text if that is longer than `most` characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    if len(text) <= LARGEST_PART + 100:
+    if len(text) <= most + 100:
         return value
-    return {"cut": text[:LARGEST_PART] + "…"}
+    return {"cut": text[:most] + "…"}
 
 
 async def _read_before(operation: Operation[S, Any], services: S, arguments: Arguments) -> Any:
