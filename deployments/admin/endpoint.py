@@ -17,7 +17,6 @@ from deployments.admin.arguments import collect_arguments, takes_body
 from deployments.admin.authentication import Authenticator
 from deployments.admin.paths import PREFIX, AdminPath, AdminPaths, AnyOperation
 from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.client_address import HEADER as FORWARDED
 from deployments.edge.envelope import NO_STORE, NOSNIFF, Header, Reply, success
 from deployments.edge.errors import method_not_allowed_reply, reply_from_error, unknown_path_reply
 from deployments.edge.request import ClientDisconnected, Deadline, DeadlineExceeded, read_body
@@ -102,7 +101,7 @@ class AdminEndpoint:
         self, request: Request, path: AdminPath | None, operation: AnyOperation | None
     ) -> Reply | Download:
         services = self._services
-        address = services.addresses.find(request.scope, _header(request.scope, FORWARDED))
+        address = services.addresses.find(request.scope)
         principal = await services.authenticator.authenticate(request, address)
         if path is None:
             return unknown_path_reply()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
-from starlette.formparsers import parse_options_header
 from starlette.requests import Request
 
 from cluster.errors import Invalid, TooLarge
