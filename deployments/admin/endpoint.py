@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,9 +25,12 @@ from deployments.edge.request_log import HEADER as REQUEST_ID
 from deployments.edge.request_log import AccessLog, RequestCounts, request_id_from
 from deployments.operations.administration import Administration
 from deployments.operations.operation import Download, result_to_json
+from deployments.operations.principal import Principal
 
 MOST_BYTES = 1 << 20
 MOST_IN_FLIGHT = 32
+MOST_OF_PERSON = 8
+"Requests of one person at once: slow uploads of one must not take all places."
 BODY_S = 10.0
 OPERATION_S = 60.0
 UPLOAD_S = 660.0
@@ -53,6 +57,7 @@ class AdminEndpoint:
         self._services = services
         self._paths = AdminPaths(services.administration.operations.values())
         self._in_flight = 0
+        self._of_person: Counter[str] = Counter()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -107,6 +112,20 @@ class AdminEndpoint:
             return unknown_path_reply()
         if operation is None:
             return method_not_allowed_reply(path.allowed)
+        who = principal.user_id
+        if self._of_person[who] >= MOST_OF_PERSON:
+            raise TooMany("too many requests of this account at once", retry_after_s=1)
+        self._of_person[who] += 1
+        try:
+            return await self._perform(request, path, operation, principal)
+        finally:
+            self._of_person[who] -= 1
+            self._of_person += Counter()  # drops people without a request
+
+    async def _perform(
+        self, request: Request, path: AdminPath, operation: AnyOperation, principal: Principal
+    ) -> Reply | Download:
+        services = self._services
         body = await _read(request) if takes_body(operation) else b""
         given = collect_arguments(operation, path.values, request.query_params, body)
         if operation.stream_field:
