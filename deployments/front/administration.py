@@ -27,6 +27,7 @@ from deployments.demo.routes import DemoServices, build_demo_routes
 from deployments.edge.keyring import Keyring
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.front.import_processes import ImportProcesses
+from deployments.front.preview_processes import PreviewProcesses
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.open_admin import open_admin
 from deployments.operations.services import AdminConfig
@@ -56,7 +57,7 @@ def build_administration_routes(
     admin = open_admin(
         stores, vault, clock, artifacts, api=LocalApi(handler, keyring.secret_of), recommender=recommender,
         config=AdminConfig(config.app_id, data_dir=data_dir, public_url=config.public_url),
-        launch_import=ImportProcesses(environment).start,
+        launch_import=ImportProcesses(environment).start, preview=PreviewProcesses(environment).preview,
     )  # fmt: skip
     console = open_console(
         admin, stores, vault, clock, archive.oauth.addresses, app_ids=lambda: keyring.app_ids,
