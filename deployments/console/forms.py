@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from python_multipart.multipart import parse_options_header
@@ -9,7 +12,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from cluster.errors import Invalid, TooLarge
+from cluster.errors import Invalid, TooLarge, TooMany
 from deployments.edge.request import ClientDisconnected, Deadline, DeadlineExceeded
 
 MOST_FIELDS = 500
@@ -17,8 +20,36 @@ MOST_FILES = 5
 WITHIN_S = 20.0
 "Seconds for a form without uploads."
 UPLOAD_WITHIN_S = 600.0
+UPLOADS, UPLOADS_OF_PERSON = 6, 2
+"Forms with files that arrive at once in this process."
 CHARSETS = (b"utf-8", b"utf8")
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+class UploadPlaces:
+    """Bounds how many forms with files arrive at once: each may fill the disk with a file."""
+
+    def __init__(self) -> None:
+        self._of_person: Counter[str] = Counter()
+
+    @contextmanager
+    def place_for(self, user_id: str, *, is_needed: bool) -> Iterator[None]:
+        """Hold a place for a form, if it needs one.
+
+        Errors:
+            TooMany: all places are taken, or those of one person
+        """
+        if not is_needed:
+            yield
+            return
+        if self._of_person[user_id] >= UPLOADS_OF_PERSON or self._of_person.total() >= UPLOADS:
+            raise TooMany("too many files arrive at once; send this one later", retry_after_s=10)
+        self._of_person[user_id] += 1
+        try:
+            yield
+        finally:
+            self._of_person[user_id] -= 1
+            self._of_person += Counter()  # drops people without an upload
 
 
 async def read_form(request: Request, most_bytes: int, *, is_upload: bool = False) -> FormData:

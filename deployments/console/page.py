@@ -41,6 +41,11 @@ class ConsolePage:
     """Values of placeholders for the tests that walk all pages, as `rule_id=r1&engine_id=shop`; `app_id` is known.
     `-`: the page can't be opened by itself."""
 
+    @property
+    def takes_files(self) -> bool:
+        """Return whether its form may carry a large file."""
+        return self.most_bytes > MOST_FORM_BYTES
+
 
 Page = ConsolePage
 "The short name, for the tables of pages."

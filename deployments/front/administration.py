@@ -47,6 +47,7 @@ def build_administration_routes(
     data_dir: Path,
     environment: Callable[[], Mapping[str, str]],
     request_counts: RequestCounts,
+    why_full: Callable[[], str],
 ) -> list[BaseRoute]:
     """Return the routes of the console, of `/v1/admin` and of the demonstrations.
 
@@ -58,6 +59,7 @@ def build_administration_routes(
         stores, vault, clock, artifacts, api=LocalApi(handler, keyring.secret_of), recommender=recommender,
         config=AdminConfig(config.app_id, data_dir=data_dir, public_url=config.public_url),
         launch_import=ImportProcesses(environment).start, preview=PreviewProcesses(environment).preview,
+        why_full=why_full,
     )  # fmt: skip
     console = open_console(
         admin, stores, vault, clock, archive.oauth.addresses, app_ids=lambda: keyring.app_ids,

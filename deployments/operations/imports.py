@@ -32,7 +32,7 @@ from deployments.operations.operation import OfApp, Operation
 from deployments.operations.refused_rows import RefusedRowsPage, parse_refused
 from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
-from deployments.operations.upload_files import detect_content, receive_file
+from deployments.operations.upload_files import LONGEST_S, detect_content, prepare_folder, receive_file
 from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.mapping import FieldMap
 from jobs.ingest.upload_ingest import discard_upload, fetch_upload
@@ -41,6 +41,10 @@ MOST_IMPORTS = 200
 "Imports of an app that are remembered."
 MOST_WAITING = 20
 "Uploaded files of an app that wait for their import."
+UPLOADS_OF_APP, UPLOADS = 3, 12
+"Files that are received at once: for one app, and in the installation."
+RECEIVING = "receiving"
+"Folder of files that are being received, below the folder of the ingests."
 Rules = Annotated[tuple[str, ...], Field(max_length=500)]
 
 
@@ -136,7 +140,8 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
     Errors:
         NotFound: there is no such app
         ReadOnly: the app takes no writes
-        TooMany: too many uploaded files wait
+        TooMany: too many uploaded files wait, or arrive at once
+        Unavailable: the disk is full
         Invalid: the file is empty, compressed, no text, or none of the formats
         TooLarge: the file is larger than allowed
     """
@@ -145,6 +150,8 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
     if not isinstance(given.content, AsyncIterator) and not hasattr(given.content, "__aiter__"):
         raise Invalid("the body of the request is the file")
     DelimitedFormat(given.delimiter, given.encoding)
+    if reason := services.why_full():
+        raise Unavailable(reason, told=True, retry_after_s=60)
     await sweep_imports(services, given.app_id)
     waiting = [one for one in await services.stores.imports.all(given.app_id) if not one.record.is_removed]
     if len(waiting) >= MOST_WAITING:
@@ -152,21 +159,38 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
             f"{len(waiting)} uploaded files wait in {given.app_id}; import or remove some first",
             retry_after_s=60,
         )
-    with tempfile.TemporaryDirectory(prefix="kiosk-upload-") as folder:
+    owner = str(new_task_id())
+    slots = await _take_upload_slots(services, given.app_id, owner)
+    try:
+        return await _receive(services, given)
+    finally:
+        for slot in slots:
+            await services.stores.leases.release(slot, owner)
+
+
+async def _receive(services: AdminServices, given: UploadFile) -> ImportView:
+    above = state_folder(services) / RECEIVING
+    await asyncio.to_thread(prepare_folder, above)
+    with tempfile.TemporaryDirectory(dir=above) as folder:
         path = Path(folder) / "upload"
         received = await receive_file(given.content, path, services.config.max_upload_mb << 20)
-        form = detect_content(received.head, given.encoding)
         record = FileImport(
-            app_id=given.app_id, import_id=str(new_task_id()), file_name=given.file_name, format=form,
-            size=received.size, sha256=received.sha256, noun=given.noun, created_at=services.now_ms(),
-            created_by=services.principal.username, delimiter=given.delimiter, encoding=given.encoding,
+            app_id=given.app_id, import_id=str(new_task_id()), file_name=given.file_name,
+            format=detect_content(received.head, given.encoding), size=received.size, sha256=received.sha256,
+            noun=given.noun, created_at=services.now_ms(), created_by=services.principal.username,
+            delimiter=given.delimiter, encoding=given.encoding,
         )  # fmt: skip
-        if form == "parquet":
+        if record.format == "parquet":
             await services.preview(
                 PreviewTask(kind="check", record=record, path=str(path), now_ms=services.now_ms())
             )
-        await asyncio.to_thread(services.artifacts.upload, record.path, path)
-    await services.stores.imports.put(record)
+        # The record comes first: a file without one would stay for ever after a crash between the two.
+        await services.stores.imports.put(record)
+        try:
+            await asyncio.to_thread(services.artifacts.upload, record.path, path)
+        except HouseError:
+            await services.stores.imports.remove(given.app_id, record.import_id)
+            raise
     return _view(services, StoredImport(record, None))
 
 
@@ -327,6 +351,7 @@ async def sweep_imports(services: AdminServices, app_id: str) -> None:
             await _discard(services, record)
             await services.stores.imports.put(record.model_copy(update={"is_removed": True}))
         if at >= MOST_IMPORTS:
+            await _discard(services, record)
             await services.stores.imports.remove(app_id, record.import_id)
 
 
@@ -367,6 +392,26 @@ async def _local_file(services: AdminServices, record: FileImport) -> Path:
 
 async def _discard(services: AdminServices, record: FileImport) -> None:
     await asyncio.to_thread(discard_upload, record, services.artifacts, state_folder(services))
+
+
+async def _take_upload_slots(services: AdminServices, app_id: str, owner: str) -> list[str]:
+    """Return the leases of an upload: one of its app and one of the installation.
+
+    Errors:
+        TooMany: as many files are being received as may be
+    """
+    taken: list[str] = []
+    for place, count in ((f"upload-slot/{app_id}/", UPLOADS_OF_APP), ("upload-slot/", UPLOADS)):
+        for number in range(count):
+            slot = f"{place}{number}"
+            if await services.stores.leases.hold(slot, owner, int(LONGEST_S * 1000) + LEASE_MS):
+                taken.append(slot)
+                break
+        else:
+            for slot in taken:
+                await services.stores.leases.release(slot, owner)
+            raise TooMany(f"{count} files are being received; send this one later", retry_after_s=10)
+    return taken
 
 
 async def _take_slot(services: AdminServices, attempt: str) -> str:

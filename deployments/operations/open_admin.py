@@ -35,10 +35,11 @@ def open_admin(
     launch_import: ImportLauncher = refuse_imports,
     recommender: RecommenderClient | None = None,
     preview: Previewer = preview_here,
+    why_full: Callable[[], str] = str,
 ) -> Admin:
     """Return the administration with all its operations; rows of its audit log go to the stores."""
     services = AdminServices(
         stores, vault, clock, artifacts, config=config or AdminConfig(), api=api or NoApi(),
-        launch_import=launch_import, recommender=recommender, preview=preview,
+        launch_import=launch_import, recommender=recommender, preview=preview, why_full=why_full,
     )  # fmt: skip
     return Administration(services, OPERATIONS, stores.audit, clock, AdminServices.for_principal)

@@ -91,6 +91,8 @@ class AdminServices:
     config: AdminConfig = field(default_factory=AdminConfig)
     api: ApiCaller = field(default_factory=NoApi)
     launch_import: ImportLauncher = refuse_imports
+    why_full: Callable[[], str] = str
+    "Returns why nothing more can be stored; empty while it can."
     preview: Previewer = preview_here
     "Looks at uploaded files."
     cache: ResultCache = field(default_factory=ResultCache)

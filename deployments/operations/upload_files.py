@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import shutil
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,10 @@ from cluster.records.file_import import ImportFormat
 
 STALL_S = 60.0
 "Seconds without a byte after which an upload ends."
+LONGEST_S = 660.0
+"Seconds that a whole upload may take."
+LEFT_S = 3_600.0
+"Age of a folder that a process left behind when it was killed."
 MOST_COLUMNS = 1_000
 MOST_ROW_GROUP_BYTES = 1 << 30
 "Bytes of one row group of Parquet after decompression."
@@ -36,13 +43,23 @@ class ReceivedFile:
     head: bytes
 
 
+def prepare_folder(folder: Path) -> None:
+    """Create a folder for files that are being received, and remove what a killed process left in it. Blocks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > LEFT_S:
+                shutil.rmtree(left, ignore_errors=True)
+
+
 async def receive_file(content: AsyncIterator[bytes], target: Path, most_bytes: int) -> ReceivedFile:
     """Write a stream into a file of this machine.
 
     Errors:
         TooLarge: more bytes than allowed; the rest is not read
-        Invalid: the file is empty, or the client sends nothing more
+        Invalid: the file is empty, or the client sends nothing more, or too slowly
     """
+    begun_s = time.monotonic()
     digest, size, head = hashlib.sha256(), 0, b""
     parts = aiter(content)
     with target.open("wb") as out:
@@ -53,6 +70,8 @@ async def receive_file(content: AsyncIterator[bytes], target: Path, most_bytes: 
                 break
             except asyncio.TimeoutError:
                 raise Invalid(f"the upload stopped: no data for {STALL_S:.0f} s") from None
+            if time.monotonic() - begun_s > LONGEST_S:
+                raise Invalid(f"the upload took longer than {LONGEST_S:.0f} s")
             size += len(part)
             if size > most_bytes:
                 raise TooLarge(f"the file is larger than {most_bytes >> 20} MB; use `kiosk ingest` for it")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +16,24 @@ import pytest
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
-from cluster.errors import Conflict, Forbidden, HouseError, Invalid, NotFound, ReadOnly, TooLarge, TooMany
+from cluster.errors import (
+    Conflict,
+    Forbidden,
+    HouseError,
+    Invalid,
+    NotFound,
+    ReadOnly,
+    TooLarge,
+    TooMany,
+    Unavailable,
+)
 from cluster.records.administration import AppRole
 from cluster.records.file_import import ALIVE_WITHIN_MS, KEPT_MS, STARTS_WITHIN_MS
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.imports import UPLOADS_OF_APP
 from deployments.operations.principal import Principal
 from deployments.operations.services import AdminConfig, AdminServices
 from jobs.ingest.upload_ingest import UploadedFileIngest
@@ -181,6 +194,63 @@ async def test_uploads_are_bounded(desk: Desk) -> None:
         await desk.upload(b"product_id\nx\n")
     with pytest.raises(TooMany, match="20 uploaded files wait"):
         await desk.upload(b"product_id\nx\n")
+
+
+async def test_a_hundred_uploads_at_once_take_few_places(desk: Desk) -> None:
+    go_on, most = asyncio.Event(), 0
+
+    async def slow() -> AsyncIterator[bytes]:
+        nonlocal most
+        most += 1
+        yield b"product_id\n"
+        await go_on.wait()
+        yield b"a\n"
+
+    async def send() -> str:
+        view = await desk.perform("imports.upload", noun="product", content=slow())
+        return str(view.record.import_id)
+
+    sending = [asyncio.ensure_future(send()) for _ in range(100)]
+    for one in itertools.islice(asyncio.as_completed(sending), 100 - UPLOADS_OF_APP):
+        with pytest.raises(TooMany):
+            await one
+    go_on.set()
+    done = await asyncio.gather(*sending, return_exceptions=True)
+    assert sum(isinstance(one, TooMany) for one in done) == 100 - UPLOADS_OF_APP
+    assert most == UPLOADS_OF_APP
+    assert await desk.upload()
+    assert list((desk.folder / "data" / "ingest" / "receiving").iterdir()) == []
+
+
+async def test_nothing_is_received_while_the_disk_is_full(desk: Desk) -> None:
+    desk.services = replace(desk.services, why_full=lambda: "The disk is full.")
+    administration = Administration(desk.services, OPERATIONS, desk.audit, desk.clock)
+    principal = Principal("ada", "1", "console", roles={APP: "editor"})
+    given = {"app_id": APP, "noun": "product", "content": stream(DIRTY)}
+    with pytest.raises(Unavailable, match="full"):
+        await administration.perform(principal, "imports.upload", given)
+
+
+async def test_files_of_a_killed_process_are_removed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = desk.folder / "data" / "ingest" / "receiving" / "tmpabc"
+    left.mkdir(parents=True)
+    (left / "upload").write_bytes(b"x" * 1000)
+    await desk.upload()
+    assert left.exists()
+    os.utime(left, (0, 0))
+    await desk.upload()
+    assert not left.exists()
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr(ArtifactStore, "upload", die)
+    with pytest.raises(Killed):
+        await desk.upload()
+    listed = (await desk.perform("imports.list"))["imports"]
+    assert (len(listed), listed[0]["is_removed"]) == (3, False)
+    desk.clock.ahead_ms = KEPT_MS + 1
+    assert (await desk.perform("imports.list"))["imports"][0]["is_removed"]
 
 
 async def test_so_many_imports_run_at_once(desk: Desk) -> None:
