@@ -138,8 +138,6 @@ class IntakeLoop:
         self._state = IntakeState()
         self._log = structlog.get_logger()
 
-    # --- start and stop -----------------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Work until `stop`, despite failures of the store or of a batch."""
         duties = (
@@ -171,8 +169,6 @@ class IntakeLoop:
         self._state.apps = len(self._apps)
         self._state.troubled = self._compactor.list_failing() if self._compactor else []
         return self._state
-
-    # --- one round of each duty (tests call these too) --------------------------------------------------------
 
     async def apply_round(self, block_ms: int = 0) -> int:
         """Claim and apply waiting batches; return how many ended.
@@ -226,8 +222,6 @@ class IntakeLoop:
         ended = await self._sweeper.run_once(list(self._apps))
         self._state.ended_tasks += ended
         return ended
-
-    # --- inside -------------------------------------------------------------------------------------------
 
     async def _repeat(self, duty: str, act: Callable[[], Awaitable[None]], pause_s: float) -> None:
         away = False

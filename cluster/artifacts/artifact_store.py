@@ -146,8 +146,6 @@ class ArtifactStore:
         proof = checksum(data) if self.signer is None else self.signer.sign(path, data)
         return proof.encode()
 
-    # --- reading ------------------------------------------------------------------------------------------
-
     def read(self, path: str) -> bytes:
         """Return a whole file."""
 
@@ -326,8 +324,6 @@ class ArtifactStore:
         usage = shutil.disk_usage(place)
         return usage.free, usage.total
 
-    # --- writing ------------------------------------------------------------------------------------------
-
     def write(self, path: str, data: bytes, *, new: bool = False) -> None:
         """Write a whole file atomically.
 
@@ -436,8 +432,6 @@ class ArtifactStore:
             raise self._access_error("write", target.name, error) from error
         finally:
             part.unlink(missing_ok=True)
-
-    # --- retries ------------------------------------------------------------------------------------------
 
     def _full_path(self, path: str) -> str:
         parts = PurePosixPath(path).parts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.requests import Request
@@ -17,10 +17,11 @@ from cluster.errors import HouseError, Malformed, TooMany, Unavailable, messages
 from deployments.admin.arguments import collect_arguments, takes_body
 from deployments.admin.authentication import Authenticator
 from deployments.admin.paths import PREFIX, AdminPath, AdminPaths, AnyOperation
+from deployments.edge.body_pace import FILE, FORM, UploadSlots
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.envelope import NO_STORE, NOSNIFF, Header, Reply, success
 from deployments.edge.errors import method_not_allowed_reply, reply_from_error, unknown_path_reply
-from deployments.edge.request import ClientDisconnected, Deadline, DeadlineExceeded, read_body
+from deployments.edge.request import ClientDisconnected, DeadlineExceeded, read_body
 from deployments.edge.request_log import HEADER as REQUEST_ID
 from deployments.edge.request_log import AccessLog, RequestCounts, request_id_from
 from deployments.operations.administration import Administration
@@ -30,12 +31,10 @@ from deployments.operations.principal import Principal
 MOST_BYTES = 1 << 20
 MOST_IN_FLIGHT = 32
 MOST_OF_PERSON = 8
-"Requests of one person at once: slow uploads of one must not take all places."
-BODY_S = 10.0
+"Requests of one person at once: slow bodies of one must not take all places."
 OPERATION_S = 60.0
-UPLOAD_S = 660.0
-CHUNK_S = 30.0
-"Seconds in which the next part of an uploaded file must arrive."
+UPLOAD_S = 7_200.0
+"Enough for the largest file at the slowest pace."
 
 
 @dataclass(slots=True)
@@ -48,6 +47,7 @@ class AdminEndpointServices:
     counts: RequestCounts
     access_log: AccessLog
     addresses: ClientAddresses = DIRECT
+    uploads: UploadSlots = field(default_factory=UploadSlots)
 
 
 class AdminEndpoint:
@@ -120,25 +120,30 @@ class AdminEndpoint:
             return await self._perform(request, path, operation, principal)
         finally:
             self._of_person[who] -= 1
-            self._of_person += Counter()  # drops people without a request
+            if not self._of_person[who]:
+                del self._of_person[who]
 
     async def _perform(
         self, request: Request, path: AdminPath, operation: AnyOperation, principal: Principal
     ) -> Reply | Download:
-        services = self._services
         body = await _read(request) if takes_body(operation) else b""
         given = collect_arguments(operation, path.values, request.query_params, body)
-        if operation.stream_field:
-            given[operation.stream_field] = _stream(request)
-        limit_s = UPLOAD_S if operation.stream_field else OPERATION_S
-        try:
-            result = await run_within(
-                services.administration.perform(principal, operation.name, given), limit_s
-            )
-        except asyncio.TimeoutError:
-            goes_on = " and goes on; look at its result later" if operation.changes else ""
-            raise Unavailable(f"the operation takes long{goes_on}", told=True, retry_after_s=10) from None
-        return result if isinstance(result, Download) else success(result_to_json(result))
+        work = self._services.administration.perform
+        if not operation.stream_field:
+            return await _reply_within(operation, work(principal, operation.name, given), OPERATION_S)
+        given[operation.stream_field] = _stream(request)
+        with self._services.uploads.take(principal.user_id):
+            return await _reply_within(operation, work(principal, operation.name, given), UPLOAD_S)
+
+
+async def _reply_within(operation: AnyOperation, work: Awaitable[Any], limit_s: float) -> Reply | Download:
+    """Return the reply of an operation; a change that takes longer goes on."""
+    try:
+        result = await run_within(work, limit_s)
+    except asyncio.TimeoutError:
+        goes_on = " and goes on; look at its result later" if operation.changes else ""
+        raise Unavailable(f"the operation takes long{goes_on}", told=True, retry_after_s=10) from None
+    return result if isinstance(result, Download) else success(result_to_json(result))
 
 
 def build_admin_routes(services: AdminEndpointServices) -> list[BaseRoute]:
@@ -162,10 +167,9 @@ async def _read(request: Request) -> bytes:
     scope = request.scope
     announced, encoding = _header(scope, b"content-length"), _header(scope, b"content-encoding")
     try:
-        with Deadline(BODY_S):
-            return await read_body(
-                request.receive, announced=announced, encoding=encoding, most_bytes=MOST_BYTES
-            )
+        return await read_body(
+            FORM.bound(request.receive), announced=announced, encoding=encoding, most_bytes=MOST_BYTES
+        )
     except DeadlineExceeded:
         raise Unavailable("the body did not arrive in time", told=True, retry_after_s=1) from None
 
@@ -175,17 +179,16 @@ async def _stream(request: Request) -> AsyncIterator[bytes]:
 
     Errors:
         Malformed: the body is compressed
-        Unavailable: the client stopped sending
+        Unavailable: the client sends too slowly
         Gone: the client disconnected
     """
     encoding = _header(request.scope, b"content-encoding")
     if encoding and encoding.strip().lower() not in (b"", b"identity"):
         raise Malformed("Content-Encoding is not supported; send the file as it is.")
-    more = True
+    receive, more = FILE.bound(request.receive), True
     while more:
         try:
-            with Deadline(CHUNK_S):
-                message = await request.receive()
+            message = await receive()
         except DeadlineExceeded:
             raise Unavailable("the rest of the file did not arrive in time", told=True) from None
         if message["type"] != "http.request":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ from cluster.errors import Forbidden, HouseError
 from deployments.console import csrf
 from deployments.console.assets import Assets
 from deployments.console.entrance import ANYBODY, may_enter
-from deployments.console.forms import UploadPlaces, read_form, split_form
+from deployments.console.forms import find_bounds, read_form, split_form
 from deployments.console.navigation import build_layout
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.pages.table import NAVIGATION, PAGES
@@ -91,7 +92,6 @@ class _Console:
     texts: ConsoleTexts
     pages: Sequence[Page]
     navigation: Sequence[NavigationEntry]
-    uploads: UploadPlaces = field(default_factory=UploadPlaces)
 
     async def answer(self, request: Request, path: str) -> Response:
         """Answer a request; every exception becomes a page."""
@@ -135,11 +135,10 @@ class _Console:
         if method == "GET":
             return await self._show(asked, page)
         try:
-            with self.uploads.place_for(asked.principal.user_id, is_needed=page.takes_files):
-                await self._read_form(asked, page)
-                if not await self._is_still_in(asked):
-                    return asked.redirect(SIGN_IN)
-                return await self._submit(asked, page)
+            await self._read_form(asked, page)
+            if not await self._is_still_in(asked):
+                return asked.redirect(SIGN_IN)
+            return await self._submit(asked, page)
         finally:
             for file in asked.files.values():
                 await file.close()
@@ -171,7 +170,9 @@ class _Console:
         """
         if not csrf.is_same_origin(asked.raw, self.services.origin(asked.raw)):
             raise Forbidden(self.texts("error.other_site"))
-        data = await read_form(asked.raw, page.most_bytes, is_upload=page.takes_files)
+        uploads = self.services.uploads
+        with uploads.take(asked.principal.user_id) if page.takes_file else nullcontext():
+            data = await read_form(asked.raw, find_bounds(page))
         asked.form, asked.form_lists, asked.files = split_form(data)
         token = asked.form.pop(csrf.FIELD, "") or asked.raw.headers.get(csrf.HEADER, "")
         if not csrf.is_genuine(self.services.signing, self._bound_to(asked), token):

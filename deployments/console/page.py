@@ -42,8 +42,8 @@ class ConsolePage:
     `-`: the page can't be opened by itself."""
 
     @property
-    def takes_files(self) -> bool:
-        """Return whether its form may carry a large file."""
+    def takes_file(self) -> bool:
+        """Return whether its form uploads a file."""
         return self.most_bytes > MOST_FORM_BYTES
 
 

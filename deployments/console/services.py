@@ -16,6 +16,7 @@ from cluster.store.ports.stores import Stores
 from deployments.console.identity_provider import IdentityProvider, ProviderConfig
 from deployments.console.signing import ConsoleSigner
 from deployments.console.texts.console_texts import ConsoleTexts
+from deployments.edge.body_pace import UploadSlots
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.password_checks import PasswordChecks
 from deployments.edge.server_addresses import ServerAddresses
@@ -40,6 +41,7 @@ class ConsoleServices:
     "All apps of the installation, from memory."
     provider: IdentityProvider | None = None
     "Provider of identities; None: people sign in with passwords only."
+    uploads: UploadSlots = field(default_factory=UploadSlots)
     text: ConsoleTexts = field(default_factory=ConsoleTexts)
     title: str = "Kiosk"
     version: str = ""
@@ -68,6 +70,7 @@ def open_console(
     client_addresses: ClientAddresses = DIRECT,
     provider: ProviderConfig | None = None,
     rates: SignInRates | None = None,
+    uploads: UploadSlots | None = None,
     title: str = "Kiosk",
     version: str = "",
 ) -> ConsoleServices:
@@ -85,6 +88,7 @@ def open_console(
         client_addresses=client_addresses,
         app_ids=app_ids,
         provider=None if provider is None else IdentityProvider(provider, clock),
+        uploads=uploads or UploadSlots(),
         title=title,
         version=version,
     )

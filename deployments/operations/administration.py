@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from cluster.clock import Clock
-from cluster.errors import Forbidden, HouseError, NotFound, TooMany, Unprocessable
+from cluster.errors import Forbidden, HouseError, NotFound, TooMany, Unavailable, Unprocessable
 from cluster.log import redact, redact_keys
 from cluster.records.administration import AuditRow
 from deployments.edge.signin_limits import AddressLimits, BucketRate
@@ -23,15 +24,21 @@ LARGEST_PART = 20_000
 "Characters that a value before or after a change may take in the audit log, as JSON."
 LARGEST_FORBIDDEN = 1_000
 "The same for arguments of an operation that the principal may not perform."
-FORBIDDEN = BucketRate(1.0, 100)
-"Rows about what one person may not do; anybody with an account can ask for everything."
+REFUSED = BucketRate(2.0, 200)
+"Rows about what one person was refused; anybody with an account can ask for everything."
+UNKNOWN_END = "its end was not written; the change may have been made"
+MADE_UNLOGGED = (
+    "{} was done, but the store went away before the audit log had its row; there it will stand as begun"
+)
 _STRUCK = "***"
 
 
 class AuditWriter(Protocol):
     """Where rows of the audit log go."""
 
-    async def append(self, row: AuditRow) -> AuditRow: ...
+    async def begin(self, row: AuditRow) -> str: ...
+
+    async def append(self, row: AuditRow, *, begun_id: str = "") -> AuditRow: ...
 
 
 class Administration(Generic[S]):
@@ -50,21 +57,23 @@ class Administration(Generic[S]):
         self._audit = audit
         self._clock = clock
         self._bind = bind
-        self._limits = AddressLimits(clock)
+        self._refused = AddressLimits(clock)
+        self._paused_s: dict[str, float] = {}
         self._running: set[asyncio.Task[Any]] = set()
 
     async def perform(self, principal: Principal, name: str, given: Mapping[str, Any]) -> Any:
         """Perform an operation and return its result, as `Operation.call` returned it.
 
-        A change goes on when the caller is cancelled, as a server does when its client disconnects: the row in the
-        audit log must follow it.
+        A change is noted as begun before it is performed, so that none is lost if the process or the store goes away.
+        It goes on when the caller is cancelled, as a server does when its client disconnects.
 
         Errors:
             NotFound: no such operation
             Unprocessable: the arguments are invalid; `detail` lists what is
             Forbidden: the principal may not; the audit log gets a row
-            TooMany: the principal may not, and tried it too often
+            TooMany: the principal was refused too often
             HouseError: the operation refused; the audit log gets a row for a change
+            Unavailable: the store is away. If the change was made, the message tells it
         """
         operation = self.operations.get(name)
         if operation is None:
@@ -78,68 +87,89 @@ class Administration(Generic[S]):
         return await asyncio.shield(task)
 
     async def _perform(self, principal: Principal, operation: Operation[S, Any], arguments: Arguments) -> Any:
+        self._refuse_paused(principal)
         services = self.services if self._bind is None else self._bind(self.services, principal)
+        before, begun_id = None, ""
         try:
             if operation.scope != "person":
                 principal.require(operation.role, operation.app_of(arguments))
-            before = await _read_before(operation, services, arguments)
+            if operation.changes:
+                before = await _read_before(operation, services, arguments)
+                begun = self._build_row(principal, operation, arguments, "begun", UNKNOWN_END, before)
+                begun_id = await self._audit.begin(begun)
             result = await operation.call(services, arguments)
         except HouseError as error:
-            is_forbidden = isinstance(error, Forbidden)
-            wait_s = self._limits.wait_s("forbidden", principal.user_id, FORBIDDEN) if is_forbidden else 0
-            if wait_s:
-                raise TooMany("too many requests that you may not send", retry_after_s=wait_s) from error
-            if operation.changes or is_forbidden:
+            if operation.changes or isinstance(error, Forbidden):
                 reason = error.facts.get("audit_reason") or error.message or error.code
-                most = LARGEST_FORBIDDEN if is_forbidden else LARGEST_PART
-                await self._record(principal, operation, arguments, reason=reason, most=most)
+                most = LARGEST_FORBIDDEN if isinstance(error, Forbidden) else LARGEST_PART
+                row = self._build_row(principal, operation, arguments, "refused", reason, most=most)
+                await self._audit.append(row, begun_id=begun_id)
+                self._count_refused(principal)
             raise
         except Exception as error:
             # It may have changed something before it failed; the message may hold a secret.
             if operation.changes:
-                await self._record(
-                    principal, operation, arguments, reason=f"internal error: {type(error).__name__}"
-                )
+                reason = f"internal error: {type(error).__name__}"
+                row = self._build_row(principal, operation, arguments, "refused", reason)
+                await self._audit.append(row, begun_id=begun_id)
             raise
         if operation.changes:
-            after = result_to_json(result)
-            await self._record(principal, operation, arguments, before=before, after=after)
+            row = self._build_row(
+                principal, operation, arguments, "done", before=before, after=result_to_json(result)
+            )
+            try:
+                await self._audit.append(row, begun_id=begun_id)
+            except Unavailable as error:
+                raise Unavailable(MADE_UNLOGGED.format(operation.name), told=True) from error
         return result
+
+    def _refuse_paused(self, principal: Principal) -> None:
+        """Refuse somebody who was refused too often, without a row.
+
+        Errors:
+            TooMany: they have to wait
+        """
+        wait_s = self._paused_s.get(principal.user_id, 0.0) - self._clock.monotonic_s()
+        if wait_s > 0:
+            raise TooMany("too many requests of this account were refused", retry_after_s=math.ceil(wait_s))
+
+    def _count_refused(self, principal: Principal) -> None:
+        wait_s = self._refused.wait_s("refused", principal.user_id, REFUSED) if principal.user_id else 0
+        if wait_s:
+            self._paused_s[principal.user_id] = self._clock.monotonic_s() + wait_s
 
     def _end(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled():
             task.exception()  # Nobody may wait for it any more.
 
-    async def _record(
+    def _build_row(
         self,
         principal: Principal,
         operation: Operation[S, Any],
         arguments: Arguments,
-        *,
+        outcome: Literal["done", "refused", "begun"],
         reason: str = "",
         before: Any = None,
         after: Any = None,
         most: int = LARGEST_PART,
-    ) -> None:
+    ) -> AuditRow:
         secret = operation.secret_fields | operation.secret_results
-        await self._audit.append(
-            AuditRow(
-                at=self._clock.now_ms(),
-                user_id=principal.user_id,
-                username=principal.username,
-                way=principal.way,
-                address=principal.address,
-                operation=operation.name,
-                app_id=getattr(arguments, "app_id", ""),
-                outcome="refused" if reason else "done",
-                reason=redact(reason[:500]),
-                arguments=bounded(
-                    strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret), most
-                ),
-                before=bounded(strike_out(before, secret)),
-                after=bounded(strike_out(after, secret)),
-            )
+        return AuditRow(
+            at=self._clock.now_ms(),
+            user_id=principal.user_id,
+            username=principal.username,
+            way=principal.way,
+            address=principal.address,
+            operation=operation.name,
+            app_id=getattr(arguments, "app_id", ""),
+            outcome=outcome,
+            reason=redact(reason[:500]),
+            arguments=bounded(
+                strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret), most
+            ),
+            before=bounded(strike_out(before, secret)),
+            after=bounded(strike_out(after, secret)),
         )
 
 

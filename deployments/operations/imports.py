@@ -32,7 +32,7 @@ from deployments.operations.operation import OfApp, Operation
 from deployments.operations.refused_rows import RefusedRowsPage, parse_refused
 from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
-from deployments.operations.upload_files import LONGEST_S, detect_content, prepare_folder, receive_file
+from deployments.operations.upload_files import detect_content, prepare_folder, receive_file
 from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.mapping import FieldMap
 from jobs.ingest.upload_ingest import discard_upload, fetch_upload
@@ -41,8 +41,6 @@ MOST_IMPORTS = 200
 "Imports of an app that are remembered."
 MOST_WAITING = 20
 "Uploaded files of an app that wait for their import."
-UPLOADS_OF_APP, UPLOADS = 3, 12
-"Files that are received at once: for one app, and in the installation."
 RECEIVING = "receiving"
 "Folder of files that are being received, below the folder of the ingests."
 Rules = Annotated[tuple[str, ...], Field(max_length=500)]
@@ -140,7 +138,7 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
     Errors:
         NotFound: there is no such app
         ReadOnly: the app takes no writes
-        TooMany: too many uploaded files wait, or arrive at once
+        TooMany: too many uploaded files wait
         Unavailable: the disk is full
         Invalid: the file is empty, compressed, no text, or none of the formats
         TooLarge: the file is larger than allowed
@@ -159,16 +157,6 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
             f"{len(waiting)} uploaded files wait in {given.app_id}; import or remove some first",
             retry_after_s=60,
         )
-    owner = str(new_task_id())
-    slots = await _take_upload_slots(services, given.app_id, owner)
-    try:
-        return await _receive(services, given)
-    finally:
-        for slot in slots:
-            await services.stores.leases.release(slot, owner)
-
-
-async def _receive(services: AdminServices, given: UploadFile) -> ImportView:
     above = state_folder(services) / RECEIVING
     await asyncio.to_thread(prepare_folder, above)
     with tempfile.TemporaryDirectory(dir=above) as folder:
@@ -392,26 +380,6 @@ async def _local_file(services: AdminServices, record: FileImport) -> Path:
 
 async def _discard(services: AdminServices, record: FileImport) -> None:
     await asyncio.to_thread(discard_upload, record, services.artifacts, state_folder(services))
-
-
-async def _take_upload_slots(services: AdminServices, app_id: str, owner: str) -> list[str]:
-    """Return the leases of an upload: one of its app and one of the installation.
-
-    Errors:
-        TooMany: as many files are being received as may be
-    """
-    taken: list[str] = []
-    for place, count in ((f"upload-slot/{app_id}/", UPLOADS_OF_APP), ("upload-slot/", UPLOADS)):
-        for number in range(count):
-            slot = f"{place}{number}"
-            if await services.stores.leases.hold(slot, owner, int(LONGEST_S * 1000) + LEASE_MS):
-                taken.append(slot)
-                break
-        else:
-            for slot in taken:
-                await services.stores.leases.release(slot, owner)
-            raise TooMany(f"{count} files are being received; send this one later", retry_after_s=10)
-    return taken
 
 
 async def _take_slot(services: AdminServices, attempt: str) -> str:

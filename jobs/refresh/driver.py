@@ -192,9 +192,6 @@ def _work(
         PROCESS.close()
 
 
-# --- for programs -------------------------------------------------------------------------------------------------
-
-
 def train(
     app_id: str,
     engine_id: str = DEFAULT_ENGINE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -33,7 +32,6 @@ from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.imports import UPLOADS_OF_APP
 from deployments.operations.principal import Principal
 from deployments.operations.services import AdminConfig, AdminServices
 from jobs.ingest.upload_ingest import UploadedFileIngest
@@ -194,32 +192,6 @@ async def test_uploads_are_bounded(desk: Desk) -> None:
         await desk.upload(b"product_id\nx\n")
     with pytest.raises(TooMany, match="20 uploaded files wait"):
         await desk.upload(b"product_id\nx\n")
-
-
-async def test_a_hundred_uploads_at_once_take_few_places(desk: Desk) -> None:
-    go_on, most = asyncio.Event(), 0
-
-    async def slow() -> AsyncIterator[bytes]:
-        nonlocal most
-        most += 1
-        yield b"product_id\n"
-        await go_on.wait()
-        yield b"a\n"
-
-    async def send() -> str:
-        view = await desk.perform("imports.upload", noun="product", content=slow())
-        return str(view.record.import_id)
-
-    sending = [asyncio.ensure_future(send()) for _ in range(100)]
-    for one in itertools.islice(asyncio.as_completed(sending), 100 - UPLOADS_OF_APP):
-        with pytest.raises(TooMany):
-            await one
-    go_on.set()
-    done = await asyncio.gather(*sending, return_exceptions=True)
-    assert sum(isinstance(one, TooMany) for one in done) == 100 - UPLOADS_OF_APP
-    assert most == UPLOADS_OF_APP
-    assert await desk.upload()
-    assert list((desk.folder / "data" / "ingest" / "receiving").iterdir()) == []
 
 
 async def test_nothing_is_received_while_the_disk_is_full(desk: Desk) -> None:
@@ -394,3 +366,18 @@ async def _expire_leases(desk: Desk, started: Any) -> None:
 
 async def _files(desk: Desk) -> list[str]:
     return [entry.path for entry in await asyncio.to_thread(desk.services.artifacts.entries, "imports")]
+
+
+async def test_an_import_without_enough_memory_fails_with_advice(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_id = await desk.upload()
+
+    async def exhaust(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("jobs.ingest.upload_ingest.ingest", exhaust)
+    await desk.perform("imports.start", import_id=import_id, mapping=RULES)
+    await desk.ended()
+    found = await desk.status(import_id)
+    assert (found["status"], "more memory" in found["error"]) == ("failed", True)

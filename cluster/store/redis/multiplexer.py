@@ -91,8 +91,6 @@ class CommandMultiplexer(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # --- callbacks of the event loop -----------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
 
@@ -126,8 +124,6 @@ class CommandMultiplexer(asyncio.Protocol):
         if not self.closed.done():
             self.closed.set_result(None)
         self._watch.lost(self)
-
-    # --- internal ------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         outbox, self._outbox = self._outbox, []

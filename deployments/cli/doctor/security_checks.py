@@ -18,10 +18,8 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import find_secrets
 from cluster.runtime.processes import list_processes
 from cluster.store.connect import OpenStores
-from deployments.cli.doctor.finding import Finding, Level
 from deployments.cli.installation import Installation, read_clock_ms
-
-# --- switches of apps ---------------------------------------------------------------------------------------
+from deployments.operations.findings import Finding, Level
 
 
 def check_switches(apps: Iterable[App]) -> Iterator[Finding]:
@@ -72,9 +70,6 @@ def _list_open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:
         yield "publishable_experiments", "false", "browsers write exposures"
     if settings.bot_rule != "on":
         yield "bot_rule", "on", "robots use the publishable key"
-
-
-# --- code, secrets and manifests ----------------------------------------------------------------------------
 
 
 def check_learners(installation: Installation) -> Finding:
@@ -130,8 +125,6 @@ def check_artifacts(installation: Installation) -> Finding:
         return Finding("artifacts", "bad", words, "if you trust who wrote them: `kiosk artifacts sign`")
     return Finding("artifacts", "ok", f"all {found.valid} manifests are signed by this installation")
 
-
-# --- erasures -----------------------------------------------------------------------------------------------
 
 LATE_MS = 600_000
 "An order that is older was not carried out as it should."

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import ExitStack
 from urllib.parse import urlencode
 
 import pytest
 
 from cluster.admin.accounts import AccountAdmin
-from cluster.errors import TooMany
 from cluster.store.ports.stores import Stores
-from deployments.console.forms import UPLOADS, UPLOADS_OF_PERSON, UploadPlaces
 from deployments.console.sessions import RENEW_AFTER_S
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
@@ -126,20 +123,3 @@ async def test_a_charset_can_not_stop_the_process(scene: Scene) -> None:
         headers={"content-type": "application/x-www-form-urlencoded; charset=UTF-8"},
     )  # fmt: skip
     assert fine.status_code == 303
-
-
-def test_one_person_leaves_places_for_the_files_of_others() -> None:
-    places = UploadPlaces()
-    with ExitStack() as held:
-        for number in range(UPLOADS):
-            held.enter_context(places.place_for(f"usr-{number // UPLOADS_OF_PERSON}", is_needed=True))
-        for user_id in ("usr-0", "usr-other"):
-            with pytest.raises(TooMany), places.place_for(user_id, is_needed=True):
-                pass
-        with places.place_for("usr-0", is_needed=False):
-            pass
-    with places.place_for("usr-0", is_needed=True), places.place_for("usr-0", is_needed=True):
-        with pytest.raises(TooMany), places.place_for("usr-0", is_needed=True):
-            pass
-        with places.place_for("usr-other", is_needed=True):
-            pass
