@@ -30,6 +30,7 @@ UNKNOWN_END = "its end was not written; the change may have been made"
 MADE_UNLOGGED = (
     "{} was done, but the store went away before the audit log had its row; there it will stand as begun"
 )
+_LARGEST_INTEGER = 2**63 - 1
 _STRUCK = "***"
 
 
@@ -189,17 +190,24 @@ def parse_arguments(operation: Operation[Any, Any], given: Mapping[str, Any]) ->
 
 
 def strike_out(value: Any, secret: frozenset[str]) -> Any:
-    """Return a value for JSON without the values of secret names, and without keys in its texts; long ones are cut."""
+    """Return a value that every JSON holds, without the values of secret names and without keys in its texts.
+
+    Long texts are cut.
+    """
     if isinstance(value, dict):
         return {
-            name: _STRUCK if name in secret and part else strike_out(part, secret)
+            strike_out(str(name), frozenset()): _STRUCK
+            if name in secret and part
+            else strike_out(part, secret)
             for name, part in value.items()
         }
     if isinstance(value, list | tuple):
         return [strike_out(part, secret) for part in value[:1000]]
     if isinstance(value, str):
-        text = redact_keys(value[:LARGEST_PART])
+        text = redact_keys(value[:LARGEST_PART]).encode("utf-8", "replace").decode()
         return text + "…" if len(value) > LARGEST_PART else text
+    if isinstance(value, int) and not -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
+        return str(value)[:100] if abs(value) < 10**100 else "a number of more than 100 digits"
     return value
 
 
