@@ -147,7 +147,7 @@ class Gateway:
             routes += build_administration_routes(
                 stores, vault, clock, artifact_store, self._archive, self._keyring, self.handler, self._engine_router,
                 AccessLog(ACCESS_SHARE, Random()), settings.oidc, settings.data_dir, settings.disk_limit,
-                _build_environment, self._counts,
+                _build_environment, self._counts, self._memory.refusal_reason,
             )  # fmt: skip
         return build_application(
             self.handler, version=installed_version(), close=self.close, more=routes, pages=settings.console,
