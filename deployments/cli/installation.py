@@ -190,8 +190,12 @@ class Installation:
         return asyncio.run(run())
 
     @asynccontextmanager
-    async def open_administration(self) -> AsyncIterator[Administration[Any]]:
+    async def open_administration(
+        self, *, training_owner: str = "", training_code: str = ""
+    ) -> AsyncIterator[Administration[Any]]:
         """Open the administration over the stores of the installation, whether it runs or not.
+
+        A process that trains what it orders, or ships code for it, names itself by the other arguments.
 
         Errors:
             HouseError: the stores can't be opened
@@ -203,7 +207,11 @@ class Installation:
 
             config = AdminConfig(archive_app=self.settings.archive_app, data_dir=self.places.data_dir)
             artifacts = cache(partial(open_artifact_store, self.settings))
-            yield open_admin(stores, open_vault(self.settings), SystemClock(), artifacts, config=config)
+            vault, clock = open_vault(self.settings), SystemClock()
+            yield open_admin(
+                stores, vault, clock, artifacts, config=config, training_owner=training_owner,
+                training_code=training_code,
+            )  # fmt: skip
 
     def information(self, section: str) -> dict[str, str]:
         """Read what Redis says of itself."""

@@ -33,10 +33,13 @@ def open_admin(
     api: ApiCaller | None = None,
     launch_import: ImportLauncher = refuse_imports,
     recommender: RecommenderClient | None = None,
+    training_owner: str = "",
+    training_code: str = "",
 ) -> Admin:
     """Return the administration with all its operations; rows of its audit log go to the stores."""
     services = AdminServices(
         stores, vault, clock, artifacts, config=config or AdminConfig(), api=api or NoApi(),
-        launch_import=launch_import, recommender=recommender,
+        launch_import=launch_import, recommender=recommender, training_owner=training_owner,
+        training_code=training_code,
     )  # fmt: skip
     return Administration(services, OPERATIONS, stores.audit, clock, AdminServices.for_principal)
