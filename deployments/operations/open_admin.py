@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
@@ -10,7 +10,7 @@ from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.administration import Administration
-from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.all_operations import OPERATIONS, AdminOperation
 from deployments.operations.services import (
     AdminConfig,
     AdminServices,
@@ -33,6 +33,7 @@ def open_admin(
     api: ApiCaller | None = None,
     launch_import: ImportLauncher = refuse_imports,
     recommender: RecommenderClient | None = None,
+    operations: Mapping[str, AdminOperation] = OPERATIONS,
     training_owner: str = "",
     training_code: str = "",
 ) -> Admin:
@@ -42,4 +43,4 @@ def open_admin(
         launch_import=launch_import, recommender=recommender, training_owner=training_owner,
         training_code=training_code,
     )  # fmt: skip
-    return Administration(services, OPERATIONS, stores.audit, clock, AdminServices.for_principal)
+    return Administration(services, operations, stores.audit, clock, AdminServices.for_principal)

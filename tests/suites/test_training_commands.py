@@ -213,6 +213,8 @@ def test_a_learner_of_a_folder_trains_without_being_installed(shop: Shop) -> Non
     said = shop.refused(*mine, "--working-dir", examples)
     assert "kiosk learners allow my_learner:NextItem" in said.replace("\n", " ")
     assert shop.kiosk("learners", "allow", "my_learner:NextItem").returncode == 0
+    (row,) = shop.run_json("audit", "list", "--operation", "learners")["rows"]
+    assert (row["operation"], row["before"], row["after"]) == ("learners.allow", [], {"added": True})
     assert "leave out --promote" in shop.refused(*mine, "--working-dir", examples, "--promote")
     done = shop.kiosk(*mine, "--working-dir", examples)
     (order,) = shop.run_json("audit", "list", "--operation", "runs.order", "--limit", "1")["rows"]
