@@ -153,8 +153,6 @@ class ArtifactStore:
             return hmac.compare_digest(checksum(data).encode(), digest)
         return self.signer.verify(path, data, digest)
 
-    # --- reading ------------------------------------------------------------------------------------------
-
     def read(self, path: str) -> bytes:
         """Return a whole file."""
 
@@ -333,8 +331,6 @@ class ArtifactStore:
         usage = shutil.disk_usage(place)
         return usage.free, usage.total
 
-    # --- writing ------------------------------------------------------------------------------------------
-
     def write(self, path: str, data: bytes, *, new: bool = False) -> None:
         """Write a whole file atomically.
 
@@ -443,8 +439,6 @@ class ArtifactStore:
             raise self._access_error("write", target.name, error) from error
         finally:
             part.unlink(missing_ok=True)
-
-    # --- retries ------------------------------------------------------------------------------------------
 
     def _full_path(self, path: str) -> str:
         parts = PurePosixPath(path).parts

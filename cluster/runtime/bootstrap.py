@@ -131,8 +131,8 @@ def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) ->
     reporter.report("intake", "starting the intake")
     parts = {actor.role: ensure_actor(actor) for actor in leased if actor.role == "intake"}
     operator = ensure_actor(engine_operator_role(plan.engines, leased)) if plan.engines else None
-    reporter.report("doors", "starting the doors")
-    with report_changes(_replicas, partial(reporter.report, "doors")):
+    reporter.report("api", "starting the API replicas")
+    with report_changes(_replicas, partial(reporter.report, "api")):
         _deploy(plan)
     others = [assigner_role(plan.assigner)] if plan.assigner else []
     parts |= {actor.role: ensure_actor(actor) for actor in (*others, *leased)}
@@ -166,7 +166,7 @@ def _replicas() -> str:
         sum(state.get("RUNNING", 0) for state in states),
         sum(sum(state.values()) for state in states),
     )
-    return f"starting the doors ({ready} of {known} replicas ready)" if known else ""
+    return f"starting the API replicas ({ready} of {known} ready)" if known else ""
 
 
 def _await_parts(parts: dict[str, Any], reporter: ProgressReporter) -> None:

@@ -35,23 +35,27 @@ app = typer.Typer(help="The master key: see it, replace it, seal everything anew
 CREATE_EPILOG = """
 [bold]Example[/]
 
-  umask 077; (kiosk master-key create; cat master.key) > both.key      the new key first, the one in use after it
+  umask 077; (kiosk master-key create; cat master.key) > both.key
+
+The file then has the new key first and the one in use after it.
 """
 ADD_EPILOG = """
 [bold]On one machine[/]
 
-  kiosk down && kiosk master-key add && kiosk up     a new key seals, the old one still opens
-  kiosk master-key reseal                            while it serves; repeat it after an interruption
-  kiosk master-key status                            what ends with the old key
-  kiosk master-key drop && kiosk down && kiosk up    the old key is gone
+  kiosk down && kiosk master-key add && kiosk up
+  kiosk master-key reseal       while it serves; may be repeated
+  kiosk master-key status       what ends with the old key
+  kiosk master-key drop
 
-On several machines you own the file of the keys: see docs/guides/master-key.md.
+The new key seals, the old one still opens, until you drop it. On several
+machines you own the file of the keys: docs/guides/master-key.md.
 """
 RESEAL_EPILOG = """
 [bold]Before[/]
 
-Every process must have both keys (KIOSK_MASTER_KEY_FILE with two lines), the new one first. It ends with 1 when
-something is still sealed with the old one; then start again the processes that have the keys in another order.
+Every process must have both keys, the new one first: two lines in the file of
+KIOSK_MASTER_KEY_FILE. It ends with 1 when something is still sealed with the
+old one; then restart the processes that have the keys in another order.
 """
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
@@ -64,12 +68,7 @@ def create() -> None:
 
 @app.command("add", epilog=ADD_EPILOG)
 def add() -> None:
-    """Put a new master key before the one in this installation's data directory.
-
-    Errors:
-        InvalidSetting: the key is given from outside, or several machines use it
-        Conflict: the installation runs, or has too many keys
-    """
+    """Put a new master key before the one in this installation's data directory."""
     installation = Installation()
     _require_local_key(installation)
     if installation.is_running or installation.leftovers:
@@ -120,11 +119,7 @@ def status(as_json: AsJson = False) -> None:
 
 @app.command("reseal", epilog=RESEAL_EPILOG)
 def reseal(as_json: AsJson = False) -> None:
-    """Seal everything with the first master key that another one sealed, while the installation serves.
-
-    Errors:
-        InvalidSetting: this machine was not started anew since its keys changed
-    """
+    """Seal everything with the first master key that another one sealed, while the installation serves."""
     installation = Installation()
 
     async def work(stores: OpenStores) -> tuple[ResealResult, StoredIdentity]:
@@ -171,12 +166,7 @@ def reseal(as_json: AsJson = False) -> None:
 
 @app.command("drop")
 def drop() -> None:
-    """Remove the previous keys from this installation's data directory, if nothing is sealed with them.
-
-    Errors:
-        InvalidSetting: the key is given from outside, or several machines use it
-        Conflict: something is sealed with a previous key
-    """
+    """Remove the previous keys from this installation's data directory, if nothing is sealed with them."""
     installation = Installation()
     _require_local_key(installation)
 

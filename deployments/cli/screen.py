@@ -102,8 +102,6 @@ def exit_on_error(*, as_json: bool) -> Iterator[None]:
         raise typer.Exit(PARTLY) from None
 
 
-# --- tables -------------------------------------------------------------------------------------------------
-
 SHORT_ID = 12
 "How many characters of an id a narrow terminal shows."
 _GAP = 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -16,9 +17,9 @@ from cluster.errors import Forbidden, HouseError
 from deployments.console import csrf
 from deployments.console.assets import Assets
 from deployments.console.entrance import ANYBODY, may_enter
-from deployments.console.forms import read_form, split_form
+from deployments.console.forms import find_bounds, read_form, split_form
 from deployments.console.navigation import build_layout
-from deployments.console.page import MOST_FORM_BYTES, NavigationEntry, Page
+from deployments.console.page import NavigationEntry, Page
 from deployments.console.pages.table import NAVIGATION, PAGES
 from deployments.console.renderer import PAGE_HEADERS, Renderer
 from deployments.console.request import ConsoleRequest
@@ -167,7 +168,9 @@ class _Console:
         """
         if not csrf.is_same_origin(asked.raw, self.services.origin(asked.raw)):
             raise Forbidden(self.texts("error.other_site"))
-        data = await read_form(asked.raw, page.most_bytes, is_upload=page.most_bytes > MOST_FORM_BYTES)
+        uploads = self.services.uploads
+        with uploads.take(asked.principal.user_id) if page.takes_file else nullcontext():
+            data = await read_form(asked.raw, find_bounds(page))
         asked.form, asked.form_lists, asked.files = split_form(data)
         token = asked.form.pop(csrf.FIELD, "") or asked.raw.headers.get(csrf.HEADER, "")
         if not csrf.is_genuine(self.services.signing, self._bound_to(asked), token):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from cluster.clock import Clock
-from cluster.errors import Forbidden, HouseError, NotFound, Unprocessable
+from cluster.errors import Forbidden, HouseError, NotFound, Unavailable, Unprocessable
 from cluster.log import redact, redact_keys
 from cluster.records.administration import AuditRow
 from deployments.operations.operation import Arguments, Operation, result_to_json
@@ -19,13 +19,19 @@ S = TypeVar("S")
 
 LARGEST_PART = 20_000
 "Characters that a value before or after a change may take in the audit log, as JSON."
+UNKNOWN_END = "its end was not written; the change may have been made"
+MADE_UNLOGGED = (
+    "{} was done, but the store went away before the audit log had its row; there it will stand as begun"
+)
 _STRUCK = "***"
 
 
 class AuditWriter(Protocol):
     """Where rows of the audit log go."""
 
-    async def append(self, row: AuditRow) -> AuditRow: ...
+    async def begin(self, row: AuditRow) -> str: ...
+
+    async def append(self, row: AuditRow, *, begun_id: str = "") -> AuditRow: ...
 
 
 class Administration(Generic[S]):
@@ -48,65 +54,76 @@ class Administration(Generic[S]):
     async def perform(self, principal: Principal, name: str, given: Mapping[str, Any]) -> Any:
         """Perform an operation and return its result, as `Operation.call` returned it.
 
+        A change is noted as begun before it is performed, so that none is lost if the process or the store goes away.
+
         Errors:
             NotFound: no such operation
             Unprocessable: the arguments are invalid; `detail` lists what is
             Forbidden: the principal may not; the audit log gets a row
             HouseError: the operation refused; the audit log gets a row for a change
+            Unavailable: the store is away. If the change was made, the message tells it
         """
         operation = self.operations.get(name)
         if operation is None:
             raise NotFound(f"there is no operation {name}")
         arguments = parse_arguments(operation, given)
         services = self.services if self._bind is None else self._bind(self.services, principal)
+        before, begun_id = None, ""
         try:
             if operation.scope != "person":
                 principal.require(operation.role, operation.app_of(arguments))
-            before = await _read_before(operation, services, arguments)
+            if operation.changes:
+                before = await _read_before(operation, services, arguments)
+                begun = self._build_row(principal, operation, arguments, "begun", UNKNOWN_END, before)
+                begun_id = await self._audit.begin(begun)
             result = await operation.call(services, arguments)
         except HouseError as error:
             if operation.changes or isinstance(error, Forbidden):
                 reason = error.facts.get("audit_reason") or error.message or error.code
-                await self._record(principal, operation, arguments, reason=reason)
+                row = self._build_row(principal, operation, arguments, "refused", reason)
+                await self._audit.append(row, begun_id=begun_id)
             raise
         except Exception as error:
             # It may have changed something before it failed; the message may hold a secret.
             if operation.changes:
-                await self._record(
-                    principal, operation, arguments, reason=f"internal error: {type(error).__name__}"
-                )
+                reason = f"internal error: {type(error).__name__}"
+                row = self._build_row(principal, operation, arguments, "refused", reason)
+                await self._audit.append(row, begun_id=begun_id)
             raise
         if operation.changes:
-            after = result_to_json(result)
-            await self._record(principal, operation, arguments, before=before, after=after)
+            row = self._build_row(
+                principal, operation, arguments, "done", before=before, after=result_to_json(result)
+            )
+            try:
+                await self._audit.append(row, begun_id=begun_id)
+            except Unavailable as error:
+                raise Unavailable(MADE_UNLOGGED.format(operation.name), told=True) from error
         return result
 
-    async def _record(
+    def _build_row(
         self,
         principal: Principal,
         operation: Operation[S, Any],
         arguments: Arguments,
-        *,
+        outcome: Literal["done", "refused", "begun"],
         reason: str = "",
         before: Any = None,
         after: Any = None,
-    ) -> None:
+    ) -> AuditRow:
         secret = operation.secret_fields | operation.secret_results
-        await self._audit.append(
-            AuditRow(
-                at=self._clock.now_ms(),
-                user_id=principal.user_id,
-                username=principal.username,
-                way=principal.way,
-                address=principal.address,
-                operation=operation.name,
-                app_id=getattr(arguments, "app_id", ""),
-                outcome="refused" if reason else "done",
-                reason=redact(reason[:500]),
-                arguments=bounded(strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret)),
-                before=bounded(strike_out(before, secret)),
-                after=bounded(strike_out(after, secret)),
-            )
+        return AuditRow(
+            at=self._clock.now_ms(),
+            user_id=principal.user_id,
+            username=principal.username,
+            way=principal.way,
+            address=principal.address,
+            operation=operation.name,
+            app_id=getattr(arguments, "app_id", ""),
+            outcome=outcome,
+            reason=redact(reason[:500]),
+            arguments=bounded(strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret)),
+            before=bounded(strike_out(before, secret)),
+            after=bounded(strike_out(after, secret)),
         )
 
 

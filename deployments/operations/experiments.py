@@ -15,6 +15,7 @@ from cluster.errors import Invalid
 from cluster.records.experiment import Experiment
 from deployments.operations.app_access import require_app
 from deployments.operations.operation import Arguments, OfApp, Operation
+from deployments.operations.sample_results import PERFORMED
 from deployments.operations.services import AdminServices
 
 Real = Annotated[float, Field(allow_inf_nan=False)]
@@ -210,11 +211,15 @@ async def report_experiment(services: AdminServices, given: OfExperiment) -> Exp
     Errors:
         NotFound: no such app or experiment; Fault: compacted interactions are damaged
     Cost:
-        reads and counts in another thread
+        reads and counts in another thread, once in 30 seconds
     """
     lifecycle = await _open_lifecycle(services, given)
     experiment = await lifecycle.get(given.app_id, given.experiment)
-    return await load_report(services.stores, services.artifacts, experiment)
+    report: ExperimentReport = await services.cache.get(
+        ("experiments.report", experiment.model_dump_json()),
+        lambda: load_report(services.stores, services.artifacts, experiment),
+    )
+    return report
 
 
 async def plan_experiment(services: AdminServices, given: PlanExperiment) -> SampleSize:
@@ -250,20 +255,19 @@ async def _read_experiment(services: AdminServices, given: OfExperiment) -> Any:
 _ALL = "/apps/{app_id}/experiments"
 _ONE = _ALL + "/{experiment}"
 _EXAMPLE = {"app_id": "bookshop", "experiment": "paywall"}
-_EXAMPLE_RESULT = {"slug": "paywall", "name": "Paywall", "status": "Active", "traffic": 1.0}
 
 
 def _step(verb: str, summary: str, call: Any) -> Operation[AdminServices, Any]:
     return Operation(
         f"experiments.{verb}", summary, "editor", "POST", f"{_ONE}/{verb}", OfExperiment, call,
-        read_before=_read_experiment, example=_EXAMPLE, example_result=_EXAMPLE_RESULT,
+        read_before=_read_experiment, example=_EXAMPLE, example_result=PERFORMED[f"experiments.{verb}"],
     )  # fmt: skip
 
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "experiments.list", "List the experiments of an app.", "viewer", "GET", _ALL, OfApp, list_experiments,
-        example={"app_id": "bookshop"}, example_result={"experiments": []},
+        example={"app_id": "bookshop"}, example_result=PERFORMED["experiments.list"],
     ),
     Operation(
         "experiments.create", "Make experiments as drafts, all or none.", "editor", "POST", _ALL, CreateExperiments,
@@ -272,23 +276,23 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
             "app_id": "bookshop",
             "experiments": [{"name": "Paywall", "variants": [{"name": "three"}, {"name": "five"}]}],
         },
-        example_result={"experiments": [{**_EXAMPLE_RESULT, "status": "Draft"}]},
+        example_result=PERFORMED["experiments.create"],
     ),
     Operation(
         "experiments.get", "Read one experiment.", "viewer", "GET", _ONE, OfExperiment, get_experiment,
-        example=_EXAMPLE, example_result=_EXAMPLE_RESULT,
+        example=_EXAMPLE, example_result=PERFORMED["experiments.get"],
     ),
     Operation(
         "experiments.edit", "Change an experiment in its current status.", "editor", "PATCH", _ONE, EditExperiment,
         edit_experiment, read_before=_read_experiment, example={**_EXAMPLE, "traffic": 0.8},
-        example_result={**_EXAMPLE_RESULT, "traffic": 0.8},
+        example_result=PERFORMED["experiments.edit"],
     ),
     _step("start", "Start an experiment now, also one that was paused.", start_experiment),
     Operation(
         "experiments.schedule", "Let an experiment run from a moment on.", "editor", "POST", f"{_ONE}/schedule",
         ScheduleExperiment, schedule_experiment, read_before=_read_experiment,
         example={**_EXAMPLE, "starts_at": 1_796_108_400_000},
-        example_result={**_EXAMPLE_RESULT, "status": "Scheduled"},
+        example_result=PERFORMED["experiments.schedule"],
     ),
     _step("pause", "Pause an experiment; users keep their variants.", pause_experiment),
     _step("complete", "End an experiment for good.", complete_experiment),
@@ -296,7 +300,7 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "experiments.report", "Read what came of an experiment.", "viewer", "GET", f"{_ONE}/report", OfExperiment,
         report_experiment, example=_EXAMPLE,
-        example_result={"slug": "paywall", "goal": ["checkout"], "variants": [], "days": {}, "settling": 0},
+        example_result=PERFORMED["experiments.report"],
     ),
     Operation(
         "experiments.plan", "Estimate how many people an experiment needs.", "viewer", "GET",

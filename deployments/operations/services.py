@@ -76,6 +76,8 @@ class AdminConfig:
     "Data directory of this machine: progress and refused rows of ingests are below it."
     public_url: str = ""
     "Address of the API in calls to copy."
+    disk_limit: float = 0.94
+    "Used share of the disk from which writes are refused."
 
 
 @dataclass(frozen=True, slots=True)

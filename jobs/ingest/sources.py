@@ -241,9 +241,6 @@ def _read_parquet_chunks(source: SourceFile, size: int, skip: int) -> Iterator[C
     )
 
 
-# --- formats ------------------------------------------------------------------------------------------------------
-
-
 def _read_jsonl_rows(source: SourceFile) -> Iterator[Row]:
     for line in _read_lines(source):
         if isinstance(line, UnreadableRow):
@@ -333,9 +330,6 @@ def _read_batches(source: SourceFile, most: int) -> Iterator[Any]:
         if len(set(names)) < len(names):
             raise Invalid(f"{source.name} has two columns of one name")
         yield from parquet.iter_batches(batch_size=most, use_threads=False)
-
-
-# --- inside -------------------------------------------------------------------------------------------------------
 
 
 def _read_with_retry(

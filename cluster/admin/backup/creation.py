@@ -145,8 +145,6 @@ class BackupJob:
                 app_id, FOLLOWER, self._kept[app_id], self._clock.now_ms()
             )
 
-    # --- bulk keys ----------------------------------------------------------------------------------------
-
     async def _bulk(self, chunks: ChunkWriter) -> AsyncIterator[str]:
         """Write the bulk keys: names go to files by their hash first, so equal keys make equal chunks every time."""
         with tempfile.TemporaryDirectory(prefix="kiosk-backup-") as folder:
@@ -187,8 +185,6 @@ class BackupJob:
             await self._pace.step("keys", self._keys)
         if parts:
             yield await asyncio.to_thread(chunks.write_parts, parts)
-
-    # --- the cut ------------------------------------------------------------------------------------------
 
     async def _cut(self, facts: BackupFacts, chunks: ChunkWriter) -> None:
         """Copy the artifact store and read the control keys of a moment at which its segments did not change."""

@@ -17,9 +17,9 @@ from cluster.errors import Conflict, HouseError, Invalid, Unavailable
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.doctor import cluster_checks, machine_checks, running_checks, security_checks
-from deployments.cli.doctor.finding import Finding
 from deployments.cli.doctor.mcp_check import McpCheck
 from deployments.cli.installation import Installation, read_clock_ms
+from deployments.operations.findings import Finding, check_disk
 
 EPILOG = """
 [bold]Examples[/]
@@ -122,7 +122,7 @@ def run_checks(installation: Installation, urls: Sequence[str] = ()) -> list[Fin
         machine_checks.check_private_file(
             "ray token", installation.places.ray_token, "delete it and start again: `kiosk up` makes one"
         ),
-        machine_checks.check_disk(installation),
+        check_disk(installation.places.data_dir, installation.settings.disk_limit),
         machine_checks.check_shared_memory(Path("/dev/shm")),
         machine_checks.check_open_files(),
         machine_checks.check_haproxy(state),

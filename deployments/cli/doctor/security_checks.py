@@ -20,10 +20,8 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import find_secrets
 from cluster.runtime.processes import list_processes
 from cluster.store.connect import OpenStores
-from deployments.cli.doctor.finding import Finding, Level
 from deployments.cli.installation import Installation, read_clock_ms
-
-# --- switches of apps ---------------------------------------------------------------------------------------
+from deployments.operations.findings import Finding, Level
 
 
 def check_switches(apps: Iterable[App]) -> Iterator[Finding]:
@@ -74,9 +72,6 @@ def _list_open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:
         yield "publishable_experiments", "false", "browsers write exposures"
     if settings.bot_rule != "on":
         yield "bot_rule", "on", "robots use the publishable key"
-
-
-# --- code, secrets and manifests ----------------------------------------------------------------------------
 
 
 def check_learners(installation: Installation) -> Finding:
@@ -151,8 +146,6 @@ def check_previous_keys(installation: Installation) -> Iterator[Finding]:
         advice = "`kiosk master-key status` says what else ends with it; then remove it"
         yield Finding("previous master key", "ok", "nothing is sealed with it", advice)
 
-
-# --- erasures -----------------------------------------------------------------------------------------------
 
 LATE_MS = 600_000
 "An order that is older was not carried out as it should."

@@ -129,8 +129,6 @@ def test_a_record_of_a_release_before_is_bound_as_it_is() -> None:
         bind_key(secrecy.Vault(bytes(32)), before)
 
 
-# --- two keys while the master key changes ---------------------------------------------------------------------
-
 OLD, NEW = b"1" * 32, b"2" * 32
 BEFORE, BETWEEN, AFTER = secrecy.Vault(OLD), secrecy.Vault(NEW, previous=[OLD]), secrecy.Vault(NEW)
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from cluster.errors import Conflict, Forbidden, NotFound, Unprocessable
+from cluster.errors import Conflict, Forbidden, NotFound, Unavailable, Unprocessable
 from cluster.log import redact
-from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AppRole
+from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AppRole, AuditRow
 from cluster.secrecy import mint_key, mint_token
 from deployments.operations.administration import Administration, strike_out
+from deployments.operations.audit import MOST_TAKEN_MS
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.principal import COMMAND_LINE, Principal
+from tests.fakes.administration import open_memory_admin
 from tests.fakes.audit_list import AuditList
+from tests.fakes.dying_shelf import Killed
+from tests.fakes.dying_stores import Life, mortal
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from cluster.store.connect import OpenStores
 
 
 @dataclass
@@ -102,6 +111,39 @@ async def test_a_change_leaves_a_row_without_secrets() -> None:
     assert (audit.rows[-1].outcome, audit.rows[-1].reason) == ("refused", "the title is taken")
     await administration.perform(person("editor"), "names.read", {"app_id": "shop"})
     assert len(audit.rows) == 3
+
+
+@pytest.mark.parametrize("left", range(12))
+async def test_a_change_without_an_end_stands_in_the_log(left: int) -> None:
+    """The process dies at any call of any store, or the store goes away there."""
+    clock = ManualClock()
+    stores = memory_stores(clock)
+    life = Life(left)
+    dying = cast("OpenStores", mortal(stores, life))
+    with suppress(Killed):
+        await open_memory_admin(dying, clock).perform(COMMAND_LINE, "apps.create", {"app_id": "shop"})
+    is_made = "shop" in (await stores.access.read_all()).apps
+    clock.advance(MOST_TAKEN_MS + 1)
+    admin = open_memory_admin(stores, clock)
+    for _ in range(2):  # the second reader adds nothing
+        rows = (await admin.perform(COMMAND_LINE, "audit.list", {})).page.rows
+        assert [row.operation for row in rows] == ["apps.create"] * len(rows)
+        assert len(rows) == 1 or (not rows and not is_made)
+    if rows:
+        assert rows[0].outcome in (("done",) if life.left else ("begun", "done"))
+        assert rows[0].arguments == {"app_id": "shop"}
+
+
+async def test_a_caller_hears_that_the_change_was_made_without_its_row() -> None:
+    class Away(AuditList):
+        async def append(self, row: AuditRow, *, begun_id: str = "", only_begun: bool = False) -> AuditRow:
+            raise Unavailable("the store is away")
+
+    administration, _ = opened()
+    away = Administration(administration.services, administration.operations, Away(), ManualClock())
+    with pytest.raises(Unavailable, match=r"names\.rename was done, but the store went away"):
+        await away.perform(person("editor"), "names.rename", {"app_id": "shop", "title": "Books"})
+    assert administration.services.values == {"shop": "Books"}
 
 
 async def test_wrong_arguments_are_named() -> None:
