@@ -260,8 +260,6 @@ class AppFollower:
         adopt = partial(self._active.set_serving_model, engine_id, model, self._clock.now_ms())
         await self._run_exclusive(adopt, is_short=False)
 
-    # --- loading --------------------------------------------------------------------------------------------
-
     async def _load(self) -> Recommender:
         started_s = self._clock.monotonic_s()
         recommender = await asyncio.get_running_loop().run_in_executor(None, self._build_recommender)
@@ -308,8 +306,6 @@ class AppFollower:
             since_ms = self._clock.now_ms() - WINDOW_MS
             recommender.overlay.add_searches(self._segments.load_searches(self._app_id, since_ms))
         return recommender
-
-    # --- following ------------------------------------------------------------------------------------------
 
     async def _apply_next(self) -> bool:
         changes = await self._read(self._active, block_ms=_BLOCK_MS)

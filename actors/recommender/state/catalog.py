@@ -70,8 +70,6 @@ class Catalog:
         """Return an estimate of the memory of columns, records and rows, in bytes."""
         return self.columns.nbytes + int(self._sizes.sum()) + len(self) * _ROW_BYTES
 
-    # --- rows and ids ---------------------------------------------------------------------------------------
-
     @property
     def row_by_id(self) -> Mapping[str, int]:
         """Return the rows of product ids. The caller must not change the mapping."""
@@ -126,8 +124,6 @@ class Catalog:
             return list(rows)
         return [variant for row in rows for variant in siblings.get(row, (row,))]
 
-    # --- changes --------------------------------------------------------------------------------------------
-
     def subscribe(self, watcher: ChangeListener) -> None:
         """Call a listener for every later change of a product."""
         self._listeners.append(watcher)
@@ -168,8 +164,6 @@ class Catalog:
                 watcher(row, None)
             self.version += 1
         return row
-
-    # --- reading --------------------------------------------------------------------------------------------
 
     @property
     def present(self) -> Mask:

@@ -201,8 +201,6 @@ class IndexSegments:
         owned: Mask = np.equal(self._owner[rows], number)
         return owned
 
-    # --- merging --------------------------------------------------------------------------------------------
-
     @property
     def needs_merge(self) -> bool:
         """Return whether there are many segments of similar size, or one is mostly stale."""
