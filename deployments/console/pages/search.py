@@ -18,7 +18,7 @@ SEARCH = "/apps/{app_id}/search"
 QUESTIONS = "/apps/{app_id}/questions"
 BANK = "/apps/{app_id}/question-bank"
 SPANS = ("24h", "7d", "30d", "90d")
-BANK_ROWS = 100
+BANK_ROWS = 50
 QUESTION_ROWS = 25
 
 
