@@ -208,10 +208,10 @@ class IntakeLoop:
         if self._compactor is None:
             return 0
         await self._find_apps()
+        if self._queries is not None:  # first: they rest while the artifact store is away, and records do not
+            await self._queries.run_once(list(self._apps), at_once=at_once)
         rows = await self._compactor.run_once(list(self._apps), at_once=at_once)
         self._state.settled_rows += rows
-        if self._queries is not None:
-            await self._queries.run_once(list(self._apps), at_once=at_once)
         if self._storage is not None and self._bounded:
             await self._storage.run_once(self._bounded, at_once=at_once or rows > 0)
         return rows

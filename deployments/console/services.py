@@ -22,6 +22,7 @@ from deployments.edge.password_checks import PasswordChecks
 from deployments.edge.server_addresses import ServerAddresses
 from deployments.edge.signin_limits import SignInLimits, SignInRates
 from deployments.operations.administration import Administration
+from deployments.operations.result_cache import ResultCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class ConsoleServices:
     provider: IdentityProvider | None = None
     "Provider of identities; None: people sign in with passwords only."
     uploads: UploadSlots = field(default_factory=UploadSlots)
+    live: ResultCache = field(default_factory=ResultCache)
+    "Parts of live pages that many consoles share."
     text: ConsoleTexts = field(default_factory=ConsoleTexts)
     title: str = "Kiosk"
     version: str = ""

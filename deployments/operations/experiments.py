@@ -215,11 +215,15 @@ async def report_experiment(services: AdminServices, given: OfExperiment) -> Exp
     Errors:
         NotFound: no such app or experiment; Fault: compacted interactions are damaged
     Cost:
-        reads and counts in another thread
+        reads and counts in another thread, once in 30 seconds
     """
     lifecycle = await _open_lifecycle(services, given)
     experiment = await lifecycle.get(given.app_id, given.experiment)
-    return await load_report(services.stores, services.artifacts, experiment)
+    report: ExperimentReport = await services.cache.get(
+        ("experiments.report", experiment.model_dump_json()),
+        lambda: load_report(services.stores, services.artifacts, experiment),
+    )
+    return report
 
 
 async def plan_experiment(services: AdminServices, given: PlanExperiment) -> SampleSize:

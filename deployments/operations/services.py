@@ -106,6 +106,10 @@ class AdminServices:
     snapshot_bounds: SnapshotBounds = field(default_factory=SnapshotBounds)
     compare_versions: CompareVersions | None = None
     "None in processes that serve, which never train."
+    training_owner: str = ""
+    "Worker id of a process that trains what it orders, so that no other worker claims it."
+    training_code: str = ""
+    "Digest of the code that this process shipped for the trainings that it orders."
 
     @property
     def artifacts(self) -> ArtifactStore:

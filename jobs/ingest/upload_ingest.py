@@ -196,6 +196,7 @@ def build_order(record: FileImport, path: Path, *, limit: int = 0) -> IngestOrde
         layout=DelimitedFormat(record.delimiter, record.encoding),
         keep_going=record.keep_going,
         limit=limit,
+        title=record.file_name,
     )
 
 

@@ -77,7 +77,7 @@ NOT_WALKED = ("/sign-in/provider", "/sign-in/provider/callback", "/audit/export"
 _ASSET = re.compile(r'(?:src|href)="(/console/static/[^"]+)"')
 _CHART_ASSET = re.compile(r'data-uplot-[a-z]+="([^"]+)"')
 _LOADED = re.compile(r'hx-get="([^"]+)" hx-trigger="load"')
-_TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
+FORM_TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
 _NAME = re.compile(r"\{(\w+)(?::path)?\}")
 
 
@@ -119,7 +119,7 @@ class PageWalk:
             RuntimeError: the installation refuses
         """
         form = await self._http.get("/console/sign-in")
-        token = _TOKEN.search(form.text)
+        token = FORM_TOKEN.search(form.text)
         given = {
             "csrf": html.unescape(token[1]) if token else "",
             "username": username,

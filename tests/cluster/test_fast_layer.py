@@ -117,31 +117,56 @@ def _redeploy_under_requests(installation: Stack, *, watched_s: float) -> None:
         cwd=ROOT,
         env={**_environment_of_a_replica(installation), "PYTHONPATH": str(ROOT)},
     )
-    seen: Counter[str] = Counter()
+    seen, refused = Counter[str](), list[str]()
     begin = time.monotonic()
 
     def over() -> bool:
         assert time.monotonic() - begin < 240, (before, replica_ports(installation))
         return redeploying.poll() is not None and not set(replica_ports(installation)) & set(before)
 
-    asyncio.run(_ask_until(over, installation, seen, watched_s))
+    asyncio.run(_ask_until(over, installation, seen, refused, watched_s))
     assert redeploying.returncode == 0
     print(
         f"\n{sum(seen.values())} requests in {time.monotonic() - begin:.0f} s of redeployment: {dict(seen)}"
     )
-    assert seen.keys() == {"404"}
+    assert seen.keys() == {"404"}, "\n".join([*refused, *_lines_of_replicas(installation)])
 
 
-async def _ask_until(over: Callable[[], bool], stack: Stack, seen: Counter[str], watched_s: float) -> None:
-    """Ask over connections that are kept as long as the server keeps them: eight busy ones, and four silent ones."""
+def _lines_of_replicas(stack: Stack) -> list[str]:
+    """Return what API replicas logged about the store and about slow requests."""
+    logs = InstallationPaths.from_data_dir(stack.data_dir).ray_dir / "session_latest" / "logs"
+    words = ("store_went_away", "store_returned", "not_followed", "request_slow")
+    return [
+        line[:400]
+        for path in logs.glob("worker-*.err")
+        for line in path.read_text("utf-8", "replace").splitlines()
+        if any(word in line for word in words)
+    ]
+
+
+async def _ask_until(
+    over: Callable[[], bool], stack: Stack, seen: Counter[str], refused: list[str], watched_s: float
+) -> None:
+    """Ask over connections that are kept as long as the server keeps them: eight busy ones, and four silent ones.
+
+    `refused` gets a line for each answer other than 404. HAProxy and a replica answer 503 with the same body, so the
+    headers tell which of them it was.
+    """
     done = asyncio.Event()
+    began_s = time.monotonic()
 
     async def ask(client: httpx.AsyncClient, pause_s: float) -> None:
         while not done.is_set():
+            asked_s = time.monotonic()
             try:
-                seen[str((await client.get("/v1/users/nobody")).status_code)] += 1
+                reply = await client.get("/v1/users/nobody")
+                outcome, facts = str(reply.status_code), f"{reply.text[:200]} {dict(reply.headers)}"
             except httpx.HTTPError as error:
-                seen[type(error).__name__] += 1
+                outcome, facts = type(error).__name__, repr(error)
+            seen[outcome] += 1
+            if outcome != "404":
+                times = f"after {asked_s - began_s:.2f} s, took {(time.monotonic() - asked_s) * 1000:.0f} ms"
+                refused.append(f"{outcome} {times}: {facts}")
             await asyncio.sleep(pause_s)
 
     async def watch() -> None:

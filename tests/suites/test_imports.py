@@ -144,6 +144,8 @@ async def test_a_dirty_file_is_imported_from_upload_to_refused_rows(desk: Desk) 
     refused = await desk.perform("imports.refused", import_id=import_id)
     assert [row["row"] for row in refused.rows] == [3, 4, 5]
     assert refused.to_lines().count(b"\n") == 3
+    aside = await desk.perform("quarantine.list")
+    assert sorted(entry.name for entry in aside.newest) == [f"row {at} of dirty.csv" for at in (2, 3, 4)]
     assert await _files(desk) == []
     with pytest.raises(NotFound, match="removed"):
         await desk.perform("imports.start", import_id=import_id)

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 import numpy as np
-import orjson
 
 from actors.recommender.messages import Circle
 from actors.recommender.state.groups import AttributeColumnSource, Groups
 from actors.vectors.types import Codes, Mask, ensure_capacity
+from cluster.exact_json import dump_exact
 from cluster.query.columnar.column_store import ColumnStore
 from cluster.query.language.tree import Node
 from cluster.records.validation.recent_events import GROUP
@@ -136,7 +136,7 @@ class Catalog:
             row = self._add_row(product_id)
         self.products += not self._present[row]
         self._present[row] = True
-        packed = orjson.dumps(product)
+        packed = dump_exact(product)
         self._sizes[row] = len(packed)
         self.columns.replace(row, packed)
         self._offered[row] = product.get("availability") != _OUT_OF_STOCK

@@ -213,13 +213,12 @@ class IndexSegments:
             if every
             else self._select_for_merge()
         )
-        segments = [_map_rows(self._segments[number], self._mappings.get(number)) for number in numbers]
+        segments = {
+            number: _map_rows(self._segments[number], self._mappings.get(number)) for number in numbers
+        }
         owner = self._owner[: self._rows].copy()
         return lambda: MergedSegment(
-            merge_segments(segments, [np.equal(owner, number) for number in numbers])
-            if segments
-            else empty_segment(),
-            numbers,
+            merge_segments(segments, owner) if segments else empty_segment(), numbers
         )
 
     def adopt(self, merged: MergedSegment) -> None:
