@@ -28,7 +28,7 @@ from deployments.console.sessions import PATH, ConsoleSessions, Session
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.errors import status_from_error
 from deployments.edge.request import ClientDisconnected
-from deployments.edge.signin_limits import AddressLimits, BucketRate
+from deployments.edge.signin_limits import BucketRate
 from deployments.operations.principal import principal_of
 
 SIGN_IN = "/sign-in"
@@ -55,7 +55,6 @@ def build_console_routes(
         texts,
         pages,
         navigation,
-        AddressLimits(services.clock),
     )
     paths = sorted(
         dict.fromkeys(page.path for page in pages), key=lambda path: ("{" in path, path.count("{"))
@@ -96,7 +95,6 @@ class _Console:
     texts: ConsoleTexts
     pages: Sequence[Page]
     navigation: Sequence[NavigationEntry]
-    limits: AddressLimits
 
     async def answer(self, request: Request, path: str) -> Response:
         """Answer a request; every exception becomes a page."""
@@ -130,7 +128,7 @@ class _Console:
             TooMany: they send more than a person with open pages does
         """
         who = "" if session is None else session.account.user_id
-        wait_s = self.limits.wait_s("requests", who, REQUESTS) if who else 0
+        wait_s = self.services.limits.wait_s("requests", who, REQUESTS) if who else 0
         if wait_s:
             raise TooMany(self.texts("error.too_many"), retry_after_s=wait_s)
 
