@@ -33,7 +33,7 @@ from tests.suites.small import an_app
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
-MARK = "f" * 32
+MARK = ("f" * 32,)
 MOST = 100
 Place = tuple[OpenStores, ArtifactStore]
 
