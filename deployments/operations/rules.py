@@ -101,7 +101,7 @@ async def put_rules(services: AdminServices, given: PutRules) -> StoredRulesChan
     Errors:
         Invalid: a rule makes no sense, or an engine would have too many; NotFound: no such app
     """
-    rules = parse_rules(given.rules, given.engine_id)
+    rules = await asyncio.to_thread(parse_rules, given.rules, given.engine_id)
     await require_app(services.stores, given.app_id)
     await store_rules(services, given.app_id, rules, "put")
     return StoredRulesChange(given.app_id, tuple(rules))
