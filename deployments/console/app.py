@@ -113,8 +113,8 @@ class _Console:
             response = self._show_error(asked, 500, self.texts("error.unexpected"))
         if session is not None and response.status_code == 200:
             self.sessions.remember_app(request, response, asked.app_id, secure=secure)
-        if session is not None and not _sets_session(response):
-            await self.sessions.renew(response, session, secure=secure)
+        if asked.session is not None and not _sets_session(response):
+            self.sessions.renew(response, asked.session, secure=secure)
         return response
 
     async def _answer(self, asked: ConsoleRequest, path: str) -> Response:
@@ -136,6 +136,8 @@ class _Console:
             return await self._show(asked, page)
         try:
             await self._read_form(asked, page)
+            if not await self._is_still_in(asked):
+                return asked.redirect(SIGN_IN)
             return await self._submit(asked, page)
         finally:
             for file in asked.files.values():
@@ -175,6 +177,20 @@ class _Console:
         token = asked.form.pop(csrf.FIELD, "") or asked.raw.headers.get(csrf.HEADER, "")
         if not csrf.is_genuine(self.services.signing, self._bound_to(asked), token):
             raise Forbidden(self.texts("error.form_expired"))
+
+    async def _is_still_in(self, asked: ConsoleRequest) -> bool:
+        """Return whether the session outlived the reading of its form, and take the rights that it has now.
+
+        A form can take minutes to arrive; meanwhile somebody may have signed out or changed the password.
+        """
+        if asked.session is None:
+            return True
+        session = await self.sessions.find(asked.raw, secure=asked.secure)
+        if session is None:
+            return False
+        asked.session = session
+        asked.principal = principal_of(session.account, "console", address=asked.principal.address)
+        return True
 
     async def _submit(self, asked: ConsoleRequest, page: Page) -> Response:
         """Handle a form; if an operation refuses, show the form again with the message."""

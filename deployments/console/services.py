@@ -59,8 +59,7 @@ class ConsoleServices:
 
     def client_address(self, request: Request) -> str:
         """Return the client address of a request."""
-        noted = request.headers.get("x-forwarded-for")
-        return self.client_addresses.find(request.scope, noted.encode("latin-1") if noted else None)
+        return self.client_addresses.find(request.scope)
 
 
 def open_console(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,26 +27,22 @@ from cluster.records.file_import import (
 )
 from cluster.store.ports.imports import StoredImport
 from deployments.operations.app_access import require_app
-from deployments.operations.import_mapping import read_choices
+from deployments.operations.import_preview import PreviewTask
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.refused_rows import RefusedRowsPage, parse_refused
 from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
-from deployments.operations.upload_files import check_parquet, detect_content, receive_file
-from jobs.ingest.column_proposal import list_noun_fields, propose_columns
+from deployments.operations.upload_files import detect_content, prepare_folder, receive_file
 from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.preview import IngestPreview, preview_ingest
-from jobs.ingest.sources import PlainFiles
-from jobs.ingest.upload_ingest import build_order, discard_upload, fetch_upload
+from jobs.ingest.upload_ingest import discard_upload, fetch_upload
 
 MOST_IMPORTS = 200
 "Imports of an app that are remembered."
 MOST_WAITING = 20
 "Uploaded files of an app that wait for their import."
-_FIRST_ROWS = 200
-_LONGEST_VALUE = 2_000
-"Characters of a value of a sample record that are shown."
+RECEIVING = "receiving"
+"Folder of files that are being received, below the folder of the ingests."
 Rules = Annotated[tuple[str, ...], Field(max_length=500)]
 
 
@@ -143,6 +139,7 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
         NotFound: there is no such app
         ReadOnly: the app takes no writes
         TooMany: too many uploaded files wait
+        Unavailable: the disk is full
         Invalid: the file is empty, compressed, no text, or none of the formats
         TooLarge: the file is larger than allowed
     """
@@ -151,6 +148,8 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
     if not isinstance(given.content, AsyncIterator) and not hasattr(given.content, "__aiter__"):
         raise Invalid("the body of the request is the file")
     DelimitedFormat(given.delimiter, given.encoding)
+    if reason := services.why_full():
+        raise Unavailable(reason, told=True, retry_after_s=60)
     await sweep_imports(services, given.app_id)
     waiting = [one for one in await services.stores.imports.all(given.app_id) if not one.record.is_removed]
     if len(waiting) >= MOST_WAITING:
@@ -158,19 +157,28 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
             f"{len(waiting)} uploaded files wait in {given.app_id}; import or remove some first",
             retry_after_s=60,
         )
-    with tempfile.TemporaryDirectory(prefix="kiosk-upload-") as folder:
+    above = state_folder(services) / RECEIVING
+    await asyncio.to_thread(prepare_folder, above)
+    with tempfile.TemporaryDirectory(dir=above) as folder:
         path = Path(folder) / "upload"
         received = await receive_file(given.content, path, services.config.max_upload_mb << 20)
-        form = detect_content(received.head, given.encoding)
-        if form == "parquet":
-            await asyncio.to_thread(check_parquet, path)
         record = FileImport(
-            app_id=given.app_id, import_id=str(new_task_id()), file_name=given.file_name, format=form,
-            size=received.size, sha256=received.sha256, noun=given.noun, created_at=services.now_ms(),
-            created_by=services.principal.username, delimiter=given.delimiter, encoding=given.encoding,
+            app_id=given.app_id, import_id=str(new_task_id()), file_name=given.file_name,
+            format=detect_content(received.head, given.encoding), size=received.size, sha256=received.sha256,
+            noun=given.noun, created_at=services.now_ms(), created_by=services.principal.username,
+            delimiter=given.delimiter, encoding=given.encoding,
         )  # fmt: skip
-        await asyncio.to_thread(services.artifacts.upload, record.path, path)
-    await services.stores.imports.put(record)
+        if record.format == "parquet":
+            await services.preview(
+                PreviewTask(kind="check", record=record, path=str(path), now_ms=services.now_ms())
+            )
+        # The record comes first: a file without one would stay for ever after a crash between the two.
+        await services.stores.imports.put(record)
+        try:
+            await asyncio.to_thread(services.artifacts.upload, record.path, path)
+        except HouseError:
+            await services.stores.imports.remove(given.app_id, record.import_id)
+            raise
     return _view(services, StoredImport(record, None))
 
 
@@ -197,32 +205,23 @@ async def preview_import(services: AdminServices, given: PreviewImport) -> dict[
     record = (await _find(services, given)).record
     path = await _local_file(services, record)
 
-    def look() -> dict[str, Any]:
-        files = PlainFiles(record.format, DelimitedFormat(record.delimiter, record.encoding))
-        (source,) = files.find(str(path))
-        columns = propose_columns(source, files, record.noun)
-        rules = tuple(column.rule for column in columns if column.rule)
-        is_plain = record.format == "jsonl" and all(column.field == column.name for column in columns)
-        proposed = () if is_plain else rules
-        mapping = proposed if given.mapping is None else given.mapping
-        return {
-            "columns": [column.to_dict() for column in columns],
-            **read_choices([column.name for column in columns], mapping, is_plain=is_plain and not mapping),
-            "fields": list_noun_fields(record.noun),
-            "proposed": list(proposed),
-            "mapping": list(mapping),
-            "preview": _preview(record, path, mapping, _FIRST_ROWS, services.now_ms()),
-        }
-
-    return await asyncio.to_thread(look)
+    return await services.preview(
+        PreviewTask(
+            kind="columns", record=record, path=str(path), mapping=given.mapping, now_ms=services.now_ms()
+        )
+    )
 
 
 async def dry_run_import(services: AdminServices, given: DryRunImport) -> dict[str, Any]:
     """Return what the first rows would become; nothing is written."""
     record = (await _find(services, given)).record
     path = await _local_file(services, record)
-    now_ms = services.now_ms()
-    return await asyncio.to_thread(_preview, record, path, given.mapping, given.limit, now_ms)
+    return await services.preview(
+        PreviewTask(
+            kind="rows", record=record, path=str(path), mapping=given.mapping, limit=given.limit,
+            now_ms=services.now_ms(),
+        )
+    )  # fmt: skip
 
 
 async def start_import(services: AdminServices, given: StartImport) -> ImportView:
@@ -340,6 +339,7 @@ async def sweep_imports(services: AdminServices, app_id: str) -> None:
             await _discard(services, record)
             await services.stores.imports.put(record.model_copy(update={"is_removed": True}))
         if at >= MOST_IMPORTS:
+            await _discard(services, record)
             await services.stores.imports.remove(app_id, record.import_id)
 
 
@@ -389,34 +389,6 @@ async def _take_slot(services: AdminServices, attempt: str) -> str:
         if await services.stores.leases.hold(slot, attempt, max(STARTS_WITHIN_MS, LEASE_MS)):
             return slot
     return ""
-
-
-def _preview(
-    record: FileImport, path: Path, mapping: Sequence[str], limit: int, now_ms: int
-) -> dict[str, Any]:
-    order = build_order(record.model_copy(update={"mapping": tuple(mapping)}), path, limit=limit)
-    return _preview_to_dict(preview_ingest(order, now_ms=now_ms))
-
-
-def _preview_to_dict(found: IngestPreview) -> dict[str, Any]:
-    return {
-        "rows": found.rows,
-        "accepted": found.accepted,
-        "refused": found.refused,
-        "reasons": [asdict(reason) for reason in found.reasons],
-        "warnings": list(found.warnings),
-        "samples": [_shorten(sample) for sample in found.samples],
-    }
-
-
-def _shorten(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name[:_LONGEST_VALUE]: _shorten(part) for name, part in islice(value.items(), 200)}
-    if isinstance(value, list):
-        return [_shorten(part) for part in value[:50]]
-    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
-        return value[:_LONGEST_VALUE] + "…"
-    return value
 
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (

@@ -19,7 +19,7 @@ from cluster.records.boost_rule import BoostRule
 from deployments.operations.app_access import require_app
 from deployments.operations.operation import OfEngine, Operation
 from deployments.operations.rule_conflicts import RuleConflict, check_rules, idle_reason
-from deployments.operations.rule_versions import rule_to_dict
+from deployments.operations.rule_history import rule_to_dict
 from deployments.operations.rules import compile_or_none, parse_rules
 from deployments.operations.sample_results import PERFORMED
 from deployments.operations.services import AdminServices

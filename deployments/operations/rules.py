@@ -17,7 +17,7 @@ from cluster.records.validation.boost_rules import read_rules, rule_fault
 from deployments.operations.app_access import require_app
 from deployments.operations.operation import OfApp, OfEngine, Operation
 from deployments.operations.rule_conflicts import ConflictReport, check_rules
-from deployments.operations.rule_versions import remove_rules, rule_to_dict, rules_of_engine, store_rules
+from deployments.operations.rule_history import remove_rules, rule_to_dict, rules_of_engine, store_rules
 from deployments.operations.sample_results import PERFORMED
 from deployments.operations.services import AdminServices
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import shutil
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +20,8 @@ from cluster.records.file_import import ImportFormat
 
 STALL_S = 60.0
 "Seconds without a byte after which an upload ends."
+LEFT_S = 8 * 3_600.0
+"Age of a folder that a process left behind when it was killed."
 MOST_COLUMNS = 1_000
 MOST_ROW_GROUP_BYTES = 1 << 30
 "Bytes of one row group of Parquet after decompression."
@@ -34,6 +39,15 @@ class ReceivedFile:
     size: int
     sha256: str
     head: bytes
+
+
+def prepare_folder(folder: Path) -> None:
+    """Create a folder for files that are being received, and remove what a killed process left in it. Blocks."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.iterdir():
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > LEFT_S:
+                shutil.rmtree(left, ignore_errors=True)
 
 
 async def receive_file(content: AsyncIterator[bytes], target: Path, most_bytes: int) -> ReceivedFile:

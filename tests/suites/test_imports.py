@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,17 @@ import pytest
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
-from cluster.errors import Conflict, Forbidden, HouseError, Invalid, NotFound, ReadOnly, TooLarge, TooMany
+from cluster.errors import (
+    Conflict,
+    Forbidden,
+    HouseError,
+    Invalid,
+    NotFound,
+    ReadOnly,
+    TooLarge,
+    TooMany,
+    Unavailable,
+)
 from cluster.records.administration import AppRole
 from cluster.records.file_import import ALIVE_WITHIN_MS, KEPT_MS, STARTS_WITHIN_MS
 from cluster.secrecy import Vault
@@ -185,6 +196,37 @@ async def test_uploads_are_bounded(desk: Desk) -> None:
         await desk.upload(b"product_id\nx\n")
 
 
+async def test_nothing_is_received_while_the_disk_is_full(desk: Desk) -> None:
+    desk.services = replace(desk.services, why_full=lambda: "The disk is full.")
+    administration = Administration(desk.services, OPERATIONS, desk.audit, desk.clock)
+    principal = Principal("ada", "1", "console", roles={APP: "editor"})
+    given = {"app_id": APP, "noun": "product", "content": stream(DIRTY)}
+    with pytest.raises(Unavailable, match="full"):
+        await administration.perform(principal, "imports.upload", given)
+
+
+async def test_files_of_a_killed_process_are_removed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = desk.folder / "data" / "ingest" / "receiving" / "tmpabc"
+    left.mkdir(parents=True)
+    (left / "upload").write_bytes(b"x" * 1000)
+    await desk.upload()
+    assert left.exists()
+    os.utime(left, (0, 0))
+    await desk.upload()
+    assert not left.exists()
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr(ArtifactStore, "upload", die)
+    with pytest.raises(Killed):
+        await desk.upload()
+    listed = (await desk.perform("imports.list"))["imports"]
+    assert (len(listed), listed[0]["is_removed"]) == (3, False)
+    desk.clock.ahead_ms = KEPT_MS + 1
+    assert (await desk.perform("imports.list"))["imports"][0]["is_removed"]
+
+
 async def test_so_many_imports_run_at_once(desk: Desk) -> None:
     desk.is_launching = False
     ids = [await desk.upload(b"product_id\nx\n") for _ in range(3)]
@@ -326,3 +368,18 @@ async def _expire_leases(desk: Desk, started: Any) -> None:
 
 async def _files(desk: Desk) -> list[str]:
     return [entry.path for entry in await asyncio.to_thread(desk.services.artifacts.entries, "imports")]
+
+
+async def test_an_import_without_enough_memory_fails_with_advice(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_id = await desk.upload()
+
+    async def exhaust(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("jobs.ingest.upload_ingest.ingest", exhaust)
+    await desk.perform("imports.start", import_id=import_id, mapping=RULES)
+    await desk.ended()
+    found = await desk.status(import_id)
+    assert (found["status"], "more memory" in found["error"]) == ("failed", True)
