@@ -5,7 +5,8 @@ It is a named Ray actor that Ray restarts: `engines@<release>`.
 Commands only change records, so they work from any process and need not wait. Only this actor calls Serve,
 once a second while there are dedicated engines. It deploys missing applications and removes unused ones.
 Killing it at any moment is harmless, because the next one observes and continues. It works while it holds a
-lease, and it keeps a stand-by of itself and of the other actors with a lease (`cluster.runtime.standbys`).
+lease. On a cluster of several nodes it also keeps a stand-by of itself and of the other actors with a lease
+(`cluster.runtime.standbys`), and gives nodes that join later a proxy (`cluster.runtime.node_anchors`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ from cluster.runtime.engine_plan import (
     plan_steps,
 )
 from cluster.runtime.meter import RayMeter
+from cluster.runtime.node_anchors import add_missing_anchors
 from cluster.runtime.standbys import StandbyKeeper
+from cluster.runtime.start_plan import ANCHORS
 from cluster.store.connect import OpenStores
 
 LEASE = "engines"
@@ -123,6 +126,7 @@ class EngineOperator:
         if self._clock.monotonic_s() - self._standbys_s >= standbys.LOOK_S:
             self._standbys_s = self._clock.monotonic_s()
             await self._standbys.keep()
+            await asyncio.to_thread(add_missing_anchors, ANCHORS)
 
     async def _keep_engines(self, stores: OpenStores) -> None:
         book = await stores.access.read_all()

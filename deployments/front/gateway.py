@@ -80,6 +80,8 @@ MEMORY_BUDGET_MB = 512
 "Memory for embedded engines."
 ARCHIVE_BUDGET_MB = 2_048
 "Memory for archives: mapped files, which the replicas of a node share."
+KEYS_S = 10.0
+"Seconds a replica waits for its first keys: without them it would refuse requests that other replicas answer."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
 _build_experiments = partial(ActorExperimentClient, lost=_AWAY, here_first=True)
 _build_router = partial(EngineRouter, away=_AWAY, overloaded=(BackPressureError,))
@@ -135,6 +137,7 @@ class Gateway:
         )  # fmt: skip
         for part in parts:
             await part.start()
+        await self._keyring.wait_until_read(KEYS_S)
         await load_busy_engines(self._stores, self._engine_router, clock)
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
@@ -144,7 +147,7 @@ class Gateway:
             routes += build_administration_routes(
                 stores, vault, clock, artifact_store, self._archive, self._keyring, self.handler, self._engine_router,
                 AccessLog(ACCESS_SHARE, Random()), settings.oidc, settings.data_dir, settings.disk_limit,
-                _build_environment, self._counts,
+                _build_environment, self._counts, self._memory.refusal_reason,
             )  # fmt: skip
         return build_application(
             self.handler, version=installed_version(), close=self.close, more=routes, pages=settings.console,

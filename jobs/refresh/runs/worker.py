@@ -36,6 +36,7 @@ from cluster.records.run import (
 )
 from cluster.store.ports.stores import Stores
 from cluster.tracing import PROCESS, current_trace
+from jobs.refresh.runs.measurement import build_work
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_commands import get_run, update_run
 from jobs.refresh.runs.shipped_code import import_from_package
@@ -129,7 +130,7 @@ class TrainingWorker:
             place.shelf, SegmentStore(place.shelf, place.clock), place.scratch, place.release
         )
         serving = await self._serving_facts(run)
-        self._begin = partial(Training, run, bench, self._report_stage, serving, place.memory_mb)
+        self._begin = partial(build_work, run, bench, self._report_stage, serving, place.memory_mb)
         training = self._begin()
         beating = asyncio.create_task(self._renew_lease())
         try:
