@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import hmac
 import os
 import random
 import shutil
@@ -145,6 +146,12 @@ class ArtifactStore:
         """Return 64 hex digits that authenticate bytes at a path: their MAC, without a signer their SHA-256."""
         proof = checksum(data) if self.signer is None else self.signer.sign(path, data)
         return proof.encode()
+
+    def is_digest(self, path: str, data: bytes, digest: bytes) -> bool:
+        """Return whether `digest` authenticates bytes at a path."""
+        if self.signer is None:
+            return hmac.compare_digest(checksum(data).encode(), digest)
+        return self.signer.verify(path, data, digest)
 
     def read(self, path: str) -> bytes:
         """Return a whole file."""

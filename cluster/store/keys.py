@@ -49,7 +49,8 @@ def releases() -> str:
 
 
 def installation() -> str:
-    """Hash: id (random, of the installation that this Redis belongs to), fingerprint (of its master key).
+    """Hash: id (random, of the installation that this Redis belongs to), fingerprint (of its master key),
+    previous (fingerprints of master keys that something may still be sealed with).
     Owner: the first start. For ever."""
     return "kiosk:{access}:installation"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from cluster.admin.vault import master_key_fingerprint
+from cluster.admin.vault import master_key_fingerprints
 from cluster.errors import HouseError, Invalid
 from cluster.runtime.artifact_access import open_artifact_store_at
 from cluster.runtime.cluster_report import ClusterReport, read_cluster
@@ -113,13 +113,13 @@ def _check_identity(report: ClusterReport, settings: Settings) -> Iterator[Findi
 
 def _check_key(recorded: StoredIdentity, settings: Settings) -> Finding:
     try:
-        fingerprint = master_key_fingerprint(settings)
+        fingerprints = master_key_fingerprints(settings)
     except HouseError as error:
         return Finding("its master key", "bad", error.message)
-    if recorded.fingerprint and not fingerprint:
+    if recorded.fingerprint and not fingerprints:
         words = "not on this machine: commands that read or change anything are refused here"
         return Finding("its master key", "warning", words, "set KIOSK_MASTER_KEY or KIOSK_MASTER_KEY_FILE")
-    mismatch = find_mismatch(recorded, fingerprint=fingerprint)
+    mismatch = find_mismatch(recorded, fingerprints=fingerprints)
     return Finding("its master key", "bad" if mismatch else "ok", mismatch or "this machine has it")
 
 

@@ -147,6 +147,7 @@ def run_checks(installation: Installation, urls: Sequence[str] = ()) -> list[Fin
         findings.append(running_checks.check_exposed_keys(installation, now_ms))
         findings += security_checks.check_switches(installation.list_apps())
         findings += security_checks.check_erasures(installation)
+        findings += security_checks.check_previous_keys(installation)
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
     return findings
@@ -161,5 +162,6 @@ def _check_cluster(installation: Installation, urls: Sequence[str]) -> Iterator[
     try:
         yield from running_checks.check_redis_settings(installation)
         yield from security_checks.check_switches(installation.list_apps())
+        yield from security_checks.check_previous_keys(installation)
     except HouseError as error:
         yield Finding("redis", "bad", error.message)

@@ -9,6 +9,8 @@ import psutil
 
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.admin.key_admin import KeyAdmin
+from cluster.admin.reseal import MasterKeyReseal, ResealResult
+from cluster.admin.vault import open_vault
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.artifacts.signing import sign_manifests
@@ -124,6 +126,25 @@ def check_artifacts(installation: Installation) -> Finding:
             return Finding("artifacts", "ok", f"{words}; the next `kiosk up` signs them once")
         return Finding("artifacts", "bad", words, "if you trust who wrote them: `kiosk artifacts sign`")
     return Finding("artifacts", "ok", f"all {found.valid} manifests are signed by this installation")
+
+
+def check_previous_keys(installation: Installation) -> Iterator[Finding]:
+    """Nothing is sealed with a previous master key, which can then be removed."""
+    vault = open_vault(installation.settings)
+    if not vault.has_previous:
+        return
+
+    async def look(keeping: KeyAdmin, stores: OpenStores) -> ResealResult:
+        artifacts = open_artifact_store(installation.settings)
+        return await MasterKeyReseal(stores.access, stores.accounts, artifacts, vault).run(dry_run=True)
+
+    found = installation.administer(look)
+    if found.count or found.newer:
+        words = f"{found.to_text()} are sealed with a previous master key"
+        yield Finding("previous master key", "warning", words, "`kiosk master-key reseal`, while it serves")
+    else:
+        advice = "`kiosk master-key status` says what else ends with it; then remove it"
+        yield Finding("previous master key", "ok", "nothing is sealed with it", advice)
 
 
 LATE_MS = 600_000
