@@ -218,17 +218,17 @@ def test_rows_an_ingest_refused_are_there_too(url: str, tmp_path: Path) -> None:
     found = run_json("list", APP, "--kind", "row")
     assert found["entries"] == 3
     by_row = {entry["name"].split()[1]: entry for entry in found["newest"]}
-    assert "no JSON" in by_row["3"]["why_not_replayed"]
-    refused = run_json("show", APP, by_row["1"]["id"])
+    assert "no JSON" in by_row["4"]["why_not_replayed"]
+    refused = run_json("show", APP, by_row["2"]["id"])
     assert (refused["noun"], json.loads(refused["payload"])["price"]) == ("product", "cheap")
     path = next(state.glob("*/quarantine.jsonl"))
     path.write_text(path.read_text().replace('\\"cheap\\"', "12345.0"))
     with applying(url):
-        again = run_json("replay", APP, by_row["1"]["id"], by_row["2"]["id"], code=1)
+        again = run_json("replay", APP, by_row["2"]["id"], by_row["3"]["id"], code=1)
     assert [one["status"] for one in again["results"]] == ["replayed", "refused"]
     assert stored(url, "product", "b")["price"] == 12345.0
-    assert run_json("drop", APP, by_row["3"]["id"], "--yes")["dropped"] == 1
-    assert [entry["name"].split()[1] for entry in run_json("list", APP)["newest"]] == ["2"]
+    assert run_json("drop", APP, by_row["4"]["id"], "--yes")["dropped"] == 1
+    assert [entry["name"].split()[1] for entry in run_json("list", APP)["newest"]] == ["3"]
     lines = [json.loads(line)["reason"] for line in path.read_text().splitlines()]
     assert (lines[0], lines[2]) == ("replayed", "dropped")
 
