@@ -5,8 +5,8 @@
     bind      to the rows of the catalog, pages touched                                        in a thread
     swap      one reference; running queries keep the old one
 
-A snapshot that fails its checks is refused and logged, and the serving snapshot stays. A few earlier snapshots stay
-mapped, so a rollback needs no load.
+A snapshot that fails its checks is refused and logged, and the serving snapshot stays. The snapshot that served before
+stays mapped, so a rollback needs no load.
 """
 
 from __future__ import annotations
@@ -36,9 +36,12 @@ _PIN = "\x1f"
 
 _AGAIN_S = 30.0
 "A snapshot that was refused is tried again after so long."
-_KEPT = 2
 _PINNED_FOR_S = 600.0
 "A version without a query for so long is released."
+MOST_PINNED = 8
+"Versions of an app that are loaded beside the serving ones: each has arrays as long as the catalog."
+_IDLE_S = 30.0
+"A version without a query for so long makes room for another one."
 
 SetServingModel = Callable[[str, ServingModel | None], Awaitable[None]]
 "Replaces the snapshot of an engine; None: the live components alone."
@@ -111,9 +114,12 @@ class ModelRegistry:
     async def hold_version(self, engine_id: str, version: str) -> str:
         """Keep a version loaded beside the serving one; return the name under which it answers.
 
-        That is the name of the engine when the version is refused: users then get the serving snapshot.
+        That is the name of the engine when the version is refused: users then get the serving snapshot. A version is
+        also refused while `MOST_PINNED` others are in use.
         """
         pinned = f"{engine_id}{_PIN}{version}"
+        if pinned not in self._pinned and not await self._make_room(pinned, version):
+            return engine_id
         self._pinned[pinned] = self._clock.monotonic_s()
         if pinned not in self.engine_ids:
             await self.ensure_loaded(pinned)
@@ -146,7 +152,10 @@ class ModelRegistry:
         if self._loader is None or not self.engine_ids:
             return
         await self._release_versions()
-        for engine in (await self._engine_records.refresh(self._app_id)).values():
+        records = await self._engine_records.refresh(self._app_id)
+        for engine_id in self._alarmed - records.keys():  # an engine that was deleted refuses nothing more
+            self._end_alarm(engine_id)
+        for engine in records.values():
             if engine.engine_id in self.engine_ids:
                 await self._follow_record(engine)
                 self._report_disabled_parts(engine.engine_id)
@@ -167,8 +176,6 @@ class ModelRegistry:
             except Exception:  # noqa: BLE001
                 # whatever the fault of one snapshot, the next one must be loaded
                 self._log.exception("engine_look_failed")
-
-    # --- one engine -----------------------------------------------------------------------------------------
 
     async def _load_first(self, engine_id: str) -> None:
         _, pin, version = engine_id.partition(_PIN)
@@ -192,15 +199,36 @@ class ModelRegistry:
         if refused_s is None or self._clock.monotonic_s() - refused_s >= _AGAIN_S:
             await self._load_version(engine.engine_id, version)
 
+    async def _make_room(self, pinned: str, version: str) -> bool:
+        """Return whether one more version may be loaded; release the one that nobody used for the longest time."""
+        now_s = self._clock.monotonic_s()
+        if len(self._pinned) < MOST_PINNED:
+            return True
+        idle = min(self._pinned, key=self._pinned.__getitem__)
+        if self._pinned[idle] <= now_s - _IDLE_S:
+            # Before the release, which waits: other callers must find the place taken.
+            self._pinned[pinned] = now_s
+            await self._release_version(idle)
+            return True
+        if now_s - self._refused.get((pinned, version), -_AGAIN_S) >= _AGAIN_S:
+            reason = f"{MOST_PINNED} other versions of this app are in use beside the serving ones"
+            self._refuse(pinned, version, Unavailable(reason))
+        return False
+
     async def _release_versions(self) -> None:
-        """Release held versions whose experiments are over: each has arrays as long as the catalog."""
+        """Release held versions whose experiments are over."""
         oldest_s = self._clock.monotonic_s() - _PINNED_FOR_S
         for pinned in [name for name, asked_s in self._pinned.items() if asked_s < oldest_s]:
-            del self._pinned[pinned]
-            self.engine_ids.discard(pinned)
-            self._loads.pop(pinned, None)
-            self._loaded.pop((pinned, pinned.partition(_PIN)[2]), None)
-            await self._set_serving_model(pinned, None)
+            await self._release_version(pinned)
+
+    async def _release_version(self, pinned: str) -> None:
+        version = pinned.partition(_PIN)[2]
+        del self._pinned[pinned]
+        self.engine_ids.discard(pinned)
+        self._loads.pop(pinned, None)
+        self._loaded.pop((pinned, version), None)
+        self._refused.pop((pinned, version), None)
+        await self._set_serving_model(pinned, None)
 
     async def _load_version(self, engine_id: str, version: str) -> None:
         """Load a version and serve it, unless its checks fail."""
@@ -216,6 +244,8 @@ class ModelRegistry:
                 self._refuse(engine_id, version, error)
                 return
         await self._set_serving_model(engine_id, model)
+        if model is not None:
+            self._keep_loaded(engine_id, model)
         self._refused.pop((engine_id, version), None)
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         self._log.info("snapshot_adopted", engine=engine_id, version=version, took_ms=took_ms)
@@ -229,11 +259,16 @@ class ModelRegistry:
         learned = self._loaded.get((engine_id, version))
         if learned is None:
             learned = self._loader.load(self._app_id, engine_id.partition(_PIN)[0], version)
-        self._loaded[engine_id, version] = learned
-        self._loaded.move_to_end((engine_id, version))
-        while len(self._loaded) > _KEPT * max(1, len(self._loads)):
-            self._loaded.popitem(last=False)
         return ServingModel(learned, product_ids)
+
+    def _keep_loaded(self, engine_id: str, model: ServingModel) -> None:
+        """Keep what serves and, for each engine, one version that served before."""
+        self._loaded[engine_id, model.version] = model.learned
+        self._loaded.move_to_end((engine_id, model.version))
+        spare = [key for key in self._loaded if self.serving_version(key[0]) != key[1]]
+        engines = max(1, len(self._loads) - len(self._pinned))
+        for key in spare[: max(0, len(spare) - engines)]:
+            del self._loaded[key]
 
     def _report_disabled_parts(self, engine_id: str) -> None:
         """Log once which models of the serving snapshot failed."""

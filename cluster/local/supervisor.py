@@ -95,7 +95,7 @@ class Supervisor:
         self._wait_until = 0.0
         self._again: bool | None = None
         "A bootstrap process is due: True with Ray, False only the API replicas."
-        self._doors = ApiWatch(self._settings.host, self._settings.port)
+        self._api = ApiWatch(self._settings.host, self._settings.port)
         self._connections = 0
         self._redis_rest_s = 0.0
         self._begun = time.monotonic()
@@ -143,8 +143,6 @@ class Supervisor:
             self._end()
             os.close(held)
             self._lock.release()
-
-    # --- starting -----------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         self._save_phase("starting", "clearing up after an earlier run")
@@ -228,8 +226,6 @@ class Supervisor:
         urls = {"dashboard_url": dashboard, "metrics_url": f"http://127.0.0.1:{ports.exports}/metrics"}
         self._save_phase(self.state.phase, self.state.message, ray_address=address, **urls)
 
-    # --- watching -----------------------------------------------------------------------------------------
-
     def _tick(self) -> None:
         """Check all parts once.
 
@@ -276,14 +272,14 @@ class Supervisor:
 
     def _head_ready(self) -> None:
         self._rest_s = 1.0
-        self._doors.reset()
+        self._api.reset()
         took = self.state.ready_after_s or round(time.monotonic() - self._begun, 2)
         self._save_phase("ready", "ready", ready_after_s=took)
         _log.info("installation_ready", after_s=took, steps=self._head.steps)
 
     def _failed(self, message: str) -> None:
         """Handle a failed bootstrap: the first start reports it and ends; later ones retry with growing pauses."""
-        if self._haproxy and not self._front.has_served and {"doors", "answer"} & self._head.steps.keys():
+        if self._haproxy and not self._front.has_served and {"api", "answer"} & self._head.steps.keys():
             self._late_fronts += 1
             if is_loopback(self._settings.host) or self._late_fronts >= MOST_FRONT_STARTS:
                 self._without_haproxy("HAProxy did not start in time; see supervisor.log")
@@ -305,7 +301,7 @@ class Supervisor:
             "recovering", "changing over to HAProxy", proxy="haproxy", restarts=self._count_restart("front")
         )
         self._end_ray()
-        self._doors.reset()
+        self._api.reset()
         self._again = True
 
     def _ensure_ray(self) -> None:
@@ -317,28 +313,26 @@ class Supervisor:
             self._end_ray()
             self._again = True
             return
-        self._doors.refresh()
-        silent_s = self._doors.silent_s
+        self._api.refresh()
+        silent_s = self._api.silent_s
         if silent_s > START_AGAIN_S:
-            _log.error("doors_silent", silent_s=round(silent_s))
+            _log.error("api_silent", silent_s=round(silent_s))
             self._save_phase(
                 "recovering",
-                "the doors stay silent, Ray is started again",
+                "the API stays silent; Ray is started again",
                 restarts=self._count_restart("ray"),
             )
             self._end_ray()
-            self._doors.reset()
+            self._api.reset()
             self._again = True
         elif silent_s > DEPLOY_AGAIN_S and self.state.phase == "ready":
-            _log.error("doors_silent", silent_s=round(silent_s))
+            _log.error("api_silent", silent_s=round(silent_s))
             self._save_phase(
                 "recovering",
-                "the doors are silent and are deployed again",
-                restarts=self._count_restart("doors"),
+                "the API is silent and is deployed again",
+                restarts=self._count_restart("api"),
             )
             self._again = False
-
-    # --- ending -------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
         """End everything; only the data and, after a failure, the reason remain."""
@@ -365,8 +359,6 @@ class Supervisor:
         self._head.end(spare=self._processes_to_keep() | front)
         if keep_front:
             self._front.detach_from_ray()
-
-    # --- details ------------------------------------------------------------------------------------------
 
     def _processes_to_keep(self) -> set[int]:
         return {self._redis.pid} if self._redis is not None else set()

@@ -45,6 +45,8 @@ class AdminToken(BaseModel):
     created_at: int
     expires_at: int
     "Milliseconds since 1970."
+    parent: str = ""
+    "Id of the token that asked for this one; it is revoked with it."
 
 
 class AuditRow(BaseModel):

@@ -54,8 +54,6 @@ from cluster.settings import Settings
 
 PLAYGROUND = "jobs.playground"
 NAMESPACE = "kiosk"
-PROXIES = "proxies"
-"Name of the Serve application that keeps a proxy on every node."
 ENGINES_S = 60.0
 "How long a start waits for dedicated engines, in seconds."
 KEEP_ALIVE_S = 600
@@ -131,8 +129,8 @@ def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) ->
     reporter.report("intake", "starting the intake")
     parts = {actor.role: ensure_actor(actor) for actor in leased if actor.role == "intake"}
     operator = ensure_actor(engine_operator_role(plan.engines, leased)) if plan.engines else None
-    reporter.report("doors", "starting the doors")
-    with report_changes(_replicas, partial(reporter.report, "doors")):
+    reporter.report("api", "starting the API replicas")
+    with report_changes(_replicas, partial(reporter.report, "api")):
         _deploy(plan)
     others = [assigner_role(plan.assigner)] if plan.assigner else []
     parts |= {actor.role: ensure_actor(actor) for actor in (*others, *leased)}
@@ -166,7 +164,7 @@ def _replicas() -> str:
         sum(state.get("RUNNING", 0) for state in states),
         sum(sum(state.values()) for state in states),
     )
-    return f"starting the doors ({ready} of {known} replicas ready)" if known else ""
+    return f"starting the API replicas ({ready} of {known} ready)" if known else ""
 
 
 def _await_parts(parts: dict[str, Any], reporter: ProgressReporter) -> None:
@@ -317,6 +315,8 @@ def _deploy(plan: StartPlan) -> None:
     from ray import serve
     from ray.serve.config import HTTPOptions
 
+    from cluster.runtime.node_anchors import deploy_anchors
+
     serve.start(
         proxy_location=plan.proxy_location,
         http_options=HTTPOptions(
@@ -330,9 +330,7 @@ def _deploy(plan: StartPlan) -> None:
         nodes = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
         arguments = replica_arguments(nodes, arguments)
         if plan.proxy_location == "EveryNode":
-            anchors = _load(plan.anchors)({"nodes": len(nodes)})
-            targets = [serve.RunTarget(target=anchors, name=PROXIES, route_prefix=None)]
-            serve.run_many(targets, wait_for_applications_running=False)
+            deploy_anchors(plan.anchors, len(nodes))
     serve.run(_load(plan.api)(arguments), name="api", route_prefix="/")
 
 

@@ -21,7 +21,8 @@ SIGN_EPILOG = """
   kiosk artifacts sign --dry-run      show what is not signed by this installation, change nothing
   kiosk artifacts sign                sign it: only if you trust whoever wrote the artifact store and Redis
 
-Needed after a restore from another installation, after a new master key, and after going back to an earlier release.
+Needed after a restore from another installation, after a master key was lost, and after going back to an earlier
+release.
 """
 KEY_EPILOG = """
 [bold]Example[/]

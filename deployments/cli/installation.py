@@ -14,6 +14,7 @@ import psutil
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.disk import DiskGuard
 from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.schema import check_schema
 from cluster.admin.vault import ensure_master_key, open_vault
@@ -24,7 +25,6 @@ from cluster.paths import InstallationPaths
 from cluster.records.access import App
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.connecting import ADMIN_S, connect
-from cluster.runtime.disk import DiskGuard
 from cluster.runtime.identity_check import prepare_master_key
 from cluster.runtime.installation_state import (
     InstallationLock,

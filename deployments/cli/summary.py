@@ -13,7 +13,7 @@ from cluster.runtime.installation_state import InstallationState
 from cluster.store.connect import OpenStores
 from deployments.cli.installation import Installation, read_clock_ms
 
-READER = "reader-1"
+USER = "ada"
 "The made-up user of the three commands."
 
 
@@ -39,9 +39,11 @@ class InstallationSummary:
 
     state: InstallationState
     apps: list[AppKeys]
-    playground_reader: str = ""
+    playground_user: str = ""
     password: str = ""
     "Only on the first start."
+    console: bool = True
+    "Whether the console and the demonstrations are served."
 
     def to_dict(self, *, secrets: bool) -> dict[str, Any]:
         """Say it as JSON: the shape that scripts outside the project rely on."""
@@ -64,6 +66,7 @@ class InstallationSummary:
         lines = [
             "",
             f"  API        {state.api_url}   (interface described at {state.api_url}/docs)",
+            *(self._pages() if self.console else ()),
             f"  Data       {state.data_dir}",
             f"  Logs       {state.logs_dir}",
         ]
@@ -82,14 +85,21 @@ class InstallationSummary:
             lines.append(f"  {'':<12} publishable  {app.publishable_key}")
         return [*lines, "", *self.example_commands()]
 
+    def _pages(self) -> list[str]:
+        url = self.state.api_url
+        shop = (
+            [f"  Demo       {url}/demo/shop"] if any(app.app_id == "playground" for app in self.apps) else []
+        )
+        return [f"  Console    {url}/console   (sign in as {USERNAME})", *shop]
+
     def example_commands(self) -> list[str]:
         """Write commands that work when pasted."""
         keys = {app.app_id: app for app in self.apps}
         found: list[str] = []
         if "development" in keys:
             found += _first_steps(self.state.api_url, keys["development"].secret_key)
-        if "playground" in keys and self.playground_reader:
-            ask = {"user_id": self.playground_reader, "rows": 3, "fl": ["title"]}
+        if "playground" in keys and self.playground_user:
+            ask = {"user_id": self.playground_user, "rows": 3, "fl": ["title"]}
             found += [
                 "# the playground: sample data, read-only",
                 _curl(
@@ -123,8 +133,8 @@ def _first_steps(url: str, key: str) -> list[str]:
             "categories": [["Outdoor", "Shoes"]],
         },
     ]
-    click = {"type": "click", "user_id": READER, "product_ids": ["teapot"]}
-    ask = {"user_id": READER, "rows": 2}
+    click = {"type": "click", "user_id": USER, "product_ids": ["teapot"]}
+    ask = {"user_id": USER, "rows": 2}
     return [
         "# 1. upload three products to development",
         _curl(url, "/v1/products", key, {"data": products}),
@@ -158,9 +168,9 @@ def build_summary(
                 entry.text if entry.key.kind == "secret" else known.secret_key,
                 entry.text if entry.key.kind == "publishable" else known.publishable_key,
             )
-        readers = await stores.records.ids("playground", "user") if reveal else []
-        reader = next((user_id for user_id in readers if user_id != "playground-keeper"), "")
+        users = await stores.records.ids("playground", "user") if reveal else []
+        user = next((user_id for user_id in users if user_id != "playground-keeper"), "")
         password = await ensure_administrator(stores.accounts, read_clock_ms()) if first else ""
-        return InstallationSummary(state, list(found.values()), reader, password)
+        return InstallationSummary(state, list(found.values()), user, password, installation.settings.console)
 
     return installation.administer(read)

@@ -41,6 +41,11 @@ class ConsolePage:
     """Values of placeholders for the tests that walk all pages, as `rule_id=r1&engine_id=shop`; `app_id` is known.
     `-`: the page can't be opened by itself."""
 
+    @property
+    def takes_file(self) -> bool:
+        """Return whether its form uploads a file."""
+        return self.most_bytes > MOST_FORM_BYTES
+
 
 Page = ConsolePage
 "The short name, for the tables of pages."
@@ -56,6 +61,8 @@ class NavigationEntry:
     role: AppRole | None = "viewer"
     icon: str = "dot"
     "Name of a symbol in `templates/icons.html`."
+    also: tuple[str, ...] = ()
+    "Further paths whose pages belong to this line."
 
     @property
     def is_of_app(self) -> bool:

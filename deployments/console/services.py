@@ -16,11 +16,13 @@ from cluster.store.ports.stores import Stores
 from deployments.console.identity_provider import IdentityProvider, ProviderConfig
 from deployments.console.signing import ConsoleSigner
 from deployments.console.texts.console_texts import ConsoleTexts
+from deployments.edge.body_pace import UploadSlots
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.password_checks import PasswordChecks
 from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.signin_limits import SignInLimits, SignInRates
+from deployments.edge.signin_limits import AddressLimits, SignInLimits, SignInRates
 from deployments.operations.administration import Administration
+from deployments.operations.result_cache import ResultCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,8 @@ class ConsoleServices:
     factors: SecondFactors
     signing: ConsoleSigner
     sign_ins: SignInLimits
+    limits: AddressLimits
+    "Of people and of addresses, in this process."
     clock: Clock
     addresses: ServerAddresses
     client_addresses: ClientAddresses
@@ -40,6 +44,9 @@ class ConsoleServices:
     "All apps of the installation, from memory."
     provider: IdentityProvider | None = None
     "Provider of identities; None: people sign in with passwords only."
+    uploads: UploadSlots = field(default_factory=UploadSlots)
+    live: ResultCache = field(default_factory=ResultCache)
+    "Parts of live pages that many consoles share."
     text: ConsoleTexts = field(default_factory=ConsoleTexts)
     title: str = "Kiosk"
     version: str = ""
@@ -54,8 +61,7 @@ class ConsoleServices:
 
     def client_address(self, request: Request) -> str:
         """Return the client address of a request."""
-        noted = request.headers.get("x-forwarded-for")
-        return self.client_addresses.find(request.scope, noted.encode("latin-1") if noted else None)
+        return self.client_addresses.find(request.scope)
 
 
 def open_console(
@@ -69,6 +75,7 @@ def open_console(
     client_addresses: ClientAddresses = DIRECT,
     provider: ProviderConfig | None = None,
     rates: SignInRates | None = None,
+    uploads: UploadSlots | None = None,
     title: str = "Kiosk",
     version: str = "",
 ) -> ConsoleServices:
@@ -81,11 +88,13 @@ def open_console(
         factors=SecondFactors(stores.accounts, vault),
         signing=signing,
         sign_ins=SignInLimits(stores.limits, signing.hash_slot, clock, rates or SignInRates()),
+        limits=AddressLimits(clock),
         clock=clock,
         addresses=addresses,
         client_addresses=client_addresses,
         app_ids=app_ids,
         provider=None if provider is None else IdentityProvider(provider, clock),
+        uploads=uploads or UploadSlots(),
         title=title,
         version=version,
     )

@@ -24,9 +24,11 @@ from deployments.console.app import build_console_routes
 from deployments.console.identity_provider import ProviderConfig
 from deployments.console.services import open_console
 from deployments.demo.routes import DemoServices, build_demo_routes
+from deployments.edge.body_pace import UploadSlots
 from deployments.edge.keyring import Keyring
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.front.import_processes import ImportProcesses
+from deployments.front.preview_processes import PreviewProcesses
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.open_admin import open_admin
 from deployments.operations.services import AdminConfig
@@ -44,28 +46,31 @@ def build_administration_routes(
     access_log: AccessLog,
     provider: tuple[str, str, str] | None,
     data_dir: Path,
+    disk_limit: float,
     environment: Callable[[], Mapping[str, str]],
     request_counts: RequestCounts,
+    why_full: Callable[[], str],
 ) -> list[BaseRoute]:
     """Return the routes of the console, of `/v1/admin` and of the demonstrations.
 
     The console shares addresses and limits of the sign-in with the archive. `environment` returns the variables of
     processes that import uploaded files.
     """
-    config = archive.config
+    config, uploads = archive.config, UploadSlots()
     admin = open_admin(
         stores, vault, clock, artifacts, api=LocalApi(handler, keyring.secret_of), recommender=recommender,
-        config=AdminConfig(config.app_id, data_dir=data_dir, public_url=config.public_url),
-        launch_import=ImportProcesses(environment).start,
+        config=AdminConfig(config.app_id, data_dir=data_dir, public_url=config.public_url, disk_limit=disk_limit),
+        launch_import=ImportProcesses(environment).start, preview=PreviewProcesses(environment).preview,
+        why_full=why_full,
     )  # fmt: skip
     console = open_console(
         admin, stores, vault, clock, archive.oauth.addresses, app_ids=lambda: keyring.app_ids,
         provider=None if provider is None else ProviderConfig(*provider),
-        client_addresses=config.client_addresses, version=config.version,
+        client_addresses=config.client_addresses, version=config.version, uploads=uploads,
     )  # fmt: skip
     http = AdminEndpointServices(
         admin, Authenticator(stores, clock, find_session_principal(console)), clock, request_counts, access_log,
-        config.client_addresses,
+        config.client_addresses, uploads,
     )  # fmt: skip
     demos = build_demo_routes(DemoServices(keyring))
     return [*build_admin_routes(http), *build_console_routes(console), *demos]

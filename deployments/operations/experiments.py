@@ -13,6 +13,7 @@ from actors.experiments.report import ExperimentReport, load_report, validate_sn
 from actors.experiments.sample_size import SampleSize, estimate_sample_size
 from cluster.errors import Invalid
 from cluster.records.experiment import Experiment
+from cluster.records.times import LATEST_MS
 from deployments.operations.app_access import require_app
 from deployments.operations.operation import Arguments, OfApp, Operation
 from deployments.operations.sample_results import PERFORMED
@@ -34,11 +35,14 @@ class OfExperiment(OfApp):
     experiment: str = Field(description="Id or slug of the experiment.")
 
 
+_Moment = Annotated[int, Field(ge=0, le=LATEST_MS)]
+
+
 class ScheduleExperiment(OfExperiment):
     """When an experiment runs."""
 
-    starts_at: int
-    ends_at: int | None = None
+    starts_at: _Moment
+    ends_at: _Moment | None = None
     "Milliseconds since 1970."
 
 
@@ -49,7 +53,7 @@ class EditExperiment(OfExperiment):
     traffic: float | None = None
     weights: Annotated[dict[str, float], Field(max_length=50)] = Field(default_factory=dict)
     "Variant (id, slug or name) -> its weight; a variant with weight 0 gets no new users."
-    ends_at: int | None = None
+    ends_at: _Moment | None = None
     "Milliseconds since 1970."
     goal: Annotated[tuple[str, ...], Field(max_length=50)] | None = None
     layer: str | None = None
@@ -211,11 +215,15 @@ async def report_experiment(services: AdminServices, given: OfExperiment) -> Exp
     Errors:
         NotFound: no such app or experiment; Fault: compacted interactions are damaged
     Cost:
-        reads and counts in another thread
+        reads and counts in another thread, once in 30 seconds
     """
     lifecycle = await _open_lifecycle(services, given)
     experiment = await lifecycle.get(given.app_id, given.experiment)
-    return await load_report(services.stores, services.artifacts, experiment)
+    report: ExperimentReport = await services.cache.get(
+        ("experiments.report", experiment.model_dump_json()),
+        lambda: load_report(services.stores, services.artifacts, experiment),
+    )
+    return report
 
 
 async def plan_experiment(services: AdminServices, given: PlanExperiment) -> SampleSize:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +10,12 @@ from pydantic import Field
 
 from cluster.errors import NotFound
 from cluster.records.file_import import FileImport
-from deployments.operations.import_mapping import read_choices
+from deployments.operations.file_preview import PreviewTask
 from deployments.operations.imports import OneImport, Rules, find_import, state_folder
 from deployments.operations.operation import Operation
 from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
-from jobs.ingest.column_proposal import list_noun_fields, propose_columns
-from jobs.ingest.delimited_files import DelimitedFormat
-from jobs.ingest.preview import IngestPreview, preview_ingest
-from jobs.ingest.sources import PlainFiles
-from jobs.ingest.upload_ingest import build_order, fetch_upload
-
-_FIRST_ROWS = 200
-_LONGEST_VALUE = 2_000
-"Characters of a value of a sample record that are shown."
+from jobs.ingest.upload_ingest import fetch_upload
 
 
 class PreviewImport(OneImport):
@@ -51,67 +40,29 @@ async def preview_import(services: AdminServices, given: PreviewImport) -> dict[
     """
     record = (await find_import(services, given)).record
     path = await _local_file(services, record)
-
-    def look() -> dict[str, Any]:
-        files = PlainFiles(record.format, DelimitedFormat(record.delimiter, record.encoding))
-        (source,) = files.find(str(path))
-        columns = propose_columns(source, files, record.noun)
-        rules = tuple(column.rule for column in columns if column.rule)
-        is_plain = record.format == "jsonl" and all(column.field == column.name for column in columns)
-        proposed = () if is_plain else rules
-        mapping = proposed if given.mapping is None else given.mapping
-        return {
-            "columns": [column.to_dict() for column in columns],
-            **read_choices([column.name for column in columns], mapping, is_plain=is_plain and not mapping),
-            "fields": list_noun_fields(record.noun),
-            "proposed": list(proposed),
-            "mapping": list(mapping),
-            "preview": _preview(record, path, mapping, _FIRST_ROWS, services.now_ms()),
-        }
-
-    return await asyncio.to_thread(look)
+    return await services.preview(
+        PreviewTask(
+            kind="columns", record=record, path=str(path), mapping=given.mapping, now_ms=services.now_ms()
+        )
+    )
 
 
 async def dry_run_import(services: AdminServices, given: DryRunImport) -> dict[str, Any]:
     """Return what the first rows would become; nothing is written."""
     record = (await find_import(services, given)).record
     path = await _local_file(services, record)
-    now_ms = services.now_ms()
-    return await asyncio.to_thread(_preview, record, path, given.mapping, given.limit, now_ms)
+    return await services.preview(
+        PreviewTask(
+            kind="rows", record=record, path=str(path), mapping=given.mapping, limit=given.limit,
+            now_ms=services.now_ms(),
+        )
+    )  # fmt: skip
 
 
 async def _local_file(services: AdminServices, record: FileImport) -> Path:
     if record.is_removed:
         raise NotFound("the uploaded file was removed; upload it again")
     return await asyncio.to_thread(fetch_upload, record, services.artifacts, state_folder(services))
-
-
-def _preview(
-    record: FileImport, path: Path, mapping: Sequence[str], limit: int, now_ms: int
-) -> dict[str, Any]:
-    order = build_order(record.model_copy(update={"mapping": tuple(mapping)}), path, limit=limit)
-    return _preview_to_dict(preview_ingest(order, now_ms=now_ms))
-
-
-def _preview_to_dict(found: IngestPreview) -> dict[str, Any]:
-    return {
-        "rows": found.rows,
-        "accepted": found.accepted,
-        "refused": found.refused,
-        "reasons": [asdict(reason) for reason in found.reasons],
-        "warnings": list(found.warnings),
-        "samples": [_shorten(sample) for sample in found.samples],
-    }
-
-
-def _shorten(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name[:_LONGEST_VALUE]: _shorten(part) for name, part in islice(value.items(), 200)}
-    if isinstance(value, list):
-        return [_shorten(part) for part in value[:50]]
-    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
-        return value[:_LONGEST_VALUE] + "…"
-    return value
 
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (

@@ -27,19 +27,22 @@ from cluster.records.file_import import (
 )
 from cluster.store.ports.imports import StoredImport
 from deployments.operations.app_access import require_app
+from deployments.operations.file_preview import PreviewTask
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.refused_rows import RefusedRowsPage, parse_refused
 from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
-from deployments.operations.upload_files import check_parquet, detect_content, receive_file
+from deployments.operations.upload_files import detect_content, receive_file, remove_left
 from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.upload_ingest import discard_upload
+from jobs.ingest.upload_ingest import UPLOADS, discard_upload
 
 MOST_IMPORTS = 200
 "Imports of an app that are remembered."
 MOST_WAITING = 20
 "Uploaded files of an app that wait for their import."
+RECEIVING = "receiving"
+"Folder of files that are being received, below the folder of the ingests."
 Rules = Annotated[tuple[str, ...], Field(max_length=500)]
 
 
@@ -123,6 +126,7 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
         NotFound: there is no such app
         ReadOnly: the app takes no writes
         TooMany: too many uploaded files wait
+        Unavailable: the disk is full
         Invalid: the file is empty, compressed, no text, or none of the formats
         TooLarge: the file is larger than allowed
     """
@@ -131,6 +135,8 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
     if not isinstance(given.content, AsyncIterator) and not hasattr(given.content, "__aiter__"):
         raise Invalid("the body of the request is the file")
     DelimitedFormat(given.delimiter, given.encoding)
+    if reason := services.why_full():
+        raise Unavailable(reason, told=True, retry_after_s=60)
     await sweep_imports(services, given.app_id)
     waiting = [one for one in await services.stores.imports.all(given.app_id) if not one.record.is_removed]
     if len(waiting) >= MOST_WAITING:
@@ -138,19 +144,28 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
             f"{len(waiting)} uploaded files wait in {given.app_id}; import or remove some first",
             retry_after_s=60,
         )
-    with tempfile.TemporaryDirectory(prefix="kiosk-upload-") as folder:
+    above = state_folder(services) / RECEIVING
+    await asyncio.to_thread(above.mkdir, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=above) as folder:
         path = Path(folder) / "upload"
         received = await receive_file(given.content, path, services.config.max_upload_mb << 20)
-        form = detect_content(received.head, given.encoding)
-        if form == "parquet":
-            await asyncio.to_thread(check_parquet, path)
         record = FileImport(
-            app_id=given.app_id, import_id=str(new_task_id()), file_name=given.file_name, format=form,
-            size=received.size, sha256=received.sha256, noun=given.noun, created_at=services.now_ms(),
-            created_by=services.principal.username, delimiter=given.delimiter, encoding=given.encoding,
+            app_id=given.app_id, import_id=str(new_task_id()), file_name=given.file_name,
+            format=detect_content(received.head, given.encoding), size=received.size, sha256=received.sha256,
+            noun=given.noun, created_at=services.now_ms(), created_by=services.principal.username,
+            delimiter=given.delimiter, encoding=given.encoding,
         )  # fmt: skip
-        await asyncio.to_thread(services.artifacts.upload, record.path, path)
-    await services.stores.imports.put(record)
+        if record.format == "parquet":
+            await services.preview(
+                PreviewTask(kind="check", record=record, path=str(path), now_ms=services.now_ms())
+            )
+        # The record comes first: a file without one would stay for ever after a crash between the two.
+        await services.stores.imports.put(record)
+        try:
+            await asyncio.to_thread(services.artifacts.upload, record.path, path)
+        except HouseError:
+            await services.stores.imports.remove(given.app_id, record.import_id)
+            raise
     return _view(services, StoredImport(record, None))
 
 
@@ -275,6 +290,9 @@ async def list_refused(services: AdminServices, given: RefusedOfImport) -> Refus
 async def sweep_imports(services: AdminServices, app_id: str) -> None:
     """Remove files that nobody imported within a day, and the oldest imports beyond the bound."""
     now_ms = services.now_ms()
+    for name in (RECEIVING, UPLOADS) if services.config.data_dir else ():
+        # Files of a killed process, and copies that this machine made of files of a bucket.
+        await asyncio.to_thread(remove_left, state_folder(services) / name, KEPT_MS / 1000)
     found = await services.stores.imports.all(app_id)
     for at, stored in enumerate(found):
         record = stored.record
@@ -284,6 +302,7 @@ async def sweep_imports(services: AdminServices, app_id: str) -> None:
             await _discard(services, record)
             await services.stores.imports.put(record.model_copy(update={"is_removed": True}))
         if at >= MOST_IMPORTS:
+            await _discard(services, record)
             await services.stores.imports.remove(app_id, record.import_id)
 
 

@@ -11,6 +11,7 @@ from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS, AdminOperation
+from deployments.operations.file_preview import Previewer, preview_here
 from deployments.operations.services import (
     AdminConfig,
     AdminServices,
@@ -33,6 +34,8 @@ def open_admin(
     api: ApiCaller | None = None,
     launch_import: ImportLauncher = refuse_imports,
     recommender: RecommenderClient | None = None,
+    preview: Previewer = preview_here,
+    why_full: Callable[[], str] = str,
     operations: Mapping[str, AdminOperation] = OPERATIONS,
     training_owner: str = "",
     training_code: str = "",
@@ -40,7 +43,7 @@ def open_admin(
     """Return the administration with all its operations; rows of its audit log go to the stores."""
     services = AdminServices(
         stores, vault, clock, artifacts, config=config or AdminConfig(), api=api or NoApi(),
-        launch_import=launch_import, recommender=recommender, training_owner=training_owner,
-        training_code=training_code,
+        launch_import=launch_import, recommender=recommender, preview=preview, why_full=why_full,
+        training_owner=training_owner, training_code=training_code,
     )  # fmt: skip
     return Administration(services, operations, stores.audit, clock, AdminServices.for_principal)

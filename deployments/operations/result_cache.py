@@ -19,15 +19,18 @@ class ResultCache:
         self._clock = clock or SystemClock()
         self._keep_s = keep_s
         self._results: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
+        "Key -> when its result ends, in seconds, and the result."
 
-    async def get(self, key: Hashable, compute: Callable[[], Awaitable[Any]]) -> Any:
+    async def get(
+        self, key: Hashable, compute: Callable[[], Awaitable[Any]], *, keep_s: float | None = None
+    ) -> Any:
         """Return the result of a key; compute it if there is none younger than `keep_s`. An error is not kept."""
         now_s = self._clock.monotonic_s()
         entry = self._results.get(key)
-        if entry is None or now_s - entry[0] > self._keep_s or entry[1].cancelled():
+        if entry is None or now_s > entry[0] or entry[1].cancelled():
             self._evict(now_s)
             task = asyncio.ensure_future(_awaited(compute))
-            entry = self._results[key] = (now_s, task)
+            entry = self._results[key] = (now_s + (self._keep_s if keep_s is None else keep_s), task)
             task.add_done_callback(lambda done: self._drop_failed(key, done))
         # one caller that goes away must not end the computation of the others
         return await asyncio.shield(entry[1])
@@ -42,8 +45,8 @@ class ResultCache:
             del self._results[key]
 
     def _evict(self, now_s: float) -> None:
-        for key, (at_s, _) in list(self._results.items()):
-            if now_s - at_s > self._keep_s:
+        for key, (ends_s, _) in list(self._results.items()):
+            if now_s > ends_s:
                 del self._results[key]
         while len(self._results) >= MOST_RESULTS:
             del self._results[next(iter(self._results))]

@@ -180,7 +180,9 @@ async def _ask(
         )
     )  # fmt: skip
     if version and (result.explanation or {}).get("snapshot") != version:
-        raise Fault(f"snapshot {version} can't be used; `kiosk doctor` says why")
+        raise Fault(
+            f"snapshot {version} can't be used now: it is damaged, or experiments use too many others"
+        )
     return result
 
 

@@ -32,6 +32,8 @@ class Stack:
     "Of the development app, whose rate limits are raised far above what the run sends (limits stay on)."
     start_s: float
     "Seconds from the command to the moment it said it was ready."
+    app_id: str = ""
+    "The development app."
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Send one request with the secret key; raise on anything but success."""
@@ -131,7 +133,7 @@ def kiosk(port: int) -> Iterator[Stack]:
                 timeout=60,
             )
             time.sleep(1.0)
-            yield Stack(port, data_dir, app["secret_key"], took)
+            yield Stack(port, data_dir, app["secret_key"], took, app["app_id"])
         finally:
             down = subprocess.run(
                 [*KIOSK, "down"], capture_output=True, cwd=ROOT, env=environment, timeout=120

@@ -79,7 +79,7 @@ def _read(stack: Stack, question_id: str) -> dict[str, Any]:
 
 
 def _ended(stack: Stack, question_id: str) -> dict[str, Any]:
-    """Poll until the end, as a client that survives a restart of the doors."""
+    """Poll until the end, as a client that survives a restart of the API replicas."""
     limit_s = time.monotonic() + ANSWER_WITHIN_MS / 1000 + 10
     while time.monotonic() < limit_s:
         try:

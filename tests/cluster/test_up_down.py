@@ -214,7 +214,7 @@ def test_every_part_is_well(installed: Installed, up: dict[str, Any]) -> None:
             "redis",
             "ray",
             "proxy",
-            "doors",
+            "api",
             "intake",
             "trainer",
             "assigner",
@@ -246,7 +246,7 @@ def test_libraries_have_one_thread_each_in_every_worker(installed: Installed, up
 
 
 def test_no_port_of_ray_answers_a_stranger(installed: Installed, up: dict[str, Any]) -> None:
-    """No job, dashboard or client port answers without the token; nothing but the doors is open to the network
+    """No job, dashboard or client port answers without the token; nothing but the API is open to the network
     but what asks for it."""
     token = installed.places.ray_token.read_text()
     open_to_network, asked = [], 0
@@ -361,6 +361,27 @@ def test_a_notebook_trains_with_the_data_directory_alone(installed: Installed, u
     assert run["figures"]["ndcg@10"] > 0
 
 
+@pytest.mark.timeout(400)
+def test_a_person_walks_through_the_console_and_both_demonstrations(
+    up: dict[str, Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+    from tests.browser.stage import BROWSER, Tab, open_browser
+    from tests.cluster.console_journey import ConsoleJourney
+
+    if BROWSER is None:
+        pytest.skip("no Chromium or Chrome on PATH nor in KIOSK_TEST_BROWSER")
+
+    async def walk() -> dict[str, float]:
+        async with open_browser() as browser:
+            journey = ConsoleJourney(await Tab.open(browser, up["api_url"]), tmp_path)
+            await journey.walk(**up["administrator"])
+            return journey.seconds
+
+    seconds = asyncio.run(walk())
+    print(f"\n{sum(seconds.values()):.0f} s: {seconds}")
+
+
 def test_a_rotated_key_is_refused_within_a_second(installed: Installed, up: dict[str, Any]) -> None:
     made = installed.run_json("apps", "create", "shortlived")
     until = time.monotonic() + 5
@@ -393,7 +414,7 @@ def test_status_reports_a_killed_supervisor_and_the_next_start_repairs_it(
     started = installed.kiosk("up", "--port", str(installed.port))
     assert "processes that it left behind were ended" in started.stderr
     assert re.search(r"^ +\d+\.\d s  starting Ray$", started.stderr, re.MULTILINE)
-    assert re.search(r"^ +\d+\.\d s  starting the doors", started.stderr, re.MULTILINE)
+    assert re.search(r"^ +\d+\.\d s  starting the API replicas", started.stderr, re.MULTILINE)
     assert "ksk_" not in started.stdout
     assert not psutil.pid_exists(before["pids"]["redis"])
     assert installed.run_json("status")["ready"] is True

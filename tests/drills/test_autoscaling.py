@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(900)]
 
 @pytest.fixture(scope="module")
 def stack() -> Iterator[Stack]:
-    """One replica of the doors, the default engine in its own place, a neighbour in the doors."""
+    """One API replica, the default engine in its own place, a neighbour in the API replicas."""
     with installed(KIOSK_REPLICAS_MAX="1") as running:
         seed(running)
         say(running, "engines", "scale", APP, "default", "--replicas", "1:2", *SCALING, "--target", "0.2")
@@ -99,7 +99,7 @@ def test_another_snapshot_is_taken_up_under_load_without_an_error(stack: Stack) 
 
 
 def test_a_trained_snapshot_is_promoted_and_rolled_back_under_load(stack: Stack) -> None:
-    """The playground's default engine, in the doors and then in its own place, over one training."""
+    """The playground's default engine, in the API replicas and then in its own place, over one training."""
     say(stack, "apps", "limit", "playground", "--queries", "1000000")
     keys = say(stack, "keys", "list", "--app", "playground", "--reveal")["keys"]
     secret = next(key["key"] for key in keys if key["kind"] == "secret")

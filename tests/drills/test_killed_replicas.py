@@ -29,7 +29,7 @@ LOAD = float(os.environ.get("KIOSK_DRILL_LOAD", "0.5"))
 
 @pytest.fixture(scope="module")
 def two() -> Iterator[Stack]:
-    """Two replicas of the doors, and two of the engine when it moves out."""
+    """Two API replicas, and two of the engine when it moves out."""
     with installed(KIOSK_REPLICAS_MIN="2", KIOSK_REPLICAS_MAX="2") as running:
         seed(running)
         _until(lambda: len(replicas(running)) == 2, 30)
@@ -48,7 +48,7 @@ def one() -> Iterator[Stack]:
 
 def test_killing_one_of_two_doors(two: Stack, bounds: Bounds) -> None:
     mixed = in_turn(asking(two), asking(two, kind="user_to_trending"), asking(two), writing(two))
-    _kill_one_of_two(two, bounds, "R1 in the doors", "api:", mixed)
+    _kill_one_of_two(two, bounds, "R1 in the API replicas", "api:", mixed)
 
 
 def test_killing_one_of_two_replicas_of_an_engine(two: Stack, bounds: Bounds) -> None:
@@ -86,7 +86,7 @@ def _kill_one_of_two(stack: Stack, bounds: Bounds, name: str, what: str, request
 
 
 def test_killing_the_only_door(one: Stack) -> None:
-    _kill_the_only(one, "R2 in the doors", "api:", asking(one))
+    _kill_the_only(one, "R2 in the API replicas", "api:", asking(one))
 
 
 def test_killing_the_only_replica_of_an_engine(one: Stack) -> None:

@@ -26,7 +26,7 @@ FULL = 80
 
 @pytest.fixture(scope="module")
 def one() -> Iterator[Stack]:
-    """One replica of the doors and one of the engine: what is carried does not grow under the storm."""
+    """One API replica and one of the engine: what is carried does not grow under the storm."""
     with installed(KIOSK_REPLICAS_MAX="1") as running:
         seed(running, 15_000, 20_000)
         say(running, "engines", "scale", APP, "default", "--replicas", "1")
@@ -34,7 +34,7 @@ def one() -> Iterator[Stack]:
 
 
 def test_ten_times_too_much_for_the_doors(one: Stack, bounds: Bounds) -> None:
-    _ten_times(one, bounds, "R23 in the doors")
+    _ten_times(one, bounds, "R23 in the API replicas")
 
 
 def test_a_dedicated_engine_survives_tenfold_overload(one: Stack, bounds: Bounds) -> None:

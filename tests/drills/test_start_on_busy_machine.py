@@ -20,7 +20,7 @@ from tests.suites.busy_machine import busy_machine
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
 BURNERS = 10
-STAGES = ("starting Redis", "starting Ray", "starting the doors", "waiting for the first good answer")
+STAGES = ("starting Redis", "starting Ray", "starting the API replicas", "waiting for the first good answer")
 
 
 def test_a_first_start_on_a_busy_machine_succeeds_and_reports_progress(tmp_path: Path) -> None:

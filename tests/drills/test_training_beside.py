@@ -1,6 +1,6 @@
 """Training at full tilt beside serving, on the same machine.
 
-`KIOSK_DRILL_S` says how long the doors are asked, once without and once with trainings one after the other.
+`KIOSK_DRILL_S` says how long the API replicas are asked, once without and once with trainings one after the other.
 """
 
 from __future__ import annotations

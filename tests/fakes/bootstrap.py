@@ -3,7 +3,7 @@
 The plan's `api_arguments` choose: `fail` (give up with this message), `rest_s`, `hang`,
 `late_fronts` (so many heads find no HAProxy in time).
 The vital processes are copies of `sleep` under the names the supervisor looks for, and a small HTTP server
-answers for the doors.
+answers for the API replicas.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main() -> int:
     tried = len(late.read_text()) if late.exists() else 0
     if plan["haproxy"] and tried < wanted.get("late_fronts", 0):
         late.write_text("x" * (tried + 1))
-        report_step("doors")
+        report_step("api")
         report_step("failed", "no good answer within 60 s")
         return 1
     if "fail" in wanted:
@@ -54,7 +54,7 @@ def main() -> int:
         if not copy.exists():
             shutil.copy(shutil.which("sleep") or "/bin/sleep", copy)
         subprocess.Popen([str(copy), "600"], **quiet)  # type: ignore[call-overload]
-    report_step("doors")
+    report_step("api")
     subprocess.Popen([sys.executable, "-c", DOORS, str(plan["port"])], **quiet)  # type: ignore[call-overload]
     while not answers("127.0.0.1", plan["port"]):
         time.sleep(0.02)

@@ -89,7 +89,7 @@ class Flood:
                 await self.work()
 
     async def work(self) -> None:
-        """Do what the intake and the doors do twice a minute."""
+        """Do what the intake and the API replicas do twice a minute."""
         self._worked_ms = self.clock.now_ms()
         await self.book.write()
         self.peak = max(self.peak, await self.memory())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,17 @@ import pytest
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
-from cluster.errors import Conflict, Forbidden, HouseError, Invalid, NotFound, ReadOnly, TooLarge, TooMany
+from cluster.errors import (
+    Conflict,
+    Forbidden,
+    HouseError,
+    Invalid,
+    NotFound,
+    ReadOnly,
+    TooLarge,
+    TooMany,
+    Unavailable,
+)
 from cluster.records.administration import AppRole
 from cluster.records.file_import import ALIVE_WITHIN_MS, KEPT_MS, STARTS_WITHIN_MS
 from cluster.secrecy import Vault
@@ -133,6 +144,8 @@ async def test_a_dirty_file_is_imported_from_upload_to_refused_rows(desk: Desk) 
     refused = await desk.perform("imports.refused", import_id=import_id)
     assert [row["row"] for row in refused.rows] == [3, 4, 5]
     assert refused.to_lines().count(b"\n") == 3
+    aside = await desk.perform("quarantine.list")
+    assert sorted(entry.name for entry in aside.newest) == [f"row {at} of dirty.csv" for at in (3, 4, 5)]
     assert await _files(desk) == []
     with pytest.raises(NotFound, match="removed"):
         await desk.perform("imports.start", import_id=import_id)
@@ -181,6 +194,39 @@ async def test_uploads_are_bounded(desk: Desk) -> None:
         await desk.upload(b"product_id\nx\n")
     with pytest.raises(TooMany, match="20 uploaded files wait"):
         await desk.upload(b"product_id\nx\n")
+
+
+async def test_nothing_is_received_while_the_disk_is_full(desk: Desk) -> None:
+    desk.services = replace(desk.services, why_full=lambda: "The disk is full.")
+    administration = Administration(desk.services, OPERATIONS, desk.audit, desk.clock)
+    principal = Principal("ada", "1", "console", roles={APP: "editor"})
+    given = {"app_id": APP, "noun": "product", "content": stream(DIRTY)}
+    with pytest.raises(Unavailable, match="full"):
+        await administration.perform(principal, "imports.upload", given)
+
+
+async def test_files_of_a_killed_process_are_removed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [desk.folder / "data" / "ingest" / name / "tmpabc" for name in ("receiving", "uploads")]
+    for folder in left:
+        folder.mkdir(parents=True)
+        (folder / "upload").write_bytes(b"x" * 1000)
+    await desk.upload()
+    assert all(folder.exists() for folder in left)
+    for folder in left:
+        os.utime(folder, (0, 0))
+    await desk.upload()
+    assert not any(folder.exists() for folder in left)
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr(ArtifactStore, "upload", die)
+    with pytest.raises(Killed):
+        await desk.upload()
+    listed = (await desk.perform("imports.list"))["imports"]
+    assert (len(listed), listed[0]["is_removed"]) == (3, False)
+    desk.clock.ahead_ms = KEPT_MS + 1
+    assert (await desk.perform("imports.list"))["imports"][0]["is_removed"]
 
 
 async def test_so_many_imports_run_at_once(desk: Desk) -> None:
@@ -371,3 +417,18 @@ async def _expire_leases(desk: Desk, started: Any) -> None:
 
 async def _files(desk: Desk) -> list[str]:
     return [entry.path for entry in await asyncio.to_thread(desk.services.artifacts.entries, "imports")]
+
+
+async def test_an_import_without_enough_memory_fails_with_advice(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_id = await desk.upload()
+
+    async def exhaust(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("jobs.ingest.upload_ingest.ingest", exhaust)
+    await desk.perform("imports.start", import_id=import_id, mapping=RULES)
+    await desk.ended()
+    found = await desk.status(import_id)
+    assert (found["status"], "more memory" in found["error"]) == ("failed", True)

@@ -11,7 +11,8 @@ from starlette.requests import Request
 
 from cluster.errors import HouseError
 from deployments.archive.oauth.replies import OAuthError
-from deployments.edge.request import ClientDisconnected, Deadline, DeadlineExceeded, read_body
+from deployments.edge.body_pace import BodyPace
+from deployments.edge.request import ClientDisconnected, DeadlineExceeded, read_body
 
 MOST_BYTES = 20_000
 MOST_FIELDS = 60
@@ -65,13 +66,12 @@ async def read_small_body(request: Request, within_s: float) -> bytes:
     headers = request.headers
     length, encoding = headers.get("content-length"), headers.get("content-encoding")
     try:
-        with Deadline(within_s):
-            return await read_body(
-                request.receive,
-                announced=None if length is None else length.encode("latin-1"),
-                encoding=None if encoding is None else encoding.encode("latin-1"),
-                most_bytes=MOST_BYTES,
-            )
+        return await read_body(
+            BodyPace(within_s).bound(request.receive),
+            announced=None if length is None else length.encode("latin-1"),
+            encoding=None if encoding is None else encoding.encode("latin-1"),
+            most_bytes=MOST_BYTES,
+        )
     except ClientDisconnected:
         raise
     except DeadlineExceeded as error:

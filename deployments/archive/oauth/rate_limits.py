@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cluster.clock import Clock
 from cluster.store.ports.limits import LimitStore
+from deployments.edge.body_pace import SMALL_BODY
 from deployments.edge.signin_limits import APP, BucketRate, SignInRates
 
 
@@ -22,7 +23,7 @@ class OAuthLimits(SignInRates):
     "Per address and replica; one address may be the whole fleet of assistants of one provider."
     pages: BucketRate = BucketRate(10.0, 100)
     "Per address and replica."
-    body_s: float = 2.0
+    body_s: float = SMALL_BODY.within_s
     "Seconds in which a body of at most 20 kB must arrive."
 
 

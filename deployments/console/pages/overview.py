@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -9,6 +10,8 @@ from starlette.responses import Response
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest
 
+LIVE_S = 4.5
+"Seconds for which all consoles get the same live part; they ask every five."
 LEVELS = {"ok": "good", "warning": "warn", "bad": "bad"}
 
 
@@ -18,7 +21,14 @@ async def show_overview(request: ConsoleRequest) -> Response:
 
 
 async def refresh_overview(request: ConsoleRequest) -> Response:
-    """Return the live part of the page."""
+    """Return the live part of the page, which is read and rendered once for all who see the same apps."""
+    principal = request.principal
+    key = ("overview", principal.app_ids, principal.may("viewer", ""))
+    response: Response = await request.services.live.get(key, partial(_render_live, request), keep_s=LIVE_S)
+    return Response(response.body, headers=dict(response.headers))
+
+
+async def _render_live(request: ConsoleRequest) -> Response:
     return request.fragment("overview/live.html", **await _read(request))
 
 

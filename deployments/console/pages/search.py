@@ -18,7 +18,7 @@ SEARCH = "/apps/{app_id}/search"
 QUESTIONS = "/apps/{app_id}/questions"
 BANK = "/apps/{app_id}/question-bank"
 SPANS = ("24h", "7d", "30d", "90d")
-BANK_ROWS = 100
+BANK_ROWS = 50
 QUESTION_ROWS = 25
 
 
@@ -114,6 +114,6 @@ PAGES = (
     Page(BANK, change_bank, role="editor", methods=("POST",)),
 )
 NAVIGATION = (
-    NavigationEntry("search.nav", SEARCH, role="analyst", icon="search"),
+    NavigationEntry("search.nav", SEARCH, role="analyst", icon="search", also=(QUESTIONS,)),
     NavigationEntry("search.bank", BANK, icon="list"),
 )

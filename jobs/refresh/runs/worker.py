@@ -171,8 +171,6 @@ class TrainingWorker:
         if self._missing:
             self._log.warning("not_all_compacted", run=self._run.run_id, app=app_id, reason=self._missing)
 
-    # --- stages -------------------------------------------------------------------------------------------
-
     async def _run_to_end(self, training: Training) -> Run:
         try:
             with import_from_package(self._place.code_dir, self._run.code):
@@ -317,8 +315,6 @@ class TrainingWorker:
         before_ms = place.clock.now_ms() - LEFTOVER_AGE_MS
         await asyncio.to_thread(delete_leftovers, place.shelf, place.scratch, run.app_id, going, before_ms)
 
-    # --- the record ---------------------------------------------------------------------------------------
-
     async def _record_progress(self, **changes: Any) -> None:
         """Write progress and renew the lease.
 
@@ -376,8 +372,6 @@ class TrainingWorker:
                 continue  # the lease may expire; then the next worker that claims the run owns it
             except RunLost:
                 return
-
-    # --- the thread ---------------------------------------------------------------------------------------
 
     async def _run_in_thread(self, stage: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         self._said = ("", 0.0)

@@ -7,16 +7,17 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from actors.models.registry import LoadedSnapshot
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.state.serving_model import ServingModel
 from actors.serving import model_registry as champions_module
 from actors.serving.host import EngineHost
-from actors.serving.model_registry import ModelRegistry, SnapshotLoader
+from actors.serving.model_registry import MOST_PINNED, ModelRegistry, SnapshotLoader
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.checksummed_files import sha256_of_file
 from cluster.artifacts.manifest import Manifest
@@ -239,6 +240,20 @@ async def test_a_damaged_snapshot_is_refused_and_the_one_that_serves_goes_on(
     assert meter.alarms == {}, "no gauge outlives what it measured"
 
 
+async def test_the_alarm_of_an_engine_ends_with_the_engine(
+    host: EngineHost, stores: Stores, meter: Refusals
+) -> None:
+    await serve(stores, "0123456789abcdef")
+    await answered(host)
+    assert meter.alarms == {"default": 1}
+    await stores.engines.remove(APP, "default")
+
+    async def alarm_ended() -> bool:
+        return meter.alarms == {"default": 0}
+
+    assert await until(alarm_ended, 3.0) < 3.0
+
+
 async def test_a_version_that_is_not_there_is_refused_and_the_live_parts_serve(
     host: EngineHost, stores: Stores, meter: Refusals
 ) -> None:
@@ -338,23 +353,30 @@ def test_a_snapshot_of_this_test_is_small_enough_to_be_damaged_often(tmp_path: P
     assert json.loads((folder / "manifest.json").read_bytes())["manifest"]["kind"] == "snapshot"
 
 
+class Held:
+    """A registry over real snapshots, and what it lets serve."""
+
+    def __init__(self, stores: Stores, models: SnapshotLoader, meter: SilentMeter | None = None) -> None:
+        self.models: dict[str, ServingModel] = {}
+        self.clock = ManualClock(NOW_MS)
+        self.registry = ModelRegistry(
+            APP, EngineRecords(stores.engines, self.clock), models, lambda: [name(at) for at in range(3)],
+            lambda engine_id: self.models[engine_id].version if engine_id in self.models else "",
+            lambda _: {}, self._adopt, self.clock, meter or SilentMeter(),
+        )  # fmt: skip
+
+    async def _adopt(self, engine_id: str, model: ServingModel | None) -> None:
+        self.models.pop(engine_id, None)
+        if model is not None:
+            self.models[engine_id] = model
+
+
 async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_asks_for_it(
     stores: Stores, models: SnapshotLoader, trained: tuple[Path, str, str]
 ) -> None:
     _, first, second = trained
-    held: dict[str, ServingModel] = {}
-    clock = ManualClock(NOW_MS)
-
-    async def adopt(engine_id: str, champion: ServingModel | None) -> None:
-        held.pop(engine_id, None)
-        if champion is not None:
-            held[engine_id] = champion
-
-    champions = ModelRegistry(
-        APP, EngineRecords(stores.engines, clock), models, lambda: [name(at) for at in range(3)],
-        lambda engine_id: held[engine_id].version if engine_id in held else "",
-        lambda _: {}, adopt, clock, SilentMeter(),
-    )  # fmt: skip
+    shop = Held(stores, models)
+    champions, held, clock = shop.registry, shop.models, shop.clock
     await serve(stores, first)
     await champions.ensure_loaded("default")
     pinned = await champions.hold_version("default", second)
@@ -369,3 +391,71 @@ async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_ask
     assert set(held) == {"default"}
     assert await champions.hold_version("default", second) == pinned, "an experiment may begin again"
     assert held[pinned].version == second
+
+
+class SameSnapshot:
+    """A loader that has one snapshot under every version."""
+
+    def __init__(self, models: SnapshotLoader, version: str) -> None:
+        self._learned = models.load(APP, "default", version)
+        self.loads: list[str] = []
+
+    def load(self, app_id: str, engine_id: str, version: str) -> LoadedSnapshot:
+        self.loads.append(version)
+        snapshot = self._learned.snapshot
+        manifest = replace(snapshot.manifest, facts={**snapshot.manifest.facts, "version": version})
+        return replace(self._learned, snapshot=replace(snapshot, manifest=manifest))
+
+
+@pytest.fixture
+def same(models: SnapshotLoader, trained: tuple[Path, str, str]) -> SameSnapshot:
+    return SameSnapshot(models, trained[1])
+
+
+async def test_no_more_versions_than_the_bound_are_held_and_the_serving_one_answers_instead(
+    stores: Stores, same: SameSnapshot, meter: Refusals
+) -> None:
+    shop = Held(stores, cast(SnapshotLoader, same), meter)
+    versions = [f"v-{at}" for at in range(MOST_PINNED)]
+    names = [await shop.registry.hold_version("default", version) for version in versions]
+    assert [shop.models[one].version for one in names] == versions
+    for _ in range(5):
+        assert await shop.registry.hold_version("default", "one-more") == "default"
+    assert same.loads == versions
+    assert len(shop.models) == MOST_PINNED
+    assert meter.refused == 1, "told once, not for each query"
+    assert meter.alarms == {}
+    assert await shop.registry.hold_version("default", "v-0") == names[0], "versions in use stay"
+
+
+async def test_a_version_that_nobody_used_lately_makes_room_for_another_one(
+    stores: Stores, same: SameSnapshot
+) -> None:
+    shop = Held(stores, cast(SnapshotLoader, same))
+    names = [await shop.registry.hold_version("default", f"v-{at}") for at in range(MOST_PINNED)]
+    shop.clock.advance(31_000)
+    for at in range(1, MOST_PINNED):
+        await shop.registry.hold_version("default", f"v-{at}")
+    pinned = await shop.registry.hold_version("default", "one-more")
+    assert shop.models[pinned].version == "one-more"
+    assert names[0] not in shop.models
+    assert len(shop.models) == MOST_PINNED
+    assert await shop.registry.hold_version("default", "v-0") == "default", "all others are in use"
+
+
+async def test_an_engine_that_changes_often_displaces_nothing_that_serves(
+    stores: Stores, same: SameSnapshot
+) -> None:
+    shop = Held(stores, cast(SnapshotLoader, same))
+    await serve(stores, "quiet", "other")
+    await shop.registry.ensure_loaded("other")
+    pinned = await shop.registry.hold_version("other", "held")
+    await shop.registry.ensure_loaded("default")
+    for at in range(12):
+        await serve(stores, f"v-{at}")
+        await shop.registry.refresh()
+    bound = {engine_id: model.version for engine_id, model in shop.registry.bind_to_catalog([name(0)])}
+    assert bound == {"other": "quiet", "default": "v-11", pinned: "held"}
+    await serve(stores, "v-10")
+    await shop.registry.refresh()
+    assert same.loads.count("v-10") == 1, "what served before stays loaded"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from cluster.artifacts.artifact_store import ArtifactStore
+from deployments.admin import endpoint
+from deployments.edge.body_pace import MOST_UPLOADS_EACH, BodyPace
 from deployments.operations.open_admin import open_admin
 from deployments.operations.services import AdminConfig
 from tests.fakes.administration import VAULT, add_apps, add_person, bearer, give_token, serve
@@ -44,3 +50,33 @@ async def test_a_file_is_uploaded_in_pieces(tmp_path: Path) -> None:
         await call(app, "POST", f"{path}?noun=product", headers=headers, chunks=[b"x"], hang_up=True)
     listed = (await call(app, "GET", path, headers=headers)).json()["data"]["imports"]
     assert [one["import_id"] for one in listed] == [data["import_id"]]
+
+
+async def test_slow_files_end_and_leave_places_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "FILE", BodyPace(0.1, 32 << 10))
+    clock = ManualClock(NOW)
+    stores = memory_stores(clock)
+    await add_apps(stores)
+    await add_person(stores, "ed", shop="editor")
+    config = AdminConfig(data_dir=tmp_path / "data")
+    artifacts = ArtifactStore.open(tmp_path / "artifacts")
+    app = serve(open_admin(stores, VAULT, clock, artifacts, config=config))  # type: ignore[arg-type]
+    headers = bearer(await give_token(stores, "ed"))
+
+    async def drip() -> AsyncIterator[bytes]:
+        while True:
+            yield b"a"
+            await asyncio.sleep(0.01)
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://x") as http:
+
+        async def upload() -> int:
+            path = "/v1/admin/apps/shop/imports?noun=product"
+            return (await http.post(path, content=drip(), headers=headers)).status_code
+
+        uploads = asyncio.gather(*(upload() for _ in range(30)))
+        await asyncio.sleep(0.03)
+        assert (await http.get("/v1/admin/apps", headers=headers)).status_code == 200
+        assert Counter(await uploads) == {503: MOST_UPLOADS_EACH, 429: 30 - MOST_UPLOADS_EACH}

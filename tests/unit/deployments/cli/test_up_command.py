@@ -37,7 +37,7 @@ def _summary(**state: object) -> InstallationSummary:
     names = ("playground", "development")
     apps = [AppKeys(name, name, f"secret of {name}", f"publishable of {name}") for name in names]
     return InstallationSummary(
-        InstallationState.model_validate(usual | state), apps, playground_reader="ada's", password="once"
+        InstallationState.model_validate(usual | state), apps, playground_user="ada's", password="once"
     )
 
 
@@ -87,6 +87,15 @@ def test_a_later_start_prints_no_key_and_names_their_file() -> None:
     assert "curl" not in said
     assert "`kiosk keys list --reveal`" in said
     assert summary.state.api_url in said
+
+
+def test_the_pages_stand_there_unless_the_console_is_off() -> None:
+    lines = _summary().lines()
+    assert "  Console    http://127.0.0.1:8000/console   (sign in as admin)" in lines
+    assert "  Demo       http://127.0.0.1:8000/demo/shop" in lines
+    without = "\n".join(replace(_summary(), console=False).lines())
+    assert "/console" not in without
+    assert "/demo" not in without
 
 
 def test_the_commands_to_try_are_whole_lines_a_shell_understands() -> None:

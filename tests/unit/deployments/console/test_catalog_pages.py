@@ -225,7 +225,7 @@ async def test_an_entry_is_dropped(shop: AdminShop) -> None:
     assert replayed.status_code == 400
     await person.get(f"{BASE}/quarantine/entry?id=1-0")
     assert (await person.post(f"{BASE}/quarantine/drop", entry_id="1-0")).status_code == 303
-    assert "Nothing is set aside" in (await person.get(f"{BASE}/quarantine")).text
+    assert "Nothing is in quarantine" in (await person.get(f"{BASE}/quarantine")).text
 
 
 def test_no_page_asks_for_less_than_its_operation() -> None:

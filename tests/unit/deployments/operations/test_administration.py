@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from cluster.errors import Conflict, Forbidden, NotFound, Unavailable, Unprocessable
+from cluster.errors import Conflict, Forbidden, NotFound, TooMany, Unavailable, Unprocessable
 from cluster.log import redact
 from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AppRole, AuditRow
 from cluster.secrecy import mint_key, mint_token
-from deployments.operations.administration import Administration, strike_out
+from deployments.operations.administration import REFUSED, Administration, strike_out
 from deployments.operations.audit import MOST_TAKEN_MS
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.principal import COMMAND_LINE, Principal
@@ -171,3 +172,41 @@ def test_a_key_in_a_wrong_place_is_struck_out() -> None:
         "title": "moved ksk_dev_*** here", "tags": ["kat_***"], "link": "https://example.com/a?b=c",
     }  # fmt: skip
     assert redact(f"Authorization {token}") == "Authorization kat_***"
+
+
+async def test_a_change_leaves_its_row_although_the_caller_went_away() -> None:
+    administration, audit = opened()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(names: Names, given: Rename) -> dict[str, str]:
+        begun.set()
+        await go_on.wait()
+        return await rename(names, given)
+
+    administration.operations = {"names.rename": replace(RENAME, call=slow)}
+    given = {"app_id": "shop", "title": "Oak"}
+    caller = asyncio.ensure_future(administration.perform(person("editor"), "names.rename", given))
+    await begun.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    go_on.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert administration.services.values == {"shop": "Oak"}
+    assert [(row.operation, row.outcome) for row in audit.rows] == [("names.rename", "done")]
+
+
+async def test_what_somebody_may_not_do_fills_no_audit_log() -> None:
+    administration, audit = opened()
+    given = {"app_id": "shop", "title": "\N{SNOWMAN}" * 50_000}
+    for _ in range(REFUSED.burst + 1):
+        with pytest.raises(Forbidden):
+            await administration.perform(person("viewer"), "names.rename", given)
+    with pytest.raises(TooMany):
+        await administration.perform(person("viewer"), "names.rename", given)
+    assert len(audit.rows) == REFUSED.burst + 1
+    assert sum(len(row.model_dump_json()) for row in audit.rows) < REFUSED.burst * 6_000
+    other = replace(person("editor"), user_id="usr-2")
+    await administration.perform(other, "names.rename", {"app_id": "shop", "title": "Oak"})
+    assert audit.rows[-1].outcome == "done"
