@@ -19,7 +19,7 @@ import os
 import re
 import secrets
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +43,9 @@ _NONCE = 12
 _FORM = re.compile(r"(ksk|kpk)_(ply|dev|prd)_([0-9A-Za-z]{32})_([0-9A-Za-z]{6})")
 _KIND_OF = {word: kind for kind, word in KINDS.items()}
 _ENVIRONMENT_OF = {word: name for name, word in ENVIRONMENTS.items()}
+
+MOST_MASTER_KEYS = 4
+"Each key costs one more check of a forged signature."
 
 Randomness = Callable[[int], bytes]
 
@@ -103,55 +106,95 @@ class Vault:
     """Encrypts keys under the master key with AES-256-GCM.
 
     The encrypted text is bound to a name (the key's SHA-256), so that a ciphertext moved to another record can't
-    be decrypted there.
+    be decrypted there. With previous master keys, what they encrypted opens as well; nothing new is encrypted
+    with them.
     """
 
-    def __init__(self, master: bytes, randomness: Randomness = secrets.token_bytes) -> None:
-        self._cipher = AESGCM(master)
-        self._master = master
+    def __init__(
+        self,
+        master: bytes,
+        randomness: Randomness = secrets.token_bytes,
+        *,
+        previous: Sequence[bytes] = (),
+    ) -> None:
+        self._masters = (master, *previous)
+        self._ciphers = tuple(map(AESGCM, self._masters))
         self._randomness = randomness
+
+    @property
+    def has_previous(self) -> bool:
+        """Return whether there are previous master keys."""
+        return len(self._masters) > 1
+
+    def without_previous(self) -> Vault:
+        """Return a vault that knows the current master key only."""
+        return Vault(self._masters[0], self._randomness)
 
     def derive(self, purpose: str) -> bytes:
         """Return a key of 32 bytes for one purpose: the same on every replica and after every restart."""
-        return HKDF(SHA256(), 32, salt=None, info=b"kiosk " + purpose.encode()).derive(self._master)
+        return self.derive_all(purpose)[0]
+
+    def derive_all(self, purpose: str) -> tuple[bytes, ...]:
+        """Return the keys for one purpose of all master keys, that of the current one first."""
+        info = b"kiosk " + purpose.encode()
+        return tuple(HKDF(SHA256(), 32, salt=None, info=info).derive(one) for one in self._masters)
 
     def seal(self, plain: str, name: str) -> str:
-        """Return a text encrypted, as URL-safe base64."""
+        """Return a text encrypted under the current master key, as URL-safe base64."""
         nonce = self._randomness(_NONCE)
-        sealed = self._cipher.encrypt(nonce, plain.encode(), name.encode())
+        sealed = self._ciphers[0].encrypt(nonce, plain.encode(), name.encode())
         return base64.urlsafe_b64encode(nonce + sealed).decode()
 
     def open(self, sealed: str, name: str) -> str:
-        """Return the text that `seal` encrypted for the same name.
+        """Return the text that `seal` encrypted for the same name, under any of the master keys.
 
         Errors:
             Fault: another master key, another name, or a damaged text
         """
-        try:
-            raw = base64.urlsafe_b64decode(sealed)
-            return self._cipher.decrypt(raw[:_NONCE], raw[_NONCE:], name.encode()).decode()
-        except (InvalidTag, ValueError) as error:
-            raise Fault("a sealed key does not open under this master key") from error
+        for cipher in self._ciphers:
+            try:
+                raw = base64.urlsafe_b64decode(sealed)
+                return cipher.decrypt(raw[:_NONCE], raw[_NONCE:], name.encode()).decode()
+            except (InvalidTag, ValueError):
+                continue
+        raise Fault("a sealed key does not open under this master key")
 
 
 class Signer:
     """Authenticates data of an installation: HMAC-SHA-256 under a key derived from its master key.
 
-    A key that must be loaded is loaded at the first signature or check.
+    It signs with the first key and accepts what any of its keys signed. Keys that must be loaded are loaded at the
+    first signature or check.
     """
 
-    def __init__(self, key: bytes | Callable[[], bytes]) -> None:
-        self._key = key
+    def __init__(self, keys: bytes | tuple[bytes, ...] | Callable[[], tuple[bytes, ...]]) -> None:
+        self._keys = (keys,) if isinstance(keys, bytes) else keys
 
     def sign(self, place: str, data: bytes) -> str:
         """Return the MAC in hex of bytes at one place; it is invalid for other places.
 
         Errors:
-            Fault: the key can't be loaded
+            Fault: the keys can't be loaded
         """
-        if not isinstance(self._key, bytes):
-            self._key = self._key()
-        return hmac.new(self._key, place.encode() + b"\0" + data, hashlib.sha256).hexdigest()
+        return self._sign(self._load()[0], place, data)
+
+    def verify(self, place: str, data: bytes, proof: bytes) -> bool:
+        """Return whether a MAC of `sign` holds for bytes at one place.
+
+        Errors:
+            Fault: the keys can't be loaded
+        """
+        found = [hmac.compare_digest(self._sign(key, place, data).encode(), proof) for key in self._load()]
+        return any(found)
+
+    def _load(self) -> tuple[bytes, ...]:
+        if not isinstance(self._keys, tuple):
+            self._keys = self._keys()
+        return self._keys
+
+    @staticmethod
+    def _sign(key: bytes, place: str, data: bytes) -> str:
+        return hmac.new(key, place.encode() + b"\0" + data, hashlib.sha256).hexdigest()
 
 
 def new_master_key(randomness: Randomness = secrets.token_bytes) -> str:
@@ -179,20 +222,32 @@ def parse_master_key(text: str) -> bytes:
     return raw
 
 
-def read_master_key(path: Path) -> bytes:
-    """Return the master key of an installation from its file.
+def parse_master_keys(text: str) -> tuple[bytes, ...]:
+    """Return the keys of a text with white space between them: the current one first, then previous ones.
+
+    Errors:
+        Fault: a key is invalid, or there are none or too many
+    """
+    keys = tuple(dict.fromkeys(map(parse_master_key, text.split() or [text])))
+    if len(keys) > MOST_MASTER_KEYS:
+        raise Fault(f"there are {len(keys)} master keys; at most {MOST_MASTER_KEYS} can be in use")
+    return keys
+
+
+def read_master_keys(path: Path) -> tuple[bytes, ...]:
+    """Return the master keys of an installation from its file, the current one first.
 
     Errors:
         Fault: the file is missing or contains something else
     """
     try:
-        return parse_master_key(path.read_text("ascii"))
+        return parse_master_keys(path.read_text("ascii"))
     except (OSError, UnicodeDecodeError) as error:
         raise Fault(f"the master key can't be read: {path.name}") from error
 
 
-def create_master_key(path: Path) -> bytes:
-    """Return the master key of an installation; create its file, readable by its owner only, if absent."""
+def create_master_key(path: Path) -> tuple[bytes, ...]:
+    """Return the master keys of an installation; create their file, readable by its owner only, if absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -207,7 +262,7 @@ def create_master_key(path: Path) -> bytes:
             os.link(scratch, path)
     finally:
         scratch.unlink()
-    return read_master_key(path)
+    return read_master_keys(path)
 
 
 def _random_text(randomness: Randomness) -> str:

@@ -95,9 +95,10 @@ class Settings(BaseSettings):
     redis_wait_replicas: int = Field(default=0, ge=0, le=10)
     "Replicas of that Redis that must have a write before it is acknowledged; 0: none. Not secret."
     master_key: SecretStr | None = None
-    "32 bytes in URL-safe base64 that encrypt API keys at rest; else `<data_dir>/master.key`. Secret."
+    """32 bytes in URL-safe base64 that encrypt API keys at rest; else `<data_dir>/master.key`. Behind white space may
+    follow previous keys, which still open what they sealed (`kiosk master-key`). Secret."""
     master_key_file: Path | None = None
-    "A file that holds `master_key`, as a mounted secret. Not secret."
+    "A file that holds `master_key`, as a mounted secret; one key on each line, the current one first. Not secret."
     manifest_key_file: Path | None = None
     """A file with the key that signs manifests, for machines that train and have no master key; else it is derived.
     `kiosk artifacts key` writes it. Not secret."""

@@ -232,7 +232,6 @@ def excerpts_from_article(article: ArchiveArticle) -> list[Snippet]:
     ]
 
 
-# --- pictures -----------------------------------------------------------------------------------------------
 # Find the picture of a cited product in its record: a cover, else the first of its images.
 
 

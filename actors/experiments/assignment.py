@@ -161,7 +161,6 @@ def choose_variant(
     return VariantChoice(True, variant, dict.fromkeys(readers, variant.variant_id))
 
 
-# --- queries ------------------------------------------------------------------------------------------------
 # Assign the variants of queries that the API replica answers itself: recommendations and completions.
 #
 # A user who takes part and requests recommendations meets the variant with that request. The assigner records this
@@ -257,7 +256,6 @@ class TreatmentAssigner:
         return choose_variant(experiment, readers, {readers[0]: held.variant_id}, now_ms=now_ms)
 
 
-# --- the assigner -------------------------------------------------------------------------------------------
 # Assign users to variants permanently. All state is in the store, so any number of assigners give the same results.
 #
 # choose by hash -> get or set in the store, in one step -> the user gets the stored variant

@@ -33,13 +33,12 @@ class AssignerHost:
     async def record(self, payload: bytes) -> bytes:
         """Record one event; event and reply are encoded by `EXPERIMENT_MESSAGES`."""
         try:
-            event = EXPERIMENT_MESSAGES.decode(payload)
+            return EXPERIMENT_MESSAGES.encode(await self._record(EXPERIMENT_MESSAGES.decode(payload)))
         except NewerRelease as error:
             return EXPERIMENT_MESSAGES.encode(Refusal.of(error))
-        return EXPERIMENT_MESSAGES.encode(await self._record(event))
 
     async def _record(self, event: ExperimentEvent) -> Assignment | Refusal:
-        if self._opening is None:
+        if self._opening is None or (self._opening.done() and self._opening.exception()):
             self._opening = asyncio.ensure_future(self._open_assigner())
         reply = await (await asyncio.shield(self._opening)).record(event)
         self._counts["refused" if isinstance(reply, Refusal) else "recorded"] += 1

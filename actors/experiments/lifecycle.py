@@ -251,8 +251,6 @@ def _format_slice(experiment: Experiment) -> str:
     return f"{experiment.slice[0]:g} to {experiment.slice[1]:g}"
 
 
-# --- drafts -----------------------------------------------------------------------------------------------------------
-
 _SERVER_FIELDS = (
     "app_id",
     "experiment_id",
@@ -333,8 +331,6 @@ def _error_message(at: int, error: ValidationError) -> str:
     place = ".".join(str(part) for part in ("experiments", at, *first["loc"]))
     return f"{place} is invalid. {first['msg'].removeprefix('Value error, ').capitalize()}"
 
-
-# --- edits ------------------------------------------------------------------------------------------------------------
 
 _REFUSALS = {
     "goal": "what counts as a conversion can't change once readers met it",

@@ -309,7 +309,6 @@ def _effect_to_dict(found: EffectEstimate | None) -> dict[str, Any] | None:
     }
 
 
-# --- data of a report ---------------------------------------------------------------------------------------
 # Load the data of a report, and check that the artifact store holds the versions that variants name.
 #
 # Exposures and counters come from the store, conversions from compacted interactions. Interactions of the last half

@@ -33,10 +33,11 @@ from actors.history.tracker import ThreadTracker
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
-from cluster.errors import Refusal
+from cluster.errors import NewerRelease, Refusal
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
+from cluster.runtime.actor_thread import run_actor
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
 
@@ -71,16 +72,23 @@ class TrackerHost:
         self._log = structlog.get_logger()
         self._loop: TrackerLoop | None = None
         self._opening: asyncio.Future[ThreadTracker] | None = None
-        threading.Thread(target=self._run_thread, name="tracker", daemon=True).start()
+        work = (self._watch(), end_process)
+        threading.Thread(target=run_actor, args=("tracker", *work), name="tracker", daemon=True).start()
         threading.Thread(target=self._guard, name="tracker-guard", daemon=True).start()
 
     async def change(self, change: ThreadChange) -> ThreadChangeResult | Refusal:
         """Change a user's threads."""
-        return await (await self._tracker()).change(change)
+        try:
+            return await (await self._tracker()).change(change)
+        except NewerRelease as error:
+            return Refusal.of(error)
 
     async def generate(self, wanted: GenerateUpdate) -> GenerateUpdateResult | Refusal:
         """Ask a thread's question again now and append the answer."""
-        return await (await self._tracker()).generate_update(wanted)
+        try:
+            return await (await self._tracker()).generate_update(wanted)
+        except NewerRelease as error:
+            return Refusal.of(error)
 
     async def health(self) -> dict[str, Any]:
         """Return the process and the monitor's counters since its start."""
@@ -89,7 +97,7 @@ class TrackerHost:
         return {"alive": True, "pid": os.getpid(), "still_s": self._idle_s(), **state}
 
     async def _tracker(self) -> ThreadTracker:
-        if self._opening is None:
+        if self._opening is None or (self._opening.done() and self._opening.exception()):
             self._opening = asyncio.ensure_future(self._open_tracker())
         return await asyncio.shield(self._opening)
 
@@ -97,14 +105,6 @@ class TrackerHost:
         stores = await self._connect()
         _, answering = self._open_services(stores)
         return ThreadTracker(stores.threads, stores.changes, self._clock, answering)
-
-    def _run_thread(self) -> None:
-        try:
-            asyncio.run(self._watch())
-        except BaseException as error:
-            self._log.exception("tracker_died", kind=type(error).__name__)
-            self._end_process(1)
-            raise
 
     async def _watch(self) -> None:
         async with self._connect() as stores:

@@ -129,8 +129,6 @@ class AppMonitor:
         await self._notifier.run_once()
         return more
 
-    # --- watchlist ------------------------------------------------------------------------------------------
-
     async def _refresh_watchlist(self) -> None:
         now_s = self._clock.monotonic_s()
         if now_s - self._loaded_s >= _FULL_RELOAD_S:
@@ -153,8 +151,6 @@ class AppMonitor:
             if not page:
                 return names
             after = self._version = max(self._version, page[-1].version)
-
-    # --- judging --------------------------------------------------------------------------------------------
 
     async def _judge_changes(self) -> bool:
         offset = await self._next_offset()

@@ -25,7 +25,6 @@ from cluster.meter import Meter
 from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Noun
 from cluster.store.ports.stores import Stores
 
-# --- segments of records ------------------------------------------------------------------------------------
 # Write segments of users and products again from the store of records, when they are lost or damaged.
 #
 # Interactions can't be recovered this way: after the log was trimmed, only segments hold them.

@@ -190,8 +190,6 @@ class PersonEraser:
             await asyncio.sleep(5 * _LOOK_S)
         return held
 
-    # --- the receipt ------------------------------------------------------------------------------------------
-
     async def _receipt(
         self,
         erasure: Erasure,
@@ -221,8 +219,6 @@ class PersonEraser:
                 reason=f"learned from erased rows, {serves} serving; without ids (session_knn keeps nameless sessions)",
             )  # fmt: skip
         return tuple(by_name.values())
-
-    # --- the append-only file -----------------------------------------------------------------------------------
 
     async def _rewrite_log_file_place(self, erasure: Erasure) -> ErasedPlace:
         """Have Redis rewrite its append-only file, unless the rewrite is due later or an administrator's task."""

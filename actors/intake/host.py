@@ -29,6 +29,7 @@ from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
+from cluster.runtime.actor_thread import run_actor
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 
@@ -61,7 +62,8 @@ class IntakeHost:
         self._loop: IntakeLoop | None = None
         self._events: asyncio.AbstractEventLoop | None = None
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run_thread, name="intake", daemon=True)
+        work = (self._run_loop(), end_process)
+        self._thread = threading.Thread(target=run_actor, args=("intake", *work), name="intake", daemon=True)
         self._thread.start()
         threading.Thread(target=self._guard, name="intake-guard", daemon=True).start()
 
@@ -77,14 +79,6 @@ class IntakeHost:
         if self._loop is not None and self._events is not None:
             self._events.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
-
-    def _run_thread(self) -> None:
-        try:
-            asyncio.run(self._run_loop())
-        except BaseException as error:
-            self._log.exception("intake_died", kind=type(error).__name__)
-            self._end_process(1)
-            raise
 
     async def _run_loop(self) -> None:
         async with self._connect() as stores:

@@ -138,8 +138,6 @@ class IntakeLoop:
         self._state = IntakeState()
         self._log = structlog.get_logger()
 
-    # --- start and stop -----------------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Work until `stop`, despite failures of the store or of a batch."""
         duties = (
@@ -171,8 +169,6 @@ class IntakeLoop:
         self._state.apps = len(self._apps)
         self._state.troubled = self._compactor.list_failing() if self._compactor else []
         return self._state
-
-    # --- one round of each duty (tests call these too) --------------------------------------------------------
 
     async def apply_round(self, block_ms: int = 0) -> int:
         """Claim and apply waiting batches; return how many ended.
@@ -212,10 +208,10 @@ class IntakeLoop:
         if self._compactor is None:
             return 0
         await self._find_apps()
+        if self._queries is not None:  # first: they rest while the artifact store is away, and records do not
+            await self._queries.run_once(list(self._apps), at_once=at_once)
         rows = await self._compactor.run_once(list(self._apps), at_once=at_once)
         self._state.settled_rows += rows
-        if self._queries is not None:
-            await self._queries.run_once(list(self._apps), at_once=at_once)
         if self._storage is not None and self._bounded:
             await self._storage.run_once(self._bounded, at_once=at_once or rows > 0)
         return rows
@@ -226,8 +222,6 @@ class IntakeLoop:
         ended = await self._sweeper.run_once(list(self._apps))
         self._state.ended_tasks += ended
         return ended
-
-    # --- inside -------------------------------------------------------------------------------------------
 
     async def _repeat(self, duty: str, act: Callable[[], Awaitable[None]], pause_s: float) -> None:
         away = False

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import structlog
 
@@ -18,6 +20,8 @@ from cluster.store.ports.query_log import QueryBatch, QueryStore
 
 _DAY_MS = 86_400_000
 _MAX_MS = 1 << 62
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class QueryCompactor:
         """Compact the queries that are due (`at_once`: all); return the number of queries written.
 
         Errors:
-            Unavailable: the store is unreachable
+            Unavailable: the store or the artifact store is unreachable
         """
         now_s = self._clock.monotonic_s()
         if not at_once and now_s - self._looked_s < self._rules.look_every_s:
@@ -85,9 +89,7 @@ class QueryCompactor:
                 except Conflict:  # another process wrote; read the manifest again
                     self._covered.pop(app_id, None)
                 except HouseError as error:
-                    self._resting[app_id] = now_s + self._rules.rest_s
-                    self._meter.count("kiosk_query_log_refusals", app=app_id)
-                    self._log.error("query_log_stuck", app=app_id, reason=error.message)
+                    self._rest(app_id, error)
         return rows
 
     def clear_offsets(self) -> None:
@@ -99,16 +101,16 @@ class QueryCompactor:
         async with self._one_at_a_time:
             await self._compact_app(app_id, at_once=True)
             salt = await self._store.salt(app_id)
-            gone = await asyncio.to_thread(
-                self._shelf.delete, app_id, [pseudonym(salt, reader_id) for reader_id in reader_ids]
-            )
-            await asyncio.to_thread(self._shelf.tidy, app_id, at_once=True)
+            readers = [pseudonym(salt, reader_id) for reader_id in reader_ids]
+            gone = await self._with_artifacts(app_id, partial(self._shelf.delete, app_id, readers))
+            await self._with_artifacts(app_id, partial(self._shelf.tidy, app_id, at_once=True))
             self._log.info("queries_forgotten", app=app_id, readers=len(reader_ids), rows=gone)
 
     async def _compact_app(self, app_id: str, at_once: bool) -> int:
         after = self._covered.get(app_id)
         if after is None:
-            after = self._covered[app_id] = await asyncio.to_thread(self._shelf.last_offset, app_id)
+            after = await self._with_artifacts(app_id, partial(self._shelf.last_offset, app_id))
+            self._covered[app_id] = after
             # a crash may have prevented the write of the offset
             await self._store.trim(app_id, after)
         oldest = await self._store.read(app_id, after, count=1)
@@ -125,7 +127,7 @@ class QueryCompactor:
                 return rows
             queries = [query for batch in lots for query in batch.queries]
             last = lots[-1].offset
-            rows += await asyncio.to_thread(self._shelf.append, app_id, queries, last)
+            rows += await self._with_artifacts(app_id, partial(self._shelf.append, app_id, queries, last))
             self._covered[app_id] = last
             await self._store.trim(app_id, last)
             self._meter.count("kiosk_settled_queries", len(queries))
@@ -150,8 +152,25 @@ class QueryCompactor:
         first = app_id not in self._tidied
         self._tidied[app_id] = now_s
         oldest_ms = self._clock.now_ms() - self._rules.keep_days * _DAY_MS
-        dropped = await asyncio.to_thread(self._shelf.drop_before, app_id, oldest_ms)
+        dropped = await self._with_artifacts(app_id, partial(self._shelf.drop_before, app_id, oldest_ms))
         if dropped:
             self._log.info("old_queries_dropped", app=app_id, rows=dropped)
         if first:
-            await asyncio.to_thread(self._shelf.tidy, app_id)
+            await self._with_artifacts(app_id, partial(self._shelf.tidy, app_id))
+
+    async def _with_artifacts(self, app_id: str, work: Callable[[], T]) -> T:
+        """Run work on the artifact store in a thread; while the store is away, the app rests.
+
+        Errors:
+            Unavailable: the artifact store is away, full, or can't be written
+        """
+        try:
+            return await asyncio.to_thread(work)
+        except Unavailable as error:
+            self._rest(app_id, error)
+            raise
+
+    def _rest(self, app_id: str, error: HouseError) -> None:
+        self._resting[app_id] = self._clock.monotonic_s() + self._rules.rest_s
+        self._meter.count("kiosk_query_log_refusals", app=app_id)
+        self._log.error("query_log_stuck", app=app_id, reason=error.message)

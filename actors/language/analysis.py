@@ -16,7 +16,6 @@ import Stemmer
 
 from actors.language.folding import fold, tokenize
 
-# --- stop words ---------------------------------------------------------------------------------------------
 # Stop words by language, in lower case, with their accents.
 
 

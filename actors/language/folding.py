@@ -136,7 +136,6 @@ def _to_16_bits(char: str) -> str:
     return char if ord(char) <= 0xFFFF else chr(_PRIVATE + ord(char) % _PRIVATE_SIZE)
 
 
-# --- words and n-grams --------------------------------------------------------------------------------------
 # Words and character n-grams of folded texts.
 
 

@@ -205,9 +205,6 @@ def _list_moves(
     return moves
 
 
-# --- what is missing --------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _RankedList:
     """A returned list, and the rows that it leaves out."""

@@ -151,9 +151,6 @@ def _add_similar(request: QueryContext, search: SearchQuery, hits: SearchHits, m
     return replace(hits, relevance=(scaled + added[hits.rows]).astype(np.float32))
 
 
-# --- advanced queries -------------------------------------------------------------------------------------------------
-
-
 def _advanced(request: QueryContext, search: SearchQuery, node: Node, mask: Mask) -> SearchHits:
     """Find the products of a boolean query; its words determine the relevance."""
     phrases = PhraseMatcher(request.catalog, sum(isinstance(leaf, Phrase) for leaf in _full_texts(node)))
@@ -218,9 +215,6 @@ def _full_texts(node: Node, *, barred: bool = True) -> Iterator[Term | Phrase]:
         yield from _full_texts(node.child)
     elif isinstance(node, (Term, Phrase)) and node.field == FULL_TEXT:
         yield node
-
-
-# --- small parts ------------------------------------------------------------------------------------------------------
 
 
 def _all_hits(mask: Mask) -> SearchHits:

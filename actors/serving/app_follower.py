@@ -210,12 +210,22 @@ class AppFollower:
 
     def _run_steps(self, steps: Iterator[None]) -> None:
         """Run all steps, with pauses that release the interpreter."""
+        pause = self._make_pause()
+        for _ in steps:
+            pause()
+
+    def _make_pause(self) -> Callable[[], None]:
+        """Return a function that a thread calls between short steps; it pauses once in about a millisecond."""
         monotonic_s = self._clock.monotonic_s
         until_s = monotonic_s() + _BESIDE_S
-        for _ in steps:
+
+        def pause() -> None:
+            nonlocal until_s
             if monotonic_s() >= until_s:
                 _PAUSE()
                 until_s = monotonic_s() + _BESIDE_S
+
+        return pause
 
     @property
     def _active(self) -> Recommender:
@@ -250,8 +260,6 @@ class AppFollower:
         adopt = partial(self._active.set_serving_model, engine_id, model, self._clock.now_ms())
         await self._run_exclusive(adopt, is_short=False)
 
-    # --- loading --------------------------------------------------------------------------------------------
-
     async def _load(self) -> Recommender:
         started_s = self._clock.monotonic_s()
         recommender = await asyncio.get_running_loop().run_in_executor(None, self._build_recommender)
@@ -278,7 +286,9 @@ class AppFollower:
         """Index the texts that no snapshot has, before the first query needs them."""
         if not self._indexes_texts:
             return
-        await asyncio.get_running_loop().run_in_executor(None, recommender.overlay.texts.index_all, _PAUSE)
+        await asyncio.get_running_loop().run_in_executor(
+            None, recommender.overlay.texts.index_all, self._make_pause()
+        )
 
     def _build_recommender(self) -> Recommender:
         embedder = self._make_embedder()
@@ -292,12 +302,10 @@ class AppFollower:
                 self._log.error("segments_damaged", segments=list(state.damaged))
                 self._meter.count("kiosk_segments_damaged_total", len(state.damaged))
             users = self._segments.records(self._app_id, "user", salvage=True, newest=MOST_USERS)
-            load_compacted_state(recommender, state, embedder, pause=_PAUSE, users=users)
+            load_compacted_state(recommender, state, embedder, pause=self._make_pause(), users=users)
             since_ms = self._clock.now_ms() - WINDOW_MS
             recommender.overlay.add_searches(self._segments.load_searches(self._app_id, since_ms))
         return recommender
-
-    # --- following ------------------------------------------------------------------------------------------
 
     async def _apply_next(self) -> bool:
         changes = await self._read(self._active, block_ms=_BLOCK_MS)

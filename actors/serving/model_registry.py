@@ -152,7 +152,10 @@ class ModelRegistry:
         if self._loader is None or not self.engine_ids:
             return
         await self._release_versions()
-        for engine in (await self._engine_records.refresh(self._app_id)).values():
+        records = await self._engine_records.refresh(self._app_id)
+        for engine_id in self._alarmed - records.keys():  # an engine that was deleted refuses nothing more
+            self._end_alarm(engine_id)
+        for engine in records.values():
             if engine.engine_id in self.engine_ids:
                 await self._follow_record(engine)
                 self._report_disabled_parts(engine.engine_id)
@@ -173,8 +176,6 @@ class ModelRegistry:
             except Exception:  # noqa: BLE001
                 # whatever the fault of one snapshot, the next one must be loaded
                 self._log.exception("engine_look_failed")
-
-    # --- one engine -----------------------------------------------------------------------------------------
 
     async def _load_first(self, engine_id: str) -> None:
         _, pin, version = engine_id.partition(_PIN)

@@ -22,7 +22,6 @@ import numpy.typing as npt
 from actors.vectors.top import best_rows
 from actors.vectors.types import Mask, Matrix, Rows, Scores, Vector
 
-# --- sketches -----------------------------------------------------------------------------------------------
 # Sketches: four bits for every two dimensions, for a fast scan of all vectors.
 #
 # A product quantizer rounds each pair of dimensions to the nearest of 16 points, learned from a sample. Faiss

@@ -42,6 +42,8 @@ def ensure_capacity(array: Array, wanted: int, fill: Any = 0) -> Array:
     have = array.shape[0]
     if have >= wanted:
         return array
-    larger = np.full((max(wanted, 2 * have, 64), *array.shape[1:]), fill, array.dtype)
+    shape = (max(wanted, 2 * have, 64), *array.shape[1:])
+    # zeros take no memory until they are written
+    larger = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)
     larger[:have] = array
     return cast(Array, larger)

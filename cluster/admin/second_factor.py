@@ -20,7 +20,7 @@ from urllib.parse import quote
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
-from cluster.errors import Conflict
+from cluster.errors import Conflict, Fault
 from cluster.records.account import Account
 from cluster.secrecy import Vault
 from cluster.store.ports.accounts import AccountStore
@@ -81,7 +81,9 @@ class SecondFactors:
             if one.has_second_factor:
                 raise Conflict("this account has a second factor; remove it first")
             hashes = tuple(_hash(code) for code in codes)
-            return one.model_copy(update={"totp": sealed, "totp_step": step, "recovery_codes": hashes})
+            # sealed anew, because the page may be older than the current master key
+            totp = self._vault.seal(secret, _place(one))
+            return one.model_copy(update={"totp": totp, "totp_step": step, "recovery_codes": hashes})
 
         await self._accounts.update(account.username, change)
         return codes
@@ -99,10 +101,27 @@ class SecondFactors:
         await self._accounts.update(account.username, change)
         return used
 
+    def needs_reseal(self, account: Account) -> bool:
+        """Return whether a previous master key sealed the secret of an account."""
+        return bool(account.totp) and self._reseal(account) is not account
+
+    async def reseal(self, account: Account) -> None:
+        """Seal the secret of an account with the current master key."""
+        await self._accounts.update(account.username, self._reseal)
+
     async def remove(self, account: Account) -> None:
         """Remove the second factor and its recovery codes."""
         nothing = {"totp": "", "totp_step": 0, "recovery_codes": ()}
         await self._accounts.update(account.username, lambda one: one.model_copy(update=nothing))
+
+    def _reseal(self, account: Account) -> Account:
+        try:
+            if account.totp:
+                self._vault.without_previous().open(account.totp, _place(account))
+            return account
+        except Fault:
+            secret = self._vault.open(account.totp, _place(account))
+        return account.model_copy(update={"totp": self._vault.seal(secret, _place(account))})
 
     def _use(self, account: Account, code: str, now_ms: int) -> dict[str, Any] | None:
         if not account.totp:

@@ -1,5 +1,7 @@
 """The master key of an installation, and the keys derived from it for processes that must not have it.
 
+Each place may hold several keys, with white space between them: the current one, then previous ones.
+
     KIOSK_MASTER_KEY             in the environment of the first process only, which moves it to a file (`handover`)
     KIOSK_MASTER_KEY_FILE        a file of the operator, such as a mounted secret of Kubernetes
     <run_dir>/secrets/           the secrets that the first process moved
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from cluster.errors import Fault
 from cluster.paths import InstallationPaths, read_private, write_private
-from cluster.secrecy import Signer, Vault, create_master_key, key_text, parse_master_key, read_master_key
+from cluster.secrecy import Signer, Vault, create_master_key, key_text, parse_master_keys, read_master_keys
 from cluster.settings import Settings
 
 MASTER_KEY = "master.key"
@@ -32,24 +34,24 @@ def open_vault(settings: Settings) -> Vault:
     Errors:
         Fault: there is no master key, or it is damaged
     """
-    return Vault(
-        find_external_master_key(settings)
-        or read_master_key(InstallationPaths.from_data_dir(settings.data_dir).master_key)
+    current, *previous = find_external_master_keys(settings) or read_master_keys(
+        InstallationPaths.from_data_dir(settings.data_dir).master_key
     )
+    return Vault(current, previous=previous)
 
 
-def find_external_master_key(settings: Settings) -> bytes | None:
-    """Return the master key from outside; None if the installation created its master key.
+def find_external_master_keys(settings: Settings) -> tuple[bytes, ...]:
+    """Return the master keys from outside, the current one first; empty if the installation created its own.
 
     Errors:
         Fault: the given key is invalid, or its file can't be read
     """
     if settings.master_key is not None:
-        return parse_master_key(settings.master_key.get_secret_value())
+        return parse_master_keys(settings.master_key.get_secret_value())
     if settings.master_key_file is not None:
-        return read_master_key(settings.master_key_file)
+        return read_master_keys(settings.master_key_file)
     handed = read_private(InstallationPaths.from_data_dir(settings.data_dir).secrets_dir / MASTER_KEY)
-    return None if handed is None else parse_master_key(handed)
+    return () if handed is None else parse_master_keys(handed)
 
 
 def ensure_master_key(settings: Settings) -> None:
@@ -58,7 +60,7 @@ def ensure_master_key(settings: Settings) -> None:
     Errors:
         Fault: the existing key is damaged, or the key of earlier starts is missing
     """
-    if find_external_master_key(settings) is not None:
+    if find_external_master_keys(settings):
         return
     paths = InstallationPaths.from_data_dir(settings.data_dir)
     if paths.signing_marker.exists() and not paths.master_key.exists():
@@ -69,39 +71,46 @@ def ensure_master_key(settings: Settings) -> None:
     create_master_key(paths.master_key)
 
 
-def master_key_fingerprint(settings: Settings) -> str:
-    """Return 16 hex digits that distinguish master keys and reveal nothing about them; empty without a key.
+def master_key_fingerprints(settings: Settings) -> tuple[str, ...]:
+    """Return 16 hex digits for each master key, the current one first; empty without a key.
+
+    They distinguish master keys and reveal nothing about them.
 
     Errors:
-        Fault: the key is damaged, or its file can't be read
+        Fault: a key is damaged, or the file can't be read
     """
-    key = find_external_master_key(settings)
-    if key is None:
+    keys = find_external_master_keys(settings)
+    if not keys:
         path = InstallationPaths.from_data_dir(settings.data_dir).master_key
         if not path.exists():
-            return ""
-        key = read_master_key(path)
-    return Vault(key).derive(_FINGERPRINT).hex()[:16]
+            return ()
+        keys = read_master_keys(path)
+    return tuple(key.hex()[:16] for key in Vault(keys[0], previous=keys[1:]).derive_all(_FINGERPRINT))
 
 
 def manifest_signer(settings: Settings) -> Signer:
-    """Return the signer of manifests; it reads its key with the first manifest."""
-    return Signer(partial(manifest_key, settings))
+    """Return the signer of manifests; it reads its keys with the first manifest."""
+    return Signer(partial(manifest_keys, settings))
 
 
-def manifest_key(settings: Settings) -> bytes:
-    """Return the saved key of manifests, or derive it from the master key.
+def derive_manifest_keys(vault: Vault) -> tuple[bytes, ...]:
+    """Return the keys of manifests, whatever this machine has saved; the current one first."""
+    return vault.derive_all(_MANIFESTS)
+
+
+def manifest_keys(settings: Settings) -> tuple[bytes, ...]:
+    """Return the saved keys of manifests, or derive them from the master keys; the current one first.
 
     Errors:
         Fault: neither can be read
     """
     path = InstallationPaths.from_data_dir(settings.data_dir).secrets_dir / MANIFEST_KEY
     text = _read_text(settings.manifest_key_file) if settings.manifest_key_file else read_private(path)
-    return open_vault(settings).derive(_MANIFESTS) if text is None else parse_master_key(text)
+    return derive_manifest_keys(open_vault(settings)) if text is None else parse_master_keys(text)
 
 
 def save_manifest_key(settings: Settings) -> None:
-    """Save the derived key for the processes of this machine, so that trainers need no master key.
+    """Save the derived keys for the processes of this machine, so that trainers need no master key.
 
     Errors:
         Fault: there is no master key, or it is damaged
@@ -114,10 +123,12 @@ def save_manifest_key(settings: Settings) -> None:
 def manifest_key_text(settings: Settings) -> str:
     """Return the key of manifests as text, for the secret store of a cluster whose trainers have no master key.
 
+    It has one line for each master key, the current one first.
+
     Errors:
         Fault: there is no master key, or it is damaged
     """
-    return key_text(open_vault(settings).derive(_MANIFESTS))
+    return "\n".join(map(key_text, derive_manifest_keys(open_vault(settings))))
 
 
 def _read_text(path: Path) -> str:

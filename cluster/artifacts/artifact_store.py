@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import hmac
 import os
 import random
 import shutil
@@ -146,7 +147,11 @@ class ArtifactStore:
         proof = checksum(data) if self.signer is None else self.signer.sign(path, data)
         return proof.encode()
 
-    # --- reading ------------------------------------------------------------------------------------------
+    def is_digest(self, path: str, data: bytes, digest: bytes) -> bool:
+        """Return whether `digest` authenticates bytes at a path."""
+        if self.signer is None:
+            return hmac.compare_digest(checksum(data).encode(), digest)
+        return self.signer.verify(path, data, digest)
 
     def read(self, path: str) -> bytes:
         """Return a whole file."""
@@ -326,8 +331,6 @@ class ArtifactStore:
         usage = shutil.disk_usage(place)
         return usage.free, usage.total
 
-    # --- writing ------------------------------------------------------------------------------------------
-
     def write(self, path: str, data: bytes, *, new: bool = False) -> None:
         """Write a whole file atomically.
 
@@ -436,8 +439,6 @@ class ArtifactStore:
             raise self._access_error("write", target.name, error) from error
         finally:
             part.unlink(missing_ok=True)
-
-    # --- retries ------------------------------------------------------------------------------------------
 
     def _full_path(self, path: str) -> str:
         parts = PurePosixPath(path).parts

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
@@ -31,6 +31,9 @@ LONGEST_NAME = 512
 "Maximum length of a file's name, and"
 LONGEST_PART = 255
 "of one part of it."
+
+Signature = Literal["none", "current", "previous", "foreign"]
+"No signature, one of this installation's current or a previous key, or one of another key or place."
 
 _OPENING = b'{"checksum":"'
 _MIDDLE = b'","manifest":'
@@ -194,20 +197,25 @@ def sign_manifest_bytes(data: bytes, signer: Signer, place: str) -> bytes | None
     return _OPENING + checksum(inner).encode() + _MIDDLE + inner + b"}"
 
 
-def is_signed(data: bytes) -> bool:
-    """Return whether a manifest has any signature, valid or not.
+def find_signature(data: bytes, signer: Signer, place: str) -> Signature:
+    """Return whose signature a manifest has.
 
     Errors:
         Fault: it is damaged
     """
-    return _without_mac(_verify_checksum(data))[1] is not None
+    plain, mac = _without_mac(_verify_checksum(data))
+    if mac is None:
+        return "none"
+    if hmac.compare_digest(mac, signer.sign(place, plain).encode()):
+        return "current"
+    return "previous" if signer.verify(place, plain, mac) else "foreign"
 
 
 def _check_mac(inner: bytes, signer: Signer, place: str) -> None:
     plain, mac = _without_mac(inner)
     if mac is None:
         raise Fault(f"manifest is not signed; {_ADVICE}", path=place)
-    if not hmac.compare_digest(mac, signer.sign(place, plain).encode()):
+    if not signer.verify(place, plain, mac):
         raise Fault(f"manifest was not signed by this installation for this place; {_ADVICE}", path=place)
 
 

@@ -139,8 +139,6 @@ class NodeCache:
         """Return the bytes of all copies."""
         return sum(_folder_size(one) for one in self._sets())
 
-    # --- locks --------------------------------------------------------------------------------------------
-
     def _share(self, key: str, files: Sequence[StoredEntry]) -> bool:
         """Mark a complete set as used by this process; return False when it is absent."""
         with self._guard:
@@ -176,8 +174,6 @@ class NodeCache:
                     os.close(handle)
                     del self._used[key]
         return mapped
-
-    # --- changes ------------------------------------------------------------------------------------------
 
     def _fetch(self, key: str, origin: str, files: Sequence[StoredEntry], download: Download) -> None:
         part = self._path(key, ".part")

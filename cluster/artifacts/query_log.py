@@ -73,8 +73,6 @@ class QueryLogStore:
         self._clock = SystemClock() if clock is None else clock
         self._log = structlog.get_logger()
 
-    # --- reading ------------------------------------------------------------------------------------------
-
     def last_offset(self, app_id: str) -> str:
         """Return the offset of the last compacted batch; `"0"` before the first."""
         return str(self._manifest(app_id).facts.get("offset", "0"))
@@ -129,8 +127,6 @@ class QueryLogStore:
             pc.is_in(table["reader"], value_set=pa.array(list(readers), pa.string()))
         ).to_pylist()
         return found
-
-    # --- writing ------------------------------------------------------------------------------------------
 
     def append(self, app_id: str, queries: Iterable[LoggedQuery], last: str) -> int:
         """Append queries of the batches up to `last`, without those of erased users; return their number.
@@ -198,8 +194,6 @@ class QueryLogStore:
         newest = self._manifest(app_id)
         now_ms = self._clock.now_ms() + (ORPHAN_AGE_MS if at_once else 0)
         return tidy_folder(self._store, _folder(app_id), newest, oldest_kept=newest.sequence, now_ms=now_ms)
-
-    # --- internal -----------------------------------------------------------------------------------------
 
     def _manifest(self, app_id: str) -> Manifest:
         """Return the newest manifest; a damaged one counts as empty, and the next commit replaces it."""

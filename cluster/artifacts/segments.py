@@ -64,8 +64,6 @@ class SegmentStore:
         self._rules = MergeRules() if rules is None else rules
         self._log = structlog.get_logger()
 
-    # --- reading ------------------------------------------------------------------------------------------
-
     def offsets(self, app_id: str) -> dict[str, str]:
         """Return the offset up to which each noun is compacted; a noun without segments is absent.
 
@@ -272,8 +270,6 @@ class SegmentStore:
 
         return self._retry_when_replaced(attempt)
 
-    # --- writing ------------------------------------------------------------------------------------------
-
     def append(self, app_id: str, noun: Noun, table: Any, *, first: str, last: str) -> bool:
         """Append the rows of the changes from `first` to `last`; an empty table only moves the offset.
 
@@ -391,8 +387,6 @@ class SegmentStore:
     def drop(self, app_id: str) -> None:
         """Remove all segments of an app."""
         self._files.drop(app_id)
-
-    # --- internal -----------------------------------------------------------------------------------------
 
     def _load(self, app_id: str, salvage: bool) -> CompactedState:
         manifest = self._files.manifest(app_id)

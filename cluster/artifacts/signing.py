@@ -1,12 +1,17 @@
-"""Signing the manifests in an artifact store: once after an upgrade, and on an administrator's request."""
+"""Signing the manifests in an artifact store: after an upgrade, on an administrator's request, for a new master key."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.manifest import is_signed, sign_manifest_bytes
+from cluster.artifacts.manifest import Signature, find_signature, sign_manifest_bytes
 from cluster.errors import Fault, NotFound
+from cluster.secrecy import Signer
+
+Report = Callable[[int], None]
+"Is called with the number of manifests read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +21,7 @@ class SigningResult:
     signed: tuple[str, ...]
     "Manifests that were signed, or with `dry_run` would be."
     valid: int
-    "Manifests whose signature is valid."
+    "Manifests that were left as they are."
     damaged: tuple[str, ...]
     "Damaged manifests, which can't be signed."
 
@@ -30,27 +35,44 @@ def sign_manifests(store: ArtifactStore, *, foreign: bool, dry_run: bool = False
         one read for each manifest; their files are not read
     """
     assert store.signer is not None
+    signatures: tuple[Signature, ...] = ("none", "foreign") if foreign else ("none",)
+    return _sign(store, store.signer, signatures, dry_run, lambda done: None)
+
+
+def resign_manifests(
+    store: ArtifactStore, signer: Signer, *, dry_run: bool = False, report: Report = lambda done: None
+) -> SigningResult:
+    """Sign the manifests that a previous key signed with the current one, and no others.
+
+    Cost:
+        one read for each manifest; their files are not read
+    """
+    return _sign(store, signer, ("previous",), dry_run, report)
+
+
+def _sign(
+    store: ArtifactStore, signer: Signer, signatures: tuple[Signature, ...], dry_run: bool, report: Report
+) -> SigningResult:
     done, valid, damaged = [], 0, []
-    for entry in store.entries(""):
-        if not is_manifest(entry.path):
-            continue
+    for number, path in enumerate(entry.path for entry in store.entries("") if is_manifest(entry.path)):
+        report(number + 1)
         try:
-            data = store.read(entry.path)
-            if is_signed(data) and not foreign:
+            data = store.read(path)
+            if find_signature(data, signer, path) not in signatures:
                 valid += 1
                 continue
-            after = sign_manifest_bytes(data, store.signer, entry.path)
+            after = sign_manifest_bytes(data, signer, path)
         except NotFound:  # a writer replaced it since the listing
             continue
         except Fault:
-            damaged.append(entry.path)
+            damaged.append(path)
             continue
-        if after is None:
-            valid += 1
-            continue
-        if not dry_run:
-            store.write(entry.path, after)
-        done.append(entry.path)
+        if after is not None and not dry_run:
+            # a cleanup may remove the set just now; the next cleanup then removes the manifest
+            if store.size(path) is None:
+                continue
+            store.write(path, after)
+        done.append(path)
     return SigningResult(tuple(done), valid, tuple(damaged))
 
 

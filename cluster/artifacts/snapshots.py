@@ -50,8 +50,6 @@ class SnapshotStore:
         self._store = store
         self._log = structlog.get_logger()
 
-    # --- reading ------------------------------------------------------------------------------------------
-
     def manifest(self, app_id: str, engine_id: str, version: str) -> Manifest:
         """Return the manifest of a version.
 
@@ -119,8 +117,6 @@ class SnapshotStore:
     def discard_copy(self, folder: Path) -> bool:
         """Remove a damaged copy of this machine; return False when the folder is the artifact store's own."""
         return self._store.discard_copy(folder)
-
-    # --- writing ------------------------------------------------------------------------------------------
 
     def publish(
         self, app_id: str, engine_id: str, folder: Path, told: PublishProgress = ignore_progress

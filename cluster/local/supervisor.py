@@ -144,8 +144,6 @@ class Supervisor:
             os.close(held)
             self._lock.release()
 
-    # --- starting -----------------------------------------------------------------------------------------
-
     def _start(self) -> None:
         self._save_phase("starting", "clearing up after an earlier run")
         left = end_processes(list_processes(self._paths), 3.0)
@@ -227,8 +225,6 @@ class Supervisor:
         dashboard = f"http://127.0.0.1:{ports.dashboard}" if self._settings.dashboard else ""
         urls = {"dashboard_url": dashboard, "metrics_url": f"http://127.0.0.1:{ports.exports}/metrics"}
         self._save_phase(self.state.phase, self.state.message, ray_address=address, **urls)
-
-    # --- watching -----------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         """Check all parts once.
@@ -338,8 +334,6 @@ class Supervisor:
             )
             self._again = False
 
-    # --- ending -------------------------------------------------------------------------------------------
-
     def _end(self) -> None:
         """End everything; only the data and, after a failure, the reason remain."""
         failed = self.state.phase == "failed"
@@ -365,8 +359,6 @@ class Supervisor:
         self._head.end(spare=self._processes_to_keep() | front)
         if keep_front:
             self._front.detach_from_ray()
-
-    # --- details ------------------------------------------------------------------------------------------
 
     def _processes_to_keep(self) -> set[int]:
         return {self._redis.pid} if self._redis is not None else set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -263,7 +262,7 @@ def bind_key(vault: secrecy.Vault, record: ApiKey) -> ApiKey:
         Fault: the key does not open under this master key
     """
     vault.open(record.ciphertext, record.sha256)
-    return record.model_copy(update={"mac": _mac(vault, record)})
+    return record.model_copy(update={"mac": _signer(vault).sign(_PURPOSE, _labels(record))})
 
 
 def is_bound(record: ApiKey) -> bool:
@@ -280,15 +279,32 @@ def reveal_key(vault: secrecy.Vault, record: ApiKey) -> str:
     text = vault.open(record.ciphertext, record.sha256)
     if not record.mac:
         raise Fault("a key record is not signed; if you trust it, sign it: kiosk artifacts sign")
-    if not hmac.compare_digest(record.mac.encode(), _mac(vault, record).encode()):
+    if not _signer(vault).verify(_PURPOSE, _labels(record), record.mac.encode()):
         raise Fault("a key record was changed by somebody without the master key; rotate the app's keys")
     return text
 
 
-def _mac(vault: secrecy.Vault, record: ApiKey) -> str:
-    """Authenticate the labels under a separate key, beside the sealed text, so that earlier releases can
-    read the record.
+def reseal_key(vault: secrecy.Vault, record: ApiKey) -> ApiKey | None:
+    """Return a record sealed and bound by the current master key; None if it is already.
+
+    Errors:
+        Fault: as `reveal_key`
     """
+    try:
+        reveal_key(vault.without_previous(), record)
+        return None
+    except Fault:
+        text = reveal_key(vault, record)
+    return bind_key(vault, record.model_copy(update={"ciphertext": vault.seal(text, record.sha256)}))
+
+
+def _signer(vault: secrecy.Vault) -> secrecy.Signer:
+    """Return what authenticates labels: a separate key, and a field beside the sealed text, so that earlier
+    releases can read the record.
+    """
+    return secrecy.Signer(vault.derive_all(_PURPOSE))
+
+
+def _labels(record: ApiKey) -> bytes:
     # no field can contain a line break, so the text is unambiguous
-    labels = "\n".join((record.sha256, record.kind, record.app_id, record.key_id))
-    return secrecy.Signer(vault.derive(_PURPOSE)).sign(_PURPOSE, labels.encode())
+    return "\n".join((record.sha256, record.kind, record.app_id, record.key_id)).encode()

@@ -45,6 +45,8 @@ class AdminToken(BaseModel):
     created_at: int
     expires_at: int
     "Milliseconds since 1970."
+    parent: str = ""
+    "Id of the token that asked for this one; it is revoked with it."
 
 
 class AuditRow(BaseModel):
@@ -65,9 +67,10 @@ class AuditRow(BaseModel):
     "Name of the operation, for example `keys.rotate`."
     app_id: str = ""
     "Empty for the installation."
-    outcome: Literal["done", "refused"]
+    outcome: Literal["done", "refused", "begun"]
+    """`begun`: the process or the store went away before the end was written; the change may have been made."""
     reason: str = ""
-    "Why it was refused."
+    "Why it was refused, or that its end is not known."
     arguments: dict[str, Any] = Field(default_factory=dict)
     "Without secrets."
     before: Any = None

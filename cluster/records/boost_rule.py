@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.fields import NAMED_ID, NOT_A_TIME, STRICT, fault
-from cluster.records.times import moment_ms
+from cluster.records.times import LATEST_MS, moment_ms
 
 Option = Literal["contains", "not_contain", "is", "is_not", "regex", "ends_with", "starts_with"]
 Action = Literal["pin", "bury", "remove"]
@@ -38,8 +38,6 @@ _Name = Annotated[str, Field(min_length=1, max_length=512, pattern=NAMED_ID)]
 _Names = Annotated[list[_Name], Field(max_length=1000, fail_fast=True)]
 _Position = Annotated[int, Field(ge=1, le=1_000_000)]
 _Value = str | bool | int | float
-_LATEST_MS = 253_402_300_799_999
-"The end of the year 9999."
 
 
 def _moment_from(value: Any) -> Any:
@@ -52,7 +50,7 @@ def _moment_from(value: Any) -> Any:
         raise fault(NOT_A_TIME) from None
 
 
-_Time = Annotated[int, BeforeValidator(_moment_from), Field(ge=0, le=_LATEST_MS)]
+_Time = Annotated[int, BeforeValidator(_moment_from), Field(ge=0, le=LATEST_MS)]
 
 MOST_RULES = 500
 "Stored rules of one engine: each of them is looked at by every request."

@@ -26,7 +26,7 @@ class Scaling(BaseModel):
     "Replicas under load."
     target_requests: float = Field(default=4.0, gt=0, le=1000)
     "Running requests per replica from which another replica starts."
-    memory_budget_mb: int = Field(default=1024, ge=64)
+    memory_budget_mb: int = Field(default=1024, ge=64, le=1 << 24)
     "MiB a replica may hold."
     num_cpus: float = Field(default=0.1, ge=0, le=256)
     "Share of the node's processors that Ray keeps for a replica."

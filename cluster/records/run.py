@@ -25,6 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
 
+RunKind = Literal["training", "evaluation", "sweep"]
+"Evaluations and sweeps publish nothing."
 RunStatus = Literal["queued", "running", "finished", "failed", "cancelled"]
 
 STAGES = ("dataset", "plan", "evaluate", "train", "publish")
@@ -53,7 +55,7 @@ class StageResult(BaseModel):
 
 
 class Run(BaseModel):
-    """One training of one engine."""
+    """One training, evaluation or sweep of one engine."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -62,6 +64,10 @@ class Run(BaseModel):
     engine_id: str
     recipe: dict[str, Any] = Field(default_factory=dict)
     "The ordered recipe, with all its open choices."
+    kind: RunKind = "training"
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Of an evaluation `protocols`, `readers` and `compare` (with what serves); of a sweep `sweep`, its FIELD=A,B,C
+    texts."""
     promote: bool = False
     "Promote the result if the gate allows."
     code: str = ""

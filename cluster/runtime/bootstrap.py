@@ -54,8 +54,6 @@ from cluster.settings import Settings
 
 PLAYGROUND = "jobs.playground"
 NAMESPACE = "kiosk"
-PROXIES = "proxies"
-"Name of the Serve application that keeps a proxy on every node."
 ENGINES_S = 60.0
 "How long a start waits for dedicated engines, in seconds."
 KEEP_ALIVE_S = 600
@@ -317,6 +315,8 @@ def _deploy(plan: StartPlan) -> None:
     from ray import serve
     from ray.serve.config import HTTPOptions
 
+    from cluster.runtime.node_anchors import deploy_anchors
+
     serve.start(
         proxy_location=plan.proxy_location,
         http_options=HTTPOptions(
@@ -330,9 +330,7 @@ def _deploy(plan: StartPlan) -> None:
         nodes = [node["Resources"].get("CPU", 0.0) for node in ray.nodes() if node["Alive"]]
         arguments = replica_arguments(nodes, arguments)
         if plan.proxy_location == "EveryNode":
-            anchors = _load(plan.anchors)({"nodes": len(nodes)})
-            targets = [serve.RunTarget(target=anchors, name=PROXIES, route_prefix=None)]
-            serve.run_many(targets, wait_for_applications_running=False)
+            deploy_anchors(plan.anchors, len(nodes))
     serve.run(_load(plan.api)(arguments), name="api", route_prefix="/")
 
 

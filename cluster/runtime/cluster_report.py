@@ -9,14 +9,10 @@ from cluster.admin.schema import newest_schema
 from cluster.store.connect import OpenStores
 from cluster.store.ports.changes import Noun
 from cluster.store.ports.schema import RunningRelease, StoredSchema
-from cluster.store.redis.cluster_report import LeaseHolder, RedisClusterOverview
+from cluster.store.redis.cluster_report import FOLLOWING_MS, LEASES, LeaseHolder, RedisClusterOverview
 from cluster.store.redis.installation import RedisInstallation, StoredIdentity
 from cluster.store.redis.schema import RedisSchema
 
-LEASES = ("intake", "engines", "trainer", "tracker")
-"The leases that one process of the installation holds at every time."
-FOLLOWING_MS = 60_000
-"A follower that was silent for longer has ended."
 _NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
+from cluster.admin.schema import check_schema
 from cluster.errors import Fault
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
@@ -32,13 +34,16 @@ def connect(settings: Settings | None = None, *, slow_s: float = 2.0, is_serving
 
 
 def connect_actor() -> OpenStores:
-    """Open the stores in an actor's own process; actors receive this function instead of an address with a password."""
-    return connect()
+    """Open the stores in an actor's own process; actors receive this function instead of an address with a password.
+
+    Whoever awaits or enters the stores gets the error of `check_schema` if this release can't read the data.
+    """
+    return replace(connect(), check=check_schema)
 
 
 def connect_serving_actor() -> OpenStores:
-    """Open the stores in an actor for which requests wait."""
-    return connect(is_serving=True)
+    """Open the stores in an actor for which requests wait; see `connect_actor`."""
+    return replace(connect(is_serving=True), check=check_schema)
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:

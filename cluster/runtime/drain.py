@@ -3,6 +3,8 @@
 Ray marks the node as draining. Its proxy fails its health check, so that balancers stop sending requests to
 it. Serve starts replicas on other nodes before it stops those of this node. The command ends when this node
 has no replica left, or after SECONDS. Kubernetes runs it before it ends a pod.
+
+Serve never drains the proxy of the head, so this command tells that proxy itself.
 """
 
 from __future__ import annotations
@@ -18,12 +20,15 @@ import structlog
 
 from cluster.errors import HouseError, Invalid, Unavailable
 from cluster.log import set_up_logging
+from cluster.runtime.start_plan import PROXIES
 
 REPLICA = "ray::ServeReplica"
 "Beginning of the title of a replica's process."
 POLL_S = 1.0
 SETTLE_S = 5.0
 "Seconds in which balancers notice a failed health check, even when this node runs no replica."
+PROXY_S = 30.0
+"Seconds in which a proxy starts HAProxy with another answer."
 
 
 def main(arguments: list[str]) -> int:
@@ -56,19 +61,23 @@ def parse_seconds(arguments: list[str]) -> int:
 
 
 def count_replicas(titles: Iterable[str]) -> int:
-    """Return how many of these processes are replicas of Serve."""
-    return sum(title.startswith(REPLICA) for title in titles)
+    """Return how many of these processes are replicas of Serve that move to other nodes.
+
+    The one that keeps this node's proxy has no other place, so Serve leaves it until the time is over.
+    """
+    replicas = [title for title in titles if title.startswith(REPLICA)]
+    return sum(not title.startswith(f"{REPLICA}:{PROXIES}:") for title in replicas)
 
 
-def find_node(nodes: Iterable[dict[str, Any]], addresses: set[str]) -> str:
-    """Return the id of the living node that has one of these addresses.
+def find_node(nodes: Iterable[dict[str, Any]], addresses: set[str]) -> dict[str, Any]:
+    """Return the living node that has one of these addresses.
 
     Errors:
         Unavailable: there is none
     """
     for node in nodes:
         if node["Alive"] and node["NodeManagerAddress"] in addresses:
-            return str(node["NodeID"])
+            return node
     raise Unavailable("no living Ray node runs at this machine's addresses")
 
 
@@ -90,19 +99,36 @@ def drain_node(address: str, seconds: int) -> None:
                 "Alive": info.state == 0,
                 "NodeManagerAddress": info.node_manager_address,
                 "NodeID": node_id.hex(),
+                "IsHead": info.is_head_node,
             }
             for node_id, info in client.get_all_node_info(timeout=10).items()
         ]
+        node = find_node(nodes, _addresses())
         accepted, reason = client.drain_node(
-            find_node(nodes, _addresses()),
+            node["NodeID"],
             autoscaler_pb2.DrainNodeReason.DRAIN_NODE_REASON_PREEMPTION,
             "the pod is being deleted",
             int(time.time() * 1000) + seconds * 1000,
         )
+        if accepted and node["IsHead"]:
+            _fail_health_check(address, node["NodeID"])
     except (ray.exceptions.RayError, RuntimeError, OSError, SystemExit) as error:
         raise Unavailable(f"Ray's control store at {address!r} does not answer: {error}") from error
     if not accepted:
         raise Unavailable(f"Ray does not drain this node: {reason}")
+
+
+def _fail_health_check(address: str, node_id: str) -> None:
+    """Let the proxy of a node fail its health check."""
+    import ray
+    from ray.serve._private.constants import SERVE_NAMESPACE, SERVE_PROXY_NAME
+
+    ray.init(address=address, namespace=SERVE_NAMESPACE, log_to_driver=False, configure_logging=False)
+    try:
+        proxy = ray.get_actor(f"{SERVE_PROXY_NAME}-{node_id}")
+    except ValueError:
+        return  # this node has none
+    ray.get(proxy.update_draining.remote(True), timeout=PROXY_S)
 
 
 def _addresses() -> set[str]:

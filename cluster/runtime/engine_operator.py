@@ -5,7 +5,8 @@ It is a named Ray actor that Ray restarts: `engines@<release>`.
 Commands only change records, so they work from any process and need not wait. Only this actor calls Serve,
 once a second while there are dedicated engines. It deploys missing applications and removes unused ones.
 Killing it at any moment is harmless, because the next one observes and continues. It works while it holds a
-lease, and it keeps a stand-by of itself and of the other actors with a lease (`cluster.runtime.standbys`).
+lease. On a cluster of several nodes it also keeps a stand-by of itself and of the other actors with a lease
+(`cluster.runtime.standbys`), and gives nodes that join later a proxy (`cluster.runtime.node_anchors`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from cluster.log import set_up_logging
 from cluster.records.engine import Engine, application_name
 from cluster.runtime import standbys
 from cluster.runtime.actor_roles import ActorRole, engine_operator_role
+from cluster.runtime.actor_thread import run_actor
+from cluster.runtime.engine_gauges import EngineGauges
 from cluster.runtime.engine_plan import (
     PREFIX,
     DeployEngine,
@@ -41,7 +44,9 @@ from cluster.runtime.engine_plan import (
     plan_steps,
 )
 from cluster.runtime.meter import RayMeter
+from cluster.runtime.node_anchors import add_missing_anchors
 from cluster.runtime.standbys import StandbyKeeper
+from cluster.runtime.start_plan import ANCHORS
 from cluster.store.connect import OpenStores
 
 LEASE = "engines"
@@ -73,7 +78,7 @@ class EngineOperator:
         self._connect = connect
         self._build = build
         self._clock = SystemClock()
-        self._meter = RayMeter()
+        self._gauges = EngineGauges(RayMeter())
         self._looked_s = self._clock.monotonic_s()
         self._waiting: list[str] | None = None
         self._tried_s: dict[str, float] = {}
@@ -81,7 +86,8 @@ class EngineOperator:
         self._noted: set[tuple[str, str]] | None = None
         self._applications = True
         "Whether applications may exist. False after none was found; then Serve is not called."
-        self._thread = threading.Thread(target=self._live, name="engines", daemon=True)
+        work = ("engine_operator", self._work(), os._exit)
+        self._thread = threading.Thread(target=run_actor, args=work, name="engines", daemon=True)
         self._thread.start()
         threading.Thread(target=self._guard, name="engines-guard", daemon=True).start()
 
@@ -96,17 +102,9 @@ class EngineOperator:
             "working": self._working,
         }
 
-    def _live(self) -> None:
-        try:
-            asyncio.run(self._work())
-        except BaseException as error:
-            _log.exception("engine_keeper_died", kind=type(error).__name__)
-            os._exit(1)
-            raise
-
     async def _work(self) -> None:
         async with self._connect() as stores:
-            _log.info("engine_keeper_started", pid=os.getpid())
+            _log.info("engine_operator_started", pid=os.getpid())
             while True:
                 try:
                     await self._reconcile(stores)
@@ -121,12 +119,14 @@ class EngineOperator:
     async def _reconcile(self, stores: OpenStores) -> None:
         self._working = await stores.leases.hold(LEASE, self._name, LEASE_MS)
         if not self._working:
-            self._waiting = []
+            self._waiting, self._noted = [], None
+            self._gauges.clear()
             return
         await self._keep_engines(stores)
         if self._clock.monotonic_s() - self._standbys_s >= standbys.LOOK_S:
             self._standbys_s = self._clock.monotonic_s()
             await self._standbys.keep()
+            await asyncio.to_thread(add_missing_anchors, ANCHORS)
 
     async def _keep_engines(self, stores: OpenStores) -> None:
         book = await stores.access.read_all()
@@ -140,8 +140,8 @@ class EngineOperator:
         await self._save_statuses(stores, engines, seen)
         for step in plan_steps(engines, seen, last_own_ms, self._clock.now_ms()):
             await self._execute(step, stores)
-        self._meter.gauge("kiosk_engines_waiting", len(self._waiting or ()))
         self._waiting = [engine.application for engine in engines if not is_at_target(engine, seen)]
+        self._gauges.report_waiting(len(self._waiting))
 
     async def _last_dedicated_use(
         self, stores: OpenStores, engines: list[Engine], seen: dict[str, EngineApplication]
@@ -172,14 +172,11 @@ class EngineOperator:
             status = engine_status(engine, seen.get(engine.application), self._clock.now_ms())
             if status is not None:
                 await stores.engine_watch.record(status)
-                self._meter.gauge("kiosk_engine_replicas", status.replicas, engine=engine.application)
-                self._meter.gauge("kiosk_engine_replicas_wanted", status.target, engine=engine.application)
+                self._gauges.report_replicas(engine.application, status)
                 noted.add((engine.app_id, engine.engine_id))
         for app_id, engine_id in self._noted - noted:
             await stores.engine_watch.delete(app_id, engine_id)
-            gone = application_name(app_id, engine_id)
-            self._meter.remove_gauge("kiosk_engine_replicas", engine=gone)
-            self._meter.remove_gauge("kiosk_engine_replicas_wanted", engine=gone)
+            self._gauges.remove(application_name(app_id, engine_id))
         self._noted = noted
 
     async def _execute(self, step: Step, stores: OpenStores) -> None:
@@ -227,7 +224,7 @@ class EngineOperator:
         pause = threading.Event()
         while not pause.wait(5.0):
             if self._clock.monotonic_s() - self._looked_s > STUCK_S:
-                _log.error("engine_keeper_stuck")
+                _log.error("engine_operator_stuck")
                 os._exit(1)
 
 

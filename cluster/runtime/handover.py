@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 import structlog
 
-from cluster.admin.vault import MASTER_KEY, find_external_master_key, save_manifest_key
+from cluster.admin.vault import MASTER_KEY, find_external_master_keys, save_manifest_key
 from cluster.errors import HouseError
 from cluster.paths import InstallationPaths, write_private
 from cluster.settings import SECRET_VARIABLES, Settings
@@ -90,7 +90,7 @@ def prepare_node() -> None:
     paths.make_run_dir()
     hand_over(os.environ, paths.secrets_dir)
     settings = Settings()
-    if find_external_master_key(settings) is not None or paths.master_key.exists():
+    if find_external_master_keys(settings) or paths.master_key.exists():
         save_manifest_key(settings)
 
 

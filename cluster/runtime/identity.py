@@ -10,6 +10,10 @@ key to Redis. From then on every process compares what it has with what Redis sa
     id A     store without id  refused: another folder, or one that is not mounted
     key F    key F             pass
     key F    key G or none     refused
+
+A process may have several master keys, the current one first. The first start whose current key is another one than
+Redis says changes that: from then on a process needs the new key and those before it, until
+`kiosk master-key reseal` found nothing that is sealed with those.
 """
 
 from __future__ import annotations
@@ -17,6 +21,8 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
+from collections.abc import Sequence
+from dataclasses import replace
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import Conflict, Fault, InvalidSetting, NotFound
@@ -30,20 +36,27 @@ IDENTITY_FILE = "installation.json"
 def find_mismatch(
     recorded: StoredIdentity,
     *,
-    fingerprint: str | None = None,
+    fingerprints: Sequence[str] | None = None,
     artifact_id: str | None = None,
     address: str = "",
 ) -> str:
     """Return why a process must not work on a Redis and what to do, or an empty text.
 
-    `fingerprint` and `artifact_id` are empty where there is no key or no id, None where a process uses none.
+    `fingerprints` and `artifact_id` are empty where there is no key or no id, None where a process uses none.
     `address` is that of the artifact store.
     """
-    if fingerprint is not None and recorded.fingerprint not in ("", fingerprint):
-        found = "is not that of" if fingerprint else "is missing, and this Redis belongs to"
+    if fingerprints is not None and recorded.fingerprint not in ("", *fingerprints):
+        found = "is not that of" if fingerprints else "is missing, and this Redis belongs to"
         return (
             f"the master key {found} installation {recorded.installation_id}: give its key by KIOSK_MASTER_KEY or "
             "KIOSK_MASTER_KEY_FILE, or set KIOSK_REDIS_URL to another Redis"
+        )
+    lacking = [] if fingerprints is None else [one for one in recorded.previous if one not in fingerprints]
+    if lacking:
+        return (
+            f"the previous master key {lacking[0]} of installation {recorded.installation_id} is missing, and "
+            "something may still be sealed with it: give it after the current one, run `kiosk master-key reseal`, "
+            "then remove it"
         )
     if artifact_id is None or recorded.installation_id in ("", artifact_id):
         return ""
@@ -58,7 +71,7 @@ def find_mismatch(
 def refuse_mismatch(
     recorded: StoredIdentity,
     *,
-    fingerprint: str | None = None,
+    fingerprints: Sequence[str] | None = None,
     artifact_id: str | None = None,
     address: str = "",
 ) -> None:
@@ -67,7 +80,7 @@ def refuse_mismatch(
     Errors:
         InvalidSetting: the key or the artifact store is not that of the installation
     """
-    reason = find_mismatch(recorded, fingerprint=fingerprint, artifact_id=artifact_id, address=address)
+    reason = find_mismatch(recorded, fingerprints=fingerprints, artifact_id=artifact_id, address=address)
     if reason:
         raise InvalidSetting(reason)
 
@@ -86,9 +99,9 @@ def read_artifact_id(artifacts: ArtifactStore) -> str:
 
 
 async def mark_installation(
-    stores: OpenStores, artifacts: ArtifactStore, fingerprint: str, address: str
+    stores: OpenStores, artifacts: ArtifactStore, fingerprints: Sequence[str], address: str
 ) -> StoredIdentity:
-    """Write the identity where it is missing, refuse another one, and return it.
+    """Write the identity where it is missing, refuse another one, and return it with the current master key.
 
     The artifact store is written first: an interrupted call leaves no id in Redis that a store can't match.
 
@@ -99,25 +112,50 @@ async def mark_installation(
     redis = RedisInstallation(stores.server)
     recorded = await redis.read()
     found = await asyncio.to_thread(read_artifact_id, artifacts)
-    refuse_mismatch(recorded, fingerprint=fingerprint, artifact_id=found, address=address)
-    if recorded.installation_id and recorded.fingerprint:
+    refuse_mismatch(recorded, fingerprints=fingerprints, artifact_id=found, address=address)
+    if not recorded.installation_id or not recorded.fingerprint:
+        if not found:
+            found = await asyncio.to_thread(_create, artifacts)
+        recorded = await redis.claim(StoredIdentity(found, fingerprints[0] if fingerprints else ""))
+        if fingerprints[1:] and not recorded.previous:
+            recorded = replace(recorded, previous=tuple(fingerprints[1:]))
+            await redis.replace(recorded)
+        refuse_mismatch(recorded, fingerprints=fingerprints, artifact_id=found, address=address)
+    return await switch_master_key(stores, recorded, fingerprints)
+
+
+async def switch_master_key(
+    stores: OpenStores, recorded: StoredIdentity, fingerprints: Sequence[str]
+) -> StoredIdentity:
+    """Make the first of this process's master keys the current one of the installation; return the identity.
+
+    The key before it becomes a previous one, which every process needs until a reseal has ended.
+    """
+    if not fingerprints or recorded.fingerprint == fingerprints[0]:
         return recorded
-    if not found:
-        found = await asyncio.to_thread(_create, artifacts)
-    recorded = await redis.claim(StoredIdentity(found, fingerprint))
-    refuse_mismatch(recorded, fingerprint=fingerprint, artifact_id=found, address=address)
-    return recorded
+    older = (one for one in (recorded.fingerprint, *recorded.previous) if one not in ("", fingerprints[0]))
+    identity = replace(recorded, fingerprint=fingerprints[0], previous=tuple(dict.fromkeys(older)))
+    await RedisInstallation(stores.server).replace(identity)
+    return identity
+
+
+async def forget_previous_keys(stores: OpenStores) -> StoredIdentity:
+    """Record that nothing is sealed with previous master keys any more; return the identity."""
+    redis = RedisInstallation(stores.server)
+    identity = replace(await redis.read(), previous=())
+    await redis.replace(identity)
+    return identity
 
 
 async def adopt_installation(
-    stores: OpenStores, artifacts: ArtifactStore, fingerprint: str
+    stores: OpenStores, artifacts: ArtifactStore, fingerprints: Sequence[str]
 ) -> StoredIdentity:
-    """Register an artifact store and a master key as those of a Redis, replacing any earlier identity;
+    """Register an artifact store and the master keys as those of a Redis, replacing any earlier identity;
     return the identity.
     """
     redis = RedisInstallation(stores.server)
     found = (await redis.read()).installation_id or await asyncio.to_thread(read_artifact_id, artifacts)
-    identity = StoredIdentity(found or uuid.uuid4().hex, fingerprint)
+    identity = StoredIdentity(found or uuid.uuid4().hex, fingerprints[0], tuple(fingerprints[1:]))
     await asyncio.to_thread(artifacts.write, IDENTITY_FILE, _dump(identity.installation_id))
     await redis.replace(identity)
     return identity

@@ -16,7 +16,7 @@ import asyncio
 
 import structlog
 
-from cluster.admin.vault import ensure_master_key, master_key_fingerprint
+from cluster.admin.vault import ensure_master_key, master_key_fingerprints
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import HouseError, InvalidSetting, Unavailable
 from cluster.runtime.connecting import connect, run_blocking
@@ -73,7 +73,7 @@ class IdentityWatch:
         try:
             refuse_mismatch(
                 recorded,
-                fingerprint=master_key_fingerprint(self._settings) if self._has_key else None,
+                fingerprints=master_key_fingerprints(self._settings) if self._has_key else None,
                 artifact_id=found,
                 address=str(self._settings.artifacts_address),
             )
@@ -129,7 +129,7 @@ async def prepare_master_key(stores: OpenStores, settings: Settings) -> None:
         Unavailable: Redis does not answer
     """
     recorded = await RedisInstallation(stores.server).read()
-    refuse_mismatch(recorded, fingerprint=master_key_fingerprint(settings))
+    refuse_mismatch(recorded, fingerprints=master_key_fingerprints(settings))
     ensure_master_key(settings)
 
 

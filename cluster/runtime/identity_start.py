@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.admin.vault import master_key_fingerprint, open_vault
+from cluster.admin.vault import master_key_fingerprints, open_vault
 from cluster.errors import InvalidSetting
 from cluster.runtime.artifact_access import open_artifact_store_at
 from cluster.runtime.connecting import ADMIN_S, connect
@@ -27,7 +27,7 @@ async def mark_identity(settings: Settings) -> StoredIdentity:
         if not (await RedisInstallation(stores.server).read()).fingerprint:
             await _refuse_foreign_keys(stores, settings)
         artifacts = open_artifact_store_at(address, settings)
-        return await mark_installation(stores, artifacts, master_key_fingerprint(settings), str(address))
+        return await mark_installation(stores, artifacts, master_key_fingerprints(settings), str(address))
 
 
 async def adopt_identity(stores: OpenStores, settings: Settings) -> StoredIdentity:
@@ -38,7 +38,7 @@ async def adopt_identity(stores: OpenStores, settings: Settings) -> StoredIdenti
     """
     open_vault(settings)
     artifacts = open_artifact_store_at(settings.artifacts_address, settings)
-    return await adopt_installation(stores, artifacts, master_key_fingerprint(settings))
+    return await adopt_installation(stores, artifacts, master_key_fingerprints(settings))
 
 
 async def _refuse_foreign_keys(stores: OpenStores, settings: Settings) -> None:

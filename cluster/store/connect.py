@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -60,6 +60,8 @@ class OpenStores(Stores):
     """
 
     server: RedisClient
+    check: Callable[[Stores], Awaitable[Any]] | None = None
+    "Called when they are opened; what it raises closes them."
 
     @property
     def stores(self) -> Stores:
@@ -96,6 +98,12 @@ class OpenStores(Stores):
 
     async def _opened(self) -> OpenStores:
         await self.server.ready()
+        if self.check is not None:
+            try:
+                await self.check(self)
+            except BaseException:
+                await self.close()
+                raise
         return self
 
 

@@ -1,12 +1,12 @@
 """Every Redis key, one function each. Names are singular; `{app}` is the hash tag.
 
+Keys that belong to no app have the hash tag of their subject: `{access}`, `{oauth}`, `{admin}` or `{erasure}`.
+
 Times in values are integer milliseconds since 1970 unless a name says otherwise. "Sealed" means that the
 value carries a checksum in front (see `seal`), salted with the key, and for hashes with key and field.
 """
 
 from __future__ import annotations
-
-# --- access: global, few, each API replica reads them four times a second; `{access}` is their hash tag -------
 
 
 def access_version() -> str:
@@ -49,12 +49,10 @@ def releases() -> str:
 
 
 def installation() -> str:
-    """Hash: id (random, of the installation that this Redis belongs to), fingerprint (of its master key).
+    """Hash: id (random, of the installation that this Redis belongs to), fingerprint (of its master key),
+    previous (fingerprints of master keys that something may still be sealed with).
     Owner: the first start. For ever."""
     return "kiosk:{access}:installation"
-
-
-# --- accounts and their grants: global, `{oauth}` is their hash tag --------------------------------------------
 
 
 def account() -> str:
@@ -118,9 +116,6 @@ def oauth_version() -> str:
     return "kiosk:{oauth}:version"
 
 
-# --- the administration: global, `{admin}` is its hash tag -----------------------------------------------------
-
-
 def admin_token() -> str:
     """Hash sha256 hex of a personal token -> sealed JSON `AdminToken` (never the token). Owner: the administration.
     Expired ones go with the next new token."""
@@ -133,12 +128,15 @@ def audit_row() -> str:
     return "kiosk:{admin}:audit"
 
 
+def audit_begun() -> str:
+    """Hash id -> JSON `AuditRow` of a change that was begun. Owner: the administration. The row of its end removes it;
+    one without an end becomes a row `begun` when somebody reads the log."""
+    return "kiosk:{admin}:audit-begun"
+
+
 def audit_archive() -> str:
     """List of blocks of 1,000 rows of `audit_row`, the oldest first: JSON Lines, compressed (zlib). For ever."""
     return "kiosk:{admin}:audit-archive"
-
-
-# --- records ------------------------------------------------------------------------------------------------
 
 
 def record(app: str, noun: str, record_id: str) -> str:
@@ -174,9 +172,6 @@ def noun_seen(app: str, noun: str) -> str:
 def attribute_types(app: str, noun: str) -> str:
     """Hash custom attribute name -> scalar type (`bool`, `number`, `string`, `object`). Owner: intake."""
     return f"{{{app}}}:{noun}-attribute-type"
-
-
-# --- from upload to change log -------------------------------------------------------------------------------
 
 
 def intake(app: str) -> str:
@@ -236,9 +231,6 @@ def quarantine(app: str) -> str:
     return f"{{{app}}}:quarantine"
 
 
-# --- users ---------------------------------------------------------------------------------------------------
-
-
 def recent(app: str, reader_id: str) -> str:
     """List, latest arrival first, capped at 200: packed interactions of a user. 400 days after the last
     (up to an hour less for users with hundreds of interactions in a call); one day if an unverified user
@@ -279,9 +271,6 @@ def page(app: str, reader_mark: str, page_mark: str) -> str:
     return f"{{{app}}}:page:{reader_mark}:{page_mark}"
 
 
-# --- the archive ---------------------------------------------------------------------------------------------
-
-
 def archive_call(app: str) -> str:
     """Stream, capped at about 200,000: calls of archive tools (sealed JSON `ArchiveCall`). Owner: API replicas."""
     return f"{{{app}}}:archive-call"
@@ -290,9 +279,6 @@ def archive_call(app: str) -> str:
 def client_rule(app: str) -> str:
     """Hash folded client name -> sealed JSON `ClientRule`. Owner: administrators. For ever."""
     return f"{{{app}}}:client-rule"
-
-
-# --- engines, limits, idempotency -----------------------------------------------------------------------------
 
 
 def engine(app: str) -> str:
@@ -354,9 +340,6 @@ def engine_history(app: str, engine_id: str) -> str:
     return f"{{{app}}}:engine-history:{engine_id}"
 
 
-# --- experiments ----------------------------------------------------------------------------------------------
-
-
 def experiment(app: str) -> str:
     """Hash experiment_id -> sealed JSON `Experiment`. Owner: administrators. For ever."""
     return f"{{{app}}}:experiment"
@@ -390,9 +373,6 @@ def exposure(app: str, experiment_id: str) -> str:
 def exposure_ids(app: str, experiment_id: str) -> str:
     """Hash prefixed user id -> the other ids of the same person, each as `<length>:<id>`. As `exposure`."""
     return f"{{{app}}}:exposure-id:{experiment_id}"
-
-
-# --- questions ------------------------------------------------------------------------------------------------
 
 
 def question(app: str, question_id: str) -> str:
@@ -452,9 +432,6 @@ def question_checked(app: str) -> str:
     return f"{{{app}}}:question-checked"
 
 
-# --- search ---------------------------------------------------------------------------------------------------
-
-
 def query(app: str) -> str:
     """Stream, capped at about 4,000 batches: answered queries on their way to the artifact store (sealed JSON list
     of `LoggedQuery`; users as pseudonyms). Owner: API replicas add, the intake trims what it compacted."""
@@ -474,9 +451,6 @@ def question_bank(app: str) -> str:
 def question_bank_version(app: str) -> str:
     """String, integer. Incremented by every replacement of the bank; API replicas poll it. For ever."""
     return f"{{{app}}}:question-bank-version"
-
-
-# --- jobs and actors ------------------------------------------------------------------------------------------
 
 
 def lease(name: str) -> str:
@@ -525,9 +499,6 @@ def schedule(app: str) -> str:
     return f"{{{app}}}:schedule"
 
 
-# --- erasures: `{erasure}` is the hash tag of the global ones ------------------------------------------------------
-
-
 def erasure_order() -> str:
     """Hash `<app><0x1f><erasure id>` -> sealed JSON `Person`: unfinished erasures. Owner: the API replica adds, the
     intake removes. The only key that names an erased person, and only until the erasure is done."""
@@ -547,9 +518,6 @@ def erasure_ids(app: str) -> str:
 def log_rewrite() -> str:
     """Hash: wanted, done (ms): when an erasure last requested a new append-only file, and when Redis wrote one."""
     return "kiosk:{erasure}:log-rewrite"
-
-
-# --- history threads ----------------------------------------------------------------------------------------------
 
 
 def threads(app: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +12,13 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 
 from cluster.clock import Clock
+from cluster.deadline import run_within
 from cluster.errors import HouseError, Malformed, TooMany, Unavailable, messages
 from deployments.admin.arguments import collect_arguments, takes_body
 from deployments.admin.authentication import Authenticator
 from deployments.admin.paths import PREFIX, AdminPath, AdminPaths, AnyOperation
 from deployments.edge.body_pace import FILE, FORM, UploadSlots
 from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.client_address import HEADER as FORWARDED
 from deployments.edge.envelope import NO_STORE, NOSNIFF, Header, Reply, success
 from deployments.edge.errors import method_not_allowed_reply, reply_from_error, unknown_path_reply
 from deployments.edge.request import ClientDisconnected, DeadlineExceeded, read_body
@@ -29,6 +30,8 @@ from deployments.operations.principal import Principal
 
 MOST_BYTES = 1 << 20
 MOST_IN_FLIGHT = 32
+MOST_OF_PERSON = 8
+"Requests of one person at once: slow bodies of one must not take all places."
 OPERATION_S = 60.0
 UPLOAD_S = 7_200.0
 "Enough for the largest file at the slowest pace."
@@ -54,7 +57,7 @@ class AdminEndpoint:
         self._services = services
         self._paths = AdminPaths(services.administration.operations.values())
         self._in_flight = 0
-        self._running: set[asyncio.Task[Any]] = set()
+        self._of_person: Counter[str] = Counter()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
@@ -103,40 +106,44 @@ class AdminEndpoint:
         self, request: Request, path: AdminPath | None, operation: AnyOperation | None
     ) -> Reply | Download:
         services = self._services
-        address = services.addresses.find(request.scope, _header(request.scope, FORWARDED))
+        address = services.addresses.find(request.scope)
         principal = await services.authenticator.authenticate(request, address)
         if path is None:
             return unknown_path_reply()
         if operation is None:
             return method_not_allowed_reply(path.allowed)
-        body = await _read(request) if takes_body(operation) else b""
-        given = collect_arguments(operation, path.values, request.query_params, body)
-        if not operation.stream_field:
-            return await self._perform(principal, operation, given, OPERATION_S)
-        given[operation.stream_field] = _stream(request)
-        with services.uploads.take(principal.user_id):
-            return await self._perform(principal, operation, given, UPLOAD_S)
+        who = principal.user_id
+        if self._of_person[who] >= MOST_OF_PERSON:
+            raise TooMany("too many requests of this account at once", retry_after_s=1)
+        self._of_person[who] += 1
+        try:
+            return await self._perform(request, path, operation, principal)
+        finally:
+            self._of_person[who] -= 1
+            if not self._of_person[who]:
+                del self._of_person[who]
 
     async def _perform(
-        self, principal: Principal, operation: AnyOperation, given: dict[str, Any], limit_s: float
+        self, request: Request, path: AdminPath, operation: AnyOperation, principal: Principal
     ) -> Reply | Download:
-        administration = self._services.administration
-        task = asyncio.ensure_future(administration.perform(principal, operation.name, given))
-        # A change that takes too long goes on: its row in the audit log must follow it.
-        self._running.add(task)
-        task.add_done_callback(self._end)
-        done, _ = await asyncio.wait({task}, timeout=limit_s)
-        if not done:
-            raise Unavailable(
-                "the operation takes long and goes on; look at its result later", told=True, retry_after_s=10
-            )
-        result = task.result()
-        return result if isinstance(result, Download) else success(result_to_json(result))
+        body = await _read(request) if takes_body(operation) else b""
+        given = collect_arguments(operation, path.values, request.query_params, body)
+        work = self._services.administration.perform
+        if not operation.stream_field:
+            return await _reply_within(operation, work(principal, operation.name, given), OPERATION_S)
+        given[operation.stream_field] = _stream(request)
+        with self._services.uploads.take(principal.user_id):
+            return await _reply_within(operation, work(principal, operation.name, given), UPLOAD_S)
 
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # Nobody may wait for it any more.
+
+async def _reply_within(operation: AnyOperation, work: Awaitable[Any], limit_s: float) -> Reply | Download:
+    """Return the reply of an operation; a change that takes longer goes on."""
+    try:
+        result = await run_within(work, limit_s)
+    except asyncio.TimeoutError:
+        goes_on = " and goes on; look at its result later" if operation.changes else ""
+        raise Unavailable(f"the operation takes long{goes_on}", told=True, retry_after_s=10) from None
+    return result if isinstance(result, Download) else success(result_to_json(result))
 
 
 def build_admin_routes(services: AdminEndpointServices) -> list[BaseRoute]:

@@ -105,7 +105,7 @@ def open_archive(
     research = ArchiveTools(
         config.app_id,
         archive,
-        OffsetSigner(vault.derive(archive_tools.PURPOSE)),
+        OffsetSigner(vault.derive_all(archive_tools.PURPOSE)),
         vault.derive(text_fence.PURPOSE),
         config.citation,
     )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.admin.key_admin import KeyAdmin
-from cluster.admin.vault import manifest_key_text, open_vault
-from cluster.runtime.signing_upgrade import sign_keys
-from cluster.store.connect import OpenStores
+from cluster.admin.vault import manifest_key_text
 from deployments.cli import screen
 from deployments.cli.installation import Installation
+
+if TYPE_CHECKING:
+    from deployments.cli.server_operations import Signatures
 
 app = typer.Typer(help="Artifacts: signatures of manifests and key records.", no_args_is_help=True)
 
@@ -22,7 +21,8 @@ SIGN_EPILOG = """
   kiosk artifacts sign --dry-run      show what is not signed by this installation, change nothing
   kiosk artifacts sign                sign it: only if you trust whoever wrote the artifact store and Redis
 
-Needed after a restore from another installation, after a new master key, and after going back to an earlier release.
+Needed after a restore from another installation, after a master key was lost, and after going back to an earlier
+release.
 """
 KEY_EPILOG = """
 [bold]Example[/]
@@ -41,28 +41,11 @@ def sign(
     as_json: AsJson = False,
 ) -> None:
     """Sign manifests and key records that this installation did not sign; read first who wrote them."""
-    # Imported here: every other command starts faster without it.
-    from cluster.artifacts.signing import sign_manifests
-    from cluster.runtime.artifact_access import open_artifact_store
-
-    installation = Installation()
-
-    async def run(keeping: KeyAdmin, stores: OpenStores) -> Any:
-        vault = open_vault(installation.settings)
-        keys = await sign_keys(stores.access, vault, dry_run=dry_run)
-        shelf = open_artifact_store(installation.settings)
-        return keys, await asyncio.to_thread(sign_manifests, shelf, foreign=True, dry_run=dry_run)
-
-    keys, found = installation.administer(run)
+    signatures: Signatures = Installation().perform("artifacts.check" if dry_run else "artifacts.sign")
     if as_json:
-        screen.print_json(
-            {
-                "dry_run": dry_run,
-                "manifests": {"signed": found.signed, "valid": found.valid, "damaged": found.damaged},
-                "keys": {"signed": keys.signed, "valid": keys.valid, "refused": keys.refused},
-            }
-        )
+        screen.print_json(signatures.to_dict())
         return
+    keys, found = signatures.keys, signatures.manifests
     done = "would be signed" if dry_run else "signed"
     screen.print_lines(
         *(f"{done}: {name}" for name in (*found.signed, *keys.signed)),

@@ -58,7 +58,7 @@ def list_rows(
         return
     table = screen.build_table("when", "who", "way", "operation", "app", "outcome", droppable=("way",))
     for row in rows.page.rows:
-        outcome = f"refused: {row.reason}" if row.reason else row.outcome
+        outcome = f"{row.outcome}: {row.reason}" if row.reason else row.outcome
         table.add_row(
             iso_ms(row.at)[:19], row.username, row.way, row.operation, row.app_id, screen.quote_text(outcome)
         )

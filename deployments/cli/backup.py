@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 import os
 import shutil
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -95,10 +94,10 @@ def backup(
         async with _open_stores(installation) as stores:
             source = open_artifact_store(installation.settings)
             pace = Pace(rest=pause, progress=progress)
-            mark = _fingerprint(installation.settings)
-            return await BackupJob(stores, source, target, mark, pace=pace, answers=answers).run()
+            marks = _fingerprints(installation.settings)
+            return await BackupJob(stores, source, target, marks, pace=pace, answers=answers).run()
 
-    with _shown("backing up") as progress:
+    with screen.show_progress("backing up") as progress:
         result = asyncio.run(run(progress))
     facts = result.facts
     if as_json:
@@ -123,8 +122,8 @@ def list_backups(uri: Target, as_json: AsJson = False) -> None:
     from cluster.admin.backup.catalogue import list_backup_ids, load_backup
 
     settings = Installation().settings
-    target, mark = _open_target(uri, settings), _fingerprint(settings)
-    found = [load_backup(target, one, mark) for one in list_backup_ids(target)]
+    target, marks = _open_target(uri, settings), _fingerprints(settings)
+    found = [load_backup(target, one, marks) for one in list_backup_ids(target)]
     if as_json:
         screen.print_json({"backups": [one.to_dict() for one in found]})
         return
@@ -152,13 +151,13 @@ def remove(
     from cluster.ids import new_request_id
 
     settings = Installation().settings
-    target, mark = _open_target(uri, settings), _fingerprint(settings)
+    target, marks = _open_target(uri, settings), _fingerprints(settings)
     if yes:
         with mark_running(target, "removal", new_request_id()[-6:].lower(), read_clock_ms()):
-            plan = plan_removal(target, mark, keep)
+            plan = plan_removal(target, marks, keep)
             remove_backups(target, plan)
     else:
-        plan = plan_removal(target, mark, keep)
+        plan = plan_removal(target, marks, keep)
     if as_json:
         screen.print_json(
             {
@@ -192,8 +191,8 @@ def verify(
     installation = Installation()
     settings = installation.settings
     target = _open_target(uri, settings)
-    plan = plan_restore(target, _fingerprint(settings), backup_id=backup_id)
-    with _shown("verifying") as progress:
+    plan = plan_restore(target, _fingerprints(settings), backup_id=backup_id)
+    with screen.show_progress("verifying") as progress:
         found = Verification(plan.backup, find_damage(target, plan.backup, progress))
         if not found.damaged:
             asyncio.run(
@@ -232,14 +231,14 @@ def restore(
         async with _open_stores(installation) as stores:
             settings = installation.settings
             target = _open_target(uri, settings)
-            plan = plan_restore(target, _fingerprint(settings), backup_id=backup_id, at_ms=at_ms)
+            plan = plan_restore(target, _fingerprints(settings), backup_id=backup_id, at_ms=at_ms)
             into = open_artifact_store(settings)
             await refuse_used(stores, into, replace=replace)
             result = await RestoreJob(plan, target, stores, into, read_clock_ms(), progress).run()
             await ensure_schema(stores, read_clock_ms())
             return result
 
-    with _shown("restoring") as progress:
+    with screen.show_progress("restoring") as progress:
         result = asyncio.run(run(progress))
     if as_json:
         screen.print_json(
@@ -274,11 +273,11 @@ async def _open_stores(installation: Installation) -> AsyncIterator[OpenStores]:
         yield stores
 
 
-def _fingerprint(settings: Settings) -> str:
+def _fingerprints(settings: Settings) -> tuple[str, ...]:
     from cluster.admin.backup.catalogue import fingerprint_of
     from cluster.admin.vault import open_vault
 
-    return fingerprint_of(open_vault(settings).derive("backup fingerprint"))
+    return tuple(map(fingerprint_of, open_vault(settings).derive_all("backup fingerprint")))
 
 
 @asynccontextmanager
@@ -315,16 +314,6 @@ async def _scratch_installation(settings: Settings) -> AsyncIterator[tuple[OpenS
         finally:
             await asyncio.to_thread(redis.stop)
             shutil.rmtree(paths.run_dir, ignore_errors=True)
-
-
-@contextmanager
-def _shown(what: str) -> Iterator[Progress]:
-    """Show the current stage on a terminal; elsewhere nothing."""
-    if not sys.stderr.isatty():
-        yield lambda stage, done: None
-        return
-    with screen.err().status(what) as line:
-        yield lambda stage, done: line.update(f"{what}: {done:,} {stage}")
 
 
 def _parse_time(text: str) -> int:

@@ -12,8 +12,8 @@ from cluster.errors import Invalid, Unavailable
 from deployments.cli import screen
 from deployments.cli.doctor import doctor
 from deployments.cli.doctor.cluster_checks import inspect_cluster
-from deployments.cli.doctor.finding import Finding
 from deployments.cli.installation import Installation, read_clock_ms
+from deployments.operations.findings import Finding
 
 STATUS_EPILOG = """
 [bold]Examples[/]

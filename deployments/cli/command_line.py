@@ -92,6 +92,7 @@ _PARTS = (
     _Part(("restore",), ("backup",), _add_restore),
     *(_command(word) for word in ("upgrade", "sbom")),
     *(_group(word) for word in ("apps", "keys", "users", "tokens", "audit", "rules")),
+    _group("master-key", "master_key"),
     _group("engines", "engines", "promote"),
     *(
         _group(word)

@@ -241,9 +241,6 @@ def delete(
     screen.out().print(f"Engine {engine} of {name} is deleted.")
 
 
-# --- waiting ---------------------------------------------------------------------------------------------------
-
-
 def _perform(operation: str, given: dict[str, Any], *, settle: bool) -> EngineView:
     """Change an engine, and wait until it is where it was asked to go if it shall `settle`."""
     installation = Installation()

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.errors import HouseError, Invalid
+from cluster.errors import Invalid
 from deployments.cli import screen
 from deployments.cli.installation import Installation
 from deployments.cli.train import AppName, AsJson, EngineName
 
 if TYPE_CHECKING:
     from cluster.artifacts.artifact_store import ArtifactStore
-    from jobs.refresh.recipe import Recipe
+    from jobs.refresh.runs.measurement import EvaluationTarget
 
 EPILOG = """
 [bold]Examples[/]
@@ -38,7 +37,6 @@ The command trains once more for each protocol, so each takes about twice as lon
 minute for 100,000 events with `--recipe fast`, some minutes with `default`.
 `kiosk train --dry-run` estimates a training.
 """
-PROTOCOLS = ("by_time", "leave_last_out")
 
 
 def evaluate(
@@ -55,22 +53,23 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Measure NDCG, recall, hit rate, MRR, coverage and novelty, by segment, with intervals."""
+    from cluster.artifacts.segments import SegmentStore
     from cluster.runtime.artifact_access import open_artifact_store
     from jobs.refresh.runs.local_worker import lower_priority
-    from jobs.refresh.runs.stages import PROTOCOLS as KNOWN
+    from jobs.refresh.runs.measurement import check_protocols, evaluate_protocols
+    from jobs.refresh.runs.training_source import read_training_source
 
-    protocols = tuple(protocol or PROTOCOLS)
-    if unknown := [word for word in protocols if word not in KNOWN]:
-        raise Invalid(f"there is no protocol {unknown[0]!r}; choose from {', '.join(KNOWN)}")
+    protocols = check_protocols(protocol or ())
     if recipe and snapshot:
         raise Invalid("choose one of --recipe and --snapshot")
     installation = Installation()
     installation.refuse_absent()
     shelf = open_artifact_store(installation.settings)
-    chosen, serving = asyncio.run(_select_target(installation, shelf, app, engine, recipe, snapshot))
+    target = asyncio.run(_select_target(installation, shelf, app, engine, recipe, snapshot))
     lower_priority()
     with screen.err().status("reading compacted data") as status:
-        reports = _build_reports(shelf, app, chosen, serving, protocols, readers, status.update)
+        data = read_training_source(SegmentStore(shelf), app, target.recipe).data
+        reports = evaluate_protocols(data, target.recipe, target.serving, protocols, readers, status.update)
     if all("error" in report for report in reports):
         raise Invalid(reports[0]["error"])
     written = [] if out is None else _write_files(out, reports, app, engine)
@@ -85,55 +84,21 @@ def evaluate(
 
 async def _select_target(
     installation: Installation, shelf: ArtifactStore, app: str, engine: str, recipe: str, snapshot: str
-) -> tuple[Recipe, dict[str, Any] | None]:
-    """Return the recipe to evaluate, and the serving version if that is another one."""
-    from cluster.artifacts.snapshots import SnapshotStore
+) -> EvaluationTarget:
     from jobs.refresh.recipe import load_recipe_file
+    from jobs.refresh.runs.measurement import select_target
     from jobs.refresh.runs.promotion import get_engine
     from jobs.refresh.runs.run_commands import check_engine
-    from jobs.refresh.runs.version_comparison import load_recipe
 
     async with installation.open_stores() as stores:
         await check_engine(stores, app, engine)
         await installation.compact_new_data(stores, app)
         now = (await get_engine(stores, app, engine)).snapshot
-    snapshots = SnapshotStore(shelf)
-    if not recipe and (snapshot or now) in ("", now):
-        if not now:
-            screen.err().print("No trained version serves yet; the default recipe is evaluated.")
-            return load_recipe_file("default"), None
-        return load_recipe(snapshots, app, engine, now), None
-    chosen = load_recipe_file(recipe) if recipe else load_recipe(snapshots, app, engine, snapshot)
-    serving = (
-        {"version": now, "recipe": snapshots.manifest(app, engine, now).facts["recipe"]} if now else None
-    )
-    return chosen, serving
-
-
-def _build_reports(
-    shelf: ArtifactStore,
-    app: str,
-    recipe: Recipe,
-    serving: dict[str, Any] | None,
-    protocols: Sequence[str],
-    readers: int,
-    tell: Any,
-) -> list[dict[str, Any]]:
-    from cluster.artifacts.segments import SegmentStore
-    from jobs.refresh.evaluation.reports import protocol_note
-    from jobs.refresh.runs.training_source import read_training_source
-    from jobs.refresh.runs.version_comparison import evaluate_recipe
-
-    data = read_training_source(SegmentStore(shelf), app, recipe).data
-    reports: list[dict[str, Any]] = []
-    for protocol in protocols:
-        try:
-            report = evaluate_recipe(data, recipe, protocol, serving=serving, readers=readers, tell=tell)
-            note = protocol_note(protocol, data)
-            reports.append({**report, "note": note} if note else report)
-        except HouseError as error:
-            reports.append({"protocol": protocol, "error": error.message})
-    return reports
+    given = load_recipe_file(recipe) if recipe else None
+    target = select_target(shelf, app, engine, now, given, snapshot)
+    if target.is_fallback:
+        screen.err().print("No trained version serves yet; the default recipe is evaluated.")
+    return target
 
 
 def _format_comparison(other: dict[str, Any], figure: str) -> str:

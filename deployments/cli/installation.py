@@ -14,6 +14,7 @@ import psutil
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.disk import DiskGuard
 from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.schema import check_schema
 from cluster.admin.vault import ensure_master_key, open_vault
@@ -24,7 +25,6 @@ from cluster.paths import InstallationPaths
 from cluster.records.access import App
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.connecting import ADMIN_S, connect
-from cluster.runtime.disk import DiskGuard
 from cluster.runtime.identity_check import prepare_master_key
 from cluster.runtime.installation_state import (
     InstallationLock,
@@ -96,18 +96,20 @@ class Installation:
         if reason:
             raise Unavailable(f"{reason} KIOSK_DISK_LIMIT is {self.settings.disk_limit:.0%}.")
 
+    @property
+    def is_absent(self) -> bool:
+        """Was it never started?"""
+        redis_dir = self.places.redis_dir
+        has_data = redis_dir.is_dir() and any(redis_dir.iterdir())
+        return not (self.is_running or self.settings.redis_is_external or has_data)
+
     def refuse_absent(self) -> None:
         """Refuse to work on an installation that was never started.
 
         Errors:
             Unavailable: there is none in the data directory
         """
-        redis_dir = self.places.redis_dir
-        if not (
-            self.is_running
-            or self.settings.redis_is_external
-            or (redis_dir.is_dir() and any(redis_dir.iterdir()))
-        ):
+        if self.is_absent:
             raise Unavailable(
                 f"there is no installation in {self.places.data_dir} yet; start it with `kiosk up` first"
             )
@@ -190,20 +192,29 @@ class Installation:
         return asyncio.run(run())
 
     @asynccontextmanager
-    async def open_administration(self) -> AsyncIterator[Administration[Any]]:
+    async def open_administration(
+        self, *, training_owner: str = "", training_code: str = ""
+    ) -> AsyncIterator[Administration[Any]]:
         """Open the administration over the stores of the installation, whether it runs or not.
+
+        A process that trains what it orders, or ships code for it, names itself by the other arguments.
 
         Errors:
             HouseError: the stores can't be opened
         """
         async with self.open_stores() as stores:
             # Every use case of the installation: commands that need none of them start without.
+            from deployments.cli.server_operations import build_server_operations
             from deployments.operations.open_admin import open_admin
             from deployments.operations.services import AdminConfig
 
             config = AdminConfig(archive_app=self.settings.archive_app, data_dir=self.places.data_dir)
             artifacts = cache(partial(open_artifact_store, self.settings))
-            yield open_admin(stores, open_vault(self.settings), SystemClock(), artifacts, config=config)
+            vault, clock = open_vault(self.settings), SystemClock()
+            yield open_admin(
+                stores, vault, clock, artifacts, config=config, training_owner=training_owner,
+                training_code=training_code, operations=build_server_operations(self.settings),
+            )  # fmt: skip
 
     def information(self, section: str) -> dict[str, str]:
         """Read what Redis says of itself."""

@@ -33,7 +33,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 @app.command("allow", epilog=EPILOG)
 def allow(learner: Learner, as_json: AsJson = False) -> None:
     """Let a class be imported by trainings and by those who serve; no restart is needed."""
-    added = allow_learner(Installation().settings, learner)
+    installation = Installation()
+    if installation.is_absent:  # there is no audit log yet
+        added = allow_learner(installation.settings, learner)
+    else:
+        added = installation.perform("learners.allow", learner=learner)["added"]
     _print_learners(as_json, f"{learner} is allowed" if added else f"{learner} was allowed already")
 
 
@@ -47,7 +51,11 @@ def list_learners(as_json: AsJson = False) -> None:
 @app.command("remove", epilog=EPILOG)
 def remove(learner: Learner, as_json: AsJson = False) -> None:
     """Take a class off the list; snapshots that were trained with it are refused when they are loaded next."""
-    remove_learner(Installation().settings, learner)
+    installation = Installation()
+    if installation.is_absent:
+        remove_learner(installation.settings, learner)
+    else:
+        installation.perform("learners.remove", learner=learner)
     _print_learners(as_json, f"{learner} is not allowed any more")
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.admin.vault import find_external_master_key, save_manifest_key
+from cluster.admin.vault import find_external_master_keys, save_manifest_key
 from cluster.build_info import package_root
 from cluster.local.haproxy_process import write_image_wrapper
 from cluster.paths import InstallationPaths, write_private
@@ -66,7 +66,7 @@ def env(
         write_private(paths.ray_token, secrets.token_hex(32))
     write_image_wrapper(wrapper_path(paths).parent, str(paths.haproxy_dir / "pid"))
     variables = node_environment(paths, os.environ, package_root(), head=head, ray_redis=ray_redis)
-    if find_external_master_key(settings) is not None or paths.master_key.exists():
+    if find_external_master_keys(settings) or paths.master_key.exists():
         save_manifest_key(settings)
     gone = [name for name in SECRET_VARIABLES if os.environ.get(name)]
     if head and not ray_redis:

@@ -39,7 +39,6 @@ def run_sweep(
     from cluster.artifacts.segments import SegmentStore
     from cluster.runtime.artifact_access import artifact_store_opener, open_artifact_store
     from jobs.refresh.runs import sweep
-    from jobs.refresh.runs.checkpoint import CheckpointStore
     from jobs.refresh.runs.run_commands import check_engine
     from jobs.refresh.runs.training_source import read_training_source
 
@@ -53,11 +52,10 @@ def run_sweep(
     asyncio.run(check())
     shelf = open_artifact_store(installation.settings)
     segments = SegmentStore(shelf)
-    name = sweep.sweep_id(found, segments.offsets(app))
-    checkpoints = CheckpointStore(shelf, app, name, folder="sweeps")
     with screen.err().status("reading compacted data"):
-        if any(checkpoints.get(variant.name) is None for variant in found) and checkpoints.source() is None:
-            checkpoints.put_source(read_training_source(segments, app, recipe))
+        name, checkpoints = sweep.open_sweep(
+            shelf, segments, app, found, lambda: read_training_source(segments, app, recipe)
+        )
     on_ray = not local and connect_to_ray(installation)
     results: list[tuple[SweepVariant, dict[str, Any]]] = []
     with Live(
@@ -75,9 +73,8 @@ def run_sweep(
             run_sweep_on_ray(found, open_shelf, app, name, show)
         else:
             sweep.run_sweep(found, checkpoints, show)
-    sweep.delete_sweep_data(checkpoints, results)
-    table = sweep.result_rows(results)
-    places = sweep.write_comparison(shelf, app, name, table, f"{recipe.name} on {app}/{engine}", out)
+    title = f"{recipe.name} on {app}/{engine}"
+    table, places = sweep.finish_sweep(shelf, app, name, checkpoints, results, title, out)
     if as_json:
         screen.print_json(
             {"app_id": app, "engine_id": engine, "sweep": name, "rows": table, "written": places}

@@ -178,9 +178,6 @@ def _show_unanswered(report: ArchiveReport) -> None:
     screen.out().print(table, "")
 
 
-# --- the search report --------------------------------------------------------------------------------------
-
-
 def build_search_charts(report: SearchReport) -> dict[str, BarChart]:
     """Draw the report, one chart a question."""
     note = f"{iso_ms(report.since)[:10]} to {iso_ms(report.until)[:10]}, {report.queries:,} queries"

@@ -29,6 +29,11 @@ SHOW_EPILOG = """
 
   kiosk runs show run-1f0c               the start of a name is enough while it is the only one
 """
+REPORT_EPILOG = """
+[bold]Example[/]
+
+  kiosk runs report run-1f0c             of an evaluation or a sweep that the console or HTTP ordered
+"""
 CANCEL_EPILOG = """
 [bold]Example[/]
 
@@ -123,6 +128,27 @@ def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> Non
     ):
         if line:
             screen.out().print(line)
+
+
+@app.command("report", epilog=REPORT_EPILOG)
+def report(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> None:
+    """Show what an evaluation or a sweep found."""
+    from jobs.refresh.evaluation.reports import markdown_from_reports
+    from jobs.refresh.runs.sweep import markdown_from_rows
+
+    installation = Installation()
+    app_id, run_id = name, run_name
+    if not run_name:
+        run: RunView = installation.perform("runs.find", run_id=name)
+        app_id, run_id = run.run.app_id, run.run.run_id
+    found = installation.perform("evaluations.report", app_id=app_id, run_id=run_id).to_dict()
+    title = f"{found['recipe']} on {app_id}"
+    if as_json:
+        screen.print_json(found)
+    elif "rows" in found:
+        screen.print_lines(markdown_from_rows(found["rows"], title))
+    else:
+        screen.print_lines(markdown_from_reports(found["reports"], title))
 
 
 @app.command("cancel", epilog=CANCEL_EPILOG)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import typer
@@ -31,6 +31,16 @@ def out() -> Console:
 def err() -> Console:
     """Where progress and errors go."""
     return Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+
+
+@contextmanager
+def show_progress(what: str) -> Iterator[Callable[[str, int], None]]:
+    """Show the current stage on a terminal and how much of it is done; elsewhere nothing."""
+    if not sys.stderr.isatty():
+        yield lambda stage, done: None
+        return
+    with err().status(what) as line:
+        yield lambda stage, done: line.update(f"{what}: {done:,} {stage}")
 
 
 def print_lines(*lines: str) -> None:
@@ -91,8 +101,6 @@ def exit_on_error(*, as_json: bool) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(PARTLY) from None
 
-
-# --- tables -------------------------------------------------------------------------------------------------
 
 SHORT_ID = 12
 "How many characters of an id a narrow terminal shows."

@@ -9,12 +9,12 @@ import psutil
 import typer
 from rich.text import Text
 
+from cluster.admin.disk import used_share
 from cluster.errors import HouseError
 from cluster.local.haproxy_wrapper import find_predecessor
 from cluster.local.redis_binary import RedisBinary
 from cluster.local.redis_faults import list_reachable_faults
 from cluster.runtime import probe
-from cluster.runtime.disk import used_share
 from cluster.runtime.installation_state import InstallationState, load_state
 from cluster.runtime.processes import is_alive, list_processes, pss_bytes
 from deployments.cli import screen
@@ -90,9 +90,6 @@ def _report_not_running(installation: Installation, *, as_json: bool) -> int:
         return 3
     screen.err().print(f"{words} Start it with `kiosk up`.")
     return 3
-
-
-# --- the parts of an installation ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

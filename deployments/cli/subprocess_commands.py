@@ -95,8 +95,6 @@ def _run_module(module: str, arguments: Sequence[str], more: Mapping[str, str] =
         return subprocess.run(command, env=environment, check=False).returncode
 
 
-# --- benchmarks ---------------------------------------------------------------------------------------------
-
 Suite = Literal["foundation", "engine", "ingest"]
 AnswersPart = Literal["quality", "speed"]
 

@@ -12,7 +12,7 @@ import typer
 from cluster.errors import Invalid, Unavailable
 from cluster.records.run import Run
 from deployments.cli import parameter_sweep, screen
-from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.installation import Installation
 from deployments.operations.principal import COMMAND_LINE
 from deployments.operations.runs import run_to_dict as run_to_dict
 
@@ -158,22 +158,13 @@ async def _train(
     from cluster.runtime.artifact_access import open_artifact_store
     from jobs.refresh.runs.display import TrainingDisplay
     from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, run_locally, scratch_path
-    from jobs.refresh.runs.run_commands import check_promotable, create_run
 
     owner = new_worker_id("kiosk train") if here else ""
     fields = recipe.model_dump(mode="json")
-    async with installation.open_administration() as administration:
+    async with installation.open_administration(training_owner=owner, training_code=code) as administration:
         stores = administration.services.stores
-        if not here and not code:
-            order = {"app_id": app, "engine_id": engine, "recipe": fields, "promote": promote}
-            run: Run = (await administration.perform(COMMAND_LINE, "runs.order", order)).run
-        else:  # this process trains, or ships code: no operation of the administration may
-            if promote:
-                await check_promotable(stores, app)
-            run = await create_run(
-                stores, app, engine, fields,
-                now_ms=read_clock_ms(), by="kiosk train", promote=promote, owner=owner, code=code,
-            )  # fmt: skip
+        order = {"app_id": app, "engine_id": engine, "recipe": fields, "promote": promote}
+        run: Run = (await administration.perform(COMMAND_LINE, "runs.order", order)).run
         if not here and not wait:
             return run
         with TrainingDisplay() as display:

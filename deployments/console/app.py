@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from cluster.errors import Forbidden, HouseError
+from cluster.errors import Forbidden, HouseError, TooMany
 from deployments.console import csrf
 from deployments.console.assets import Assets
 from deployments.console.entrance import ANYBODY, may_enter
@@ -28,10 +28,13 @@ from deployments.console.sessions import PATH, ConsoleSessions, Session
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.errors import status_from_error
 from deployments.edge.request import ClientDisconnected
+from deployments.edge.signin_limits import BucketRate
 from deployments.operations.principal import principal_of
 
 SIGN_IN = "/sign-in"
 STATIC = PATH + "/static"
+REQUESTS = BucketRate(20.0, 200)
+"Requests of one person."
 
 _log = structlog.get_logger()
 
@@ -103,6 +106,7 @@ class _Console:
                 raise Forbidden(self.texts("error.needs_https"))
             session = await self.sessions.find(request, secure=secure)
             asked = self._open(request, session)
+            self._count(session)
             response = await self._answer(asked, path)
         except ClientDisconnected:
             raise
@@ -113,9 +117,20 @@ class _Console:
             response = self._show_error(asked, 500, self.texts("error.unexpected"))
         if session is not None and response.status_code == 200:
             self.sessions.remember_app(request, response, asked.app_id, secure=secure)
-        if session is not None and not _sets_session(response):
-            await self.sessions.renew(response, session, secure=secure)
+        if asked.session is not None and not _sets_session(response):
+            self.sessions.renew(response, asked.session, secure=secure)
         return response
+
+    def _count(self, session: Session | None) -> None:
+        """Count a request of somebody who is signed in.
+
+        Errors:
+            TooMany: they send more than a person with open pages does
+        """
+        who = "" if session is None else session.account.user_id
+        wait_s = self.services.limits.wait_s("requests", who, REQUESTS) if who else 0
+        if wait_s:
+            raise TooMany(self.texts("error.too_many"), retry_after_s=wait_s)
 
     async def _answer(self, asked: ConsoleRequest, path: str) -> Response:
         method = "GET" if asked.method == "HEAD" else asked.method
@@ -136,6 +151,8 @@ class _Console:
             return await self._show(asked, page)
         try:
             await self._read_form(asked, page)
+            if not await self._is_still_in(asked):
+                return asked.redirect(SIGN_IN)
             return await self._submit(asked, page)
         finally:
             for file in asked.files.values():
@@ -175,6 +192,20 @@ class _Console:
         token = asked.form.pop(csrf.FIELD, "") or asked.raw.headers.get(csrf.HEADER, "")
         if not csrf.is_genuine(self.services.signing, self._bound_to(asked), token):
             raise Forbidden(self.texts("error.form_expired"))
+
+    async def _is_still_in(self, asked: ConsoleRequest) -> bool:
+        """Return whether the session outlived the reading of its form, and take the rights that it has now.
+
+        A form can take minutes to arrive; meanwhile somebody may have signed out or changed the password.
+        """
+        if asked.session is None:
+            return True
+        session = await self.sessions.find(asked.raw, secure=asked.secure)
+        if session is None:
+            return False
+        asked.session = session
+        asked.principal = principal_of(session.account, "console", address=asked.principal.address)
+        return True
 
     async def _submit(self, asked: ConsoleRequest, page: Page) -> Response:
         """Handle a form; if an operation refuses, show the form again with the message."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
-
 from starlette.requests import Request
 
 from deployments.console.signing import ConsoleSigner
@@ -24,5 +22,4 @@ def is_same_origin(request: Request, base: str) -> bool:
 
 def is_genuine(signing: ConsoleSigner, bound_to: str, token: str) -> bool:
     """Return whether a token was made for this session or browser."""
-    expected = signing.form_proof(bound_to)
-    return bool(bound_to) and hmac.compare_digest(expected.encode(), token.encode("utf-8", "surrogatepass"))
+    return bool(bound_to) and signing.is_form_proof(bound_to, token)

@@ -28,10 +28,10 @@ def build_layout(
     for entry in entries:
         if entry.is_of_app:
             if chosen and _may(principal, entry, chosen):
-                of_app.append(_line(entry, path_of(entry.path, app_id=chosen), path))
+                of_app.append(_line(entry, chosen))
         elif _may(principal, entry, ""):
-            of_installation.append(_line(entry, path_of(entry.path), path))
-    _mark_open([*of_app, *of_installation], path)
+            of_installation.append(_line(entry, ""))
+    _mark_open(of_app if app_id else of_installation, path)
     return {
         "apps": apps,
         "chosen_app": chosen,
@@ -45,15 +45,22 @@ def _may(principal: Principal, entry: NavigationEntry, app_id: str) -> bool:
     return entry.role is None or principal.may(entry.role, app_id)
 
 
-def _line(entry: NavigationEntry, address: str, path: str) -> dict[str, Any]:
-    return {"text": entry.text, "address": address, "icon": entry.icon, "is_open": False}
+def _line(entry: NavigationEntry, app_id: str) -> dict[str, Any]:
+    named = {"app_id": app_id} if app_id else {}
+    address, *also = (path_of(path, **named) for path in (entry.path, *entry.also))
+    return {"text": entry.text, "address": address, "also": also, "icon": entry.icon, "is_open": False}
 
 
 def _mark_open(lines: list[dict[str, Any]], path: str) -> None:
-    """Mark the line with the longest address that the path begins with."""
-    fitting = [line for line in lines if _is_below(path, line["address"])]
+    """Mark the line that has the longest address with which the path begins."""
+    fitting = [
+        (len(address), line)
+        for line in lines
+        for address in (line["address"], *line["also"])
+        if _is_below(path, address)
+    ]
     if fitting:
-        max(fitting, key=lambda line: len(line["address"]))["is_open"] = True
+        max(fitting, key=lambda pair: pair[0])[1]["is_open"] = True
 
 
 def _is_below(path: str, address: str) -> bool:

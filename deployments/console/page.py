@@ -61,6 +61,8 @@ class NavigationEntry:
     role: AppRole | None = "viewer"
     icon: str = "dot"
     "Name of a symbol in `templates/icons.html`."
+    also: tuple[str, ...] = ()
+    "Further paths whose pages belong to this line."
 
     @property
     def is_of_app(self) -> bool:

@@ -46,6 +46,8 @@ class Session:
     account: Account
     since_s: int
     seen_s: int
+    mark: str
+    "What the store held for the account's sessions when this one was found; a sign-out changes it."
     way: str = "password"
     "How the account proved itself: `password`, `password and code`, or `identity provider`."
 
@@ -76,29 +78,35 @@ class ConsoleSessions:
             return None
         if (account.user_id, account.epoch) != (value["user_id"], value["epoch"]):
             return None
-        return Session(value["id"], account, value["since"], value["seen"], value["way"])
+        return Session(value["id"], account, value["since"], value["seen"], mark, value["way"])
 
     async def begin(self, response: Response, account: Account, way: str, *, secure: bool) -> Session:
         """Sign an account in under a new session id, which no page before the sign-in has seen."""
         now_s = self._now_s()
-        session = Session(self._signing.random(), account, now_s, now_s, way)
-        await self._write(response, session, secure=secure)
+        mark = await self._accounts.session_mark(account.user_id)
+        session = Session(self._signing.random(), account, now_s, now_s, mark, way)
+        self._write(response, session, secure=secure)
         device = {
             "username": account.username, "device": self._signing.random(), "till": now_s + DEVICE_S,
         }  # fmt: skip
         _set(response, DEVICE, self._signing.devices.seal(device), DEVICE_S, secure=secure)
         return session
 
-    async def renew(self, response: Response, session: Session, *, secure: bool) -> None:
-        """Note that the session is in use, once in a while."""
+    def renew(self, response: Response, session: Session, *, secure: bool) -> None:
+        """Note that the session is in use, once in a while; one that ended meanwhile stays ended."""
         now_s = self._now_s()
         if now_s - session.seen_s >= RENEW_AFTER_S:
-            await self._write(response, replace(session, seen_s=now_s), secure=secure)
+            self._write(response, replace(session, seen_s=now_s), secure=secure)
 
-    async def continue_after_change(self, response: Response, session: Session, *, secure: bool) -> None:
-        """Keep this browser signed in after its account's password changed, under a new session id."""
+    async def continue_after_change(
+        self, response: Response, session: Session, *, epochs: int, secure: bool
+    ) -> None:
+        """Keep this browser signed in, under a new session id, after a change of its own.
+
+        `epochs` is how often that change ended sessions: if somebody else ended them too, this one stays ended.
+        """
         account = await self._accounts.get(session.account.username)
-        if account is not None:
+        if account is not None and account.epoch == session.account.epoch + epochs:
             await self.begin(response, account, session.way, secure=secure)
 
     async def end(self, response: Response, session: Session, *, secure: bool) -> None:
@@ -153,11 +161,11 @@ class ConsoleSessions:
         """Store what a sign-in through the provider must bring back; a life of 0 deletes it."""
         _set(response, FLOW, value, life_s, secure=secure)
 
-    async def _write(self, response: Response, session: Session, *, secure: bool) -> None:
+    def _write(self, response: Response, session: Session, *, secure: bool) -> None:
         account = session.account
         value = {
             "id": session.session_id, "username": account.username, "user_id": account.user_id,
-            "epoch": account.epoch, "mark": await self._accounts.session_mark(account.user_id),
+            "epoch": account.epoch, "mark": session.mark,
             "since": session.since_s, "seen": session.seen_s, "way": session.way,
         }  # fmt: skip
         _set(response, SESSION, self._signing.sessions.seal(value), LONGEST_S, secure=secure)

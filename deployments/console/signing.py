@@ -16,13 +16,13 @@ class ConsoleSigner:
 
     def __init__(self, vault: Vault, randomness: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._randomness = randomness
-        root = vault.derive("console")
-        self.sessions = PurposeSigner(root, "session")
-        self.devices = PurposeSigner(root, "device")
-        self.notices = PurposeSigner(root, "notice")
-        self.steps = PurposeSigner(root, "step")
+        roots = vault.derive_all("console")
+        self.sessions = PurposeSigner(roots, "session")
+        self.devices = PurposeSigner(roots, "device")
+        self.notices = PurposeSigner(roots, "notice")
+        self.steps = PurposeSigner(roots, "step")
         "Values between two steps of a sign-in: the second factor, and the provider of identities."
-        self._forms = vault.derive("console form")
+        self._forms = vault.derive_all("console form")
         self.hash_slot = SlotHash(vault)
 
     def random(self, size: int = 32) -> str:
@@ -31,5 +31,15 @@ class ConsoleSigner:
 
     def form_proof(self, bound_to: str) -> str:
         """Return the proof that a form comes from a page of this session or browser."""
-        digest = hmac.digest(self._forms, bound_to.encode("utf-8", "surrogatepass"), "sha256")
-        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        return _prove(self._forms[0], bound_to)
+
+    def is_form_proof(self, bound_to: str, proof: str) -> bool:
+        """Return whether any of the keys gives this proof."""
+        given = proof.encode("utf-8", "surrogatepass")
+        found = [hmac.compare_digest(_prove(key, bound_to).encode(), given) for key in self._forms]
+        return any(found)
+
+
+def _prove(key: bytes, bound_to: str) -> str:
+    digest = hmac.digest(key, bound_to.encode("utf-8", "surrogatepass"), "sha256")
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -28,21 +28,20 @@ class ClientAddresses:
         self._trusted = [ip_network(network) for network in trusted]
         self._behind_haproxy = behind_haproxy
 
-    def find(self, scope: Mapping[str, Any], forwarded: bytes | None) -> str:
+    def find(self, scope: Mapping[str, Any]) -> str:
         """Return the client address; an IPv6 network of 64 bits counts as one address because one client owns it.
 
         Cost: 2 microseconds.
         """
         client = scope.get("client")
-        peer = str(client[0]) if client else ""
-        if not forwarded:
-            return _written(_parse(peer))
-        entries = forwarded.decode("latin-1").split(",")
+        address = _parse(str(client[0]) if client else "")
         if self._behind_haproxy:
-            return _written(_parse(entries[-1]))
-        address = _parse(peer)
-        while entries and self._trusts(address):
-            address = _parse(entries.pop())
+            entries = _read_entries(scope)
+            return _written(_parse(entries[-1]) if entries else address)
+        if self._trusts(address):
+            entries = _read_entries(scope)
+            while entries and self._trusts(address):
+                address = _parse(entries.pop())
         return _written(address)
 
     def _trusts(self, address: Address | None) -> bool:
@@ -51,6 +50,12 @@ class ClientAddresses:
 
 DIRECT = ClientAddresses()
 "Trusts no header."
+
+
+def _read_entries(scope: Mapping[str, Any]) -> list[str]:
+    """Return the entries of all lines of the header: some proxies add a line and leave that of the client."""
+    lines = [value.decode("latin-1") for name, value in scope["headers"] if name == HEADER and value]
+    return ",".join(lines).split(",") if lines else []
 
 
 def _parse(text: str) -> Address | None:

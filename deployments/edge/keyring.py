@@ -6,6 +6,7 @@ round trip, so guessed keys do not load the store.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -119,6 +120,17 @@ class Keyring:
             back_event="keys_followed_again",
             after=self._write_exposed,
         )
+
+    async def wait_until_read(self, within_s: float) -> bool:
+        """Wait until keys were read once; return False if the store did not answer meanwhile.
+
+        A process that starts on a busy machine may miss the short deadline of the first read.
+        """
+        tries = round(within_s / self._poll_s)
+        while not self.ready and tries > 0:
+            tries -= 1
+            await asyncio.sleep(self._poll_s)
+        return self.ready
 
     async def close(self) -> None:
         """Stop following changes."""

@@ -17,7 +17,6 @@ from cluster.errors import HouseError, Malformed, TooLarge, messages
 from cluster.tracing import RequestTrace
 from deployments.edge.caller import Caller, Credential, UserToken, parse_query
 from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.client_address import HEADER as FORWARDED
 from deployments.edge.request_log import HEADER, request_id_from
 
 
@@ -199,7 +198,7 @@ class ApiRequest:
     @property
     def ip(self) -> str:
         """Address of the client; the client's headers can't change it."""
-        return self.addresses.find(self.scope, self.headers.get(FORWARDED))
+        return self.addresses.find(self.scope)
 
     @property
     def user_agent(self) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from itsdangerous import BadData, URLSafeSerializer
@@ -33,11 +34,11 @@ class _AsciiJson:
 
 
 class PurposeSigner:
-    """Signs and verifies values of one purpose."""
+    """Signs values of one purpose with the first of its keys, and verifies what any of them signed."""
 
-    def __init__(self, key: bytes, purpose: str) -> None:
+    def __init__(self, keys: Sequence[bytes], purpose: str) -> None:
         self._serializer: URLSafeSerializer = URLSafeSerializer(
-            key, salt=purpose.encode(), serializer=_AsciiJson(), signer_kwargs=KINDS
+            keys[::-1], salt=purpose.encode(), serializer=_AsciiJson(), signer_kwargs=KINDS
         )
 
     def seal(self, value: Any) -> str:

@@ -28,6 +28,7 @@ from deployments.edge.body_pace import UploadSlots
 from deployments.edge.keyring import Keyring
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.front.import_processes import ImportProcesses
+from deployments.front.preview_processes import PreviewProcesses
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.open_admin import open_admin
 from deployments.operations.services import AdminConfig
@@ -45,8 +46,10 @@ def build_administration_routes(
     access_log: AccessLog,
     provider: tuple[str, str, str] | None,
     data_dir: Path,
+    disk_limit: float,
     environment: Callable[[], Mapping[str, str]],
     request_counts: RequestCounts,
+    why_full: Callable[[], str],
 ) -> list[BaseRoute]:
     """Return the routes of the console, of `/v1/admin` and of the demonstrations.
 
@@ -56,8 +59,9 @@ def build_administration_routes(
     config, uploads = archive.config, UploadSlots()
     admin = open_admin(
         stores, vault, clock, artifacts, api=LocalApi(handler, keyring.secret_of), recommender=recommender,
-        config=AdminConfig(config.app_id, data_dir=data_dir, public_url=config.public_url),
-        launch_import=ImportProcesses(environment).start,
+        config=AdminConfig(config.app_id, data_dir=data_dir, public_url=config.public_url, disk_limit=disk_limit),
+        launch_import=ImportProcesses(environment).start, preview=PreviewProcesses(environment).preview,
+        why_full=why_full,
     )  # fmt: skip
     console = open_console(
         admin, stores, vault, clock, archive.oauth.addresses, app_ids=lambda: keyring.app_ids,

@@ -26,6 +26,7 @@ from actors.models.allowed_learners import ALLOWED
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.memory import guard_writes
 from cluster.admin.schema import check_schema, record_running
 from cluster.admin.vault import open_vault
 from cluster.artifacts.artifact_store import ArtifactStore
@@ -40,7 +41,6 @@ from cluster.runtime import roster
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.cache_sweeper import sweep_copies_forever
 from cluster.runtime.identity_check import IdentityWatch
-from cluster.runtime.memory import guard_writes
 from cluster.runtime.meter import RayMeter
 from cluster.runtime.priority import restore_priority
 from cluster.runtime.ray_environment import is_behind_haproxy, python_path
@@ -80,6 +80,8 @@ MEMORY_BUDGET_MB = 512
 "Memory for embedded engines."
 ARCHIVE_BUDGET_MB = 2_048
 "Memory for archives: mapped files, which the replicas of a node share."
+KEYS_S = 10.0
+"Seconds a replica waits for its first keys: without them it would refuse requests that other replicas answer."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
 _build_experiments = partial(ActorExperimentClient, lost=_AWAY, here_first=True)
 _build_router = partial(EngineRouter, away=_AWAY, overloaded=(BackPressureError,))
@@ -135,6 +137,7 @@ class Gateway:
         )  # fmt: skip
         for part in parts:
             await part.start()
+        await self._keyring.wait_until_read(KEYS_S)
         await load_busy_engines(self._stores, self._engine_router, clock)
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
@@ -143,7 +146,8 @@ class Gateway:
         if settings.console:
             routes += build_administration_routes(
                 stores, vault, clock, artifact_store, self._archive, self._keyring, self.handler, self._engine_router,
-                AccessLog(ACCESS_SHARE, Random()), settings.oidc, settings.data_dir, _build_environment, self._counts,
+                AccessLog(ACCESS_SHARE, Random()), settings.oidc, settings.data_dir, settings.disk_limit,
+                _build_environment, self._counts, self._memory.refusal_reason,
             )  # fmt: skip
         return build_application(
             self.handler, version=installed_version(), close=self.close, more=routes, pages=settings.console,

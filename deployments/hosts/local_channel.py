@@ -93,9 +93,6 @@ class _FrameProtocol(asyncio.Protocol):
             self.transport.abort()
 
 
-# --- the side of the engine's replica ------------------------------------------------------------------------------
-
-
 class LocalChannelServer:
     """Answers queries that arrive over local channels."""
 
@@ -169,9 +166,6 @@ class _ServerConnection(_FrameProtocol):
 
     async def _reply(self, number: int, payload: bytes) -> None:
         self.send(number, await self._channel_server.reply(payload))
-
-
-# --- the side of the API replica ------------------------------------------------------------------------------------
 
 
 class LocalChannel(_FrameProtocol):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from cluster.clock import Clock
-from cluster.errors import Forbidden, HouseError, NotFound, Unprocessable
+from cluster.errors import Forbidden, HouseError, NotFound, TooMany, Unavailable, Unprocessable
 from cluster.log import redact, redact_keys
 from cluster.records.administration import AuditRow
+from deployments.edge.signin_limits import AddressLimits, BucketRate
 from deployments.operations.operation import Arguments, Operation, result_to_json
 from deployments.operations.principal import Principal
 
@@ -19,13 +22,24 @@ S = TypeVar("S")
 
 LARGEST_PART = 20_000
 "Characters that a value before or after a change may take in the audit log, as JSON."
+LARGEST_FORBIDDEN = 1_000
+"The same for arguments of an operation that the principal may not perform."
+REFUSED = BucketRate(2.0, 200)
+"Rows about what one person was refused; anybody with an account can ask for everything."
+UNKNOWN_END = "its end was not written; the change may have been made"
+MADE_UNLOGGED = (
+    "{} was done, but the store went away before the audit log had its row; there it will stand as begun"
+)
+_LARGEST_INTEGER = 2**63 - 1
 _STRUCK = "***"
 
 
 class AuditWriter(Protocol):
     """Where rows of the audit log go."""
 
-    async def append(self, row: AuditRow) -> AuditRow: ...
+    async def begin(self, row: AuditRow) -> str: ...
+
+    async def append(self, row: AuditRow, *, begun_id: str = "") -> AuditRow: ...
 
 
 class Administration(Generic[S]):
@@ -44,69 +58,119 @@ class Administration(Generic[S]):
         self._audit = audit
         self._clock = clock
         self._bind = bind
+        self._refused = AddressLimits(clock)
+        self._paused_s: dict[str, float] = {}
+        self._running: set[asyncio.Task[Any]] = set()
 
     async def perform(self, principal: Principal, name: str, given: Mapping[str, Any]) -> Any:
         """Perform an operation and return its result, as `Operation.call` returned it.
+
+        A change is noted as begun before it is performed, so that none is lost if the process or the store goes away.
+        It goes on when the caller is cancelled, as a server does when its client disconnects.
 
         Errors:
             NotFound: no such operation
             Unprocessable: the arguments are invalid; `detail` lists what is
             Forbidden: the principal may not; the audit log gets a row
+            TooMany: the principal was refused too often
             HouseError: the operation refused; the audit log gets a row for a change
+            Unavailable: the store is away. If the change was made, the message tells it
         """
         operation = self.operations.get(name)
         if operation is None:
             raise NotFound(f"there is no operation {name}")
-        arguments = parse_arguments(operation, given)
+        work = self._perform(principal, operation, parse_arguments(operation, given))
+        if not operation.changes:
+            return await work
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._end)
+        return await asyncio.shield(task)
+
+    async def _perform(self, principal: Principal, operation: Operation[S, Any], arguments: Arguments) -> Any:
+        self._refuse_paused(principal)
         services = self.services if self._bind is None else self._bind(self.services, principal)
+        before, begun_id = None, ""
         try:
             if operation.scope != "person":
                 principal.require(operation.role, operation.app_of(arguments))
-            before = await _read_before(operation, services, arguments)
+            if operation.changes:
+                before = await _read_before(operation, services, arguments)
+                begun = self._build_row(principal, operation, arguments, "begun", UNKNOWN_END, before)
+                begun_id = await self._audit.begin(begun)
             result = await operation.call(services, arguments)
         except HouseError as error:
             if operation.changes or isinstance(error, Forbidden):
                 reason = error.facts.get("audit_reason") or error.message or error.code
-                await self._record(principal, operation, arguments, reason=reason)
+                most = LARGEST_FORBIDDEN if isinstance(error, Forbidden) else LARGEST_PART
+                row = self._build_row(principal, operation, arguments, "refused", reason, most=most)
+                await self._audit.append(row, begun_id=begun_id)
+                self._count_refused(principal)
             raise
         except Exception as error:
             # It may have changed something before it failed; the message may hold a secret.
             if operation.changes:
-                await self._record(
-                    principal, operation, arguments, reason=f"internal error: {type(error).__name__}"
-                )
+                reason = f"internal error: {type(error).__name__}"
+                row = self._build_row(principal, operation, arguments, "refused", reason)
+                await self._audit.append(row, begun_id=begun_id)
             raise
         if operation.changes:
-            after = result_to_json(result)
-            await self._record(principal, operation, arguments, before=before, after=after)
+            row = self._build_row(
+                principal, operation, arguments, "done", before=before, after=result_to_json(result)
+            )
+            try:
+                await self._audit.append(row, begun_id=begun_id)
+            except Unavailable as error:
+                raise Unavailable(MADE_UNLOGGED.format(operation.name), told=True) from error
         return result
 
-    async def _record(
+    def _refuse_paused(self, principal: Principal) -> None:
+        """Refuse somebody who was refused too often, without a row.
+
+        Errors:
+            TooMany: they have to wait
+        """
+        wait_s = self._paused_s.get(principal.user_id, 0.0) - self._clock.monotonic_s()
+        if wait_s > 0:
+            raise TooMany("too many requests of this account were refused", retry_after_s=math.ceil(wait_s))
+
+    def _count_refused(self, principal: Principal) -> None:
+        wait_s = self._refused.wait_s("refused", principal.user_id, REFUSED) if principal.user_id else 0
+        if wait_s:
+            self._paused_s[principal.user_id] = self._clock.monotonic_s() + wait_s
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # Nobody may wait for it any more.
+
+    def _build_row(
         self,
         principal: Principal,
         operation: Operation[S, Any],
         arguments: Arguments,
-        *,
+        outcome: Literal["done", "refused", "begun"],
         reason: str = "",
         before: Any = None,
         after: Any = None,
-    ) -> None:
+        most: int = LARGEST_PART,
+    ) -> AuditRow:
         secret = operation.secret_fields | operation.secret_results
-        await self._audit.append(
-            AuditRow(
-                at=self._clock.now_ms(),
-                user_id=principal.user_id,
-                username=principal.username,
-                way=principal.way,
-                address=principal.address,
-                operation=operation.name,
-                app_id=getattr(arguments, "app_id", ""),
-                outcome="refused" if reason else "done",
-                reason=redact(reason[:500]),
-                arguments=bounded(strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret)),
-                before=bounded(strike_out(before, secret)),
-                after=bounded(strike_out(after, secret)),
-            )
+        return AuditRow(
+            at=self._clock.now_ms(),
+            user_id=principal.user_id,
+            username=principal.username,
+            way=principal.way,
+            address=principal.address,
+            operation=operation.name,
+            app_id=getattr(arguments, "app_id", ""),
+            outcome=outcome,
+            reason=redact(reason[:500]),
+            arguments=bounded(
+                strike_out(arguments.model_dump(mode="json", exclude_unset=True), secret), most
+            ),
+            before=bounded(strike_out(before, secret)),
+            after=bounded(strike_out(after, secret)),
         )
 
 
@@ -126,26 +190,33 @@ def parse_arguments(operation: Operation[Any, Any], given: Mapping[str, Any]) ->
 
 
 def strike_out(value: Any, secret: frozenset[str]) -> Any:
-    """Return a value for JSON without the values of secret names, and without keys in its texts; long ones are cut."""
+    """Return a value that every JSON holds, without the values of secret names and without keys in its texts.
+
+    Long texts are cut.
+    """
     if isinstance(value, dict):
         return {
-            name: _STRUCK if name in secret and part else strike_out(part, secret)
+            strike_out(str(name), frozenset()): _STRUCK
+            if name in secret and part
+            else strike_out(part, secret)
             for name, part in value.items()
         }
     if isinstance(value, list | tuple):
         return [strike_out(part, secret) for part in value[:1000]]
     if isinstance(value, str):
-        text = redact_keys(value[:LARGEST_PART])
+        text = redact_keys(value[:LARGEST_PART]).encode("utf-8", "replace").decode()
         return text + "…" if len(value) > LARGEST_PART else text
+    if isinstance(value, int) and not -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER:
+        return str(value)[:100] if abs(value) < 10**100 else "a number of more than 100 digits"
     return value
 
 
-def bounded(value: Any) -> Any:
-    """Return a value for JSON, or the begin of its text if that is longer than `LARGEST_PART`."""
+def bounded(value: Any, most: int = LARGEST_PART) -> Any:
+    """Return a value for JSON, or the begin of its text if that is longer than `most` characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    if len(text) <= LARGEST_PART + 100:
+    if len(text) <= most + 100:
         return value
-    return {"cut": text[:LARGEST_PART] + "…"}
+    return {"cut": text[:most] + "…"}
 
 
 async def _read_before(operation: Operation[S, Any], services: S, arguments: Arguments) -> Any:

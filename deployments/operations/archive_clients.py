@@ -20,6 +20,7 @@ from deployments.operations.archive_report import (
     build_archive_report,
 )
 from deployments.operations.operation import OfApp, Operation
+from deployments.operations.sample_results import PERFORMED
 from deployments.operations.services import AdminServices
 from deployments.operations.time_span import parse_span_ms
 
@@ -317,7 +318,7 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         "archive.report", "Report the archive's use by clients, skills and questions.", "analyst", "GET",
         "/apps/{app_id}/archive/report", ReadArchiveReport, report_archive,
         example={"app_id": "archive", "since": "7d"},
-        example_result={"since": 1_771_848_000_000, "until": 1_772_452_800_000, "calls": 0, "clients": []},
+        example_result=PERFORMED["archive.report"],
     ),
     Operation(
         "clients.list", "List rules for clients of the archive, and who called within 30 days.", "viewer", "GET",

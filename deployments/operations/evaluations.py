@@ -153,7 +153,7 @@ def _list(store: ArtifactStore, given: ListEvaluations) -> EvaluationList:
     rows = []
     for one in found[given.offset : given.offset + given.limit]:
         try:
-            report = _load(store, app_id, engine_id, one.version)
+            report = load_report(store, app_id, engine_id, one.version)
         except HouseError:  # a damaged report must not hide the others
             report = None
         rows.append(EvaluationRow(one.version, one.published_ms, report))
@@ -162,13 +162,14 @@ def _list(store: ArtifactStore, given: ListEvaluations) -> EvaluationList:
 
 def _read(store: ArtifactStore, given: OfSnapshot) -> EvaluationView:
     version = find_version(store, given.app_id, given.engine_id, given.version)
-    report = _load(store, given.app_id, given.engine_id, version)
+    report = load_report(store, given.app_id, given.engine_id, version)
     if report is None:
         raise NotFound(f"snapshot {version} of {given.app_id}/{given.engine_id} was never measured")
     return EvaluationView(version, report)
 
 
-def _load(store: ArtifactStore, app_id: str, engine_id: str, version: str) -> dict[str, Any] | None:
+def load_report(store: ArtifactStore, app_id: str, engine_id: str, version: str) -> dict[str, Any] | None:
+    """Return the report of a snapshot or of a run, None if there is none. Blocks."""
     from jobs.refresh.evaluation.reports import ReportStore
 
     return ReportStore(store).get(app_id, engine_id, version, largest=LARGEST_REPORT)

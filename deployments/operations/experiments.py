@@ -13,8 +13,10 @@ from actors.experiments.report import ExperimentReport, load_report, validate_sn
 from actors.experiments.sample_size import SampleSize, estimate_sample_size
 from cluster.errors import Invalid
 from cluster.records.experiment import Experiment
+from cluster.records.times import LATEST_MS
 from deployments.operations.app_access import require_app
 from deployments.operations.operation import Arguments, OfApp, Operation
+from deployments.operations.sample_results import PERFORMED
 from deployments.operations.services import AdminServices
 
 Real = Annotated[float, Field(allow_inf_nan=False)]
@@ -33,11 +35,14 @@ class OfExperiment(OfApp):
     experiment: str = Field(description="Id or slug of the experiment.")
 
 
+_Moment = Annotated[int, Field(ge=0, le=LATEST_MS)]
+
+
 class ScheduleExperiment(OfExperiment):
     """When an experiment runs."""
 
-    starts_at: int
-    ends_at: int | None = None
+    starts_at: _Moment
+    ends_at: _Moment | None = None
     "Milliseconds since 1970."
 
 
@@ -48,7 +53,7 @@ class EditExperiment(OfExperiment):
     traffic: float | None = None
     weights: Annotated[dict[str, float], Field(max_length=50)] = Field(default_factory=dict)
     "Variant (id, slug or name) -> its weight; a variant with weight 0 gets no new users."
-    ends_at: int | None = None
+    ends_at: _Moment | None = None
     "Milliseconds since 1970."
     goal: Annotated[tuple[str, ...], Field(max_length=50)] | None = None
     layer: str | None = None
@@ -254,20 +259,19 @@ async def _read_experiment(services: AdminServices, given: OfExperiment) -> Any:
 _ALL = "/apps/{app_id}/experiments"
 _ONE = _ALL + "/{experiment}"
 _EXAMPLE = {"app_id": "bookshop", "experiment": "paywall"}
-_EXAMPLE_RESULT = {"slug": "paywall", "name": "Paywall", "status": "Active", "traffic": 1.0}
 
 
 def _step(verb: str, summary: str, call: Any) -> Operation[AdminServices, Any]:
     return Operation(
         f"experiments.{verb}", summary, "editor", "POST", f"{_ONE}/{verb}", OfExperiment, call,
-        read_before=_read_experiment, example=_EXAMPLE, example_result=_EXAMPLE_RESULT,
+        read_before=_read_experiment, example=_EXAMPLE, example_result=PERFORMED[f"experiments.{verb}"],
     )  # fmt: skip
 
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "experiments.list", "List the experiments of an app.", "viewer", "GET", _ALL, OfApp, list_experiments,
-        example={"app_id": "bookshop"}, example_result={"experiments": []},
+        example={"app_id": "bookshop"}, example_result=PERFORMED["experiments.list"],
     ),
     Operation(
         "experiments.create", "Make experiments as drafts, all or none.", "editor", "POST", _ALL, CreateExperiments,
@@ -276,23 +280,23 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
             "app_id": "bookshop",
             "experiments": [{"name": "Paywall", "variants": [{"name": "three"}, {"name": "five"}]}],
         },
-        example_result={"experiments": [{**_EXAMPLE_RESULT, "status": "Draft"}]},
+        example_result=PERFORMED["experiments.create"],
     ),
     Operation(
         "experiments.get", "Read one experiment.", "viewer", "GET", _ONE, OfExperiment, get_experiment,
-        example=_EXAMPLE, example_result=_EXAMPLE_RESULT,
+        example=_EXAMPLE, example_result=PERFORMED["experiments.get"],
     ),
     Operation(
         "experiments.edit", "Change an experiment in its current status.", "editor", "PATCH", _ONE, EditExperiment,
         edit_experiment, read_before=_read_experiment, example={**_EXAMPLE, "traffic": 0.8},
-        example_result={**_EXAMPLE_RESULT, "traffic": 0.8},
+        example_result=PERFORMED["experiments.edit"],
     ),
     _step("start", "Start an experiment now, also one that was paused.", start_experiment),
     Operation(
         "experiments.schedule", "Let an experiment run from a moment on.", "editor", "POST", f"{_ONE}/schedule",
         ScheduleExperiment, schedule_experiment, read_before=_read_experiment,
         example={**_EXAMPLE, "starts_at": 1_796_108_400_000},
-        example_result={**_EXAMPLE_RESULT, "status": "Scheduled"},
+        example_result=PERFORMED["experiments.schedule"],
     ),
     _step("pause", "Pause an experiment; users keep their variants.", pause_experiment),
     _step("complete", "End an experiment for good.", complete_experiment),
@@ -300,7 +304,7 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "experiments.report", "Read what came of an experiment.", "viewer", "GET", f"{_ONE}/report", OfExperiment,
         report_experiment, example=_EXAMPLE,
-        example_result={"slug": "paywall", "goal": ["checkout"], "variants": [], "days": {}, "settling": 0},
+        example_result=PERFORMED["experiments.report"],
     ),
     Operation(
         "experiments.plan", "Estimate how many people an experiment needs.", "viewer", "GET",

@@ -33,6 +33,7 @@ class ProductReason:
     place: int
     "0-based, in the whole list."
     score: float
+    "What the list is ordered by: in lists of similar products the likeness, else the whole score."
     reasons: tuple[str, ...]
     "Sentences, the strongest first."
     parts: tuple[tuple[str, float], ...]
@@ -46,13 +47,14 @@ class ProductReason:
 def explain_product(product: Mapping[str, Any]) -> ProductReason:
     """Return the reasons of a product of an answer that was requested with `explain`."""
     told = product.get("_explain") or {}
-    parts = _order(told.get("similar_parts") or {}) + _order(told.get("score_parts") or {})
+    similar = told.get("similar_parts") or {}
+    parts = _order(similar) + _order(told.get("score_parts") or {})
     spoken = dict.fromkeys(describe_component(name) for name, value in parts if value > 0)
     reasons = list(spoken)[:MOST_REASONS]
     return ProductReason(
         product_id=str(product.get("product_id", "")),
         place=int(told.get("place", 0)),
-        score=float(told.get("score", 0.0)),
+        score=float(sum(similar.values()) if similar else told.get("score", 0.0)),
         reasons=(*reasons, *map(_describe_move, told.get("moves") or ())),
         parts=tuple((name, float(value)) for name, value in parts),
     )
@@ -68,7 +70,7 @@ def describe_component(name: str) -> str:
     if found is not None:
         return found
     source, _, part = name.partition(":")
-    return f"the trained model {part} ranks it high" if source == "learned" and part else f"component {name}"
+    return f"the learned part “{part}” ranks it high" if source == "learned" and part else f"component {name}"
 
 
 def describe_missing(reasons: Sequence[Mapping[str, Any]]) -> list[str]:

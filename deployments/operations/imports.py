@@ -1,11 +1,11 @@
-"""Use cases on files: upload, preview with a mapping, dry run, import with progress, refused rows."""
+"""Use cases of imports: upload a file, import it with progress, stop, remove, and read refused rows."""
 
 from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,26 +27,22 @@ from cluster.records.file_import import (
 )
 from cluster.store.ports.imports import StoredImport
 from deployments.operations.app_access import require_app
-from deployments.operations.import_mapping import read_choices
+from deployments.operations.file_preview import PreviewTask
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.refused_rows import RefusedRowsPage, parse_refused
 from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
-from deployments.operations.upload_files import check_parquet, detect_content, receive_file
-from jobs.ingest.column_proposal import list_noun_fields, propose_columns
+from deployments.operations.upload_files import detect_content, receive_file, remove_left
 from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.preview import IngestPreview, preview_ingest
-from jobs.ingest.sources import PlainFiles
-from jobs.ingest.upload_ingest import build_order, discard_upload, fetch_upload
+from jobs.ingest.upload_ingest import UPLOADS, discard_upload
 
 MOST_IMPORTS = 200
 "Imports of an app that are remembered."
 MOST_WAITING = 20
 "Uploaded files of an app that wait for their import."
-_FIRST_ROWS = 200
-_LONGEST_VALUE = 2_000
-"Characters of a value of a sample record that are shown."
+RECEIVING = "receiving"
+"Folder of files that are being received, below the folder of the ingests."
 Rules = Annotated[tuple[str, ...], Field(max_length=500)]
 
 
@@ -68,19 +64,6 @@ class OneImport(OfApp):
     """One import."""
 
     import_id: str = Field(min_length=1, max_length=100)
-
-
-class PreviewImport(OneImport):
-    """How to look at the file."""
-
-    mapping: Rules | None = Field(None, description="Rules of a mapping; null: the proposed ones.")
-
-
-class DryRunImport(OneImport):
-    """How to read the file."""
-
-    mapping: Rules = ()
-    limit: int = Field(1_000, ge=1, le=10_000)
 
 
 class StartImport(OneImport):
@@ -143,6 +126,7 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
         NotFound: there is no such app
         ReadOnly: the app takes no writes
         TooMany: too many uploaded files wait
+        Unavailable: the disk is full
         Invalid: the file is empty, compressed, no text, or none of the formats
         TooLarge: the file is larger than allowed
     """
@@ -151,6 +135,8 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
     if not isinstance(given.content, AsyncIterator) and not hasattr(given.content, "__aiter__"):
         raise Invalid("the body of the request is the file")
     DelimitedFormat(given.delimiter, given.encoding)
+    if reason := services.why_full():
+        raise Unavailable(reason, told=True, retry_after_s=60)
     await sweep_imports(services, given.app_id)
     waiting = [one for one in await services.stores.imports.all(given.app_id) if not one.record.is_removed]
     if len(waiting) >= MOST_WAITING:
@@ -158,19 +144,28 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
             f"{len(waiting)} uploaded files wait in {given.app_id}; import or remove some first",
             retry_after_s=60,
         )
-    with tempfile.TemporaryDirectory(prefix="kiosk-upload-") as folder:
+    above = state_folder(services) / RECEIVING
+    await asyncio.to_thread(above.mkdir, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=above) as folder:
         path = Path(folder) / "upload"
         received = await receive_file(given.content, path, services.config.max_upload_mb << 20)
-        form = detect_content(received.head, given.encoding)
-        if form == "parquet":
-            await asyncio.to_thread(check_parquet, path)
         record = FileImport(
-            app_id=given.app_id, import_id=str(new_task_id()), file_name=given.file_name, format=form,
-            size=received.size, sha256=received.sha256, noun=given.noun, created_at=services.now_ms(),
-            created_by=services.principal.username, delimiter=given.delimiter, encoding=given.encoding,
+            app_id=given.app_id, import_id=str(new_task_id()), file_name=given.file_name,
+            format=detect_content(received.head, given.encoding), size=received.size, sha256=received.sha256,
+            noun=given.noun, created_at=services.now_ms(), created_by=services.principal.username,
+            delimiter=given.delimiter, encoding=given.encoding,
         )  # fmt: skip
-        await asyncio.to_thread(services.artifacts.upload, record.path, path)
-    await services.stores.imports.put(record)
+        if record.format == "parquet":
+            await services.preview(
+                PreviewTask(kind="check", record=record, path=str(path), now_ms=services.now_ms())
+            )
+        # The record comes first: a file without one would stay for ever after a crash between the two.
+        await services.stores.imports.put(record)
+        try:
+            await asyncio.to_thread(services.artifacts.upload, record.path, path)
+        except HouseError:
+            await services.stores.imports.remove(given.app_id, record.import_id)
+            raise
     return _view(services, StoredImport(record, None))
 
 
@@ -184,45 +179,7 @@ async def list_imports(services: AdminServices, given: OfApp) -> dict[str, Any]:
 
 async def get_import(services: AdminServices, given: OneImport) -> ImportView:
     """Return an import with its progress."""
-    return _view(services, await _find(services, given))
-
-
-async def preview_import(services: AdminServices, given: PreviewImport) -> dict[str, Any]:
-    """Return the columns of a file with kinds, samples and proposed rules, and the first faults with them.
-
-    Errors:
-        NotFound: there is no such import, or its file was removed
-        Invalid: the file does not have its format, or a rule is invalid
-    """
-    record = (await _find(services, given)).record
-    path = await _local_file(services, record)
-
-    def look() -> dict[str, Any]:
-        files = PlainFiles(record.format, DelimitedFormat(record.delimiter, record.encoding))
-        (source,) = files.find(str(path))
-        columns = propose_columns(source, files, record.noun)
-        rules = tuple(column.rule for column in columns if column.rule)
-        is_plain = record.format == "jsonl" and all(column.field == column.name for column in columns)
-        proposed = () if is_plain else rules
-        mapping = proposed if given.mapping is None else given.mapping
-        return {
-            "columns": [column.to_dict() for column in columns],
-            **read_choices([column.name for column in columns], mapping, is_plain=is_plain and not mapping),
-            "fields": list_noun_fields(record.noun),
-            "proposed": list(proposed),
-            "mapping": list(mapping),
-            "preview": _preview(record, path, mapping, _FIRST_ROWS, services.now_ms()),
-        }
-
-    return await asyncio.to_thread(look)
-
-
-async def dry_run_import(services: AdminServices, given: DryRunImport) -> dict[str, Any]:
-    """Return what the first rows would become; nothing is written."""
-    record = (await _find(services, given)).record
-    path = await _local_file(services, record)
-    now_ms = services.now_ms()
-    return await asyncio.to_thread(_preview, record, path, given.mapping, given.limit, now_ms)
+    return _view(services, await find_import(services, given))
 
 
 async def start_import(services: AdminServices, given: StartImport) -> ImportView:
@@ -230,11 +187,11 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
 
     Errors:
         NotFound: there is no such import, or its file was removed
-        Conflict: it runs, it is finished, or rows were taken with another mapping
+        Conflict: it runs, it is finished, rows were taken with another mapping, or another machine knows their place
         TooMany: as many imports run as may run at once
         Invalid: a rule is invalid
     """
-    stored = await _find(services, given)
+    stored = await find_import(services, given)
     record, status = stored.record, _view(services, stored).status
     await _refuse_read_only(services, given.app_id)
     if record.is_removed:
@@ -246,6 +203,8 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
     has_rows = stored.progress is not None and stored.progress.accepted > 0
     if has_rows and mapping != record.mapping and not given.restart:
         raise Conflict("rows were taken with another mapping already; start it again with restart")
+    if not given.restart:
+        _refuse_duplicates(services, stored)
     attempt = str(new_task_id())
     if not await services.stores.leases.hold(record.lease, attempt, STARTS_WITHIN_MS):
         raise Conflict("the import is running")
@@ -280,7 +239,7 @@ async def cancel_import(services: AdminServices, given: OneImport) -> ImportView
         NotFound: there is no such import
         Conflict: it does not run
     """
-    stored = await _find(services, given)
+    stored = await find_import(services, given)
     status = _view(services, stored).status
     if status != "running":
         raise Conflict(f"the import is {status}; only a running one can be cancelled")
@@ -295,7 +254,7 @@ async def remove_import(services: AdminServices, given: OneImport) -> dict[str, 
         NotFound: there is no such import
         Conflict: it runs
     """
-    stored = await _find(services, given)
+    stored = await find_import(services, given)
     if _view(services, stored).status == "running":
         raise Conflict("the import runs; cancel it first")
     await _discard(services, stored.record)
@@ -309,7 +268,7 @@ async def list_refused(services: AdminServices, given: RefusedOfImport) -> Refus
     Errors:
         NotFound: there is no such import, or the rows are on another machine
     """
-    stored = await _find(services, given)
+    stored = await find_import(services, given)
     progress = stored.progress
     if progress is None or not progress.run_id:
         return RefusedRowsPage((), has_more=False)
@@ -331,6 +290,9 @@ async def list_refused(services: AdminServices, given: RefusedOfImport) -> Refus
 async def sweep_imports(services: AdminServices, app_id: str) -> None:
     """Remove files that nobody imported within a day, and the oldest imports beyond the bound."""
     now_ms = services.now_ms()
+    for name in (RECEIVING, UPLOADS) if services.config.data_dir else ():
+        # Files of a killed process, and copies that this machine made of files of a bucket.
+        await asyncio.to_thread(remove_left, state_folder(services) / name, KEPT_MS / 1000)
     found = await services.stores.imports.all(app_id)
     for at, stored in enumerate(found):
         record = stored.record
@@ -340,6 +302,7 @@ async def sweep_imports(services: AdminServices, app_id: str) -> None:
             await _discard(services, record)
             await services.stores.imports.put(record.model_copy(update={"is_removed": True}))
         if at >= MOST_IMPORTS:
+            await _discard(services, record)
             await services.stores.imports.remove(app_id, record.import_id)
 
 
@@ -354,12 +317,30 @@ def state_folder(services: AdminServices) -> Path:
     return services.config.data_dir / "ingest"
 
 
+def _refuse_duplicates(services: AdminServices, stored: StoredImport) -> None:
+    """Refuse to go on with interactions whose exact place only another machine knows: some would count twice."""
+    progress = stored.progress
+    if stored.record.noun != "interaction" or progress is None or not progress.run_id:
+        return
+    is_begun = progress.accepted > 0 or progress.status == "running"
+    if is_begun and not (state_folder(services) / progress.run_id / "progress.json").exists():
+        raise Conflict(
+            f"the machine {progress.node} has taken rows of it and alone knows the exact place; start it there, or "
+            "take every row again with restart"
+        )
+
+
 def _view(services: AdminServices, stored: StoredImport) -> ImportView:
     status = import_status(stored.record, stored.progress, services.now_ms())
     return ImportView(stored.record, status, stored)
 
 
-async def _find(services: AdminServices, given: OneImport) -> StoredImport:
+async def find_import(services: AdminServices, given: OneImport) -> StoredImport:
+    """Return an import with its progress.
+
+    Errors:
+        NotFound: there is no such app or import
+    """
     await require_app(services.stores, given.app_id)
     stored = await services.stores.imports.get(given.app_id, given.import_id)
     if stored is None:
@@ -370,12 +351,6 @@ async def _find(services: AdminServices, given: OneImport) -> StoredImport:
 async def _refuse_read_only(services: AdminServices, app_id: str) -> None:
     if (await services.stores.access.read_all()).apps[app_id].read_only:
         raise ReadOnly(f"{app_id} is the playground, which takes no writes; import into another app")
-
-
-async def _local_file(services: AdminServices, record: FileImport) -> Path:
-    if record.is_removed:
-        raise NotFound("the uploaded file was removed; upload it again")
-    return await asyncio.to_thread(fetch_upload, record, services.artifacts, state_folder(services))
 
 
 async def _discard(services: AdminServices, record: FileImport) -> None:
@@ -389,34 +364,6 @@ async def _take_slot(services: AdminServices, attempt: str) -> str:
         if await services.stores.leases.hold(slot, attempt, max(STARTS_WITHIN_MS, LEASE_MS)):
             return slot
     return ""
-
-
-def _preview(
-    record: FileImport, path: Path, mapping: Sequence[str], limit: int, now_ms: int
-) -> dict[str, Any]:
-    order = build_order(record.model_copy(update={"mapping": tuple(mapping)}), path, limit=limit)
-    return _preview_to_dict(preview_ingest(order, now_ms=now_ms))
-
-
-def _preview_to_dict(found: IngestPreview) -> dict[str, Any]:
-    return {
-        "rows": found.rows,
-        "accepted": found.accepted,
-        "refused": found.refused,
-        "reasons": [asdict(reason) for reason in found.reasons],
-        "warnings": list(found.warnings),
-        "samples": [_shorten(sample) for sample in found.samples],
-    }
-
-
-def _shorten(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name[:_LONGEST_VALUE]: _shorten(part) for name, part in islice(value.items(), 200)}
-    if isinstance(value, list):
-        return [_shorten(part) for part in value[:50]]
-    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
-        return value[:_LONGEST_VALUE] + "…"
-    return value
 
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
@@ -435,18 +382,6 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         "imports.get", "Show an import and its progress.", "editor", "GET", "/apps/{app_id}/imports/{import_id}",
         OneImport, get_import, example={"app_id": "bookshop", "import_id": "0190d2b4"},
         example_result=RESULTS["imports.get"],
-    ),
-    Operation(
-        "imports.preview", "Show the columns of a file, a proposed mapping and the first faults.", "editor", "POST",
-        "/apps/{app_id}/imports/{import_id}/preview", PreviewImport, preview_import, is_query=True,
-        example={"app_id": "bookshop", "import_id": "0190d2b4"},
-        example_result=RESULTS["imports.preview"],
-    ),
-    Operation(
-        "imports.dry_run", "Show what the first rows of a file would become.", "editor", "POST",
-        "/apps/{app_id}/imports/{import_id}/dry-run", DryRunImport, dry_run_import, is_query=True,
-        example={"app_id": "bookshop", "import_id": "0190d2b4", "mapping": ["product_id=sku", "title=name"]},
-        example_result=RESULTS["imports.dry_run"],
     ),
     Operation(
         "imports.start", "Start an import, or let one go on where it stopped.", "editor", "POST",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from actors.serving.client import RecommenderClient
 from cluster.artifacts.artifact_store import ArtifactStore
@@ -10,7 +10,8 @@ from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.administration import Administration
-from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.all_operations import OPERATIONS, AdminOperation
+from deployments.operations.file_preview import Previewer, preview_here
 from deployments.operations.services import (
     AdminConfig,
     AdminServices,
@@ -33,10 +34,16 @@ def open_admin(
     api: ApiCaller | None = None,
     launch_import: ImportLauncher = refuse_imports,
     recommender: RecommenderClient | None = None,
+    preview: Previewer = preview_here,
+    why_full: Callable[[], str] = str,
+    operations: Mapping[str, AdminOperation] = OPERATIONS,
+    training_owner: str = "",
+    training_code: str = "",
 ) -> Admin:
     """Return the administration with all its operations; rows of its audit log go to the stores."""
     services = AdminServices(
         stores, vault, clock, artifacts, config=config or AdminConfig(), api=api or NoApi(),
-        launch_import=launch_import, recommender=recommender,
+        launch_import=launch_import, recommender=recommender, preview=preview, why_full=why_full,
+        training_owner=training_owner, training_code=training_code,
     )  # fmt: skip
-    return Administration(services, OPERATIONS, stores.audit, clock, AdminServices.for_principal)
+    return Administration(services, operations, stores.audit, clock, AdminServices.for_principal)

@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cluster.clock import iso_ms
-from cluster.errors import HouseError
+from cluster.admin.memory import used_memory_share
+from cluster.admin.schema import newest_schema
+from cluster.errors import Forbidden, HouseError
 from cluster.store.ports.changes import Noun
-from cluster.store.redis.cluster_report import RedisClusterOverview
+from cluster.store.redis.cluster_report import FOLLOWING_MS, LEASES, RedisClusterOverview
 from cluster.store.redis.live_figures import WINDOW_MS, RedisLiveFigures
 from cluster.store.redis.schema import RedisSchema
 from deployments.edge.live_figures import duration_of_class
+from deployments.operations.findings import (
+    LATE_MS,
+    Finding,
+    check_disk,
+    check_exposed_keys,
+    check_lease,
+    check_redis_memory,
+    check_redis_persistence,
+    check_release,
+)
 from deployments.operations.operation import Arguments, Operation
 from deployments.operations.services import AdminServices
 
 WINDOWS = 60
 RECENT = 6
 "Windows that the figures of now are taken from: a minute."
-FOLLOWING_MS = 60_000
-LATE_MS = 60_000
-WARNED_FROM, REFUSED_FROM = 0.8, 0.9
-"Shares of the memory bound of Redis."
+LEVELS = ("ok", "warning", "bad")
+"From good to bad."
 MOST_APPS = 20
-LEASES = ("intake", "engines", "trainer", "tracker")
 _NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")
-
-
-@dataclass(frozen=True, slots=True)
-class HealthFinding:
-    """What one check saw."""
-
-    check: str
-    level: str
-    "`ok`, `warning` or `bad`."
-    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ class AppState:
 class Overview:
     """Everything of the page."""
 
-    findings: list[HealthFinding]
+    findings: list[Finding]
     "Empty to people who are no administrators."
     figures: LiveFigures
     apps: list[AppState]
@@ -86,8 +83,7 @@ class Overview:
     @property
     def level(self) -> str:
         """Return the worst level of the findings."""
-        levels = {finding.level for finding in self.findings}
-        return next((level for level in ("bad", "warning") if level in levels), "ok")
+        return max((finding.level for finding in self.findings), key=LEVELS.index, default="ok")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the overview for JSON."""
@@ -97,10 +93,15 @@ class Overview:
 async def read_overview(services: AdminServices, _: Arguments) -> Overview:
     """Return the state of the installation, of the apps in which the principal has a role.
 
-    Cost: about twenty commands, and ten for each app, at most five round trips.
+    Errors:
+        Forbidden: the principal has no role at all
+    Cost:
+        about twenty commands, and ten for each app, at most five round trips
     """
     stores, principal = services.stores, services.principal
     visible = principal.app_ids
+    if visible == ():
+        raise Forbidden("this needs a role in an app")
     known = sorted((await stores.access.read_all()).apps)
     apps = [app_id for app_id in known if visible is None or app_id in visible]
     windows, states, (findings, memory) = await asyncio.gather(
@@ -109,7 +110,7 @@ async def read_overview(services: AdminServices, _: Arguments) -> Overview:
         _check(services) if principal.may("viewer", "") else _nothing(),
     )
     findings += [
-        HealthFinding(
+        Finding(
             f"log {one.app_id}", "warning", f"an engine is {one.lag_ms / 1000:.0f} s behind the change log"
         )
         for one in states
@@ -155,79 +156,36 @@ def find_percentile(window: Mapping[str, int], share: float) -> float | None:
     return None
 
 
-def check_persistence(facts: Mapping[str, str]) -> HealthFinding:
-    """Return whether Redis keeps what it acknowledged."""
-    if facts.get("aof_enabled") != "1":
-        return HealthFinding("redis persistence", "bad", "the append-only file is off: a crash loses records")
-    if facts.get("aof_last_write_status") != "ok":
-        return HealthFinding("redis persistence", "bad", "its file can't be written; is the disk full?")
-    return HealthFinding("redis persistence", "ok", "append-only file on, last write good")
-
-
-def check_memory(facts: Mapping[str, str]) -> tuple[HealthFinding, dict[str, int]]:
-    """Return whether Redis has room, with the used and the most bytes."""
-    used, most = int(facts.get("used_memory", "0")), int(facts.get("maxmemory", "0"))
-    policy = facts.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        return HealthFinding("redis memory", "bad", f"policy {policy} throws records away"), {"used": used}
-    if not most:
-        return HealthFinding("redis memory", "warning", "Redis has no bound on its memory"), {"used": used}
-    share = used / most
-    words = f"{share:.0%} of {most >> 20:,} MiB used"
-    level = "bad" if share >= REFUSED_FROM else "warning" if share >= WARNED_FROM else "ok"
-    words += ": writes are refused" if level == "bad" else ""
-    return HealthFinding("redis memory", level, words), {"used": used, "most": most}
-
-
-def check_disk(usage: Any) -> HealthFinding:
-    """Return whether the disk of the data directory has room."""
-    share = usage.used / usage.total if usage.total else 0.0
-    level = "bad" if share >= 0.95 else "warning" if share >= 0.85 else "ok"
-    return HealthFinding("disk", level, f"{share:.0%} used of the disk below the data directory")
-
-
-async def _check(services: AdminServices) -> tuple[list[HealthFinding], dict[str, int]]:
-    """Return what an API replica can check: the store, leases of background work, releases, keys, audit log."""
-    stores, now_ms = services.stores, services.now_ms()
-    cluster = RedisClusterOverview(stores.server)
+async def _check(services: AdminServices) -> tuple[list[Finding], dict[str, int]]:
+    """Return what an API replica can check: the store, leases of background work, releases, disk and keys."""
+    stores, now_ms, config = services.stores, services.now_ms(), services.config
+    cluster, schema = RedisClusterOverview(stores.server), RedisSchema(stores.server)
     try:
-        memory, persistence, leases, releases = await asyncio.gather(
+        memory, persistence, leases, stored, releases, keys = await asyncio.gather(
             stores.infos("memory"), stores.infos("persistence"),
             asyncio.gather(*(cluster.read_lease(name) for name in LEASES)),
-            RedisSchema(stores.server).list_releases(now_ms),
+            schema.read(), schema.list_releases(now_ms), check_exposed_keys(stores.access, now_ms),
         )  # fmt: skip
     except HouseError as error:
-        return [HealthFinding("redis", "bad", error.message)], {}
-    judged = [check_memory(facts) for facts in memory]
-    order = ("ok", "warning", "bad")
-    finding, used = max(judged, key=lambda one: order.index(one[0].level))
-    worst = max(map(check_persistence, persistence), key=lambda one: order.index(one.level))
-    findings = [finding, worst]
-    for lease in leases:
-        words = "at work" if lease.owner else "not at work: nobody holds its lease"
-        findings.append(HealthFinding(lease.name, "ok" if lease.owner else "bad", words))
-    if len(releases) > 1:
-        words = "several releases run: " + ", ".join(one.release for one in releases)
-        findings.append(HealthFinding("release", "warning", words))
-    elif releases:
-        findings.append(HealthFinding("release", "ok", f"{releases[0].release} runs"))
-    if services.config.data_dir:
-        findings.append(check_disk(await asyncio.to_thread(shutil.disk_usage, services.config.data_dir)))
-    findings.append(await _check_exposed(services))
-    return findings, used
+        return [Finding("redis", "bad", error.message)], {}
+    fullest = max(memory, key=used_memory_share)
+    findings = [
+        _find_worst(map(check_redis_memory, memory)), _find_worst(map(check_redis_persistence, persistence)),
+        *(check_lease(lease.name, lease.owner, lease.remaining_ms) for lease in leases),
+        check_release(stored, newest_schema(), releases),
+    ]  # fmt: skip
+    if config.data_dir:
+        findings.append(await asyncio.to_thread(check_disk, config.data_dir, config.disk_limit))
+    sizes = {"used": int(fullest.get("used_memory", "0")), "most": int(fullest.get("maxmemory", "0"))}
+    return [*findings, keys], {name: size for name, size in sizes.items() if size}
 
 
-async def _check_exposed(services: AdminServices) -> HealthFinding:
-    exposed, book = await asyncio.gather(services.stores.access.exposed(), services.stores.access.read_all())
-    fresh = {name: at for name, at in exposed.items() if services.now_ms() - at < 30 * 86_400_000}
-    live = {key.key_id: key.app_id for key in book.keys.values()}
-    found = [f"{live[name]} on {iso_ms(at)[:10]}" for name, at in fresh.items() if name in live]
-    if not found:
-        return HealthFinding("secret keys", "ok", "none came in an address within 30 days")
-    return HealthFinding("secret keys", "warning", f"came in an address: {', '.join(sorted(found)[:5])}")
+def _find_worst(findings: Iterable[Finding]) -> Finding:
+    """Return the worst finding of several masters of Redis."""
+    return max(findings, key=lambda one: LEVELS.index(one.level))
 
 
-async def _nothing() -> tuple[list[HealthFinding], dict[str, int]]:
+async def _nothing() -> tuple[list[Finding], dict[str, int]]:
     return [], {}
 
 
@@ -264,8 +222,11 @@ OPERATIONS = (
         "overview.get", "Show whether all is well, what was answered lately, and how old the data is.", "viewer",
         "GET", "/overview", Arguments, read_overview, scope="person",
         example_result={
-            "level": "ok",
-            "findings": [{"check": "redis memory", "level": "ok", "words": "3% of 6,144 MiB used"}],
+            "level": "warning",
+            "findings": [
+                {"check": "disk", "level": "warning", "words": "88% used, 61.3 GiB free",
+                 "advice": "writes are refused from 94% on"},
+            ],
             "figures": {
                 "requests_per_s": 41.5, "p50_ms": 2.1, "p99_ms": 14.7, "error_share": 0.0,
                 "served": {"personal": 1840, "trending": 210}, "times_s": [1_760_000_000.0], "rates": [41.5],

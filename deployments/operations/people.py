@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from cluster.admin.accounts import AccountAdmin, account_to_dict
-from cluster.errors import Invalid
+from cluster.errors import Forbidden, Invalid
 from cluster.records.account import Account, Role
 from cluster.records.administration import APP_ROLES, AppRole
 from cluster.store.ports.accounts import ActiveGrant
@@ -196,7 +196,9 @@ async def set_password(services: AdminServices, given: SetPassword) -> PersonCha
     Errors:
         NotFound: no such account
         Invalid: the password is not allowed
+        Forbidden: it is the principal's own account
     """
+    _refuse_own(services, given)
     fresh = await account_admin(services).set_password(given.username, given.password, services.now_ms())
     return _changed(given, **({} if given.password else {"password": fresh}))
 
@@ -206,7 +208,9 @@ async def reset_second_factor(services: AdminServices, given: OfPerson) -> Perso
 
     Errors:
         NotFound: no such account
+        Forbidden: it is the principal's own account
     """
+    _refuse_own(services, given)
     account = await account_admin(services).reset_second_factor(given.username)
     return _changed(given, second_factor=account.has_second_factor)
 
@@ -271,6 +275,17 @@ def account_admin(services: AdminServices) -> AccountAdmin:
 async def _read_role(services: AdminServices, given: OfAppPerson) -> dict[str, Any]:
     account = await services.stores.accounts.get(given.username.lower())
     return {"role": None if account is None else account.roles.get(given.app_id)}
+
+
+def _refuse_own(services: AdminServices, given: OfPerson) -> None:
+    """Refuse to change one's own credentials without proof of them: a stolen session or token has none.
+
+    Errors:
+        Forbidden: it is the principal's own account
+    """
+    principal = services.principal
+    if principal.way != "command line" and given.username.lower() == principal.username:
+        raise Forbidden("change your own password and second factor under My account, or on the command line")
 
 
 def _changed(given: OfPerson, **facts: Any) -> PersonChange:

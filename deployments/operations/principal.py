@@ -29,6 +29,8 @@ class Principal:
     apps: tuple[str, ...] = ()
     expires_at: int = 0
     "When the credential ends, in milliseconds since 1970; 0: it is no token."
+    token_id: str = ""
+    "The personal token; empty: it is none."
 
     def role_in(self, app_id: str) -> AppRole | None:
         """Return the role in an app, or None."""
@@ -86,6 +88,7 @@ def principal_of(
         ceiling="owner" if token is None else token.role,
         apps=() if token is None else token.apps,
         expires_at=0 if token is None else token.expires_at,
+        token_id="" if token is None else token.token_id,
     )
 
 

@@ -13,13 +13,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from actors.serving.stored_rules import MODULE, PREVIEW
+from actors.serving.stored_rules import MODULE, PREVIEW, Preview
 from cluster.query.language.boost_rules import CompiledRule
 from cluster.records.boost_rule import BoostRule
 from deployments.operations.app_access import require_app
 from deployments.operations.operation import OfEngine, Operation
 from deployments.operations.rule_conflicts import RuleConflict, check_rules, idle_reason
-from deployments.operations.rules import compile_or_none, parse_rules, rule_to_dict
+from deployments.operations.rule_history import rule_to_dict
+from deployments.operations.rules import compile_or_none, parse_rules
+from deployments.operations.sample_results import PERFORMED
 from deployments.operations.services import AdminServices
 
 MOST_SAMPLES = 6
@@ -259,7 +261,7 @@ async def _call_with_rules(
     rules: tuple[CompiledRule, ...],
 ) -> tuple[int, Any]:
     """Call an endpoint as if the given rules were the stored ones. Await it in a task of its own."""
-    token = PREVIEW.set(rules)  # each coroutine of a `gather` is a task with a context of its own
+    token = PREVIEW.set(Preview(rules))  # each coroutine of a `gather` is a task with a context of its own
     try:
         return await services.api.call(app_id, "POST", path, body)
     finally:
@@ -293,9 +295,6 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
             "app_id": "bookshop", "engine_id": "default", "queries": ["knife"],
             "rule": {"name": "knives first", "boost_fq": "brand:Birk", "position": [1]},
         },
-        example_result={
-            "rule": {"name": "knives first", "engine_id": "default", "boost_fq": "brand:Birk", "position": [1]},
-            "selected": 3, "moved": 0, "idle": "", "conflicts": [], "samples": [],
-        },
+        example_result=PERFORMED["rules.preview"],
     ),
 )  # fmt: skip

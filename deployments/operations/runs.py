@@ -141,7 +141,7 @@ async def read_run_log(services: AdminServices, given: OfRun) -> RunLog:
 
 
 async def order_run(services: AdminServices, given: OrderRun) -> RunView:
-    """Order a training; a worker of the running system claims it."""
+    """Order a training; a worker of the running system claims it, unless this process trains."""
     recipe = await choose_recipe(given.recipe, given.changes)
     from jobs.refresh.runs.run_commands import check_promotable, create_run
 
@@ -152,7 +152,8 @@ async def order_run(services: AdminServices, given: OrderRun) -> RunView:
     return RunView(
         await create_run(
             services.stores, given.app_id, given.engine_id, recipe.model_dump(mode="json"),
-            now_ms=services.now_ms(), by=by, promote=given.promote,
+            now_ms=services.now_ms(), by=by, promote=given.promote, owner=services.training_owner,
+            code=services.training_code,
         )
     )  # fmt: skip
 
@@ -230,12 +231,20 @@ async def _find(services: AdminServices, app_id: str, run_id: str) -> Run:
 
 _RUN: Final[dict[str, Any]] = {
     "app_id": "bookshop", "run_id": "run-1f0c5d2a9b", "engine_id": "default", "recipe": {"name": "fast"},
-    "promote": False, "code": "", "by": "ada", "traceparent": "", "status": "running", "attempt": 1,
+    "kind": "training", "options": {}, "promote": False,
+    "code": "", "by": "ada", "traceparent": "", "status": "running", "attempt": 1,
     "most_attempts": 5, "stage": "evaluate", "message": "examine", "fraction": 0.4,
     "stages": [{"name": "dataset", "seconds": 1.2, "facts": {"events": 120_000}}], "version": "",
     "promoted": False, "figures": {}, "verdict": "", "chosen": "", "parts": [], "error": "",
     "created_at": 1_700_000_000_000, "started_at": 1_700_000_001_000, "finished_at": None,
 }  # fmt: skip
+
+
+def run_example(**changes: Any) -> dict[str, Any]:
+    """Return the example of an ordered run for the reference."""
+    return {**_RUN, "status": "queued", "attempt": 0, "stage": "", "stages": [], **changes}
+
+
 _EXAMPLE = {"app_id": "bookshop", "run_id": "run-1f0c5d2a9b"}
 _ORDER = {"app_id": "bookshop", "engine_id": "default", "recipe": "fast", "changes": {"seed": 7}}
 
@@ -276,7 +285,7 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "runs.order", "Order a training of an engine on all accepted data.", "editor", "POST",
         "/apps/{app_id}/runs", OrderRun, order_run, example={**_ORDER, "promote": True},
-        example_result={**_RUN, "status": "queued", "attempt": 0, "stage": "", "stages": []},
+        example_result=run_example(),
     ),
     Operation(
         "runs.cancel", "Cancel a training; what serves stays.", "editor", "POST",

@@ -1,9 +1,19 @@
-"""Results of operations on the catalog, users and imports, as the reference shows them."""
+"""Results of operations as the reference shows them.
+
+Those of `PERFORMED` were made by performing the operations (`python -m tests.performed_examples`); a test performs them
+again.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
+
+PERFORMED: Final[Mapping[str, Any]] = json.loads(
+    Path(__file__).with_name("performed_examples.json").read_text("utf-8")
+)
 
 _PRODUCT: Final = {"product_id": "b-1", "title": "Oak board", "type": "tool", "price": 22.0}
 _WHY: Final = {
@@ -29,7 +39,8 @@ _PREVIEW: Final = {
 }  # fmt: skip
 _TRIED: Final = {
     "status": 200, "took_ms": 2.1, "answer": {"message": "success", "data": {"products": [_PRODUCT]}}, "error": "",
-    "products": [{**_PRODUCT, "why": _WHY}], "served_by": "personal", "rules": [], "missing": [],
+    "products": [{**_PRODUCT, "why": _WHY}], "served_by": "personal", "snapshot": "053040c827b6cf19",
+    "rules": [], "missing": [],
     "snippets": {"curl": "curl -X POST ...", "python": "import httpx ...", "javascript": "const answer = ..."},
 }  # fmt: skip
 _ENTRY: Final = {

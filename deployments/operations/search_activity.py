@@ -19,6 +19,7 @@ from deployments.operations.feedback_report import (
     read_questions,
 )
 from deployments.operations.operation import OfApp, Operation
+from deployments.operations.sample_results import PERFORMED
 from deployments.operations.search_report import SearchReport, build_search_report, suggest_texts
 from deployments.operations.services import AdminServices
 from deployments.operations.time_span import parse_span_ms
@@ -139,6 +140,6 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         "search.report", "Report what users searched for, what found nothing and what was slow.", "analyst", "GET",
         "/apps/{app_id}/search-report", ReadSearchReport, report_search,
         example={"app_id": "bookshop", "since": "7d"},
-        example_result={"queries": 0, "unfound": 0, "top": [], "missing": [], "slow": [], "suggestions": []},
+        example_result=PERFORMED["search.report"],
     ),
 )  # fmt: skip

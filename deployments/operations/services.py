@@ -13,6 +13,7 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
+from deployments.operations.file_preview import Previewer, preview_here
 from deployments.operations.principal import COMMAND_LINE, Principal
 from deployments.operations.result_cache import ResultCache
 from deployments.operations.snapshot_bounds import SnapshotBounds
@@ -76,6 +77,8 @@ class AdminConfig:
     "Data directory of this machine: progress and refused rows of ingests are below it."
     public_url: str = ""
     "Address of the API in calls to copy."
+    disk_limit: float = 0.94
+    "Used share of the disk from which writes are refused."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,10 @@ class AdminServices:
     config: AdminConfig = field(default_factory=AdminConfig)
     api: ApiCaller = field(default_factory=NoApi)
     launch_import: ImportLauncher = refuse_imports
+    why_full: Callable[[], str] = str
+    "Returns why nothing more can be stored; empty while it can."
+    preview: Previewer = preview_here
+    "Looks at uploaded files."
     cache: ResultCache = field(default_factory=ResultCache)
     "Results of heavy reads."
     principal: Principal = COMMAND_LINE
@@ -99,6 +106,10 @@ class AdminServices:
     snapshot_bounds: SnapshotBounds = field(default_factory=SnapshotBounds)
     compare_versions: CompareVersions | None = None
     "None in processes that serve, which never train."
+    training_owner: str = ""
+    "Worker id of a process that trains what it orders, so that no other worker claims it."
+    training_code: str = ""
+    "Digest of the code that this process shipped for the trainings that it orders."
 
     @property
     def artifacts(self) -> ArtifactStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +89,7 @@ class OfToken(Arguments):
 
 def token_to_dict(token: AdminToken) -> dict[str, Any]:
     """Return a token for JSON, without its hash."""
-    return token.model_dump(mode="json", exclude={"sha256", "epoch"})
+    return token.model_dump(mode="json", exclude={"sha256", "epoch", "parent"})
 
 
 async def list_tokens(services: AdminServices, given: ListTokens) -> TokenList:
@@ -123,6 +124,9 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
     live = [
         one for one in await services.stores.admin_tokens.of_user(account.user_id) if one.expires_at > now_ms
     ]
+    parent = services.principal.token_id
+    if parent and not any((one.token_id, one.epoch) == (parent, account.epoch) for one in live):
+        raise Forbidden("the token that asks for another one was revoked meanwhile")
     if len(live) >= MOST_TOKENS:
         raise Conflict(f"{account.username} has {MOST_TOKENS} tokens, the most; revoke one first")
     expires_at = now_ms + given.days * _DAY_MS
@@ -141,6 +145,7 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
         apps=given.apps,
         created_at=now_ms,
         expires_at=expires_at,
+        parent=parent,
     )
     await services.stores.admin_tokens.add(record, now_ms=now_ms)
     return NewToken(record, text)
@@ -149,12 +154,26 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
 async def revoke_token(services: AdminServices, given: OfToken) -> RevokedToken:
     """Revoke a token: one of the principal's own, or any for administrators.
 
+    Tokens that it created are revoked too: whoever stole it may have created some.
+
     Errors:
         NotFound: no such token, or somebody else's
     """
     token = await _find(services, given)
-    await services.stores.admin_tokens.remove(token.token_id)
+    # Children first, the oldest last: whatever fails halfway, the token that remains is the one to revoke again.
+    for token_id in reversed(
+        _with_children(await services.stores.admin_tokens.of_user(token.user_id), token)
+    ):
+        await services.stores.admin_tokens.remove(token_id)
     return RevokedToken(token)
+
+
+def _with_children(tokens: Sequence[AdminToken], first: AdminToken) -> list[str]:
+    """Return the ids of a token and of all that were created with it, directly or not."""
+    found = [first.token_id]
+    for parent in found:
+        found += [one.token_id for one in tokens if one.parent == parent and one.token_id not in found]
+    return found
 
 
 async def _find(services: AdminServices, given: OfToken) -> AdminToken:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import shutil
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +37,15 @@ class ReceivedFile:
     size: int
     sha256: str
     head: bytes
+
+
+def remove_left(folder: Path, older_s: float) -> None:
+    """Remove what lies in a folder for longer than that: a process was killed, or another machine ended its use."""
+    with contextlib.suppress(OSError):
+        for left in folder.iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - left.stat().st_mtime > older_s:
+                    shutil.rmtree(left, ignore_errors=True)
 
 
 async def receive_file(content: AsyncIterator[bytes], target: Path, most_bytes: int) -> ReceivedFile:

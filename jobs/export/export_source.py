@@ -30,7 +30,6 @@ from cluster.store.ports.query_log import QueryStore
 from cluster.store.ports.stores import Stores
 from jobs.export.columns import NOUN_OF, Subject
 
-# --- the rest of the change log -----------------------------------------------------------------------------
 # The change log after the compacted segments: read once into files, so that memory stays bounded.
 
 

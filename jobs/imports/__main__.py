@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 import sys
 
+from cluster.admin.disk import DiskGuard
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
 from cluster.log import open_stderr, set_up_logging
+from cluster.machine_memory import available_memory
 from cluster.records.file_import import ImportProgress
 from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.disk import DiskGuard
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from jobs.ingest.upload_ingest import UploadedFileIngest
 
 BEHIND_REQUESTS = 10
 "Niceness of an import beside API replicas."
+LEAST_MEMORY = 4 << 30
+"Bytes of address space that an import gets at least; half of what is free where that is more."
 
 
 def main() -> int:
@@ -27,6 +31,9 @@ def main() -> int:
         sys.stderr.write("usage: python -m jobs.imports APP IMPORT\n")
         return 2
     os.nice(BEHIND_REQUESTS)
+    # A small file of Parquet can stand for any amount of data.
+    most = max(LEAST_MEMORY, available_memory() // 2)
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     set_up_logging(stream=open_stderr(), process="import")
     try:
         progress = asyncio.run(_import(sys.argv[1], sys.argv[2], Settings()))

@@ -5,6 +5,7 @@ Blanks around column names are removed. A column without a name (exported tables
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -15,10 +16,13 @@ from typing import Any, TextIO
 from cluster.errors import Invalid
 from jobs.ingest.row import Row, UnreadableRow, shorten_row
 
+MOST_COLUMNS = 10_000
 LONGEST_CELL = 1 << 20
 "Maximum characters of a cell; limits the damage of an unclosed quote."
 
 _BLOCK = 1 << 20
+_SLOW = ("idna", "punycode")
+"Encodings of host names, whose decoders take time that grows with the square of a line."
 _NEWLINES = ("\n", "\r")
 _QUOTED = re.compile(r'"[^"]*"')
 
@@ -38,7 +42,9 @@ class DelimitedFormat:
         try:
             # only encodings from bytes to text are allowed; base64 and similar codecs do something else
             "".encode(self.encoding or "utf-8")
-        except LookupError as error:
+            if codecs.lookup(self.encoding or "utf-8").name in _SLOW:
+                raise LookupError(self.encoding)
+        except (LookupError, ValueError) as error:
             raise Invalid(
                 f"there is no encoding {self.encoding!r}; common ones are utf-8, cp1252, latin-1 and utf-16"
             ) from error
@@ -171,9 +177,13 @@ def _read_header(reader: Iterator[list[str]], name: str) -> list[str]:
         raise Invalid(f"{name} has no header line")
     if not all(map(_is_utf8, names)):
         raise Invalid(f"{name} is not UTF-8; name its encoding, for example --encoding cp1252")
-    twice = next((found for at, found in enumerate(names) if found and found in names[:at]), None)
-    if twice is not None:
-        raise Invalid(f"{name} has two columns of the name {twice!r}")
+    if len(names) > MOST_COLUMNS:
+        raise Invalid(f"{name} has {len(names):,} columns; at most {MOST_COLUMNS:,} are read")
+    seen: set[str] = set()
+    for found in names:
+        if found and found in seen:
+            raise Invalid(f"{name} has two columns of the name {found!r}")
+        seen.add(found)
     return names
 
 

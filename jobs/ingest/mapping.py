@@ -169,9 +169,6 @@ class FieldMap:
         return record
 
 
-# --- rules --------------------------------------------------------------------------------------------------------
-
-
 def _parse_rule(text: str) -> MappingRule:
     target, constant, value = text.partition(":=")
     if constant and target and "=" not in target:
@@ -265,9 +262,6 @@ def _parse_path(name: str) -> tuple[str, ...]:
 
 def _target_kind(target: str) -> str:
     return "" if target.startswith("custom_attributes.") else _KINDS.get(target.rpartition(".")[2], "")
-
-
-# --- values -------------------------------------------------------------------------------------------------------
 
 
 def _read_value(row: Mapping[str, Any], column: str) -> Any:

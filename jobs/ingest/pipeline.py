@@ -73,6 +73,8 @@ class IngestOrder:
     "Maximum number of rows; 0: all."
     keep_going: bool = False
     "Continue even if none of the first rows was accepted."
+    title: str = ""
+    "Name of the file in the quarantine, for an upload whose path means nothing to people; empty: its path."
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +352,7 @@ class _IngestTask:
         later: bool = False,
     ) -> None:
         """Record the end of a chunk, on disk unless `later` is set."""
-        name = self._found[chunk.file].path
+        name = self._order.title or self._found[chunk.file].path
         self.reasons.add((*refused, *lost))
         progress = self._run.quarantine_rows(self._progress, name, refused, lost)
         self._progress = replace(

@@ -108,7 +108,6 @@ def _parse_timestamp(text: Any) -> int:
     return (gone.days * 86_400 + gone.seconds) * 1000 + int(fraction)
 
 
-# --- columns ------------------------------------------------------------------------------------------------
 # Plain interactions in columnar form, without a conversion to rows.
 #
 # The result has the same bytes as from rows: in the log, in the recent lists, and in the payload that an interrupted
@@ -200,9 +199,6 @@ class PlainColumns:
         if len(self._known) > MOST_CACHED_IDS:
             self._known.clear()
         self._known |= unknown
-
-
-# --- columns ------------------------------------------------------------------------------------------------------
 
 
 def _select_columns(table: Any) -> dict[str, Any]:

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from cluster.artifacts.artifact_store import RetryPolicy
-from cluster.errors import Invalid, Unavailable
+from cluster.errors import Invalid, Malformed, Unavailable
+from cluster.records.validation.json_limits import MAX_DEPTH, check_tree
 from jobs.ingest.columns import ColumnRows, split_batches
 from jobs.ingest.delimited_files import (
     ByteStream,
@@ -241,9 +242,6 @@ def _read_parquet_chunks(source: SourceFile, size: int, skip: int) -> Iterator[C
     )
 
 
-# --- formats ------------------------------------------------------------------------------------------------------
-
-
 def _read_jsonl_rows(source: SourceFile) -> Iterator[Row]:
     for line in _read_lines(source):
         if isinstance(line, UnreadableRow):
@@ -259,6 +257,11 @@ def _parse_json_row(text: bytes) -> Row:
         row = orjson.loads(text.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
         return UnreadableRow(f"not JSON: {error.msg}", shorten_row(text))
+    if text.count(b"{") + text.count(b"[") > MAX_DEPTH:
+        try:
+            check_tree(row)
+        except Malformed as error:
+            return UnreadableRow(error.facts["detail"][0]["msg"], shorten_row(text))
     return row if isinstance(row, dict) else UnreadableRow("not a JSON object", shorten_row(text))
 
 
@@ -333,9 +336,6 @@ def _read_batches(source: SourceFile, most: int) -> Iterator[Any]:
         if len(set(names)) < len(names):
             raise Invalid(f"{source.name} has two columns of one name")
         yield from parquet.iter_batches(batch_size=most, use_threads=False)
-
-
-# --- inside -------------------------------------------------------------------------------------------------------
 
 
 def _read_with_retry(

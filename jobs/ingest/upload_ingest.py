@@ -28,6 +28,9 @@ from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_ord
 from jobs.ingest.progress import IngestProgress
 
 BEAT_S = 2.0
+TOO_MUCH = (
+    "the file needs more memory than an import may take; write it with shorter texts and smaller row groups"
+)
 UPLOADS = "uploads"
 "Folder below the state directory for copies of uploaded files of a bucket."
 _REASONS = 20
@@ -102,9 +105,10 @@ class UploadedFileIngest:
                 order, self._stores, state_dir=self._state_dir, segments=SegmentStore(self._artifacts, self._clock),
                 restart=record.restart, clock=self._clock, watch=self._watch,
             )  # fmt: skip
-        except HouseError as error:
+        except (HouseError, MemoryError, RecursionError) as error:
             status = "cancelled" if self._stop_reason == "stop" else "failed"
-            message = "" if status == "cancelled" else error.message
+            told = error.message if isinstance(error, HouseError) else TOO_MUCH
+            message = "" if status == "cancelled" else told
             self._progress = self._progress.model_copy(update={"status": status, "error": message})
             self._log.info("import_ended", app=record.app_id, import_id=record.import_id, status=status)
             return
@@ -192,6 +196,7 @@ def build_order(record: FileImport, path: Path, *, limit: int = 0) -> IngestOrde
         layout=DelimitedFormat(record.delimiter, record.encoding),
         keep_going=record.keep_going,
         limit=limit,
+        title=record.file_name,
     )
 
 

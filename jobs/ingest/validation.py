@@ -229,7 +229,6 @@ def find_warnings(rows: Sequence[Row], read: RowReader, mapping: FieldMap) -> li
     return [f"every {name} ends in '.0': whole numbers that a table wrote as decimals; map it with :integer"]
 
 
-# --- reasons ------------------------------------------------------------------------------------------------
 # Counts of rejected rows by reason, with an example for each.
 
 

@@ -19,8 +19,6 @@ from jobs.playground.data_files import (
 )
 from jobs.playground.seeded_random import SeededRandom
 
-# --- the shop -----------------------------------------------------------------------------------------------
-
 SHOP_SITE = "https://shop.playground.example"
 IMAGES = "https://images.playground.example"
 
@@ -153,7 +151,6 @@ def _format_time(at_ms: int) -> str:
     return from_ms(at_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# --- articles -----------------------------------------------------------------------------------------------
 # Articles to product records of type `article`: full text as HTML, its parts as children.
 
 

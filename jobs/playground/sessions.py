@@ -9,7 +9,6 @@ from jobs.playground.preferences import SampleCatalog, SampleItem, Weights, buil
 from jobs.playground.seeded_random import SeededRandom
 from jobs.playground.users import SampleUser, build_users
 
-# --- one session --------------------------------------------------------------------------------------------
 # Recording of one user's session as interactions in the upload format.
 
 
@@ -168,9 +167,6 @@ def _draw_start(dice: SeededRandom, days: int, now_ms: int) -> int:
     return min(started_ms, now_ms - _LONGEST_SESSION_MS)
 
 
-# --- the newspaper ---------------------------------------------------------------------------------------------
-
-
 def _news_session(
     diary: SessionRecorder, reader: SampleUser, place: SampleCatalog, weights: Weights, dice: SeededRandom
 ) -> None:
@@ -197,9 +193,6 @@ def _read_article(diary: SessionRecorder, article: SampleItem, dice: SeededRando
     diary.read(article)
     if dice.is_chosen(0.12):
         diary.act(dice.weighted_choice(("like", "share", "bookmark", "dislike"), (4, 3, 3, 1)), article)
-
-
-# --- the shop --------------------------------------------------------------------------------------------------
 
 
 def _shop_session(

@@ -32,6 +32,7 @@ from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.log import set_up_logging
 from cluster.records.run import Run
+from cluster.runtime.actor_thread import run_actor
 from cluster.runtime.artifact_access import artifact_store_opener
 from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.connecting import connect_actor, run_blocking
@@ -72,7 +73,8 @@ class Trainer:
         self._sent = 0
         self._stopping = threading.Event()
         self._log = structlog.get_logger()
-        self._thread = threading.Thread(target=self._run_loop, name="trainer", daemon=True)
+        work = ("trainer", self._work(), os._exit)
+        self._thread = threading.Thread(target=run_actor, args=work, name="trainer", daemon=True)
         self._thread.start()
 
     async def health(self) -> dict[str, Any]:
@@ -88,14 +90,6 @@ class Trainer:
         """Stop after the current iteration."""
         self._stopping.set()
         await asyncio.to_thread(self._thread.join)
-
-    def _run_loop(self) -> None:
-        try:
-            asyncio.run(self._work())
-        except BaseException as error:  # noqa: BLE001
-            # without its thread the actor would look healthy: exit the process, so that Ray restarts it
-            self._log.exception("trainer_died", kind=type(error).__name__)
-            os._exit(1)
 
     async def _work(self) -> None:
         async with self._connect() as stores:
@@ -190,9 +184,6 @@ def _work(
         return Refusal.of(error)
     finally:
         PROCESS.close()
-
-
-# --- for programs -------------------------------------------------------------------------------------------------
 
 
 def train(

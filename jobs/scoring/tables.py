@@ -21,8 +21,6 @@ import pyarrow.parquet as pq
 
 from cluster.errors import Invalid
 
-# --- users --------------------------------------------------------------------------------------------------
-
 CHUNK: Final = 200
 "Number of users in a chunk, which is repeated as a whole if its worker is lost."
 _COLUMNS: Final = ("user_id", "anonymous_id")
@@ -146,7 +144,6 @@ def _key_from_row(row: Mapping[str, Any], at: int) -> UserKey:
     return UserKey(*ids)
 
 
-# --- recommendations ----------------------------------------------------------------------------------------
 # Recommendations as tables: one row for each product (long), or one for each user (nested).
 
 

@@ -22,7 +22,7 @@ import httpx
 import psutil
 import pytest
 
-from cluster.local.haproxy_wrapper import LAST
+from cluster.local.haproxy_wrapper import LAST, find_admin_socket
 from cluster.paths import InstallationPaths
 from cluster.runtime.installation_state import load_state
 from cluster.runtime.ray_environment import HARD_STOP_S
@@ -117,31 +117,71 @@ def _redeploy_under_requests(installation: Stack, *, watched_s: float) -> None:
         cwd=ROOT,
         env={**_environment_of_a_replica(installation), "PYTHONPATH": str(ROOT)},
     )
-    seen: Counter[str] = Counter()
+    seen, refused = Counter[str](), list[str]()
     begin = time.monotonic()
 
     def over() -> bool:
         assert time.monotonic() - begin < 240, (before, replica_ports(installation))
         return redeploying.poll() is not None and not set(replica_ports(installation)) & set(before)
 
-    asyncio.run(_ask_until(over, installation, seen, watched_s))
+    asyncio.run(_ask_until(over, installation, seen, refused, watched_s))
     assert redeploying.returncode == 0
     print(
         f"\n{sum(seen.values())} requests in {time.monotonic() - begin:.0f} s of redeployment: {dict(seen)}"
     )
-    assert seen.keys() == {"404"}
+    assert seen.keys() == {"404"}, "\n".join([*refused, *_lines_of_replicas(installation)])
 
 
-async def _ask_until(over: Callable[[], bool], stack: Stack, seen: Counter[str], watched_s: float) -> None:
-    """Ask over connections that are kept as long as the server keeps them: eight busy ones, and four silent ones."""
-    done = asyncio.Event()
+def _lines_of_replicas(stack: Stack) -> list[str]:
+    """Return what API replicas logged about the store and about slow requests."""
+    logs = InstallationPaths.from_data_dir(stack.data_dir).ray_dir / "session_latest" / "logs"
+    words = ("store_went_away", "store_returned", "not_followed", "request_slow")
+    return [
+        line[:400]
+        for path in logs.glob("worker-*.err")
+        for line in path.read_text("utf-8", "replace").splitlines()
+        if any(word in line for word in words)
+    ]
+
+
+def _states_of_servers(folder: Path) -> str:
+    """Return what the HAProxy of a folder believes of each replica: backend, server, state, running requests."""
+    try:
+        config = Path((folder / "pid").read_text().split()[1]).read_text()
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(1.0)
+            line.connect(find_admin_socket(config))
+            line.sendall(b"show stat\n")
+            rows = b"".join(iter(lambda: line.recv(65_536), b"")).decode().splitlines()
+    except (OSError, IndexError) as error:
+        return repr(error)
+    fields = [row.split(",") for row in rows if row.startswith("http-")]
+    return "; ".join(f"{row[0]} {row[1]} {row[17]} {row[4]}" for row in fields)
+
+
+async def _ask_until(
+    over: Callable[[], bool], stack: Stack, seen: Counter[str], refused: list[str], watched_s: float
+) -> None:
+    """Ask over connections that are kept as long as the server keeps them: eight busy ones, and four silent ones.
+
+    `refused` gets a line for each answer other than 404. HAProxy and a replica answer 503 with the same body, so the
+    headers tell which of them it was.
+    """
+    done, folder = asyncio.Event(), InstallationPaths.from_data_dir(stack.data_dir).haproxy_dir
+    began_s = time.monotonic()
 
     async def ask(client: httpx.AsyncClient, pause_s: float) -> None:
         while not done.is_set():
+            asked_s = time.monotonic()
             try:
-                seen[str((await client.get("/v1/users/nobody")).status_code)] += 1
+                reply = await client.get("/v1/users/nobody")
+                outcome, facts = str(reply.status_code), f"{reply.text[:200]} {dict(reply.headers)}"
             except httpx.HTTPError as error:
-                seen[type(error).__name__] += 1
+                outcome, facts = type(error).__name__, repr(error)
+            seen[outcome] += 1
+            if outcome != "404":
+                times = f"after {asked_s - began_s:.2f} s, took {(time.monotonic() - asked_s) * 1000:.0f} ms"
+                refused.append(f"{outcome} {times}: {facts}; {_states_of_servers(folder)}")
             await asyncio.sleep(pause_s)
 
     async def watch() -> None:

@@ -14,12 +14,34 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.nodes.cluster import NodeCluster, running_cluster, wait
+from tests.cluster.nodes.cluster import RECOMMEND, WORKER, NodeCluster, running_cluster, wait
+from tests.cluster.nodes.machine import Machine
 from tests.cluster.nodes.traffic import Traffic
 
 pytestmark = [pytest.mark.ray, pytest.mark.redis, pytest.mark.alone, pytest.mark.timeout(400)]
 ROOT = Path(__file__).resolve().parents[2]
 ACTORS = {"intake", "engines", "trainer", "assigner", "tracker"}
+NODE = 'eval "$(kiosk node env)"\n'
+START_REPLICAS = """
+import asyncio, os, ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+ray.init("auto", namespace="kiosk", log_to_driver=False)
+(node,) = [one["NodeID"] for one in ray.nodes() if one["NodeManagerAddress"] == "{address}"]
+
+@ray.remote(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False))
+def start(absent):
+    from deployments.front.gateway import Gateway
+    for name in absent:
+        del os.environ[name]
+    try:
+        asyncio.run(Gateway(dict()).__serve_build_asgi_app__())
+    except Exception as error:
+        return str(error)
+
+print(*ray.get([start.remote([]), start.remote(["KIOSK_MASTER_KEY_FILE"])]), sep="\\n")
+"""
+"Starts API replicas on the node with an address, one of them without the master key; prints why they did not start."
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +77,39 @@ def test_a_killed_haproxy_is_back_within_five_seconds(cluster: NodeCluster) -> N
     assert not late or max(late) - min(late) < 5.0
 
 
+def test_a_node_that_joins_later_has_a_proxy_but_no_replica_with_another_data_folder(
+    cluster: NodeCluster,
+) -> None:
+    """It was given the token of Ray, or Ray would refuse it."""
+    folders = {
+        "KIOSK_DATA_DIR": str(cluster.folder / "other"),
+        "RAY_AUTH_TOKEN_PATH": str(cluster.folder / "data" / "ray.token"),
+    }
+    (cluster.folder / "other").mkdir()
+    joined = cluster.network.machine(5, shared=(cluster.folder,), environment=cluster.settings | folders)
+    cluster.machines.append(joined)
+    cluster.shell(joined, WORKER, timeout_s=90)
+    took_s = wait(lambda: cluster.is_healthy(3), 60)
+    print(f"\na node that joined has its proxy {took_s:.1f} s after `ray start` ended")
+    no_store, no_key = _start_replicas(cluster, joined).splitlines()
+    assert "has no installation.json, but this Redis belongs to installation" in no_store
+    assert "the master key is missing, and this Redis belongs to installation" in no_key
+    refused = _refusal(cluster, joined, "kiosk cluster up")
+    assert "has no installation.json, but this Redis belongs to installation" in refused
+    refused = _refusal(cluster, joined, "unset KIOSK_MASTER_KEY_FILE\nkiosk apps create acme")
+    assert "code 2" in refused
+    assert "the master key is missing, and this Redis belongs to installation" in refused
+    assert not list((cluster.folder / "other").glob("*.key"))
+    replies = [
+        cluster.call("POST", RECOMMEND, {"user_id": "u1", "rows": 10}, place=place) for place in range(4)
+    ]
+    assert [status for status, _ in replies] == [200] * 4
+    assert not joined.processes("ServeReplica:api")
+    cluster.shell(joined, "ray stop --grace-period 5")
+    joined.cut_power()
+    cluster.machines.remove(joined)
+
+
 def test_a_worker_without_power(cluster: NodeCluster) -> None:
     """The intake runs elsewhere; `tests/drills/test_nodes.py` cuts its power too."""
     gone = cluster.worker_place(with_intake=False)
@@ -87,6 +142,18 @@ def test_a_changed_serve_configuration_loses_no_request(cluster: NodeCluster) ->
         time.sleep(3)
     print(f"\nserve deploy of a changed configuration: {traffic}")
     assert traffic.failed == []
+
+
+def _start_replicas(cluster: NodeCluster, machine: Machine) -> str:
+    program = START_REPLICAS.format(address=machine.address)
+    return cluster.shell(cluster.machines[0], f"{NODE}python -c '{program}'", timeout_s=90)
+
+
+def _refusal(cluster: NodeCluster, machine: Machine, lines: str) -> str:
+    """Return how lines fail, without line breaks."""
+    with pytest.raises(RuntimeError) as refused:
+        cluster.shell(machine, NODE + lines, timeout_s=90)
+    return " ".join(str(refused.value).split())
 
 
 def _api_replicas(cluster: NodeCluster) -> set[int]:

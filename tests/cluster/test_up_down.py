@@ -361,6 +361,27 @@ def test_a_notebook_trains_with_the_data_directory_alone(installed: Installed, u
     assert run["figures"]["ndcg@10"] > 0
 
 
+@pytest.mark.timeout(400)
+def test_a_person_walks_through_the_console_and_both_demonstrations(
+    up: dict[str, Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("playwright.async_api", reason="playwright is not installed")
+    from tests.browser.stage import BROWSER, Tab, open_browser
+    from tests.cluster.console_journey import ConsoleJourney
+
+    if BROWSER is None:
+        pytest.skip("no Chromium or Chrome on PATH nor in KIOSK_TEST_BROWSER")
+
+    async def walk() -> dict[str, float]:
+        async with open_browser() as browser:
+            journey = ConsoleJourney(await Tab.open(browser, up["api_url"]), tmp_path)
+            await journey.walk(**up["administrator"])
+            return journey.seconds
+
+    seconds = asyncio.run(walk())
+    print(f"\n{sum(seconds.values()):.0f} s: {seconds}")
+
+
 def test_a_rotated_key_is_refused_within_a_second(installed: Installed, up: dict[str, Any]) -> None:
     made = installed.run_json("apps", "create", "shortlived")
     until = time.monotonic() + 5

@@ -19,6 +19,7 @@ ALERTS = ROOT / "cluster" / "prometheus" / "alerts.yaml"
 WINDOW_S = 30
 "In place of the windows of the rules, which are 2 minutes to an hour."
 FOR_S = 4
+START_S = 30.0
 _CONFIG = """
 global: {{scrape_interval: 2s, evaluation_interval: 2s}}
 rule_files: [{folder}/alerts.yaml]
@@ -40,9 +41,17 @@ class Prometheus:
         (self.folder / "targets.new").write_text(json.dumps([{"targets": list(targets)}]))
         (self.folder / "targets.new").rename(self.folder / "targets.json")
 
+    def is_ready(self) -> bool:
+        """Return whether it scrapes and answers queries."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=5):
+                return True
+        except OSError:
+            return False
+
     def firing(self) -> set[str]:
         """Return the names of the alerts that fire."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/alerts", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/v1/alerts", timeout=60) as reply:
             alerts = json.load(reply)["data"]["alerts"]
         return {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
 
@@ -77,6 +86,10 @@ def running_prometheus(folder: Path) -> Iterator[Prometheus]:
             stdout=log, stderr=log,
         )  # fmt: skip
         try:
+            until_s = time.monotonic() + START_S
+            while not server.is_ready():
+                assert time.monotonic() < until_s, "Prometheus did not start"
+                time.sleep(0.1)
             yield server
         finally:
             process.terminate()

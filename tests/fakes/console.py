@@ -31,7 +31,8 @@ HTTPS = "https://shop.example.com"
 _TOKEN = re.compile(r'name="csrf" value="([^"]+)"')
 
 
-def _no_artifacts() -> ArtifactStore:
+def no_artifacts() -> ArtifactStore:
+    """Fail: nothing here reads artifacts."""
     raise AssertionError("no page of these tests reads artifacts")
 
 
@@ -49,7 +50,7 @@ def open_console_services(
 ) -> ConsoleServices:
     """Open the console's services; `services` are the AdminServices of the operations."""
     vault = Vault(MASTER)
-    given = services or AdminServices(stores, vault, clock, _no_artifacts)  # type: ignore[arg-type]
+    given = services or AdminServices(stores, vault, clock, no_artifacts)  # type: ignore[arg-type]
     administration: Administration[Any] = Administration(
         given, operations, audit or stores.audit, clock, AdminServices.for_principal
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from tests.house.tree import folders, sources
@@ -16,6 +17,8 @@ LONGEST_FUNCTION = 60
 EXEMPT_FILES = {"cluster/store/keys.py"}
 "One function each key: its length is the number of keys."
 LONGEST_HOST = 120
+BANNER = re.compile(r"\s*#.*([-=#*~_─])\1{3}")
+"A comment with a rule, as `# ---- reading ----`."
 MUTABLE_CALLS = {"list", "dict", "set", "defaultdict", "deque", "Counter", "OrderedDict", "Lock", "Queue"}
 MUTATIONS = {
     "append", "extend", "insert", "remove", "add", "discard", "update", "setdefault", "pop", "popitem",
@@ -33,6 +36,17 @@ def test_no_file_or_folder_has_an_empty_name() -> None:
 def test_no_file_is_longer_than_one_subject() -> None:
     long = {source.name: len(source.text.splitlines()) for source in sources()}
     assert {n: lines for n, lines in long.items() if lines > LONGEST_FILE and n not in EXEMPT_FILES} == {}
+
+
+def test_no_comment_is_a_banner() -> None:
+    """What needs a headline in a file needs a file or a class of its own."""
+    banners = [
+        f"{source.name}:{number}"
+        for source in sources()
+        for number, line in enumerate(source.text.splitlines(), 1)
+        if BANNER.match(line)
+    ]
+    assert banners == []
 
 
 def test_hosts_and_gateways_stay_thin() -> None:

@@ -11,7 +11,7 @@ NOUNS = _words(
     """
     25 access account accounts acl actor actors address addresses admin administrator admission aggregation als
     backup catalogue chunks classes copies creation evaluations pace recipes restoring verification
-    analysis anchor answer answers aof api app append applier apps arrays article articles artifact artifacts
+    analysis anchor anchors answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap bounds breaker browser bucket buckets bulk cache caller
     candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client
@@ -45,7 +45,7 @@ NOUNS = _words(
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
-    arguments audit authentication chain people
+      arguments audit authentication chain master measurement measurements people reseal
      calls explanations imports proposal snippets tryout
      administration assets console csrf entrance factor figures navigation operation overview principal provider
      renderer

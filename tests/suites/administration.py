@@ -114,3 +114,17 @@ class AuditSuite(_Suite):
         await asyncio.gather(*(stores.audit.append(a_row(number)) for number in range(20)))
         verdict = await stores.audit.verify()
         assert (verdict.is_whole, verdict.rows) == (True, 20)
+
+    async def test_a_begun_change_is_noted_until_its_row_is_there(self, stores: Stores) -> None:
+        begun = a_row(1, outcome="begun")
+        first, second = await stores.audit.begin(begun), await stores.audit.begin(begun)
+        assert {name for name, _ in await stores.audit.begun()} == {first, second}
+        await stores.audit.append(a_row(1), begun_id=first)
+        assert [row async for row in stores.audit.rows()][-1].outcome == "done"
+        assert await stores.audit.begun() == [(second, begun)]
+        for _ in range(3):
+            await stores.audit.append(begun, begun_id=second, only_begun=True)
+        assert [row.outcome async for row in stores.audit.rows()] == ["done", "begun"]
+        assert await stores.audit.begun() == []
+        await stores.audit.append(a_row(2), begun_id=second)
+        assert (await stores.audit.verify()).rows == 3

@@ -57,7 +57,8 @@ class RuleSuite:
                 at=2, username="bob", change="delete", engine_id="default", name="a", before=a_rule("a")
             ),
         ]
-        await stores.rule_versions.append(APP, changes)
+        await stores.boost_rules.put(APP, [a_rule("a")], changes[:1])
+        assert await stores.boost_rules.remove(APP, "default", ["a"], changes[1:]) == 1
         newest = await stores.rule_versions.newest(APP, count=10)
         assert [(one.at, one.username, one.change) for one in newest] == [
             (2, "bob", "delete"),

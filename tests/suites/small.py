@@ -71,6 +71,19 @@ class AccessSuite(_Suite):
             seen.append(await stores.access.version())
         assert seen == sorted(set(seen))
 
+    async def test_a_record_is_replaced_unless_it_changed_or_was_revoked(self, stores: Stores) -> None:
+        before, after = a_key(), a_key().model_copy(update={"ciphertext": "yy"})
+        assert not await stores.access.replace_key(before, after)
+        await stores.access.put_key(before)
+        version = await stores.access.version()
+        assert await stores.access.replace_key(before, after)
+        assert not await stores.access.replace_key(before, after)
+        book = await stores.access.read_all()
+        assert (book.keys, book.version) == ({before.sha256: after}, version)
+        await stores.access.revoke_key(before.sha256)
+        assert not await stores.access.replace_key(after, before)
+        assert not (await stores.access.read_all()).keys
+
     async def test_a_revoked_key_is_absent(self, stores: Stores) -> None:
         await stores.access.put_key(a_key("1" * 64))
         await stores.access.put_key(a_key("2" * 64))

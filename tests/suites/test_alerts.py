@@ -106,6 +106,15 @@ def test_a_counter_raises_its_alert_by_its_first_event(tmp_path: Path) -> None:
 
 
 @needs_promtool
+def test_failures_are_counted_over_all_replicas_and_from_the_first_on(tmp_path: Path) -> None:
+    cases = {
+        name: ({f'{metric}{{WorkerId="{n}"}}': f"_x{FAULT} 3x{AFTER}" for n in range(2)}, "61m", "130m")
+        for name, (metric,) in ((name, SERIES[name]) for name in ("KioskAnswersFail", "KioskModelFails"))
+    }
+    check(tmp_path, cases)
+
+
+@needs_promtool
 def test_an_intake_that_hangs_reports_nothing_and_raises_its_alert(tmp_path: Path) -> None:
     silent = {f'{K}intake_depth{{app="a"}}': f"_x{FAULT} 0x{AFTER}"}
     check(tmp_path, {"KioskIntakeStuck": (silent, "45m", "2h")})

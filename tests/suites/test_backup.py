@@ -43,7 +43,7 @@ from tests.suites.small import a_key, an_app
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
-MARK = "f" * 32
+MARK = ("f" * 32,)
 
 
 @pytest.fixture

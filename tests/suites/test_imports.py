@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,17 @@ import pytest
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
-from cluster.errors import Conflict, Forbidden, HouseError, Invalid, NotFound, ReadOnly, TooLarge, TooMany
+from cluster.errors import (
+    Conflict,
+    Forbidden,
+    HouseError,
+    Invalid,
+    NotFound,
+    ReadOnly,
+    TooLarge,
+    TooMany,
+    Unavailable,
+)
 from cluster.records.administration import AppRole
 from cluster.records.file_import import ALIVE_WITHIN_MS, KEPT_MS, STARTS_WITHIN_MS
 from cluster.secrecy import Vault
@@ -133,6 +144,8 @@ async def test_a_dirty_file_is_imported_from_upload_to_refused_rows(desk: Desk) 
     refused = await desk.perform("imports.refused", import_id=import_id)
     assert [row["row"] for row in refused.rows] == [3, 4, 5]
     assert refused.to_lines().count(b"\n") == 3
+    aside = await desk.perform("quarantine.list")
+    assert sorted(entry.name for entry in aside.newest) == [f"row {at} of dirty.csv" for at in (3, 4, 5)]
     assert await _files(desk) == []
     with pytest.raises(NotFound, match="removed"):
         await desk.perform("imports.start", import_id=import_id)
@@ -183,6 +196,39 @@ async def test_uploads_are_bounded(desk: Desk) -> None:
         await desk.upload(b"product_id\nx\n")
 
 
+async def test_nothing_is_received_while_the_disk_is_full(desk: Desk) -> None:
+    desk.services = replace(desk.services, why_full=lambda: "The disk is full.")
+    administration = Administration(desk.services, OPERATIONS, desk.audit, desk.clock)
+    principal = Principal("ada", "1", "console", roles={APP: "editor"})
+    given = {"app_id": APP, "noun": "product", "content": stream(DIRTY)}
+    with pytest.raises(Unavailable, match="full"):
+        await administration.perform(principal, "imports.upload", given)
+
+
+async def test_files_of_a_killed_process_are_removed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = [desk.folder / "data" / "ingest" / name / "tmpabc" for name in ("receiving", "uploads")]
+    for folder in left:
+        folder.mkdir(parents=True)
+        (folder / "upload").write_bytes(b"x" * 1000)
+    await desk.upload()
+    assert all(folder.exists() for folder in left)
+    for folder in left:
+        os.utime(folder, (0, 0))
+    await desk.upload()
+    assert not any(folder.exists() for folder in left)
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr(ArtifactStore, "upload", die)
+    with pytest.raises(Killed):
+        await desk.upload()
+    listed = (await desk.perform("imports.list"))["imports"]
+    assert (len(listed), listed[0]["is_removed"]) == (3, False)
+    desk.clock.ahead_ms = KEPT_MS + 1
+    assert (await desk.perform("imports.list"))["imports"][0]["is_removed"]
+
+
 async def test_so_many_imports_run_at_once(desk: Desk) -> None:
     desk.is_launching = False
     ids = [await desk.upload(b"product_id\nx\n") for _ in range(3)]
@@ -222,6 +268,53 @@ async def test_a_dead_import_is_seen_and_goes_on_where_it_stopped(desk: Desk) ->
     await desk.ended()
     done = await desk.status(import_id)
     assert (done["status"], done["accepted"], done["rows"]) == ("finished", 5_000, 5_000)
+    changes = await desk.services.stores.changes.read(APP, {"interaction": "0"}, count=100, block_ms=0)
+    assert sum(change.payload.count(b'"click"') for change in changes) == 5_000
+
+
+def other_node(desk: Desk, folder: Path) -> Desk:
+    """Return the administration of a node that shares Redis and the artifact store."""
+    services = replace(desk.services, config=replace(desk.services.config, data_dir=folder / "data"))
+    return Desk(services, folder, desk.clock)
+
+
+async def _cancelled_midway(desk: Desk, rows: bytes, noun: str) -> str:
+    import_id = await desk.upload(rows, noun=noun)
+    desk.is_launching = False
+    await desk.perform("imports.start", import_id=import_id)
+    chunks = 0
+
+    def stop() -> str:
+        nonlocal chunks
+        chunks += 1
+        return "full." if chunks == 2 else ""
+
+    assert (await desk.ingest(why_full=stop).run(APP, import_id)).status == "failed"
+    return import_id
+
+
+async def test_every_node_shows_an_import_and_takes_records_over(desk: Desk, tmp_path: Path) -> None:
+    rows = b"".join(b'{"product_id":"p%d","type":"tool","title":"t"}\n' % at for at in range(1_200))
+    import_id = await _cancelled_midway(desk, rows, "product")
+    other = other_node(desk, tmp_path / "b")
+    assert await other.status(import_id) == await desk.status(import_id)
+    assert (await other.status(import_id))["accepted"] > 0
+    await other.perform("imports.start", import_id=import_id)
+    await other.ended()
+    assert (await desk.status(import_id))["status"] == "finished"
+    assert await desk.services.stores.records.count(APP, "product") == 1_200
+
+
+async def test_interactions_do_not_go_on_where_their_place_is_unknown(desk: Desk, tmp_path: Path) -> None:
+    rows = b"".join(b'{"type":"click","user_id":"u%d","product_ids":["p"]}\n' % at for at in range(5_000))
+    import_id = await _cancelled_midway(desk, rows, "interaction")
+    other = other_node(desk, tmp_path / "b")
+    with pytest.raises(Conflict, match="the machine here has taken rows of it"):
+        await other.perform("imports.start", import_id=import_id)
+    desk.is_launching = True
+    await desk.perform("imports.start", import_id=import_id)
+    await desk.ended()
+    assert (await other.status(import_id))["accepted"] == 5_000
     changes = await desk.services.stores.changes.read(APP, {"interaction": "0"}, count=100, block_ms=0)
     assert sum(change.payload.count(b'"click"') for change in changes) == 5_000
 
@@ -324,3 +417,18 @@ async def _expire_leases(desk: Desk, started: Any) -> None:
 
 async def _files(desk: Desk) -> list[str]:
     return [entry.path for entry in await asyncio.to_thread(desk.services.artifacts.entries, "imports")]
+
+
+async def test_an_import_without_enough_memory_fails_with_advice(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import_id = await desk.upload()
+
+    async def exhaust(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("jobs.ingest.upload_ingest.ingest", exhaust)
+    await desk.perform("imports.start", import_id=import_id, mapping=RULES)
+    await desk.ended()
+    found = await desk.status(import_id)
+    assert (found["status"], "more memory" in found["error"]) == ("failed", True)

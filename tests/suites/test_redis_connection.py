@@ -86,6 +86,19 @@ async def test_a_stalled_event_loop_is_no_outage(strict_stores: OpenStores) -> N
     assert not strict_stores.server.is_away
 
 
+async def test_the_time_until_a_command_leaves_is_not_the_stores(
+    private_server: RedisProcess, strict_stores: OpenStores
+) -> None:
+    await strict_stores.access.version()
+    for _ in range(3):
+        private_server.say("CLIENT", "PAUSE", "260", "ALL")
+        asked = asyncio.ensure_future(strict_stores.access.version())
+        await asyncio.sleep(0)
+        time.sleep(0.2)  # noqa: ASYNC251 - the stall is the test
+        assert await asked == 0
+    assert not strict_stores.server.is_away
+
+
 async def test_a_cut_connection_is_dialled_again_without_anybody_noticing(
     private_server: RedisProcess, easy_stores: OpenStores
 ) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
+from cluster.admin.memory import MemoryGuard, redis_memory_mb, used_memory_share
 from cluster.clock import SystemClock
 from cluster.machine_memory import machine_memory
 from cluster.meter import SilentMeter
-from cluster.runtime.memory import MemoryGuard, redis_memory_mb, used_memory_share
 from cluster.store.connect import OpenStores
-from deployments.cli.doctor import running_checks
+from deployments.operations.findings import check_redis_memory
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import open_corner
 from tests.suites.redis_process import RedisProcess
@@ -126,5 +126,5 @@ def test_the_bound_comes_from_the_machine_or_its_container(tmp_path: Path) -> No
 )
 def test_doctor_reports_the_fill_level(used: int, most: int, level: str) -> None:
     memory = {"used_memory": str(used << 20), "maxmemory": str(most << 20)}
-    assert running_checks._redis_memory(memory).level == level
+    assert check_redis_memory(memory).level == level
     assert used_memory_share(memory) == (used / most if most else 0)

@@ -12,6 +12,9 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from actors.experiments.host import AssignerHost
+from actors.experiments.messages import EXPERIMENT_MESSAGES, ExperimentEvent
+from actors.intake.host import IntakeHost
 from cluster.admin.schema import (
     MIGRATIONS,
     Migration,
@@ -24,8 +27,19 @@ from cluster.admin.upgrade_check import check_upgrade, count_formats
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
 from cluster.build_info import installed_version
-from cluster.errors import Conflict, NewerRelease
+from cluster.errors import Conflict, NewerRelease, NotFound, Refusal
 from cluster.records.engine import Engine
+from cluster.runtime import actor_thread
+from cluster.runtime.actor_roles import (
+    ActorRole,
+    assigner_role,
+    engine_operator_role,
+    intake_role,
+    tracker_role,
+    trainer_role,
+)
+from cluster.runtime.connecting import connect_serving_actor
+from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.ports.schema import RunningRelease, StoredSchema
@@ -214,3 +228,79 @@ async def test_a_job_leaves_data_of_a_newer_schema_alone(
     with pytest.raises(NewerRelease):
         await asyncio.to_thread(load_into_app, redis_url, "playground")
     assert await redis_stores.server.execute_slow("KEYS", "*") == before
+
+
+ROLES = (
+    intake_role(""),
+    trainer_role("", Settings(_env_file=None)),
+    assigner_role(""),
+    tracker_role("", ""),
+    engine_operator_role(""),
+)
+
+
+@pytest.mark.parametrize("actor", ROLES, ids=lambda actor: actor.role)
+async def test_no_actor_opens_data_of_a_newer_schema(
+    actor: ActorRole,
+    redis_url: str,
+    redis_stores: OpenStores,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    connect = actor.arguments[0]
+    async with connect() as stores:
+        assert await stores.access.version() == 0
+    await ensure_schema(redis_stores, NOW, steps([], oldest=2))
+    with pytest.raises(NewerRelease, match="the stored data has schema 2"):
+        await connect()
+    with pytest.raises(NewerRelease):
+        async with connect():
+            pass
+
+
+async def test_an_intake_leaves_data_of_a_newer_schema_alone_and_ends(
+    redis_url: str, redis_stores: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(actor_thread, "REFUSED_S", 0.0)
+    await ensure_schema(redis_stores, NOW, steps([], oldest=2))
+    await redis_stores.intake.accept(APP, "user", "put", b"[]", task_id="t", total=0, now_ms=NOW)
+    before = await redis_stores.server.execute_slow("KEYS", "*")
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    IntakeHost(
+        connect_serving_actor,
+        lambda: ArtifactStore.open(tmp_path / "shelf"),
+        end_process=lambda code: loop.call_soon_threadsafe(ended.set),
+    )
+    await asyncio.wait_for(ended.wait(), 20)
+    assert await redis_stores.server.execute_slow("KEYS", "*") == before
+
+
+async def test_the_assigner_refuses_until_the_data_can_be_read_again(
+    redis_url: str, redis_stores: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    await ensure_schema(redis_stores, NOW, steps([], oldest=2))
+    opened = list[OpenStores]()
+
+    def connect() -> OpenStores:
+        opened.append(connect_serving_actor())
+        return opened[-1]
+
+    host = AssignerHost(connect)
+    event = EXPERIMENT_MESSAGES.encode(ExperimentEvent(APP, "no-such", user_id="gina"))
+
+    async def refused() -> str:
+        refusal = EXPERIMENT_MESSAGES.decode(await host.record(event))
+        assert isinstance(refusal, Refusal)
+        return str(refusal.code)
+
+    assert await refused() == NewerRelease.code
+    await redis_stores.server.execute_slow("DEL", keys.schema())
+    assert await refused() == NotFound.code
+    await opened[-1].close()

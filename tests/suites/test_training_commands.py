@@ -107,6 +107,9 @@ def test_from_training_to_serving_and_back(shop: Shop) -> None:
         "finished",
         "finished",
     ]
+    orders = shop.run_json("audit", "list", "--operation", "runs.order")["rows"]
+    assert [row["after"]["run_id"] for row in orders] == [second["run_id"], first["run_id"]]
+    assert {(row["username"], row["outcome"]) for row in orders} == {("operator", "done")}
     shown = shop.kiosk("runs", "show", generated_market.APP, first["run_id"])
     assert "evaluate" in shown.stdout
     assert f"snapshot {first['version']}" in shown.stdout
@@ -210,8 +213,12 @@ def test_a_learner_of_a_folder_trains_without_being_installed(shop: Shop) -> Non
     said = shop.refused(*mine, "--working-dir", examples)
     assert "kiosk learners allow my_learner:NextItem" in said.replace("\n", " ")
     assert shop.kiosk("learners", "allow", "my_learner:NextItem").returncode == 0
+    (row,) = shop.run_json("audit", "list", "--operation", "learners")["rows"]
+    assert (row["operation"], row["before"], row["after"]) == ("learners.allow", [], {"added": True})
     assert "leave out --promote" in shop.refused(*mine, "--working-dir", examples, "--promote")
     done = shop.kiosk(*mine, "--working-dir", examples)
+    (order,) = shop.run_json("audit", "list", "--operation", "runs.order", "--limit", "1")["rows"]
+    assert len(order["after"]["code"]) == 64, "the audit log has the digest of the code"
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert "Chosen: " in done.stdout
     assert "next_item" in done.stdout

@@ -123,8 +123,6 @@ class ArchiveFollower:
             return thought(library)
         return await asyncio.get_running_loop().run_in_executor(self._reader, thought, library)
 
-    # --- loading --------------------------------------------------------------------------------------------
-
     async def _load(self) -> None:
         started_s = self._clock.monotonic_s()
         self._sequence = await self._find_newest()
@@ -183,8 +181,6 @@ class ArchiveFollower:
         for start in range(0, len(since.puts), _BATCH):
             apply_records(library, [orjson.loads(record) for record in since.puts[start : start + _BATCH]])
         return library, since.offset
-
-    # --- following ------------------------------------------------------------------------------------------
 
     async def _apply_changes(self) -> bool:
         library, offset = self._library, self._offset

@@ -15,7 +15,6 @@ from typing import Any
 
 from actors.retrieval.html import INLINE_TAGS, scan_html
 
-# --- sections of HTML ---------------------------------------------------------------------------------------
 # HTML to sections of plain text: headings part them, paragraphs stay apart, everything invisible goes.
 #
 # Tags are read one after the other and no tree is built, so the work is linear in the page, however deep it nests.
@@ -175,9 +174,6 @@ def read_product(record: Mapping[str, Any]) -> Document | None:
     )
 
 
-# --- text of a record -----------------------------------------------------------------------------------------------
-
-
 def _sections_from_record(record: Mapping[str, Any], title: str) -> list[HtmlSection]:
     """Return the sections in order; those of a record with children are its children."""
     children = record.get("children") or ()
@@ -252,9 +248,6 @@ def _block(value: Any) -> str:
     text = str(value or "")[:_MOST_CHARACTERS].replace("\x00", " ").replace("\r\n", "\n")
     paragraphs = re.split(r"\n\s*\n", text)
     return "\n\n".join(line for line in (" ".join(part.split()) for part in paragraphs) if line)
-
-
-# --- text and passages ----------------------------------------------------------------------------------------------
 
 
 def _join_sections(parts: Sequence[HtmlSection]) -> tuple[str, tuple[DocumentSection, ...]]:

@@ -39,7 +39,6 @@ from actors.answers.archive.segment import UNKNOWN_DAY, PassageExcerpt, PassageS
 from actors.answers.extractive.language_data import any_of, collect, compile_pattern, load_languages
 from actors.vectors.types import Rows, Scores
 
-# --- times in questions -------------------------------------------------------------------------------------
 # Find the time that a question asks about: news, or a day, month or year. Other questions ignore dates.
 
 
@@ -189,9 +188,6 @@ def get_article(library: PassageLibrary, product_id: str, position: int) -> Arch
     )
 
 
-# --- blend and dates ------------------------------------------------------------------------------------------------
-
-
 def _is_enough(told: Scores, share: float, rows: int) -> bool:
     """Return whether enough candidates score more by words than any passage could by meaning alone."""
     return int(np.count_nonzero(np.float32(1 - share) * told > share)) >= rows
@@ -278,9 +274,6 @@ def _day(segments: Sequence[PassageSegment], bases: Sequence[int], row: int) -> 
     at = bisect_right(bases, row) - 1
     frame = segments[at].frame
     return int(frame.days[frame.owner[row - bases[at]]])
-
-
-# --- the result -----------------------------------------------------------------------------------------------------
 
 
 def _build_snippets(

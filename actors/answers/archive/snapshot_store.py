@@ -30,7 +30,6 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest, load_manifest
 from cluster.errors import Conflict, Fault, NotFound
 
-# --- one embedding for all replicas -------------------------------------------------------------------------
 # Embed each passage once for all replicas of a node, when the embedder is slow.
 #
 # Every replica follows the log and needs the vectors of new documents. A sentence encoder takes tens of milliseconds

@@ -169,9 +169,6 @@ def _certainty(wanted: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSen
     return estimate_certainty({**rank_features(wanted, best), **certainty_features(wanted, best, gap)})
 
 
-# --- which sentences ------------------------------------------------------------------------------------------------
-
-
 def _select_sentences(
     wanted: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]], snippets: Sequence[Snippet]
 ) -> list[ScoredSentence]:

@@ -16,7 +16,6 @@ from actors.answers.extractive.text_tokens import split_sentences
 from actors.language.analysis import STOP_WORDS, Analyzers
 from actors.language.folding import tokenize as words_of
 
-# --- patterns -----------------------------------------------------------------------------------------------
 # Patterns of follow-up questions, made of the sections `followups` of all language files.
 #
 # The form of a pattern is the same for all languages and stands here; its words stand in `data/*.toml`.
@@ -255,9 +254,6 @@ def _find_names(text: str) -> list[CharSpan]:
         for start, end in find_name_spans(text)
         if text[:start].strip("¿¡ ") and text[start:end] not in NO_NAMES
     ]
-
-
-# --- further questions ----------------------------------------------------------------------------------------------
 
 
 def generate_related_questions(

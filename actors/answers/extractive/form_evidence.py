@@ -82,9 +82,6 @@ def _tokenize(text: str, wording: TextTokenizer) -> _TokenizedSentence:
     return _TokenizedSentence(words, tuple(word.lower() for word in words), stems)
 
 
-# --- definitions ----------------------------------------------------------------------------------------------------
-
-
 def _score_definition(cut: _TokenizedSentence, subject: Sequence[str], lists: PlainQuestionWords) -> float:
     best = 0.0
     for start, end in _find_subject(cut, subject):
@@ -205,9 +202,6 @@ def _score_titled_definition(
         return 0.7
     said = cut.small[0] in lists.pronouns and (cut.small[1] in lists.copulas or cut.small[0] in lists.copulas)
     return 0.8 if said and any(word in lists.indefinite for word in cut.small[1:3]) else 0.0
-
-
-# --- other forms ----------------------------------------------------------------------------------------------------
 
 
 def _score_action(cut: _TokenizedSentence, subject: Sequence[str], lists: PlainQuestionWords) -> float:

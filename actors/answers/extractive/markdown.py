@@ -13,7 +13,6 @@ from actors.answers.extractive.injection_filter import clean_text
 from actors.answers.extractive.language_data import FALLBACK_LANGUAGE, load_languages
 from actors.language.analysis import STOP_WORDS
 
-# --- links of terms -----------------------------------------------------------------------------------------
 # Link the key terms of an answer to a search for them: names in the answer, each once.
 
 

@@ -167,9 +167,6 @@ def _without_names(run: Sequence[str]) -> Sequence[str]:
     return plain or run
 
 
-# --- score of a sentence --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class AnswerTypeMatch:
     """An entity of the requested type in a sentence."""

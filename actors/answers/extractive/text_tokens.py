@@ -158,7 +158,6 @@ def _starts_sentence(text: str, start: int) -> bool:
     return not before or before[-1] in ".!?…:\n"
 
 
-# --- sentences ----------------------------------------------------------------------------------------------
 # Text to sentences, with their places; abbreviations, initials, numbers and scripts without blanks included.
 
 

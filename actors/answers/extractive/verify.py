@@ -18,7 +18,6 @@ from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, sele
 from actors.language.analysis import Analyzers
 from actors.language.folding import fold
 
-# --- numbers ------------------------------------------------------------------------------------------------
 # Parse numbers in digits or in words of several languages, with the unit that they count.
 
 
@@ -208,9 +207,6 @@ def _coverage(wording: TextTokenizer, own: Sequence[TextToken], other: Sequence[
     return found / total if total else 1.0
 
 
-# --- what must not be new -------------------------------------------------------------------------------------------
-
-
 def _has_new_numbers(own: Sequence[NumberMention], other: Sequence[NumberMention]) -> bool:
     """Return whether the passage lacks a number, or has it with another unit."""
     for figure in own:
@@ -258,9 +254,6 @@ def _has_new_months(said: str, held: str) -> bool:
     return not {month.lower() for month in _MONTHS.findall(said)} <= {
         month.lower() for month in _MONTHS.findall(held)
     }
-
-
-# --- contradictions -------------------------------------------------------------------------------------------------
 
 
 def _contradicts(said: str, held: str, wording: TextTokenizer) -> bool:

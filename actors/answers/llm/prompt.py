@@ -14,7 +14,6 @@ from actors.answers.extractive.injection_filter import clean_text, has_instructi
 from actors.answers.extractive.text_tokens import split_sentences
 from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 
-# --- the text of the model ----------------------------------------------------------------------------------
 # Parse the text of a language model while it arrives, and keep only sentences that their cited passage supports.
 #
 #     text in pieces -> whole sentences -> citations [1] [2] -> supported by one of them? -> kept

@@ -27,7 +27,6 @@ from cluster.deadline import run_within
 from cluster.meter import Meter
 from cluster.tracing import PROCESS
 
-# --- the breaker --------------------------------------------------------------------------------------------
 # Stop calls to a provider while it fails.
 #
 # closed      --5 failures in a row-->  open

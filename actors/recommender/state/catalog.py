@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 import numpy as np
-import orjson
 
 from actors.recommender.messages import Circle
 from actors.recommender.state.groups import AttributeColumnSource, Groups
 from actors.vectors.types import Codes, Mask, ensure_capacity
+from cluster.exact_json import dump_exact
 from cluster.query.columnar.column_store import ColumnStore
 from cluster.query.language.tree import Node
 from cluster.records.validation.recent_events import GROUP
@@ -70,8 +70,6 @@ class Catalog:
         """Return an estimate of the memory of columns, records and rows, in bytes."""
         return self.columns.nbytes + int(self._sizes.sum()) + len(self) * _ROW_BYTES
 
-    # --- rows and ids ---------------------------------------------------------------------------------------
-
     @property
     def row_by_id(self) -> Mapping[str, int]:
         """Return the rows of product ids. The caller must not change the mapping."""
@@ -126,8 +124,6 @@ class Catalog:
             return list(rows)
         return [variant for row in rows for variant in siblings.get(row, (row,))]
 
-    # --- changes --------------------------------------------------------------------------------------------
-
     def subscribe(self, watcher: ChangeListener) -> None:
         """Call a listener for every later change of a product."""
         self._listeners.append(watcher)
@@ -140,7 +136,7 @@ class Catalog:
             row = self._add_row(product_id)
         self.products += not self._present[row]
         self._present[row] = True
-        packed = orjson.dumps(product)
+        packed = dump_exact(product)
         self._sizes[row] = len(packed)
         self.columns.replace(row, packed)
         self._offered[row] = product.get("availability") != _OUT_OF_STOCK
@@ -168,8 +164,6 @@ class Catalog:
                 watcher(row, None)
             self.version += 1
         return row
-
-    # --- reading --------------------------------------------------------------------------------------------
 
     @property
     def present(self) -> Mask:

@@ -110,8 +110,6 @@ class Overlay:
         catalog_bytes = self.catalog.nbytes + self.index.nbytes + self.texts.nbytes
         return catalog_bytes + sum(part.nbytes for part in parts)
 
-    # --- products -------------------------------------------------------------------------------------------
-
     def put_products(self, products: Sequence[Mapping[str, Any]], vectors: Matrix | None) -> None:
         """Add or replace products with their vectors; without vectors, embed the products.
 
@@ -153,8 +151,6 @@ class Overlay:
             return None
         return np.frombuffer(change.vectors, "<f2").reshape(shape).astype(np.float32)
 
-    # --- users ----------------------------------------------------------------------------------------------
-
     def put_users(self, users: Sequence[Mapping[str, Any]]) -> None:
         """Set the attributes of users. Their interactions may come before or after."""
         changed = False
@@ -182,8 +178,6 @@ class Overlay:
         for start in range(0, len(items), _USERS_A_STEP):
             act(items[start : start + _USERS_A_STEP])
             yield
-
-    # --- interactions ---------------------------------------------------------------------------------------
 
     def add_events(self, events: EventArrays) -> None:
         """Count events in the order of the change log.

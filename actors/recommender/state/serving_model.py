@@ -96,8 +96,6 @@ class ServingModel:
         self._weight = sum(scorer.weight for scorer in self._scorers)
         self.bind_rows(product_ids)
 
-    # --- rows and items -------------------------------------------------------------------------------------
-
     def bind_rows(self, product_ids: Sequence[str]) -> None:
         """Find the items of rows that were added since the last call.
 
@@ -151,8 +149,6 @@ class ServingModel:
         before = self._before[:count]
         fresh = 1.0 - before / np.maximum(votes, 1e-9)
         self.fresh = np.where(before > 0, np.clip(fresh, 0.0, 1.0), 1.0).astype(np.float32)
-
-    # --- what it says ---------------------------------------------------------------------------------------
 
     def build_history(self, steps: WeightedInteractions, now_ms: int) -> UserHistory:
         """Convert a user's events to the user history of the snapshot; no event is later than now."""
@@ -241,8 +237,6 @@ class ServingModel:
                 items >= 0, np.take(np.asarray(values), items, mode="clip"), 0.0
             )
         return expanded
-
-    # --- inside ---------------------------------------------------------------------------------------------
 
     def _score_safely(self, scorer: ModelScorer, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
         """Yield the scores of one part; disable it if it fails, so that the other parts still score."""

@@ -192,7 +192,6 @@ def _empty_index() -> RowTextIndex:
     return RowTextIndex(TextIndex.of([], marks, np.zeros(0)), np.zeros(0, np.int64))
 
 
-# --- all fields of an app -----------------------------------------------------------------------------------
 # The completion indexes of an app, by field: out of a snapshot, or built when the first query names the field.
 #
 # A product is served from the snapshot only while its fingerprint is the same; changed products are indexed here.

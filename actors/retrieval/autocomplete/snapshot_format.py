@@ -35,7 +35,6 @@ from actors.vectors.types import Floats, Rows
 from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Fault
 
-# --- arrays of an index -------------------------------------------------------------------------------------
 # A completion index as named arrays, as a snapshot stores it. The arrays may be mapped from files.
 
 

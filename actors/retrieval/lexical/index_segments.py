@@ -201,8 +201,6 @@ class IndexSegments:
         owned: Mask = np.equal(self._owner[rows], number)
         return owned
 
-    # --- merging --------------------------------------------------------------------------------------------
-
     @property
     def needs_merge(self) -> bool:
         """Return whether there are many segments of similar size, or one is mostly stale."""
@@ -215,13 +213,12 @@ class IndexSegments:
             if every
             else self._select_for_merge()
         )
-        segments = [_map_rows(self._segments[number], self._mappings.get(number)) for number in numbers]
+        segments = {
+            number: _map_rows(self._segments[number], self._mappings.get(number)) for number in numbers
+        }
         owner = self._owner[: self._rows].copy()
         return lambda: MergedSegment(
-            merge_segments(segments, [np.equal(owner, number) for number in numbers])
-            if segments
-            else empty_segment(),
-            numbers,
+            merge_segments(segments, owner) if segments else empty_segment(), numbers
         )
 
     def adopt(self, merged: MergedSegment) -> None:

@@ -87,7 +87,6 @@ def starts_of_kept(starts: npt.NDArray[np.int64], kept: Mask) -> npt.NDArray[np.
     return found
 
 
-# --- term counts --------------------------------------------------------------------------------------------
 # How often each passage has each term, before the mean length of passages is known.
 
 

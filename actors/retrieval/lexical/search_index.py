@@ -70,8 +70,6 @@ class SearchIndex:
         rows = self._lengths.nbytes + self._titles.nbytes + self._row_languages.nbytes
         return self._segments.nbytes + 2 * rows + 200 * len(self._vocabulary)
 
-    # --- changes --------------------------------------------------------------------------------------------
-
     def put(self, row: int, product: Mapping[str, Any]) -> None:
         """Set a product, old or new; the next query finds it.
 
@@ -140,8 +138,6 @@ class SearchIndex:
         if rebuilt.spelling is not None:
             self._vocabulary.adopt(rebuilt.spelling)
 
-    # --- queries --------------------------------------------------------------------------------------------
-
     def find(self, query: TextQuery, allowed: Mask | None = None) -> TextHits:
         """Find products by words, best first.
 
@@ -184,8 +180,6 @@ class SearchIndex:
             .find(query_groups, all_required=True, allowed=None)
             .rows
         )
-
-    # --- scoring --------------------------------------------------------------------------------------------
 
     def _score_hits(
         self,

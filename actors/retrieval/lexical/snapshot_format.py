@@ -93,8 +93,8 @@ def save(products: Sequence[Mapping[str, Any]]) -> tuple[dict[str, npt.NDArray[A
             segments.append(build_segment(texts))
             texts = []
     segments.append(build_segment(texts))
-    whole = np.ones(len(products), np.bool_)
-    segment = merge_segments(segments, [whole] * len(segments)) if len(products) else empty_segment()
+    owner = (np.arange(len(products)) // _AT_ONCE).astype(np.int32)
+    segment = merge_segments(dict(enumerate(segments)), owner) if len(products) else empty_segment()
     kept = dict(sorted(words.most_common(_MOST_WORDS)))
     word_texts = SourceTexts.of(kept)
     arrays: dict[str, npt.NDArray[Any]] = {

@@ -110,8 +110,8 @@ def list_backup_ids(target: ArtifactStore) -> list[str]:
     return [found[1] for entry in target.entries(FOLDER) if (found := _ID.fullmatch(entry.path))]
 
 
-def load_backup(target: ArtifactStore, backup_id: str, fingerprint: str) -> Backup:
-    """Return a backup of this master key.
+def load_backup(target: ArtifactStore, backup_id: str, fingerprints: tuple[str, ...]) -> Backup:
+    """Return a backup of one of these master keys; the first is the current one.
 
     Errors:
         Conflict: another master key made it
@@ -120,22 +120,22 @@ def load_backup(target: ArtifactStore, backup_id: str, fingerprint: str) -> Back
     path = f"{FOLDER}/{backup_id}.json"
     data = target.read(path)
     plain = _facts_of(Manifest.parse(data, kind=KIND))
-    if plain.fingerprint != fingerprint:
+    if plain.fingerprint not in fingerprints:
         raise Conflict(
             f"the backup {backup_id} was made with another master key (fingerprint {plain.fingerprint[:8]}, here "
-            f"{fingerprint[:8]}); give the key of that installation by KIOSK_MASTER_KEY_FILE"
+            f"{fingerprints[0][:8]}); give the key of that installation by KIOSK_MASTER_KEY_FILE"
         )
     manifest = Manifest.parse(data, kind=KIND, signer=target.signer, place=path)
     return Backup(_facts_of(manifest), {entry.sha256: entry for entry in manifest.files})
 
 
-def load_newest(target: ArtifactStore, fingerprint: str) -> Backup | None:
+def load_newest(target: ArtifactStore, fingerprints: tuple[str, ...]) -> Backup | None:
     """Return the newest readable backup, None without any; damaged backups and backups with other keys are
     skipped.
     """
     for backup_id in reversed(list_backup_ids(target)):
         try:
-            return load_backup(target, backup_id, fingerprint)
+            return load_backup(target, backup_id, fingerprints)
         except (Conflict, Fault, NotFound):
             continue
     return None

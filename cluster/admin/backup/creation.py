@@ -69,14 +69,14 @@ class BackupJob:
         stores: OpenStores,
         source: ArtifactStore,
         target: ArtifactStore,
-        fingerprint: str,
+        fingerprints: tuple[str, ...],
         *,
         pace: Pace | None = None,
         answers: int = 1000,
         clock: Clock | None = None,
     ) -> None:
         self._stores, self._source, self._target = stores, source, target
-        self._fingerprint = fingerprint
+        self._fingerprints = fingerprints
         self._pace = pace or Pace()
         self._answers = answers
         self._clock = clock or SystemClock()
@@ -110,7 +110,7 @@ class BackupJob:
         await self._follow(apps)
         facts = BackupFacts(
             new_backup_id(started_ms, mark), installed_version(), stored.number,
-            stored.oldest, self._fingerprint, started_ms, 0, apps=cuts,
+            stored.oldest, self._fingerprints[0], started_ms, 0, apps=cuts,
         )  # fmt: skip
         try:
             facts.bulk = [digest async for digest in self._bulk(chunks)]
@@ -144,8 +144,6 @@ class BackupJob:
             await self._stores.changes.record_follower(
                 app_id, FOLLOWER, self._kept[app_id], self._clock.now_ms()
             )
-
-    # --- bulk keys ----------------------------------------------------------------------------------------
 
     async def _bulk(self, chunks: ChunkWriter) -> AsyncIterator[str]:
         """Write the bulk keys: names go to files by their hash first, so equal keys make equal chunks every time."""
@@ -188,12 +186,10 @@ class BackupJob:
         if parts:
             yield await asyncio.to_thread(chunks.write_parts, parts)
 
-    # --- the cut ------------------------------------------------------------------------------------------
-
     async def _cut(self, facts: BackupFacts, chunks: ChunkWriter) -> None:
         """Copy the artifact store and read the control keys of a moment at which its segments did not change."""
         segments = SegmentStore(self._source)
-        earlier = await asyncio.to_thread(load_newest, self._target, self._fingerprint)
+        earlier = await asyncio.to_thread(load_newest, self._target, self._fingerprints)
         for _ in range(_CUTS):
             before = {app_id: await asyncio.to_thread(segments.offsets, app_id) for app_id in facts.apps}
             facts.artifacts = await asyncio.to_thread(

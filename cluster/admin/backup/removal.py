@@ -66,7 +66,7 @@ def mark_running(
         target.remove(own)
 
 
-def plan_removal(target: ArtifactStore, fingerprint: str, keep: int) -> Removal:
+def plan_removal(target: ArtifactStore, fingerprints: tuple[str, ...], keep: int) -> Removal:
     """Return what is removed if the newest `keep` backups stay.
 
     Errors:
@@ -78,10 +78,10 @@ def plan_removal(target: ArtifactStore, fingerprint: str, keep: int) -> Removal:
     if not ids:
         raise NotFound("there is no complete backup")
     kept, removed = ids[-keep:], ids[:-keep]
-    needed = {entry.name for one in kept for entry in load_backup(target, one, fingerprint).chunks.values()}
+    needed = {entry.name for one in kept for entry in load_backup(target, one, fingerprints).chunks.values()}
     for one in removed:
         try:
-            load_backup(target, one, fingerprint)
+            load_backup(target, one, fingerprints)
         except Fault:
             continue  # a damaged backup is no reason to keep it
     unneeded = [entry for entry in target.entries(CHUNKS) if entry.path not in needed]

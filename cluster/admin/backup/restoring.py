@@ -54,7 +54,7 @@ class RestoreResult:
 
 
 def plan_restore(
-    target: ArtifactStore, fingerprint: str, *, backup_id: str = "", at_ms: int = 0
+    target: ArtifactStore, fingerprints: tuple[str, ...], *, backup_id: str = "", at_ms: int = 0
 ) -> RestorePlan:
     """Choose the newest backup, a named one, or the backups that restore the state of a time.
 
@@ -67,9 +67,9 @@ def plan_restore(
     if not ids or (backup_id and backup_id not in ids):
         raise NotFound(f"there is no complete backup {backup_id}".rstrip())
     if not at_ms:
-        plan = RestorePlan(load_backup(target, backup_id or ids[-1], fingerprint))
+        plan = RestorePlan(load_backup(target, backup_id or ids[-1], fingerprints))
     else:
-        plan = _plan_time([load_backup(target, one, fingerprint) for one in ids], at_ms)
+        plan = _plan_time([load_backup(target, one, fingerprints) for one in ids], at_ms)
     facts = plan.backup.facts
     check_readable(StoredSchema(facts.schema, facts.oldest, facts.release), newest_schema())
     return plan

@@ -270,8 +270,6 @@ class ColumnStore:
             finally:
                 self._columns.most_at_once = most
 
-    # --- changes --------------------------------------------------------------------------------------------
-
     def _put(self, row: int, record: Record | bytes) -> None:
         self._known.update(list_paths(load_record(record)))
         self._records[row] = record

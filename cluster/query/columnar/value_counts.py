@@ -167,7 +167,6 @@ def _count_codes(
     return found, counts[found]
 
 
-# --- counts over records ------------------------------------------------------------------------------------
 # Counts of the values of a field, for `_aggregate`.
 
 

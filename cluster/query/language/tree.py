@@ -88,7 +88,6 @@ class Everything:
 Node: TypeAlias = Term | Phrase | Wildcard | Regex | Exists | Range | All | Any | Not | Everything
 
 
-# --- a tree as text -----------------------------------------------------------------------------------------
 # A tree as filter text for people; it parses to the same tree again.
 
 

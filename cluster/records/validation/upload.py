@@ -61,9 +61,6 @@ class UploadCheck(Protocol):
         ...
 
 
-# --- the way in -----------------------------------------------------------------------------------------------
-
-
 @overload
 def parse_upload(
     noun: RecordNoun, body: bytes, *, now_ms: int, is_detailed: bool = False
@@ -186,9 +183,6 @@ def _validate_records(
     return models
 
 
-# --- users and products ---------------------------------------------------------------------------------------
-
-
 def _users(items: list[Any], has_nulls: bool, is_detailed: bool) -> tuple[AcceptedRecord, ...]:
     accepted = []
     for index, user in enumerate(_validate_records(_USERS, items, "user", is_detailed)):
@@ -234,9 +228,6 @@ def _product_without_nulls(record: dict[str, Any]) -> dict[str, Any]:
         elif name.startswith("i18n_"):
             record[name] = _without_nulls(value)
     return record
-
-
-# --- interactions ---------------------------------------------------------------------------------------------
 
 
 def _rename_aliases(items: list[Any], aliases: Sequence[str]) -> None:

@@ -36,6 +36,13 @@ class AccessStore(Protocol):
 
     async def put_key(self, key: ApiKey) -> None: ...
 
+    async def replace_key(self, before: ApiKey, after: ApiKey) -> bool:
+        """Replace a record whose key, labels and right stay the same; the counter stays.
+
+        Returns False when the key was revoked or its record changed since it was read.
+        """
+        ...
+
     async def revoke_key(self, sha256: str) -> bool:
         """Remove a key; return False when it was absent."""
         ...

@@ -95,8 +95,19 @@ class AdminTokenStore(Protocol):
 class AuditLog(Protocol):
     """The log of all changes by administrators. Rows are only ever added; nothing changes or removes one."""
 
-    async def append(self, row: AuditRow) -> AuditRow:
-        """Add a row and return it with its id and its chain."""
+    async def begin(self, row: AuditRow) -> str:
+        """Note a change that is about to be performed, and return an id for the row of its end."""
+        ...
+
+    async def begun(self) -> list[tuple[str, AuditRow]]:
+        """Return the changes that were begun and have no end yet, with their ids."""
+        ...
+
+    async def append(self, row: AuditRow, *, begun_id: str = "", only_begun: bool = False) -> AuditRow:
+        """Add a row and return it with its id and its chain; it ends the change that was begun under `begun_id`.
+
+        With `only_begun` nothing is added if that change has ended already.
+        """
         ...
 
     async def page(self, wanted: AuditFilter, *, before: str = "", limit: int = 100) -> AuditPage:

@@ -19,6 +19,7 @@ from cluster.store.redis.script import Script
 _PUT = Script.load("put_access")
 _DROP = Script.load("drop_access")
 _READ = Script.load("read_access")
+_SWAP = Script.load("swap_account")
 
 _Record = TypeVar("_Record", bound=BaseModel)
 
@@ -45,6 +46,14 @@ class RedisAccess:
 
     async def put_key(self, key: ApiKey) -> None:
         await self._put(keys.access_key(), key.sha256, key)
+
+    async def replace_key(self, before: ApiKey, after: ApiKey) -> bool:
+        key, name = keys.access_key(), before.sha256
+        stored: bytes | None = await self._server.execute_slow("HGET", key, name)
+        found = None if stored is None else await self._records.get(ApiKey, "", key, name, stored)
+        if stored is None or found != before:
+            return False
+        return bool(await self._server.run(_SWAP, [key], [name, stored, seal_record(after, key, name)]))
 
     async def revoke_key(self, sha256: str) -> bool:
         return bool(await self._server.run(_DROP, [keys.access_key(), keys.access_version()], [sha256]))

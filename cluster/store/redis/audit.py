@@ -5,6 +5,8 @@
 
 So the stream still holds every row of the last block, and a backup that reads both keys one after the other has
 every row. Nothing else removes a row.
+
+A change is noted as begun before it is performed. The script that writes the row of its end removes the note.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 import orjson
 
 from cluster.errors import Unavailable
+from cluster.ids import new_request_id
 from cluster.records.administration import AuditRow
 from cluster.store import keys
 from cluster.store.audit_chain import ChainCheck, next_chain, row_json
@@ -31,6 +34,7 @@ BLOCK_ROWS = 1_000
 MOST_SCANNED = 5_000
 "Rows that one page reads at most; a page behind a narrow filter can be empty and name the next one."
 _PAGE = 500
+_NOT_BEGUN = 2
 _TRIES = 30
 
 _APPEND = Script.load("append_audit")
@@ -53,7 +57,17 @@ class RedisAudit:
         self._last: tuple[str, str] = ("", START)
         self._turn: asyncio.Lock | None = None
 
-    async def append(self, row: AuditRow) -> AuditRow:
+    async def begin(self, row: AuditRow) -> str:
+        begun_id = new_request_id()
+        await self._server.execute_slow("HSET", keys.audit_begun(), begun_id, row_json(row))
+        return begun_id
+
+    async def begun(self) -> list[tuple[str, AuditRow]]:
+        flat = await self._server.execute_slow("HGETALL", keys.audit_begun())
+        found = ((name, _parse("", stored, "")) for name, stored in zip(flat[::2], flat[1::2], strict=True))
+        return [(text_of(name), row) for name, row in found if row is not None]
+
+    async def append(self, row: AuditRow, *, begun_id: str = "", only_begun: bool = False) -> AuditRow:
         if self._turn is None:
             self._turn = asyncio.Lock()
         stored = row_json(row)
@@ -62,8 +76,12 @@ class RedisAudit:
                 last_id, before = self._last
                 chain = next_chain(before, stored)
                 done, found_id, more = await self._server.run(
-                    _APPEND, [keys.audit_row()], [last_id, stored, chain]
+                    _APPEND,
+                    [keys.audit_row(), keys.audit_begun()],
+                    [last_id, stored, chain, begun_id, int(only_begun)],
                 )
+                if done == _NOT_BEGUN:
+                    return row
                 row_id = text_of(found_id)
                 if done or (more and text_of(more) == chain):
                     # The second: the reply to the first attempt was lost, and the client sent it again.

@@ -1,4 +1,7 @@
-"""Stored boost rules, a few for each engine, in one hash for each app, and the stream of their changes."""
+"""Stored boost rules, a few for each engine, in one hash for each app, and the stream of their changes.
+
+One script writes a rule and its version, so that there is no change without a version.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.record_seal import SealedRecords, parse_record, seal_record
+from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, unseal
 
 MOST_VERSIONS = 2_000
 "Changes kept for each app; the oldest go first. Some KB each."
 _BETWEEN = "\x1f"
+_CHANGE = Script.load("change_rules")
 _VERSION_ID = re.compile(r"\d{1,20}-\d{1,20}", re.ASCII)
 
 
@@ -28,7 +33,9 @@ class RedisRules:
         self._server = server
         self._records = SealedRecords(quarantine)
 
-    async def put(self, app_id: str, rules: Sequence[BoostRule]) -> None:
+    async def put(
+        self, app_id: str, rules: Sequence[BoostRule], versions: Sequence[RuleVersion] = ()
+    ) -> None:
         key = keys.boost_rule(app_id)
         pairs: list[str | bytes] = []
         for given in rules:
@@ -36,8 +43,7 @@ class RedisRules:
             stored: bytes | None = await self._server.execute_slow("HGET", key, field)
             rule = await self._records.replacing(given, app_id, key, field, stored)
             pairs += [field, seal_record(rule, key, field)]
-        if pairs:
-            await self._server.execute_slow("HSET", key, *pairs)
+        await self._change(app_id, pairs, versions)
 
     async def all(self, app_id: str) -> list[BoostRule]:
         key = keys.boost_rule(app_id)
@@ -49,11 +55,25 @@ class RedisRules:
                 found.append(rule)
         return found
 
-    async def remove(self, app_id: str, engine_id: str, names: Sequence[str]) -> int:
-        if not names:
+    async def remove(
+        self, app_id: str, engine_id: str, names: Sequence[str], versions: Sequence[RuleVersion] = ()
+    ) -> int:
+        return await self._change(
+            app_id, [part for name in names for part in (_field(engine_id, name), "")], versions
+        )
+
+    async def _change(
+        self, app_id: str, pairs: Sequence[str | bytes], versions: Sequence[RuleVersion]
+    ) -> int:
+        if not pairs:
             return 0
-        fields = [_field(engine_id, name) for name in names]
-        return int(await self._server.execute_slow("HDEL", keys.boost_rule(app_id), *fields))
+        history = keys.boost_rule_version(app_id)
+        sealed = [seal_record(one.model_copy(update={"version_id": ""}), history) for one in versions]
+        return int(
+            await self._server.run(
+                _CHANGE, [keys.boost_rule(app_id), history], [len(pairs) // 2, MOST_VERSIONS, *pairs, *sealed]
+            )
+        )
 
 
 class RedisRuleVersions:
@@ -61,12 +81,6 @@ class RedisRuleVersions:
 
     def __init__(self, server: RedisClient) -> None:
         self._server = server
-
-    async def append(self, app_id: str, versions: Sequence[RuleVersion]) -> None:
-        key = keys.boost_rule_version(app_id)
-        for version in versions:
-            sealed = seal_record(version.model_copy(update={"version_id": ""}), key)
-            await self._server.execute_slow("XADD", key, "MAXLEN", "~", MOST_VERSIONS, "*", "version", sealed)
 
     async def newest(self, app_id: str, *, count: int) -> list[RuleVersion]:
         return await self._read(app_id, "XREVRANGE", "+", "-", count)

@@ -113,8 +113,6 @@ class ClusterClient:
             await asyncio.gather(self._reading, return_exceptions=True)
         await asyncio.gather(*(master.close() for master in self._masters.values()), *self._leaving)
 
-    # --- internal ------------------------------------------------------------------------------------------
-
     async def _follow(
         self,
         slot: int | None,

@@ -10,6 +10,11 @@ from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
 
+LEASES = ("intake", "engines", "trainer", "tracker")
+"The leases that one process of the installation holds at every time."
+FOLLOWING_MS = 60_000
+"A follower that was silent for longer has ended."
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:

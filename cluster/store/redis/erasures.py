@@ -49,8 +49,6 @@ class RedisErasures:
         self._clock = clock
         self._salts = Salts(server)
 
-    # --- orders and receipts ------------------------------------------------------------------------------------
-
     async def person(self, app_id: str, user_id: str, anonymous_id: str) -> Person:
         if not user_id:
             if linked := (await self._interactions.links(app_id, [anonymous_id])).get(anonymous_id):
@@ -130,8 +128,6 @@ class RedisErasures:
                 await self._server.execute_slow("HDEL", name, *oldest)
                 await self._server.execute_slow("ZREM", order, *oldest)
 
-    # --- a person -----------------------------------------------------------------------------------------------
-
     async def find(self, person: Person) -> PersonData:
         found: PersonData = {place: [] for place in REDIS_PLACES}
         for trace in await self._traces(person):
@@ -169,8 +165,6 @@ class RedisErasures:
         sealed = seal(payload, salt_from_key("interaction"))
         if not await self._server.run(_ERASE_VISITOR, names, [sealed, *visitors]):
             raise Unavailable("a visitor was linked to a user meanwhile", retry_after_s=1)
-
-    # --- logs ---------------------------------------------------------------------------------------------------
 
     async def clean_logs(self, app_id: str, settled: Mapping[LogNoun, str], now_ms: int) -> dict[str, str]:
         held: dict[str, str] = {}

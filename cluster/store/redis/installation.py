@@ -15,7 +15,9 @@ class StoredIdentity:
 
     installation_id: str = ""
     fingerprint: str = ""
-    "Of the master key (`cluster.admin.vault.master_key_fingerprint`)."
+    "Of the current master key (`cluster.admin.vault.master_key_fingerprints`)."
+    previous: tuple[str, ...] = ()
+    "Of previous master keys that something may still be sealed with."
 
 
 class RedisInstallation:
@@ -26,8 +28,9 @@ class RedisInstallation:
 
     async def read(self) -> StoredIdentity:
         """Return the stored identity."""
-        found = await self._server.execute_slow("HMGET", keys.installation(), "id", "fingerprint")
-        return StoredIdentity(*("" if field is None else text_of(field) for field in found))
+        found = await self._server.execute_slow("HMGET", keys.installation(), "id", "fingerprint", "previous")
+        installation_id, fingerprint, previous = ("" if field is None else text_of(field) for field in found)
+        return StoredIdentity(installation_id, fingerprint, tuple(previous.split()))
 
     async def claim(self, identity: StoredIdentity) -> StoredIdentity:
         """Write missing values and return the stored ones; of two concurrent first starts one wins."""
@@ -38,5 +41,6 @@ class RedisInstallation:
     async def replace(self, identity: StoredIdentity) -> None:
         """Replace the identity, by order of an operator."""
         await self._server.execute_slow(
-            "HSET", keys.installation(), "id", identity.installation_id, "fingerprint", identity.fingerprint
-        )
+            "HSET", keys.installation(), "id", identity.installation_id, "fingerprint", identity.fingerprint,
+            "previous", " ".join(identity.previous),
+        )  # fmt: skip

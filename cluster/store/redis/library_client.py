@@ -141,8 +141,6 @@ class LibraryClient:
                 await library.connection_pool.disconnect()
         await asyncio.gather(*(one.aclose() for one in self._sentinels), return_exceptions=True)
 
-    # --- internal ------------------------------------------------------------------------------------------
-
     async def _ask(self, command: tuple[Argument, ...], *, writes: bool = False, node: Any = None) -> Any:
         async with self._room:
             return await self._send(command, self._slow_s, confirmed=writes, node=node)

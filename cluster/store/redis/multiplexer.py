@@ -6,7 +6,7 @@ commands. Each command keeps a slot for its reply even after it is cancelled; ot
 cancellation would shift replies to other commands.
 
     send() -> slot at the end of the queue, bytes into the outbox
-    end of the loop's turn -> the outbox is written
+    end of the loop's turn -> the outbox is written; if the turn was long, the deadlines move
     bytes arrive -> one reply for each slot, oldest first
     sweep -> slots over their deadline fail with `Unavailable`, but keep their place
 """
@@ -56,6 +56,8 @@ class CommandMultiplexer(asyncio.Protocol):
         self._reader = hiredis.Reader(notEnoughData=_MORE)
         self._slots: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._outbox: list[bytes] = []
+        self._queued_s = 0.0
+        "When the oldest command of the outbox came."
         self._transport: asyncio.Transport | None = None
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_at = 0.0
@@ -79,6 +81,7 @@ class CommandMultiplexer(asyncio.Protocol):
             fail(future, Unavailable(self._why, retry_after_s=1))
             return
         if not self._outbox:
+            self._queued_s = self._loop.time()
             self._loop.call_soon(self._flush)
         self._outbox.append(packed)
         self._slots.append((future, deadline))
@@ -90,8 +93,6 @@ class CommandMultiplexer(asyncio.Protocol):
         self._why = why
         if self._transport is not None:
             self._transport.abort()
-
-    # --- callbacks of the event loop -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -127,12 +128,19 @@ class CommandMultiplexer(asyncio.Protocol):
             self.closed.set_result(None)
         self._watch.lost(self)
 
-    # --- internal ------------------------------------------------------------------------------------------
-
     def _flush(self) -> None:
         outbox, self._outbox = self._outbox, []
+        stall_s = self._loop.time() - self._queued_s
+        if stall_s > GRACE_S:
+            self._postpone(len(outbox), stall_s)
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(outbox[0] if len(outbox) == 1 else b"".join(outbox))
+
+    def _postpone(self, commands: int, by_s: float) -> None:
+        """Move the deadlines of the newest commands: a busy process held them back, not the store."""
+        for place in range(max(0, len(self._slots) - commands), len(self._slots)):
+            future, deadline = self._slots[place]
+            self._slots[place] = (future, deadline + by_s)
 
     def _arm(self, at: float) -> None:
         if self._sweep is not None:

@@ -84,8 +84,6 @@ class PersonTraces:
             async for trace in part():
                 yield trace
 
-    # --- by key name ------------------------------------------------------------------------------------------
-
     async def _owned_keys(self) -> AsyncIterator[Trace]:
         person, ask = self._person, self._server.execute_slow
         if person.user_id:
@@ -155,8 +153,6 @@ class PersonTraces:
             for entry_id, flat in entries:
                 yield entry_id, dict(zip(flat[::2], flat[1::2], strict=True))
             start = "(" + text_of(entries[-1][0])
-
-    # --- by a walk through the keys ---------------------------------------------------------------------------
 
     async def _walk(self) -> AsyncIterator[Trace]:
         """Scan all keys of the app; references to a question come after all questions are found."""
@@ -309,8 +305,6 @@ class PersonTraces:
             await self._server.execute_slow("ZREMRANGEBYSCORE", name, "-inf", 0)
 
         return Trace(POPULAR_QUESTIONS, [text for text, _ in found], erase)
-
-    # --- internal ---------------------------------------------------------------------------------------------
 
     def _names(self, data: bytes) -> bool:
         sealed = data[:1] == b"1" and data[WIDTH : WIDTH + 1] in (b"{", b"[")

@@ -58,8 +58,6 @@ class RecordsResource:
         self._new_task_id = new_task_id
         self._storage = StorageBounds(stores.usage, clock)
 
-    # --- upload -----------------------------------------------------------------------------------------------
-
     def read_upload(self, request: ApiRequest) -> AcceptedRecords:
         """Validate an upload body: all records or none."""
         return parse_upload(self.noun, request.body, now_ms=self._clock.now_ms())
@@ -100,8 +98,6 @@ class RecordsResource:
                 return _upload_reply(took.task_id, checked)
             types = {**types, **took.conflicts}
         raise Conflict("attribute types changed while the upload was checked; please retry")
-
-    # --- read -------------------------------------------------------------------------------------------------
 
     def read_id(self, request: ApiRequest) -> str:
         """Return the id of a record in the path.
@@ -148,8 +144,6 @@ class RecordsResource:
     def _type_of(self, request: ApiRequest) -> str | None:
         return None
 
-    # --- delete -----------------------------------------------------------------------------------------------
-
     def read_delete(self, request: ApiRequest) -> list[str]:
         """Validate the body of a bulk delete."""
         raise NotImplementedError
@@ -173,8 +167,6 @@ class RecordsResource:
             now_ms=self._clock.now_ms(),
         )
         return success({"task_id": took.task_id}, message)
-
-    # --- task -------------------------------------------------------------------------------------------------
 
     async def status(self, request: ApiRequest) -> Reply:
         """Return the state of a task of this noun.

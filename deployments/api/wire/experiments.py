@@ -110,9 +110,6 @@ EXPERIMENT_DRAFTS: dict[str, Any] = {
 "Fields that `actors/experiments/drafts.py` reads."
 
 
-# --- replies ------------------------------------------------------------------------------------------------------
-
-
 class EventFaults(BaseModel):
     """Everything that is wrong with an event."""
 

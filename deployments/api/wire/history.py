@@ -96,9 +96,6 @@ class Touch(ThreadBody):
     "Whether to ask the thread's question again and append the answer."
 
 
-# --- replies ------------------------------------------------------------------------------------------------------
-
-
 class ShownThread(BaseModel):
     """A thread. `id` and `question_id` are both the id of its first question."""
 

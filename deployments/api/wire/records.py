@@ -38,9 +38,6 @@ class AggregateBody(RequestModel):
     fq: Filter | None = None
 
 
-# --- replies ------------------------------------------------------------------------------------------------------
-
-
 class MessageReply(BaseModel):
     """A message."""
 

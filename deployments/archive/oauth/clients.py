@@ -8,7 +8,6 @@ fingerprints of the redirect addresses, so it stays short however long the addre
 
 from __future__ import annotations
 
-import hmac
 import unicodedata
 from dataclasses import dataclass
 from typing import cast, get_args
@@ -106,8 +105,7 @@ def client_of_registration(registration: Registration) -> OAuthClient | None:
 
 def is_secret_of(signing: OAuthSigner, client: OAuthClient, secret: str) -> bool:
     """Compare a client's secret in constant time."""
-    expected = signing.client_secret(client.client_id)
-    return hmac.compare_digest(secret.encode("utf-8", "surrogatepass"), expected.encode())
+    return signing.is_client_secret(client.client_id, secret)
 
 
 def clean_name(text: str) -> str:

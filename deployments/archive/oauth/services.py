@@ -52,8 +52,7 @@ class OAuthServices:
 
     def client_address(self, request: Request) -> str:
         """Return the client address of a request."""
-        noted = request.headers.get("x-forwarded-for")
-        return self.client_addresses.find(request.scope, noted.encode("latin-1") if noted else None)
+        return self.client_addresses.find(request.scope)
 
     def count_request(self, request: Request, kind: str, rate: BucketRate) -> None:
         """Count a request against the limit of its address.

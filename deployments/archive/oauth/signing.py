@@ -33,15 +33,15 @@ class OAuthSigner:
 
     def __init__(self, vault: Vault, randomness: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._randomness = randomness
-        root = vault.derive("oauth")
-        self.clients = PurposeSigner(root, "client")
-        self.registrations = PurposeSigner(root, "registration")
-        self.forms = PurposeSigner(root, "form")
-        self.sessions = PurposeSigner(root, "session")
-        self.devices = PurposeSigner(root, "device")
-        self._refresh = Signer(root, salt=b"refresh", **KINDS)
-        self._access_key = vault.derive("oauth access token")
-        self._secret_key = vault.derive("oauth client secret")
+        roots = vault.derive_all("oauth")
+        self.clients = PurposeSigner(roots, "client")
+        self.registrations = PurposeSigner(roots, "registration")
+        self.forms = PurposeSigner(roots, "form")
+        self.sessions = PurposeSigner(roots, "session")
+        self.devices = PurposeSigner(roots, "device")
+        self._refresh = Signer(roots[::-1], salt=b"refresh", **KINDS)
+        self._access_keys = vault.derive_all("oauth access token")
+        self._secret_keys = vault.derive_all("oauth client secret")
         self.hash_slot = SlotHash(vault)
 
     def random(self, size: int = 32) -> str:
@@ -50,8 +50,15 @@ class OAuthSigner:
 
     def client_secret(self, client_id: str) -> str:
         """Return the secret of a confidential client; it is derived and never stored."""
-        digest = hmac.digest(self._secret_key, client_id.encode(), "sha256")
-        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        return _derive_secret(self._secret_keys[0], client_id)
+
+    def is_client_secret(self, client_id: str, secret: str) -> bool:
+        """Return whether any of the keys gives a client this secret; the time discloses nothing about it."""
+        given = secret.encode("utf-8", "surrogatepass")
+        found = [
+            hmac.compare_digest(given, _derive_secret(key, client_id).encode()) for key in self._secret_keys
+        ]
+        return any(found)
 
     def issue_refresh(self, grant_id: str) -> str:
         """Return a refresh token of a grant; a forged one is detected without the store."""
@@ -68,14 +75,21 @@ class OAuthSigner:
 
     def issue_access(self, claims: dict[str, Any]) -> str:
         """Return a signed access token with these claims."""
-        return jwt.encode(claims, self._access_key, algorithm="HS256", headers={"typ": _TYPE})
+        return jwt.encode(claims, self._access_keys[0], algorithm="HS256", headers={"typ": _TYPE})
 
     def access_claims(self, token: str) -> dict[str, Any] | None:
         """Return the claims of a genuine access token; the caller checks times and audience."""
         if not is_whole(token):
             return None
-        try:
-            found = jwt.decode_complete(token, self._access_key, algorithms=["HS256"], options=_UNJUDGED)
-        except (jwt.InvalidTokenError, ValueError, RecursionError):
-            return None
-        return found["payload"] if found["header"].get("typ") == _TYPE else None
+        for key in self._access_keys:
+            try:
+                found = jwt.decode_complete(token, key, algorithms=["HS256"], options=_UNJUDGED)
+            except (jwt.InvalidTokenError, ValueError, RecursionError):
+                continue
+            return found["payload"] if found["header"].get("typ") == _TYPE else None
+        return None
+
+
+def _derive_secret(key: bytes, client_id: str) -> str:
+    digest = hmac.digest(key, client_id.encode(), "sha256")
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from cluster.admin.vault import master_key_fingerprint
+from cluster.admin.vault import master_key_fingerprints
 from cluster.errors import HouseError, Invalid
 from cluster.runtime.artifact_access import open_artifact_store_at
 from cluster.runtime.cluster_report import ClusterReport, read_cluster
@@ -15,12 +15,9 @@ from cluster.runtime.connecting import ADMIN_S, connect, run_blocking
 from cluster.runtime.identity import find_mismatch, read_artifact_id
 from cluster.settings import Settings
 from cluster.store.redis.installation import StoredIdentity
-from deployments.cli.doctor.finding import Finding
+from deployments.operations.findings import LATE_MS, Finding, check_lease, check_release
 
-LATE_MS = 60_000
-"A follower that is so far behind answers from old data."
 _MOST_BODY = 300
-_FOR_THE_LOG = "is the actor alive? `kiosk cluster up` starts what is missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +52,9 @@ def inspect_cluster(settings: Settings, urls: Sequence[str], now_ms: int) -> Clu
 
 def check_report(report: ClusterReport) -> Iterator[Finding]:
     """Judge what Redis said."""
-    yield _check_schema(report)
+    yield check_release(report.schema, report.known_schema, report.releases)
     for lease in report.leases:
-        words = (
-            f"held by {lease.owner}, {lease.remaining_ms / 1000:.1f} s left"
-            if lease.owner
-            else "nobody holds it"
-        )
-        yield Finding(
-            f"lease {lease.name}", "ok" if lease.owner else "bad", words, "" if lease.owner else _FOR_THE_LOG
-        )
+        yield check_lease(lease.name, lease.owner, lease.remaining_ms)
     for engine in report.engines:
         name, failed = f"engine {engine.app_id}/{engine.engine_id}", engine.state == "failed"
         if engine.placement == "shared":
@@ -123,13 +113,13 @@ def _check_identity(report: ClusterReport, settings: Settings) -> Iterator[Findi
 
 def _check_key(recorded: StoredIdentity, settings: Settings) -> Finding:
     try:
-        fingerprint = master_key_fingerprint(settings)
+        fingerprints = master_key_fingerprints(settings)
     except HouseError as error:
         return Finding("its master key", "bad", error.message)
-    if recorded.fingerprint and not fingerprint:
+    if recorded.fingerprint and not fingerprints:
         words = "not on this machine: commands that read or change anything are refused here"
         return Finding("its master key", "warning", words, "set KIOSK_MASTER_KEY or KIOSK_MASTER_KEY_FILE")
-    mismatch = find_mismatch(recorded, fingerprint=fingerprint)
+    mismatch = find_mismatch(recorded, fingerprints=fingerprints)
     return Finding("its master key", "bad" if mismatch else "ok", mismatch or "this machine has it")
 
 
@@ -145,19 +135,6 @@ def _check_artifacts(recorded: StoredIdentity, settings: Settings) -> Finding:
         return Finding("artifact store", "warning", words, "set KIOSK_DATA_DIR or KIOSK_ARTIFACTS_URL")
     mismatch = find_mismatch(recorded, artifact_id=found, address=address)
     return Finding("artifact store", "bad" if mismatch else "ok", mismatch or f"{address} is reachable")
-
-
-def _check_schema(report: ClusterReport) -> Finding:
-    stored = report.schema
-    running = ", ".join(f"{one.release} (schema {one.schema})" for one in report.releases)
-    words = (
-        f"data has schema {stored.number}, this release {report.known_schema}; runs: {running or 'nothing'}"
-    )
-    if stored.oldest > report.known_schema:
-        return Finding("release", "bad", words, f"use a release with schema {stored.oldest} on this machine")
-    if not report.releases:
-        return Finding("release", "bad", words, "no API replica was seen for 30 s: `kiosk cluster up`")
-    return Finding("release", "ok", words)
 
 
 def _check_log(report: ClusterReport, app_id: str) -> Finding:

@@ -17,9 +17,9 @@ from cluster.errors import Conflict, HouseError, Invalid, Unavailable
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.doctor import cluster_checks, machine_checks, running_checks, security_checks
-from deployments.cli.doctor.finding import Finding
 from deployments.cli.doctor.mcp_check import McpCheck
 from deployments.cli.installation import Installation, read_clock_ms
+from deployments.operations.findings import Finding, check_disk
 
 EPILOG = """
 [bold]Examples[/]
@@ -122,7 +122,7 @@ def run_checks(installation: Installation, urls: Sequence[str] = ()) -> list[Fin
         machine_checks.check_private_file(
             "ray token", installation.places.ray_token, "delete it and start again: `kiosk up` makes one"
         ),
-        machine_checks.check_disk(installation),
+        check_disk(installation.places.data_dir, installation.settings.disk_limit),
         machine_checks.check_shared_memory(Path("/dev/shm")),
         machine_checks.check_open_files(),
         machine_checks.check_haproxy(state),
@@ -147,6 +147,7 @@ def run_checks(installation: Installation, urls: Sequence[str] = ()) -> list[Fin
         findings.append(running_checks.check_exposed_keys(installation, now_ms))
         findings += security_checks.check_switches(installation.list_apps())
         findings += security_checks.check_erasures(installation)
+        findings += security_checks.check_previous_keys(installation)
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))
     return findings
@@ -161,5 +162,6 @@ def _check_cluster(installation: Installation, urls: Sequence[str]) -> Iterator[
     try:
         yield from running_checks.check_redis_settings(installation)
         yield from security_checks.check_switches(installation.list_apps())
+        yield from security_checks.check_previous_keys(installation)
     except HouseError as error:
         yield Finding("redis", "bad", error.message)

@@ -16,11 +16,10 @@ from cluster.errors import HouseError
 from cluster.local.haproxy_process import find_haproxy
 from cluster.local.redis_binary import OLDEST, RedisBinary, find_distribution_package, find_redis
 from cluster.local.redis_faults import AS_OF, list_faults
-from cluster.runtime.disk import used_share
 from cluster.runtime.installation_state import InstallationState
 from cluster.runtime.processes import list_processes
-from deployments.cli.doctor.finding import Finding
 from deployments.cli.installation import Installation
+from deployments.operations.findings import Finding
 
 RAY = "2.60."
 
@@ -82,23 +81,6 @@ def check_master_key(installation: Installation) -> Finding:
         )
     where = str(settings.master_key_file or "KIOSK_MASTER_KEY") if is_given else str(path)
     return Finding("master key", "ok", f"{where}; keep a copy elsewhere, keys can't be read without it")
-
-
-def check_disk(installation: Installation) -> Finding:
-    """There is room below the data directory."""
-    path = installation.places.data_dir
-    while not path.exists():
-        path = path.parent
-    share, limit = used_share(path), installation.settings.disk_limit
-    free = shutil.disk_usage(path).free / 2**30
-    words = f"{share:.0%} used, {free:.1f} GiB free"
-    if share >= limit:
-        return Finding(
-            "disk", "bad", f"{words}: writes are refused", "free some space; writing goes on by itself"
-        )
-    if share >= limit - 0.1 or free < 2:
-        return Finding("disk", "warning", words, f"writes are refused from {limit:.0%} on")
-    return Finding("disk", "ok", words)
 
 
 def check_shared_memory(path: Path) -> Finding:

@@ -21,9 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from cluster.errors import HouseError, Unavailable
-from deployments.cli.doctor.finding import Finding
-
-# --- the client ---------------------------------------------------------------------------------------------
+from deployments.operations.findings import Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +116,6 @@ class FormParser(HTMLParser):
             self.choices.add(given.get("value", ""))
 
 
-# --- the check ---------------------------------------------------------------------------------------------
-
 REDIRECT = "http://127.0.0.1:33418/callback"
 TOOLS = ["ask_archive", "get_archive_article"]
 END_S = 2.0
@@ -177,8 +173,6 @@ class McpCheck:
                 yield Finding(name, "bad", error.message, "`kiosk status` says how the parts are")
                 return
             yield Finding(name, "warning" if words.startswith("! ") else "ok", words.removeprefix("! "))
-
-    # --- steps ---------------------------------------------------------------------------------------------------
 
     def _address(self) -> str:
         parts = urlsplit(self.base)
@@ -346,8 +340,6 @@ class McpCheck:
             _require(time.monotonic() < until, f"a revoked token still works after {END_S:g} s")
             time.sleep(0.1)
         return "a revoked connection is refused everywhere within a second"
-
-    # --- parts of steps ------------------------------------------------------------------------------------------
 
     def _submit_pages(self, url: str) -> HttpResponse:
         """Sign in and allow until the redirect to the client comes."""

@@ -9,22 +9,19 @@ from urllib.parse import urlsplit
 import psutil
 
 from cluster.admin.key_admin import KeyAdmin
-from cluster.clock import iso_ms
 from cluster.local.redis_binary import RedisBinary
-from cluster.records.access import IN_BROWSER
 from cluster.runtime import probe
 from cluster.runtime.installation_state import InstallationState
-from cluster.runtime.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.runtime.processes import list_processes
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from deployments.cli.doctor.finding import Finding
 from deployments.cli.doctor.machine_checks import check_redis_version
 from deployments.cli.installation import Installation
+from deployments.operations import findings
+from deployments.operations.findings import Finding
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 CLOCK_SLACK_MS = 2_000
-EXPOSED_FOR_MS = 30 * 24 * 3_600_000
 ACTORS = (
     (
         "assigner",
@@ -62,36 +59,12 @@ def check_sign_in(state: InstallationState, settings: Settings) -> Finding:
 
 
 def check_exposed_keys(installation: Installation, now_ms: int) -> Finding:
-    """Check whether a live secret key came where others can read it.
+    """Check whether a live secret key came where others can read it."""
 
-    That is an address (`?api_key=`), which proxies and browsers write down, and a page of another origin, which hands
-    the key to everybody who opens it.
-    """
+    async def read(_: KeyAdmin, stores: OpenStores) -> Finding:
+        return await findings.check_exposed_keys(stores.access, now_ms)
 
-    async def read(keeping: KeyAdmin, stores: OpenStores) -> tuple[list[str], list[str]]:
-        exposed, book = await stores.access.exposed(), await stores.access.read_all()
-        found: tuple[list[str], list[str]] = [], []
-        for key in book.keys.values():
-            for list_, name in zip(found, (key.key_id, IN_BROWSER + key.key_id), strict=True):
-                at_ms = exposed.get(name)
-                if at_ms is not None and now_ms - at_ms < EXPOSED_FOR_MS:
-                    list_.append(f"{key.key_id} of {key.app_id} on {iso_ms(at_ms)[:16]}")
-        return sorted(found[0]), sorted(found[1])
-
-    in_addresses, in_browsers = installation.administer(read)
-    words = [f"came as ?api_key=: {', '.join(in_addresses)}"] if in_addresses else []
-    advice = ["send it as the header X-API-KEY: proxies write addresses down"] if in_addresses else []
-    if in_browsers:
-        words.append(f"came from a web page: {', '.join(in_browsers)}")
-        advice.append(
-            "give pages the publishable key, and refuse this one there: "
-            "`kiosk apps switch APP secret_key_in_browser=refuse`"
-        )
-    if not words:
-        return Finding("secret keys", "ok", "none came in an address or from a web page within 30 days")
-    return Finding(
-        "secret keys", "warning", "; ".join(words), "; ".join([*advice, "then `kiosk keys rotate`"])
-    )
+    return installation.administer(read)
 
 
 def check_client_addresses(state: InstallationState, settings: Settings) -> Finding:
@@ -195,43 +168,8 @@ def check_redis_server(information: Mapping[str, str]) -> Finding:
 def check_redis_settings(installation: Installation) -> Iterator[Finding]:
     """Redis keeps what it acknowledged, and never throws records away."""
     yield check_redis_server(installation.information("server"))
-    persistence = installation.information("persistence")
-    if persistence.get("aof_enabled") != "1":
-        advice = "`CONFIG SET appendonly yes` and write it into redis.conf: without it a crash loses records"
-        yield Finding("redis persistence", "bad", "the append-only file is off", advice)
-    elif persistence.get("aof_last_write_status") != "ok":
-        yield Finding(
-            "redis persistence",
-            "bad",
-            "its file can't be written",
-            "is the disk full? writes go on by themselves",
-        )
-    else:
-        yield Finding("redis persistence", "ok", "append-only file on, last write good")
-    memory = installation.information("memory")
-    policy = memory.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        advice = "`CONFIG SET maxmemory-policy noeviction`: records may not vanish"
-        yield Finding("redis memory", "bad", f"policy {policy} throws records away", advice)
-    else:
-        yield _redis_memory(memory)
-
-
-def _redis_memory(memory: dict[str, str]) -> Finding:
-    """Redis has a bound, and room below it."""
-    if memory.get("maxmemory", "0") == "0":
-        advice = (
-            "`CONFIG SET maxmemory` to what it may use: without a bound, writes of strangers end in its death"
-        )
-        return Finding("redis memory", "warning", "no bound", advice)
-    share = used_memory_share(memory)
-    words = f"{share:.0%} of {int(memory['maxmemory']) >> 20:,} MiB used, never throws records away"
-    if share >= REFUSED_FROM:
-        return Finding("redis memory", "bad", f"{words}: writes are refused", "raise KIOSK_REDIS_MEMORY_MB")
-    if share >= WARNED_FROM:
-        advice = f"raise KIOSK_REDIS_MEMORY_MB: writes are refused from {REFUSED_FROM:.0%} on"
-        return Finding("redis memory", "warning", words, advice)
-    return Finding("redis memory", "ok", words)
+    yield findings.check_redis_persistence(installation.information("persistence"))
+    yield findings.check_redis_memory(installation.information("memory"))
 
 
 def check_clock(server: dict[str, str], now_ms: int) -> Iterator[Finding]:

@@ -9,6 +9,8 @@ import psutil
 
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.admin.key_admin import KeyAdmin
+from cluster.admin.reseal import MasterKeyReseal, ResealResult
+from cluster.admin.vault import open_vault
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.artifacts.signing import sign_manifests
@@ -18,10 +20,8 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import find_secrets
 from cluster.runtime.processes import list_processes
 from cluster.store.connect import OpenStores
-from deployments.cli.doctor.finding import Finding, Level
 from deployments.cli.installation import Installation, read_clock_ms
-
-# --- switches of apps ---------------------------------------------------------------------------------------
+from deployments.operations.findings import Finding, Level
 
 
 def check_switches(apps: Iterable[App]) -> Iterator[Finding]:
@@ -72,9 +72,6 @@ def _list_open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:
         yield "publishable_experiments", "false", "browsers write exposures"
     if settings.bot_rule != "on":
         yield "bot_rule", "on", "robots use the publishable key"
-
-
-# --- code, secrets and manifests ----------------------------------------------------------------------------
 
 
 def check_learners(installation: Installation) -> Finding:
@@ -131,7 +128,24 @@ def check_artifacts(installation: Installation) -> Finding:
     return Finding("artifacts", "ok", f"all {found.valid} manifests are signed by this installation")
 
 
-# --- erasures -----------------------------------------------------------------------------------------------
+def check_previous_keys(installation: Installation) -> Iterator[Finding]:
+    """Nothing is sealed with a previous master key, which can then be removed."""
+    vault = open_vault(installation.settings)
+    if not vault.has_previous:
+        return
+
+    async def look(keeping: KeyAdmin, stores: OpenStores) -> ResealResult:
+        artifacts = open_artifact_store(installation.settings)
+        return await MasterKeyReseal(stores.access, stores.accounts, artifacts, vault).run(dry_run=True)
+
+    found = installation.administer(look)
+    if found.count or found.newer:
+        words = f"{found.to_text()} are sealed with a previous master key"
+        yield Finding("previous master key", "warning", words, "`kiosk master-key reseal`, while it serves")
+    else:
+        advice = "`kiosk master-key status` says what else ends with it; then remove it"
+        yield Finding("previous master key", "ok", "nothing is sealed with it", advice)
+
 
 LATE_MS = 600_000
 "An order that is older was not carried out as it should."

@@ -35,7 +35,7 @@ async def change_password(request: ConsoleRequest) -> Response:
         raise Invalid(request.services.text("account.not_same"))
     await request.perform("me.change_password", current=form.get("current", ""), new=form.get("new", ""))
     response = request.redirect(HOME, request.services.text("account.password_changed"))
-    await request.sessions.continue_after_change(response, session, secure=request.secure)
+    await request.sessions.continue_after_change(response, session, epochs=1, secure=request.secure)
     return response
 
 
@@ -65,7 +65,7 @@ async def end_sessions(request: ConsoleRequest) -> Response:
     assert session is not None
     await request.perform("me.end_sessions")
     response = request.redirect(HOME, request.services.text("account.sessions_ended"))
-    await request.sessions.continue_after_change(response, session, secure=request.secure)
+    await request.sessions.continue_after_change(response, session, epochs=0, secure=request.secure)
     return response
 
 

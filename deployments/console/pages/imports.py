@@ -20,6 +20,12 @@ QUARANTINE = "/apps/{app_id}/quarantine"
 MOST_UPLOAD_BYTES = 201 << 20
 "One megabyte more than the largest file: the fields beside it."
 NOUNS = ("product", "user", "interaction")
+_NEXT = {
+    "product": "/apps/{app_id}/catalog",
+    "user": "/apps/{app_id}/readers",
+    "interaction": "/apps/{app_id}/models/trainings/new",
+}
+"Noun -> the page where somebody goes on after an import."
 _PIECE = 1 << 20
 _SHOWN_ROWS = 50
 
@@ -65,7 +71,9 @@ async def show_import(request: ConsoleRequest) -> Response:
     if view["refused"] or view["failed"]:
         rows = await request.perform("imports.refused", **_named(request), limit=_SHOWN_ROWS)
         values["refused"] = rows
-    return request.page("imports/import.html", **{"look": None, "refused": None, **values})
+    return request.page(
+        "imports/import.html", **{"look": None, "refused": None, "next_path": _NEXT[view["noun"]], **values}
+    )
 
 
 async def dry_run(request: ConsoleRequest) -> Response:
@@ -208,4 +216,4 @@ PAGES = (
         QUARANTINE + "/drop", drop_entry, role="editor", methods=("POST",), shown_on=QUARANTINE, example="-"
     ),
 )
-NAVIGATION = (NavigationEntry("imports.nav", IMPORTS, role="editor", icon="import"),)
+NAVIGATION = (NavigationEntry("imports.nav", IMPORTS, role="editor", icon="import", also=(QUARANTINE,)),)

@@ -114,6 +114,6 @@ PAGES = (
     Page(BANK, change_bank, role="editor", methods=("POST",)),
 )
 NAVIGATION = (
-    NavigationEntry("search.nav", SEARCH, role="analyst", icon="search"),
+    NavigationEntry("search.nav", SEARCH, role="analyst", icon="search", also=(QUESTIONS,)),
     NavigationEntry("search.bank", BANK, icon="list"),
 )

@@ -102,6 +102,14 @@
     return library;
   }
 
+  // A value between gaps has no line, so it needs a point.
+  const isSparse = (values) => values.some((value, at) => value != null && values[at - 1] == null && values[at + 1] == null);
+  // Times are UTC, as everywhere on the pages.
+  const timeLabels = (_, ticks, axis, space, step) => ticks.map((seconds) => {
+    const text = new Date(seconds * 1000).toISOString();
+    const isDay = step >= 86400 || (step >= 3600 && text.slice(11, 16) === "00:00");
+    return isDay ? text.slice(5, 10) : text.slice(11, step >= 60 ? 16 : 19);
+  });
   const drawn = new WeakMap();
   async function drawChart(box) {
     await loadLibrary();
@@ -111,15 +119,16 @@
     const colour = (name) => style.getPropertyValue(name).trim();
     const axis = { stroke: colour("--dim"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
     const series = spec.series.map((one, at) => ({
-      label: one.label, stroke: colour(`--chart-${(at % 5) + 1}`), width: 1.75, spanGaps: false, points: { show: spec.x.length < 40 },
+      label: one.label, stroke: colour(`--chart-${(at % 5) + 1}`), width: 1.75, spanGaps: false, points: { show: spec.x.length < 40 || isSparse(one.values) },
       ...(one.kind === "bars" ? { fill: colour("--bar"), paths: uPlot.paths.bars({ size: [0.7, 60] }), points: { show: false } } : {}),
     }));
     drawn.get(box)?.destroy();
     box.replaceChildren();
     drawn.set(box, new uPlot({
       width: Math.max(box.clientWidth, 200), height: spec.height || 180,
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
       scales: { x: { time: spec.time !== false }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 1e-9) * 1.1] } },
-      axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => `${tick.toLocaleString("en")}${spec.unit ? ` ${spec.unit}` : ""}`) }],
+      axes: [spec.time === false ? axis : { ...axis, values: timeLabels }, { ...axis, size: spec.unit ? 72 : 56, values: (_, ticks) => ticks.map((tick) => `${tick.toLocaleString("en")}${spec.unit ? ` ${spec.unit}` : ""}`) }],
       series: [{}, ...series], legend: { show: series.length > 1, live: false }, cursor: { drag: { x: false, y: false } },
     }, [spec.x, ...spec.series.map((one) => one.values)], box));
   }

@@ -12,6 +12,7 @@ function combobox(label, {complete, submit}) {
   const options = el("ul", {id: "completions", class: "options", role: "listbox", "aria-label": "Completions", hidden: true});
   let chosen = -1;
   let turn = 0;
+  let submitted = "";
 
   function close() {
     turn++;
@@ -27,12 +28,13 @@ function combobox(label, {complete, submit}) {
     input.setAttribute("aria-activedescendant", lines[chosen].id);
   }
   function take(text) {
-    input.value = text;
+    input.value = submitted = text;
     close();
     submit(text);
   }
 
   const load = debounced(async () => {
+    if (input.value === submitted) return;
     const mine = ++turn;
     const found = input.value.trim() ? await complete(input.value) : [];
     if (mine !== turn) return;
@@ -45,7 +47,7 @@ function combobox(label, {complete, submit}) {
     input.setAttribute("aria-expanded", String(found.length > 0));
   }, 120);
 
-  input.addEventListener("input", load);
+  input.addEventListener("input", () => { submitted = ""; load(); });
   input.addEventListener("blur", close);
   input.addEventListener("keydown", (event) => {
     const isOpen = !options.hidden;
@@ -59,6 +61,8 @@ function combobox(label, {complete, submit}) {
   const form = el("form", {role: "search", onsubmit(event) {
     event.preventDefault();
     close();
+    // A pause in typing that ends after Enter opens no completions over the results.
+    submitted = input.value;
     submit(input.value);
   }}, el("div", {class: "combo"}, input, options), el("button", {type: "submit", class: "main", text: "Search"}));
   return [el("label", {class: "field", for: "query", text: label}), form];

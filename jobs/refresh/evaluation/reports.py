@@ -169,6 +169,13 @@ class ReportStore:
         """Delete the report of a version; return False if there was none."""
         return self._shelf.remove(_path(app_id, engine_id, version))
 
+    def delete_old_runs(self, app_id: str, engine_id: str, kept: int) -> None:
+        """Delete reports that stand under names of runs, but for the newest ones."""
+        folder = f"{FOLDER}/{app_id}/{engine_id}"
+        found = [one for one in self._shelf.entries(folder) if one.path.startswith(f"{folder}/run-")]
+        for entry in sorted(found, key=lambda one: -one.modified_ms)[kept:]:
+            self._shelf.remove(entry.path)
+
 
 def _path(app_id: str, engine_id: str, version: str) -> str:
     return f"{FOLDER}/{app_id}/{engine_id}/{version}.json"

@@ -94,9 +94,6 @@ def _describe_error(error: Exception, what: str) -> str:
     return f"{what} raised {type(error).__name__}: {error}{where}{hint}"
 
 
-# --- the data -----------------------------------------------------------------------------------------------------
-
-
 def checkerboard_interactions() -> Interactions:
     """Return interactions of 40 users with half of the items of their colour, one a day; the last item has no events.
 
@@ -198,9 +195,6 @@ def _score_histories(model: Model, histories: UserHistories) -> Batch:
 
 def _all_histories(data: Interactions | None = None) -> UserHistories:
     return UserHistories.of(checkerboard_interactions() if data is None else data, np.arange(READERS))
-
-
-# --- promises -----------------------------------------------------------------------------------------------------
 
 
 def _check_reproducible(learner: Learner) -> None:

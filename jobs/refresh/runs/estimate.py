@@ -172,7 +172,6 @@ def _train_seconds(part: PartRecipe, size: DataSize) -> float:
     return 2e-6 * size.events
 
 
-# --- dry runs -----------------------------------------------------------------------------------------------
 # Estimates of a training without running it: rows, memory and time of each component.
 
 

@@ -9,7 +9,7 @@ from actors.models.allowed_learners import ALLOWED
 from cluster.errors import Conflict, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.records.access import App
-from cluster.records.run import Run, cancel_run, claim_run
+from cluster.records.run import Run, RunKind, cancel_run, claim_run
 from cluster.store.app_bounds import check_new_training
 from cluster.store.ports.stores import Stores
 from cluster.tracing import current_traceparent
@@ -29,8 +29,10 @@ async def create_run(
     run_id: str = "",
     owner: str = "",
     code: str = "",
+    kind: RunKind = "training",
+    options: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Store a run that trains an engine, and return it.
+    """Store a run that trains an engine or measures a recipe of it, and return it.
 
     A second call with the same `run_id` returns the stored run. With an `owner`, the run belongs to that worker from
     the start, so that no other worker claims it.
@@ -50,6 +52,8 @@ async def create_run(
         run_id=run_id or f"run-{new_request_id()[:10]}",
         engine_id=engine_id,
         recipe=dict(recipe),
+        kind=kind,
+        options=dict(options or {}),
         promote=promote,
         code=code,
         by=by,

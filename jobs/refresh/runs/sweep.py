@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
 from cluster.errors import HouseError, Invalid
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.recipe import Recipe
@@ -30,13 +31,14 @@ from jobs.refresh.runs.stages import (
     plan_training,
     split_data,
 )
+from jobs.refresh.runs.training_source import TrainingSource
 
 MOST_VARIANTS = 200
 "Maximum number of variants in one sweep."
 
 _K = 10
 "Length of the lists in the comparison, for all variants."
-_METRICS = ("ndcg@10", "recall@20", "hit_rate@10", "mrr@10", "coverage@10", "novelty@10")
+METRICS = ("ndcg@10", "recall@20", "hit_rate@10", "mrr@10", "coverage@10", "novelty@10")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ def result_rows(found: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> list
         table.append(
             {
                 **dict(variant.changes),
-                **{name: round(figures[name], 5) for name in _METRICS if name in figures},
+                **{name: round(figures[name], 5) for name in METRICS if name in figures},
                 "low": ndcg.get("low"),
                 "high": ndcg.get("high"),
                 "readers": report.get("readers_asked", 0),
@@ -240,12 +242,42 @@ def try_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> dict[str
     return {**report, "seconds": round(time.perf_counter() - started_s, 2)}
 
 
+def open_sweep(
+    shelf: ArtifactStore,
+    segments: SegmentStore,
+    app_id: str,
+    found: Sequence[SweepVariant],
+    read_source: Callable[[], TrainingSource],
+) -> tuple[str, CheckpointStore]:
+    """Return the id of a sweep and its checkpoints, which have the data if a variant is missing."""
+    name = sweep_id(found, segments.offsets(app_id))
+    checkpoints = CheckpointStore(shelf, app_id, name, folder=FOLDER)
+    if any(checkpoints.get(variant.name) is None for variant in found) and checkpoints.source() is None:
+        checkpoints.put_source(read_source())
+    return name, checkpoints
+
+
 def delete_sweep_data(
     checkpoints: CheckpointStore, results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]
 ) -> None:
     """Delete the data of a complete sweep; its results remain."""
     if not any("error" in report for _, report in results):
         checkpoints.delete_source()
+
+
+def finish_sweep(
+    shelf: ArtifactStore,
+    app_id: str,
+    name: str,
+    checkpoints: CheckpointStore,
+    results: Sequence[tuple[SweepVariant, Mapping[str, Any]]],
+    title: str,
+    out: Path | None = None,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Write the comparison and return its rows and its paths; the data of a complete sweep is deleted."""
+    delete_sweep_data(checkpoints, results)
+    table = result_rows(results)
+    return table, write_comparison(shelf, app_id, name, table, title, out)
 
 
 def write_comparison(

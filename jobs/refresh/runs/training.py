@@ -153,8 +153,6 @@ class Training:
         finally:
             shutil.rmtree(self._folder.parent, ignore_errors=True)
 
-    # --- stages -------------------------------------------------------------------------------------------
-
     def _dataset(self) -> dict[str, Any]:
         source = self._source
         memory_mb = self._memory_mb
@@ -211,8 +209,6 @@ class Training:
         for version in gone:
             ReportStore(self._bench.shelf).delete(run.app_id, run.engine_id, version)
         return gone
-
-    # --- results, computed or stored --------------------------------------------------------------------------
 
     @cached_property
     def _recipe(self) -> Recipe:

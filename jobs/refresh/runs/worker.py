@@ -36,6 +36,7 @@ from cluster.records.run import (
 )
 from cluster.store.ports.stores import Stores
 from cluster.tracing import PROCESS, current_trace
+from jobs.refresh.runs.measurement import build_work
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_commands import get_run, update_run
 from jobs.refresh.runs.shipped_code import import_from_package
@@ -129,7 +130,7 @@ class TrainingWorker:
             place.shelf, SegmentStore(place.shelf, place.clock), place.scratch, place.release
         )
         serving = await self._serving_facts(run)
-        self._begin = partial(Training, run, bench, self._report_stage, serving, place.memory_mb)
+        self._begin = partial(build_work, run, bench, self._report_stage, serving, place.memory_mb)
         training = self._begin()
         beating = asyncio.create_task(self._renew_lease())
         try:
@@ -169,8 +170,6 @@ class TrainingWorker:
             self._missing = f"it is unknown whether accepted data is compacted: {error.message}"
         if self._missing:
             self._log.warning("not_all_compacted", run=self._run.run_id, app=app_id, reason=self._missing)
-
-    # --- stages -------------------------------------------------------------------------------------------
 
     async def _run_to_end(self, training: Training) -> Run:
         try:
@@ -316,8 +315,6 @@ class TrainingWorker:
         before_ms = place.clock.now_ms() - LEFTOVER_AGE_MS
         await asyncio.to_thread(delete_leftovers, place.shelf, place.scratch, run.app_id, going, before_ms)
 
-    # --- the record ---------------------------------------------------------------------------------------
-
     async def _record_progress(self, **changes: Any) -> None:
         """Write progress and renew the lease.
 
@@ -375,8 +372,6 @@ class TrainingWorker:
                 continue  # the lease may expire; then the next worker that claims the run owns it
             except RunLost:
                 return
-
-    # --- the thread ---------------------------------------------------------------------------------------
 
     async def _run_in_thread(self, stage: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         self._said = ("", 0.0)

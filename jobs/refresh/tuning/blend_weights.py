@@ -135,7 +135,6 @@ def _candidate_weights(weights: Floats, part: int, rivals: list[int]) -> list[fl
     return list(LADDER)
 
 
-# --- confirmation -------------------------------------------------------------------------------------------
 # Confirmation of blend weights on other users than those of the choice.
 #
 # A blend can be worse than one of its components if validation and test data differ. On the newest events, the blend is

@@ -32,6 +32,8 @@ UP = 'eval "$(kiosk node env)"\nkiosk cluster up'
 _KIOSK = 'kiosk() { python -m deployments.cli "$@"; }\n'
 APP = "development"
 PORT = 8000
+RELEASE = "/tmp/release"
+"Where a machine has the release that is installed on it."
 
 
 @dataclass
@@ -53,7 +55,7 @@ class NodeCluster:
             self.servers.append(RedisProcess(*options, durable=True).start())
         (self.folder / "data").mkdir()
         secret = {
-            "redis.url": f"redis://{here}:6379",
+            "redis.url": self.redis_url,
             "master.key": base64.urlsafe_b64encode(os.urandom(32)).decode(),
         }
         for name, text in secret.items():
@@ -65,6 +67,11 @@ class NodeCluster:
         ]
 
     @property
+    def redis_url(self) -> str:
+        """Return the address of the Redis of Kiosk."""
+        return f"redis://{self.network.address(1)}:6379"
+
+    @property
     def settings(self) -> dict[str, str]:
         """Return the variables that the operator sets, with paths of this test."""
         return {
@@ -72,6 +79,16 @@ class NodeCluster:
             "KIOSK_MASTER_KEY_FILE": str(self.folder / "master.key"),
             "KIOSK_DATA_DIR": str(self.folder / "data"),
         }
+
+    def install(self, machine: Machine, root: Path) -> None:
+        """Install the packages of a folder on a machine, in the place of those before.
+
+        The place is the same for every release, as where pip installs: workers of Ray look for modules where their
+        driver found them.
+        """
+        lines = f"mkdir -p {RELEASE}\n! mountpoint -q {RELEASE} || umount -l {RELEASE}\nmount --bind {root} {RELEASE}"
+        machine.run("bash", "-ec", lines)
+        machine.environment["PYTHONPATH"] = RELEASE
 
     def close(self) -> None:
         """End everything."""
@@ -166,14 +183,17 @@ def wait(is_so: Callable[[], bool], within_s: float, every_s: float = 0.1) -> fl
 
 
 @contextmanager
-def running_cluster(folder: Path) -> Iterator[NodeCluster]:
-    """Yield a cluster that serves; skip where machines can't be made."""
+def running_cluster(
+    folder: Path, install: Callable[[NodeCluster], None] = lambda cluster: None
+) -> Iterator[NodeCluster]:
+    """Yield a cluster that serves; skip where machines can't be made. `install` prepares the machines."""
     reason = missing_right() or ("" if redis_binary() else "no redis-server")
     if reason:
         pytest.skip(reason)
     cluster = NodeCluster(folder)
     try:
         cluster.open()
+        install(cluster)
         cluster.bring_up()
         yield cluster
     finally:

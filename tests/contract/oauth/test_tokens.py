@@ -291,7 +291,7 @@ async def test_nothing_but_an_untouched_access_token_opens(scene: Scene) -> None
     none = jwt.encode(claims, None, algorithm="none")
     other_key = jwt.encode(claims, b"k" * 32, algorithm="HS256", headers={"typ": "at+jwt"})
     signing = scene.means.signing
-    untyped = jwt.encode(claims, signing._access_key, algorithm="HS256")
+    untyped = jwt.encode(claims, signing._access_keys[0], algorithm="HS256")
     longer = signing.issue_access({**claims, "exp": "never"})
     early = signing.issue_access({**claims, "iat": claims["iat"] + 3600, "exp": claims["exp"] + 3600})
     nobody = signing.issue_access({name: value for name, value in claims.items() if name != "sub"})

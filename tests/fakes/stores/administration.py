@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from cluster.ids import new_request_id
 from cluster.records.administration import AdminToken, AuditRow
 from cluster.store.audit_chain import ChainCheck, next_chain, row_json
 from cluster.store.ports.administration import START, AuditFilter, AuditPage, AuditVerdict
@@ -45,8 +46,20 @@ class MemoryAudit:
 
     def __init__(self) -> None:
         self._rows: list[AuditRow] = []
+        self._begun: dict[str, AuditRow] = {}
 
-    async def append(self, row: AuditRow) -> AuditRow:
+    async def begin(self, row: AuditRow) -> str:
+        begun_id = new_request_id()
+        self._begun[begun_id] = row
+        return begun_id
+
+    async def begun(self) -> list[tuple[str, AuditRow]]:
+        return list(self._begun.items())
+
+    async def append(self, row: AuditRow, *, begun_id: str = "", only_begun: bool = False) -> AuditRow:
+        if only_begun and begun_id not in self._begun:
+            return row
+        self._begun.pop(begun_id, None)
         before = self._rows[-1].chain if self._rows else START
         more = {"row_id": f"{len(self._rows) + 1}-0", "chain": next_chain(before, row_json(row))}
         self._rows.append(row.model_copy(update=more))

@@ -11,19 +11,26 @@ from cluster.records.rule_version import RuleVersion
 class MemoryRules:
     """`RuleStore` in dictionaries."""
 
-    def __init__(self) -> None:
+    def __init__(self, versions: MemoryRuleVersions) -> None:
         self._rules: dict[str, dict[tuple[str, str], BoostRule]] = {}
+        self._versions = versions
 
-    async def put(self, app_id: str, rules: Sequence[BoostRule]) -> None:
+    async def put(
+        self, app_id: str, rules: Sequence[BoostRule], versions: Sequence[RuleVersion] = ()
+    ) -> None:
         kept = self._rules.setdefault(app_id, {})
         kept.update({(rule.engine_id, rule.name): rule for rule in rules})
+        self._versions.append(app_id, versions)
 
     async def all(self, app_id: str) -> list[BoostRule]:
         return [rule for _, rule in sorted(self._rules.get(app_id, {}).items(), key=lambda item: item[0])]
 
-    async def remove(self, app_id: str, engine_id: str, names: Sequence[str]) -> int:
+    async def remove(
+        self, app_id: str, engine_id: str, names: Sequence[str], versions: Sequence[RuleVersion] = ()
+    ) -> int:
         kept = self._rules.get(app_id, {})
         gone = [kept.pop((engine_id, name), None) for name in dict.fromkeys(names)]
+        self._versions.append(app_id, versions)
         return sum(rule is not None for rule in gone)
 
 
@@ -33,7 +40,8 @@ class MemoryRuleVersions:
     def __init__(self) -> None:
         self._versions: dict[str, list[RuleVersion]] = {}
 
-    async def append(self, app_id: str, versions: Sequence[RuleVersion]) -> None:
+    def append(self, app_id: str, versions: Sequence[RuleVersion]) -> None:
+        """Keep the versions of a change."""
         kept = self._versions.setdefault(app_id, [])
         for version in versions:
             kept.append(version.model_copy(update={"version_id": f"{version.at}-{len(kept)}"}))

@@ -41,7 +41,7 @@ def memory_stores(
     """Make all ports, empty. Hand the same object to everybody who should see the same data."""
     clock = clock or SystemClock()
     state, experiments, threads = MemoryState(clock), MemoryExperiments(), MemoryThreads()
-    questions, queries = MemoryQuestions(), MemoryQueries(clock)
+    questions, queries, versions = MemoryQuestions(), MemoryQueries(clock), MemoryRuleVersions()
     interactions = MemoryInteractions(state, experiments, threads, questions)
     return Stores(
         access=MemoryAccess(),
@@ -52,8 +52,8 @@ def memory_stores(
         changes=MemoryChanges(state),
         engines=MemoryEngines(state),
         engine_watch=MemoryEngineWatch(),
-        boost_rules=MemoryRules(),
-        rule_versions=MemoryRuleVersions(),
+        boost_rules=MemoryRules(versions),
+        rule_versions=versions,
         limits=MemoryLimits(),
         idempotency=MemoryIdempotency(clock),
         pages=MemoryPages(clock),

@@ -39,6 +39,12 @@ class MemoryAccess:
         self._keys[key.sha256] = key
         self._version += 1
 
+    async def replace_key(self, before: ApiKey, after: ApiKey) -> bool:
+        if self._keys.get(before.sha256) != before:
+            return False
+        self._keys[before.sha256] = after
+        return True
+
     async def revoke_key(self, sha256: str) -> bool:
         if self._keys.pop(sha256, None) is None:
             return False

@@ -7,7 +7,7 @@ import pytest
 
 from cluster import secrecy
 from cluster.errors import Fault
-from cluster.records.access import App, bind_key, issue_key, reveal_key
+from cluster.records.access import App, bind_key, issue_key, reseal_key, reveal_key
 
 MASTER = bytes(range(32))
 
@@ -66,7 +66,7 @@ def test_an_issued_key_can_be_revealed_and_never_shows_itself() -> None:
 def test_the_master_key_file_is_made_once_and_private(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "master.key"
     first = secrecy.create_master_key(path)
-    assert secrecy.create_master_key(path) == first == secrecy.read_master_key(path)
+    assert secrecy.create_master_key(path) == first == secrecy.read_master_keys(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [entry.name for entry in path.parent.iterdir()] == ["master.key"]
 
@@ -76,7 +76,7 @@ def test_a_bad_master_key_is_a_fault(text: str, tmp_path: Path) -> None:
     path = tmp_path / "master.key"
     path.write_text(text)
     with pytest.raises(Fault):
-        secrecy.read_master_key(path)
+        secrecy.read_master_keys(path)
 
 
 def test_a_key_for_a_purpose_is_the_same_everywhere_and_no_other_purposes() -> None:
@@ -127,3 +127,63 @@ def test_a_record_of_a_release_before_is_bound_as_it_is() -> None:
     assert bind_key(vault, before) == issued.record
     with pytest.raises(Fault):
         bind_key(secrecy.Vault(bytes(32)), before)
+
+
+OLD, NEW = b"1" * 32, b"2" * 32
+BEFORE, BETWEEN, AFTER = secrecy.Vault(OLD), secrecy.Vault(NEW, previous=[OLD]), secrecy.Vault(NEW)
+
+
+def test_two_keys_open_what_either_sealed_and_seal_with_the_first() -> None:
+    assert BETWEEN.open(BEFORE.seal("text", "name"), "name") == "text"
+    assert AFTER.open(BETWEEN.seal("text", "name"), "name") == "text"
+    assert BETWEEN.derive_all("forms") == (AFTER.derive("forms"), BEFORE.derive("forms"))
+    assert (BETWEEN.has_previous, BETWEEN.without_previous().has_previous) == (True, False)
+    for vault, sealed in (
+        (BEFORE, BETWEEN.seal("text", "name")),
+        (AFTER, BEFORE.seal("text", "name")),
+        (BETWEEN.without_previous(), BEFORE.seal("text", "name")),
+        (BETWEEN, secrecy.Vault(bytes(32)).seal("text", "name")),
+        (BETWEEN, BEFORE.seal("text", "other")),
+    ):
+        with pytest.raises(Fault):
+            vault.open(sealed, "name")
+
+
+def test_a_signer_signs_with_its_first_key_and_verifies_with_all() -> None:
+    before, both, after = (secrecy.Signer(keys) for keys in ((OLD,), (NEW, OLD), (NEW,)))
+    for signer, other, right in (
+        (before, both, True), (both, after, True), (both, before, False), (before, after, False),
+    ):  # fmt: skip
+        assert other.verify("a", b"b", signer.sign("a", b"b").encode()) is right
+        assert not other.verify("c", b"b", signer.sign("a", b"b").encode())
+
+
+def test_a_file_holds_the_current_key_and_previous_ones(tmp_path: Path) -> None:
+    old, new = secrecy.key_text(OLD), secrecy.key_text(NEW)
+    for text in (f"{new}\n{old}\n", f"{new} {old}", f"{new}\n{old}\n{new}\n"):
+        assert secrecy.parse_master_keys(text) == (NEW, OLD)
+    for text in (
+        "",
+        "  ",
+        f"{new}\nshort",
+        " ".join(secrecy.key_text(bytes([one] * 32)) for one in range(5)),
+    ):
+        with pytest.raises(Fault):
+            secrecy.parse_master_keys(text)
+
+
+def test_a_key_record_is_sealed_anew_once_and_a_changed_one_never() -> None:
+    app = App(app_id="shop", environment="development", created_at=0)
+    issued = issue_key(BEFORE, app, "publishable", now_ms=1)
+    after = reseal_key(BETWEEN, issued.record)
+    assert after is not None
+    assert reveal_key(AFTER, after) == issued.text
+    assert after.model_copy(update={"ciphertext": "", "mac": ""}) == issued.record.model_copy(
+        update={"ciphertext": "", "mac": ""}
+    )
+    assert reseal_key(BETWEEN, after) is None
+    for change in RELABELLED:
+        with pytest.raises(Fault, match="key record"):
+            reseal_key(BETWEEN, issued.record.model_copy(update=change))
+    with pytest.raises(Fault, match="does not open"):
+        reseal_key(AFTER, issued.record)

@@ -1,6 +1,6 @@
--- Replace an account unless it is another one by now.
--- KEYS  1 accounts
--- ARGV  1 user name  2 what stands there  3 sealed account
+-- Replace an account or an API key unless it is another one by now.
+-- KEYS  1 accounts or keys
+-- ARGV  1 field  2 what stands there  3 sealed record
 -- Gives 1, or 0 when something else stands there.
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
   return 0

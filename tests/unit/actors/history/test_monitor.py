@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-import pyarrow as pa
 import pytest
 
-from actors.history.client import LocalHistoryClient
 from actors.history.loop import TrackerLoop
 from actors.history.messages import GenerateUpdate, ThreadAnswer, ThreadChange
-from actors.history.monitor import LAG_MS, AppMonitor, SignificanceConfig
+from actors.history.monitor import LAG_MS
 from actors.history.notifier import ANSWER_TIMEOUT_MS, MAX_OPEN_QUESTIONS
 from actors.history.threads import GAP_MS, MAX_PRODUCTS
-from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.tables import RECORDS
 from cluster.errors import TooMany, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
-from cluster.records.thread import Thread
-from cluster.store.ports.intake import Batch, RecordPut
-from cluster.store.ports.stores import Stores
-from cluster.store.redis.changes import LIVE_MS
-from tests.fakes.answerer import ScriptedAnswerer, read_plain
+from tests.fakes.newsroom import APP, JUDGES, Newsroom, damage, sale
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 
-APP = "shop"
-JUDGES = SignificanceConfig(read_plain, HashingEmbedder())
-SALE = (
-    "The old cement works at Harrow Bay were sold on Monday. The owner, a cooperative of boat builders, paid two "
-    "million and wants to open a yard in spring."
-)
 CELLAR = (
     "Boat builders who are the owner of the old cement works at Harrow Bay have stopped: below the kiln lies a cellar "
     "that no plan shows. Archaeologists were called, and nothing will open before autumn."
@@ -47,90 +31,10 @@ def good(*sources: str, text: str = "A cooperative of boat builders owns it [1].
     return ThreadAnswer(True, True, sources, text)
 
 
-@dataclass
-class Newsroom:
-    """A reader, an archive that fills, and a monitor that may die."""
-
-    stores: Stores
-    clock: StillClock
-    answerer: ScriptedAnswerer = field(default_factory=ScriptedAnswerer)
-    monitor: AppMonitor | None = None
-    uploads: int = 0
-    segments: SegmentStore | None = None
-
-    @property
-    def history(self) -> LocalHistoryClient:
-        return LocalHistoryClient(self.stores, self.clock, self.answerer)
-
-    async def watch(self, user_id: str = "ada", thread_id: str = "q1", text: str = "") -> None:
-        text = text or "Who is the owner of the old cement works at Harrow Bay?"
-        await self.history.add_question(APP, user_id, thread_id, text)
-        await self.history.change(ThreadChange(APP, user_id, "subscribe", (thread_id,)))
-
-    async def upload(self, *records: dict[str, Any]) -> None:
-        self.uploads += 1
-        payload = orjson.dumps(list(records))
-        task_id = f"task-{self.uploads}"
-        await self.stores.intake.accept(
-            APP, "product", "put", payload, task_id=task_id, total=len(records), now_ms=self.clock.now_ms()
-        )
-        batches: list[Batch] = await self.stores.intake.claim("test", [APP], count=9, block_ms=0)
-        for batch in batches:
-            await self.stores.intake.apply_put(
-                batch,
-                [RecordPut(record["product_id"], orjson.dumps(record)) for record in records],
-                change_payload=payload, vectors=b"", embedder="", failed=(), now_ms=self.clock.now_ms(),
-            )  # fmt: skip
-
-    async def settle(self) -> None:
-        """Take everything in the log to the shelf and cut it off, as if nobody had followed for long."""
-        assert self.segments is not None
-        changes = await self.stores.changes.read(APP, {"product": "0"}, count=999, block_ms=0)
-        rows = [
-            {"id": record["product_id"], "gone": False, "offset": change.offset, "json": orjson.dumps(record)}
-            for change in changes
-            for record in orjson.loads(change.payload)
-        ]
-        first, last = changes[0].offset, changes[-1].offset
-        self.segments.append(
-            APP, "product", pa.Table.from_pylist(rows, schema=RECORDS), first=first, last=last
-        )
-        self.clock.pass_ms(LIVE_MS + 1)
-        assert await self.stores.changes.compact(APP, "product", last, self.clock.now_ms())
-        assert await self.stores.changes.first(APP, "product") == last
-
-    def kill(self) -> None:
-        self.monitor = None
-
-    async def rounds(self, count: int = 4) -> None:
-        for _ in range(count):
-            if self.monitor is None:
-                self.monitor = AppMonitor(
-                    APP, self.stores, JUDGES, self.answerer, self.clock, SilentMeter(), segments=self.segments
-                )
-            await self.monitor.run_once()
-
-    async def ripen(self) -> None:
-        self.clock.pass_ms(LAG_MS)
-        await self.rounds()
-
-    async def thread(self, user_id: str = "ada", thread_id: str = "q1") -> Thread:
-        return (await self.stores.threads.read(APP, user_id)).threads[thread_id]
-
-
 @pytest.fixture
 def room() -> Newsroom:
     clock = StillClock()
     return Newsroom(memory_stores(clock), clock)
-
-
-def sale(product_id: str = "sale") -> dict[str, Any]:
-    return {"product_id": product_id, "title": "Cement works at Harrow Bay sold", "text": SALE}
-
-
-def damage(shelf: Path) -> None:
-    for manifest in shelf.rglob("*.json"):
-        manifest.write_text("{")
 
 
 def cellar() -> dict[str, Any]:

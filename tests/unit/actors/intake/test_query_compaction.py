@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -12,11 +13,12 @@ from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
-from cluster.errors import Fault
+from cluster.errors import Fault, HouseError, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.store.ports.stores import Stores
+from tests.fakes.counting_meter import CountingMeter
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.request_handler import NOW_MS, StillClock
 from tests.fakes.stores.memory import memory_stores
@@ -94,19 +96,23 @@ async def test_queries_stay_ninety_days(road: Road) -> None:
     assert road.texts() == ["young"]
 
 
-async def test_one_apps_trouble_does_not_keep_the_others_waiting(road: Road) -> None:
+@pytest.mark.parametrize("error", [Fault("damaged"), Unavailable("no space left", retry_after_s=10)])
+async def test_one_apps_trouble_is_counted_and_keeps_nobody_waiting(road: Road, error: HouseError) -> None:
     class Refusing(QueryLogStore):
-        def covered(self, app_id: str) -> str:
+        def last_offset(self, app_id: str) -> str:
             if app_id == "broken":
-                raise Fault("damaged")
+                raise error
             return super().last_offset(app_id)
 
-    road.shelf = Refusing(road.segments.shelf, road.clock)
-    road.settler = road.new_settler()
+    meter, road.shelf = CountingMeter(), Refusing(road.segments.shelf, road.clock)
+    settler = QueryCompactor(road.stores.queries, road.shelf, road.clock, meter)
     await road.stores.queries.append("broken", [LoggedQuery(NOW_MS, "search", "lost", 0)])
     await road.ask("tulip")
-    await road.settler.run_once(["broken", APP], at_once=True)
+    for _ in range(2):
+        with contextlib.suppress(Unavailable):
+            await settler.run_once(["broken", APP], at_once=True)
     assert road.texts() == ["tulip"]
+    assert meter.counts["kiosk_query_log_refusals"] == 1
 
 
 @pytest.mark.parametrize("way", ["interactions", "user"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -145,3 +146,21 @@ async def test_prebuilt_columns_exist_before_the_first_query(
     assert not columns.has_columns(column_keys_of_filter(parse("brand:Birk")))
     await upload(stores, PRODUCTS[:1])
     await until(lambda: columns.has_columns(column_keys_of_filter(parse("brand:Birk"))))
+
+
+@pytest.mark.parametrize(("steps_a_pause", "beside_s"), [(1, 0.0), (50, 0.0475)])
+async def test_a_loading_thread_pauses_by_time_and_not_by_step(
+    steps_a_pause: int, beside_s: float, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[None] = []
+    monkeypatch.setattr(follower_module, "_BESIDE_S", beside_s)
+    monkeypatch.setattr(follower_module, "_PAUSE", lambda: pauses.append(None))
+    times_s = itertools.count(0.0, 0.001)
+    clock = SystemClock()
+    monkeypatch.setattr(clock, "monotonic_s", lambda: next(times_s))
+    follower = AppFollower(APP, "loading", stores, None, clock, SilentMeter(), HashingEmbedder)
+    pause = follower._make_pause()
+    for _ in range(200):
+        pause()
+    await follower.close()
+    assert len(pauses) == 200 // steps_a_pause

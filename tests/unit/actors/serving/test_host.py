@@ -24,21 +24,9 @@ from cluster.records.access import App
 from cluster.records.engine import Engine
 from cluster.store.ports.stores import Stores
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, furnish, happen, upload, view, withdraw
+from tests.fakes.counting_meter import CountingMeter
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
-
-
-class CountingMeter(SilentMeter):
-    """Adds up counts and times."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, float] = {}
-
-    def count(self, name: str, by: float = 1, **tags: str) -> None:
-        self.counts[name] = self.counts.get(name, 0) + by
-
-    def time(self, name: str, ms: float, **tags: str) -> None:
-        self.count(name)
 
 
 class ShopClock(SystemClock):

@@ -240,6 +240,20 @@ async def test_a_damaged_snapshot_is_refused_and_the_one_that_serves_goes_on(
     assert meter.alarms == {}, "no gauge outlives what it measured"
 
 
+async def test_the_alarm_of_an_engine_ends_with_the_engine(
+    host: EngineHost, stores: Stores, meter: Refusals
+) -> None:
+    await serve(stores, "0123456789abcdef")
+    await answered(host)
+    assert meter.alarms == {"default": 1}
+    await stores.engines.remove(APP, "default")
+
+    async def alarm_ended() -> bool:
+        return meter.alarms == {"default": 0}
+
+    assert await until(alarm_ended, 3.0) < 3.0
+
+
 async def test_a_version_that_is_not_there_is_refused_and_the_live_parts_serve(
     host: EngineHost, stores: Stores, meter: Refusals
 ) -> None:

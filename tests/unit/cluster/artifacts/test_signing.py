@@ -11,9 +11,9 @@ import pytest
 from actors.models.snapshot import Snapshot
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.artifact_store import ArtifactStore, checksum
-from cluster.artifacts.manifest import FileEntry, Manifest, is_signed, sign_manifest_bytes
+from cluster.artifacts.manifest import FileEntry, Manifest, find_signature, load_manifest, sign_manifest_bytes
 from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.signing import sign_manifests
+from cluster.artifacts.signing import resign_manifests, sign_manifests
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault
 from cluster.secrecy import Signer, Vault
@@ -87,7 +87,8 @@ def test_signing_again_changes_nothing_but_the_signature() -> None:
     assert after == MANIFEST.dump(OURS, PLACE)
     assert sign_manifest_bytes(after, OURS, PLACE) is None
     assert sign_manifest_bytes(MANIFEST.dump(THEIRS, PLACE), OURS, PLACE) == after
-    assert (is_signed(MANIFEST.dump()), is_signed(after)) == (False, True)
+    assert find_signature(MANIFEST.dump(), OURS, PLACE) == "none"
+    assert find_signature(after, OURS, PLACE) == "current"
     with pytest.raises(Fault):
         sign_manifest_bytes(after[:-2], OURS, PLACE)
 
@@ -192,3 +193,41 @@ def test_a_checkpoint_of_somebody_else_is_passed_over(tmp_path: Path, signer: An
     assert ours.get("plan") is None
     ours.put("plan", {"protocol": "ours"})
     assert ours.get("plan") == {"protocol": "ours"}
+
+
+def test_only_what_a_previous_key_signed_is_signed_anew(tmp_path: Path) -> None:
+    new = Vault(b"n" * 32, previous=[bytes(range(32))]).derive_all("artifact manifests")
+    both, after = Signer(new), Signer(new[0])
+    for name, signer in (("old", OURS), ("foreign", THEIRS), ("plain", None), ("new", after)):
+        path = f"{name}/manifest.json"
+        ArtifactStore.open(tmp_path).write(path, MANIFEST.dump(signer, path))
+    ArtifactStore.open(tmp_path).write("broken/manifest.json", MANIFEST.dump()[:-9])
+    store, seen = ArtifactStore.open(tmp_path, signer=both), list[int]()
+    found = [find_signature(store.read(f"{one}/manifest.json"), both, f"{one}/manifest.json")
+             for one in ("old", "foreign", "plain", "new")]  # fmt: skip
+    assert found == ["previous", "foreign", "none", "current"]
+    assert resign_manifests(store, both, dry_run=True).signed == ("old/manifest.json",)
+    done = resign_manifests(store, both, report=seen.append)
+    assert (done.signed, done.valid, done.damaged) == (("old/manifest.json",), 3, ("broken/manifest.json",))
+    assert seen == [1, 2, 3, 4, 5]
+    assert resign_manifests(store, both).signed == ()
+    now = ArtifactStore.open(tmp_path, signer=after)
+    for name, is_right in (("old", True), ("new", True), ("foreign", False), ("plain", False)):
+        if is_right:
+            assert load_manifest(now, f"{name}/manifest.json", MANIFEST.kind)
+        else:
+            with pytest.raises(Fault, match="signed"):
+                load_manifest(now, f"{name}/manifest.json", MANIFEST.kind)
+
+
+def test_a_set_that_is_removed_while_it_is_signed_stays_removed(tmp_path: Path) -> None:
+    path = "old/manifest.json"
+    ArtifactStore.open(tmp_path).write(path, MANIFEST.dump(Signer(b"o" * 32), path))
+
+    class Removing(Signer):
+        def sign(self, place: str, data: bytes) -> str:
+            (tmp_path / path).unlink(missing_ok=True)
+            return super().sign(place, data)
+
+    assert resign_manifests(ArtifactStore.open(tmp_path), Removing((b"n" * 32, b"o" * 32))).signed == ()
+    assert not (tmp_path / path).exists()

@@ -16,7 +16,7 @@ def node(name: str, address: str, *, alive: bool = True) -> dict[str, Any]:
 
 def test_the_living_node_at_this_address_is_drained() -> None:
     nodes = [node("a", "10.0.0.1"), node("b", "10.0.0.2", alive=False), node("c", "10.0.0.2")]
-    assert drain.find_node(nodes, {"127.0.0.1", "10.0.0.2"}) == "c"
+    assert drain.find_node(nodes, {"127.0.0.1", "10.0.0.2"})["NodeID"] == "c"
 
 
 def test_without_a_node_at_this_address_nothing_is_drained() -> None:
@@ -25,7 +25,13 @@ def test_without_a_node_at_this_address_nothing_is_drained() -> None:
 
 
 def test_only_replicas_of_serve_are_waited_for() -> None:
-    titles = ["ray::ServeReplica:api:api", "ray::ServeReplica:api:api.handle", "ray::IDLE", "haproxy -W", ""]
+    titles = [
+        "ray::ServeReplica:api:api",
+        "ray::ServeReplica:api:api.handle",
+        "ray::ServeReplica:proxies:node",
+        "haproxy",
+        "",
+    ]
     assert drain.count_replicas(titles) == 2
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.admin.vault import ensure_master_key, master_key_fingerprint
+from cluster.admin.vault import ensure_master_key, master_key_fingerprints
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import Fault, InvalidSetting
 from cluster.runtime.identity import IDENTITY_FILE, find_mismatch, read_artifact_id, refuse_mismatch
@@ -14,33 +14,43 @@ from cluster.settings import Settings
 from cluster.store.redis.installation import StoredIdentity
 
 NONE, MARKED = StoredIdentity(), StoredIdentity("A", "f1")
+SWITCHED = StoredIdentity("A", "f2", ("f1",))
 
 
 @pytest.mark.parametrize(
-    ("recorded", "fingerprint", "artifact_id", "said"),
+    ("recorded", "fingerprints", "artifact_id", "said"),
     [
-        (NONE, "", "", ""),
-        (NONE, "f1", "B", ""),
-        (MARKED, "f1", "A", ""),
+        (NONE, (), "", ""),
+        (NONE, ("f1",), "B", ""),
+        (MARKED, ("f1",), "A", ""),
         (MARKED, None, None, ""),
         (MARKED, None, "A", ""),
-        (MARKED, "f2", "A", "is not that of installation A"),
-        (MARKED, "", "A", "is missing, and this Redis belongs to installation A"),
-        (MARKED, "f1", "B", "the artifact store /a belongs to installation B, but this Redis"),
-        (MARKED, "f1", "", "the artifact store /a has no installation.json"),
+        (MARKED, ("f2",), "A", "is not that of installation A"),
+        (MARKED, (), "A", "is missing, and this Redis belongs to installation A"),
+        (MARKED, ("f1",), "B", "the artifact store /a belongs to installation B, but this Redis"),
+        (MARKED, ("f1",), "", "the artifact store /a has no installation.json"),
         (MARKED, None, "", "KIOSK_DATA_DIR or KIOSK_ARTIFACTS_URL"),
-        (MARKED, "", None, "KIOSK_MASTER_KEY or KIOSK_MASTER_KEY_FILE"),
-        (StoredIdentity("A", ""), "f2", "A", ""),
+        (MARKED, (), None, "KIOSK_MASTER_KEY or KIOSK_MASTER_KEY_FILE"),
+        (StoredIdentity("A", ""), ("f2",), "A", ""),
+        # while the master key changes: first either order, then both keys until the reseal has ended
+        (MARKED, ("f1", "f2"), "A", ""),
+        (MARKED, ("f2", "f1"), "A", ""),
+        (SWITCHED, ("f2", "f1"), "A", ""),
+        (SWITCHED, ("f1", "f2"), "A", ""),
+        (SWITCHED, None, "A", ""),
+        (SWITCHED, ("f2",), "A", "the previous master key f1 of installation A is missing"),
+        (SWITCHED, ("f1",), "A", "is not that of installation A"),
+        (SWITCHED, ("f3", "f1"), "A", "is not that of installation A"),
     ],
 )
 def test_the_verdict(
-    recorded: StoredIdentity, fingerprint: str | None, artifact_id: str | None, said: str
+    recorded: StoredIdentity, fingerprints: tuple[str, ...] | None, artifact_id: str | None, said: str
 ) -> None:
-    found = find_mismatch(recorded, fingerprint=fingerprint, artifact_id=artifact_id, address="/a")
+    found = find_mismatch(recorded, fingerprints=fingerprints, artifact_id=artifact_id, address="/a")
     assert (said in found) if said else (not found)
     if said:
         with pytest.raises(InvalidSetting, match="installation A"):
-            refuse_mismatch(recorded, fingerprint=fingerprint, artifact_id=artifact_id)
+            refuse_mismatch(recorded, fingerprints=fingerprints, artifact_id=artifact_id)
 
 
 def test_a_damaged_identity_is_no_absent_one(tmp_path: Path) -> None:
@@ -59,10 +69,10 @@ def test_a_fingerprint_tells_keys_apart(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         settings = Settings(data_dir=tmp_path / name)
-        assert master_key_fingerprint(settings) == ""
+        assert master_key_fingerprints(settings) == ()
         ensure_master_key(settings)
-        found.append(master_key_fingerprint(settings))
-        assert found[-1] == master_key_fingerprint(settings)
+        found += master_key_fingerprints(settings)
+        assert found[-1:] == list(master_key_fingerprints(settings))
         assert found[-1] not in (tmp_path / name / "master.key").read_text()
     assert len(set(found)) == 2
     assert {len(one) for one in found} == {16}

@@ -294,3 +294,35 @@ async def test_a_file_reaches_its_operation_in_parts(memory_stores: Stores) -> N
     with pytest.raises(HungUp):
         await call(app, "POST", path, headers=headers, chunks=sent, hang_up=True)
     assert [one.outcome for one in await rows(memory_stores)] == ["done", "refused", "refused"]
+
+
+async def test_slow_bodies_of_one_person_leave_places_for_others(http: Http) -> None:
+    go_on = asyncio.Event()
+
+    async def hold(token: str) -> int:
+        statuses: list[int] = []
+
+        async def receive() -> dict[str, Any]:
+            await go_on.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            statuses.append(message.get("status", 0))
+
+        scope = {
+            "type": "http", "method": "PATCH", "path": "/v1/admin/apps/shop/limits", "query_string": b"",
+            "headers": [(b"authorization", f"Bearer {token}".encode())], "client": ("192.0.2.7", 1), "scheme": "http",
+            "root_path": "", "server": ("127.0.0.1", 80), "http_version": "1.1",
+        }  # fmt: skip
+        await http.app(scope, receive, send)
+        return statuses[0] if statuses else 0
+
+    token = await give_token(http.stores, "ada", life_ms=10**9)
+    slow = [asyncio.ensure_future(hold(token)) for _ in range(40)]
+    await asyncio.wait(slow, timeout=0.1)
+    refused = [one.result() for one in slow if one.done()]
+    assert refused == [429] * (40 - endpoint.MOST_OF_PERSON)
+    assert (await http("GET", "/me")).status == 200
+    go_on.set()
+    await asyncio.gather(*slow)
+    assert (await call(http.app, "GET", "/v1/admin/me", headers=bearer(token))).status == 200

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from deployments.archive.archive_tools import MOST_POSITIONS, OffsetSigner
 
-ISSUER = OffsetSigner(bytes(range(32)))
+ISSUER = OffsetSigner((bytes(range(32)),))
 names = st.text(max_size=40)
 positions = st.integers(0, MOST_POSITIONS - 1)
 
@@ -23,8 +23,8 @@ def test_an_offset_leads_back_to_its_passage(app: str, user: str, product: str, 
 @given(positions)
 def test_another_replica_with_the_same_key_agrees_and_one_with_another_key_does_not(position: int) -> None:
     offset = ISSUER.sign("news", "ida", "a-1", position)
-    assert OffsetSigner(bytes(range(32))).sign("news", "ida", "a-1", position) == offset
-    assert OffsetSigner(bytes(32)).verify("news", "ida", "a-1", offset) is None
+    assert OffsetSigner((bytes(range(32)),)).sign("news", "ida", "a-1", position) == offset
+    assert OffsetSigner((bytes(32),)).verify("news", "ida", "a-1", offset) is None
 
 
 @given(st.tuples(names, names, names), st.tuples(names, names, names), positions)
@@ -62,3 +62,12 @@ def test_names_run_into_each_other_nowhere() -> None:
 
 def test_what_is_no_offset_is_none() -> None:
     assert [ISSUER.verify("a", "b", "c", offset) for offset in (-1, 2**53, 2**64, -(2**80))] == [None] * 4
+
+
+def test_offsets_of_the_previous_key_are_good_until_it_is_removed() -> None:
+    old, both, new = (OffsetSigner(keys) for keys in ((b"1" * 32,), (b"2" * 32, b"1" * 32), (b"2" * 32,)))
+    for issuer, reader, other in ((old, both, new), (both, new, old)):
+        offset = issuer.sign("news", "ida", "a-1", 17)
+        assert reader.verify("news", "ida", "a-1", offset) == 17
+        assert reader.verify("news", "bob", "a-1", offset) is None
+        assert other.verify("news", "ida", "a-1", offset) is None

@@ -15,9 +15,9 @@ from cluster.runtime.installation_state import InstallationLock, InstallationSta
 from cluster.settings import Settings
 from deployments.cli import subprocess_commands, up
 from deployments.cli.__main__ import command_line
-from deployments.cli.doctor import machine_checks
 from deployments.cli.installation import Installation
 from deployments.cli.summary import AppKeys, InstallationSummary
+from deployments.operations.findings import check_disk
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 
@@ -47,7 +47,7 @@ def test_the_disk_is_judged_by_the_running_limit(running: InstallationPaths) -> 
     assert installation.settings.disk_limit == 0.0001
     assert installation.settings.public_url == "https://news.example.com"
     assert installation.in_vain == []
-    assert machine_checks.check_disk(installation).level == "bad"
+    assert check_disk(installation.places.data_dir, installation.settings.disk_limit).level == "bad"
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,16 @@ async def test_the_api_is_tried_with_two_variants(shop: AdminShop) -> None:
     assert page.text.count("<h3>Variant") == 2
     assert "YOUR_SECRET_KEY" in page.text
     assert "X-API-KEY" in page.text
+    await person.get(f"{BASE}/try")
+    page = await person.post(
+        f"{BASE}/try", kind="ask", q="Which knife?", q_b="Which board?", compare="on", user_id_a="gina"
+    )
+    assert page.text.count("hx-get") == 2
+    assert "Which knife?" in page.text
+    assert "Which board?" in page.text
+    await person.get(f"{BASE}/try")
+    page = await person.post(f"{BASE}/try", kind="search", q="x", snapshot_a="0530")
+    assert "for recommendations only" in page.text
     for kind, text in (
         ("search", "knife"), ("complete", "kni"), ("product_to_products", "bread-knife"), ("ask", "Which knife?"),
         ("user_to_categories", ""), ("user_to_attributes", "brand"), ("user_to_history", ""), ("user_to_trending", ""),
@@ -215,7 +225,7 @@ async def test_an_entry_is_dropped(shop: AdminShop) -> None:
     assert replayed.status_code == 400
     await person.get(f"{BASE}/quarantine/entry?id=1-0")
     assert (await person.post(f"{BASE}/quarantine/drop", entry_id="1-0")).status_code == 303
-    assert "Nothing is set aside" in (await person.get(f"{BASE}/quarantine")).text
+    assert "Nothing is in quarantine" in (await person.get(f"{BASE}/quarantine")).text
 
 
 def test_no_page_asks_for_less_than_its_operation() -> None:

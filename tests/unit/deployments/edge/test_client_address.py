@@ -66,3 +66,16 @@ def test_trusted_proxies_are_addresses_and_networks() -> None:
     assert Settings().proxy_networks == ()
     with pytest.raises(Invalid, match="KIOSK_TRUSTED_PROXIES"):
         Settings(trusted_proxies="proxy.example.com")
+
+
+def test_a_line_that_the_client_wrote_does_not_count_beside_that_of_the_proxy() -> None:
+    async def receive() -> Any:
+        raise AssertionError("nothing to receive")
+
+    lines = [(b"x-forwarded-for", b"198.51.100.66"), (b"x-forwarded-for", b"203.0.113.9")]
+    scope = {"type": "http", "method": "GET", "headers": lines, "client": ("10.0.0.1", 1)}
+    for addresses in (ClientAddresses(["10.0.0.0/8"]), ClientAddresses(behind_haproxy=True)):
+        assert addresses.find(scope) == "203.0.113.9"
+        assert ApiRequest(scope, receive, StillClock(), addresses).ip == "203.0.113.9"
+    chain = {**scope, "headers": [*lines, (b"x-forwarded-for", b"10.0.0.2")]}
+    assert ClientAddresses(["10.0.0.0/8"]).find(chain) == "203.0.113.9"

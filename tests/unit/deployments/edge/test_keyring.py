@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -115,6 +116,21 @@ async def test_a_door_that_started_without_its_store_is_not_ready_until_it_comes
     assert not ring.ready
     counted.away = False
     await until(lambda: ring.ready)
+    await ring.close()
+
+
+async def test_a_replica_waits_for_its_first_keys_and_no_longer(store: AccessStore) -> None:
+    counted = Counted(store)
+    counted.away = True
+    ring = Keyring(counted, Vault(MASTER), poll_s=0.005)
+    await ring.start()
+    assert not await ring.wait_until_read(0.02)
+    waiting = asyncio.create_task(ring.wait_until_read(10.0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    counted.away = False
+    assert await waiting
+    assert await ring.wait_until_read(10.0)
     await ring.close()
 
 

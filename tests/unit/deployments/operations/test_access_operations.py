@@ -218,6 +218,37 @@ async def test_a_token_makes_none_that_allows_more(
     await admin.perform(principal, "tokens.revoke", {"token_id": first.record.token_id})
 
 
+async def test_a_token_takes_those_that_it_created_with_it(stores: Stores, admin: Admin) -> None:
+    account = await stores.accounts.get("ada")
+    assert account is not None
+    ada, given = await person(stores, "ada"), {"name": "a", "role": "analyst"}
+    other = await admin.perform(ada, "tokens.create", given)
+    stolen = await admin.perform(ada, "tokens.create", given)
+    thief = principal_of(account, "token", token=stolen.record)
+    child = await admin.perform(thief, "tokens.create", given)
+    await admin.perform(principal_of(account, "token", token=child.record), "tokens.create", given)
+    await admin.perform(ada, "tokens.revoke", {"token_id": stolen.record.token_id})
+    assert await stores.admin_tokens.all() == [other.record]
+    # A replica may know the thief for a second longer.
+    with pytest.raises(Forbidden, match="revoked meanwhile"):
+        await admin.perform(thief, "tokens.create", given)
+    kept = principal_of(account, "token", token=other.record)
+    await admin.perform(COMMAND_LINE, "people.set_password", {"username": "ada"})
+    with pytest.raises(Forbidden, match="revoked meanwhile"):
+        await admin.perform(kept, "tokens.create", given)
+
+
+@pytest.mark.parametrize("name", ["people.set_password", "people.reset_second_factor"])
+async def test_nobody_changes_their_own_credentials_without_proof(
+    stores: Stores, admin: Admin, name: str
+) -> None:
+    root = await person(stores, "root")
+    with pytest.raises(Forbidden, match="My account"):
+        await admin.perform(root, name, {"username": "ROOT"})
+    await admin.perform(root, name, {"username": "ada"})
+    await admin.perform(COMMAND_LINE, name, {"username": "root"})
+
+
 async def test_tokens_of_others_are_unknown_but_to_administrators(stores: Stores, admin: Admin) -> None:
     ada, vera, root = [await person(stores, name) for name in ("ada", "vera", "root")]
     made = await admin.perform(ada, "tokens.create", {"name": "a"})

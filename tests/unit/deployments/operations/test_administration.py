@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from cluster.errors import Conflict, Forbidden, NotFound, Unprocessable
+from cluster.errors import Conflict, Forbidden, NotFound, TooMany, Unavailable, Unprocessable
 from cluster.log import redact
-from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AppRole
+from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AppRole, AuditRow
 from cluster.secrecy import mint_key, mint_token
-from deployments.operations.administration import Administration, strike_out
+from deployments.operations.administration import REFUSED, Administration, strike_out
+from deployments.operations.audit import MOST_TAKEN_MS
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.principal import COMMAND_LINE, Principal
+from tests.fakes.administration import open_memory_admin
 from tests.fakes.audit_list import AuditList
+from tests.fakes.dying_shelf import Killed
+from tests.fakes.dying_stores import Life, mortal
+from tests.fakes.stores.memory import memory_stores
 from tests.suites.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from cluster.store.connect import OpenStores
 
 
 @dataclass
@@ -104,6 +114,39 @@ async def test_a_change_leaves_a_row_without_secrets() -> None:
     assert len(audit.rows) == 3
 
 
+@pytest.mark.parametrize("left", range(12))
+async def test_a_change_without_an_end_stands_in_the_log(left: int) -> None:
+    """The process dies at any call of any store, or the store goes away there."""
+    clock = ManualClock()
+    stores = memory_stores(clock)
+    life = Life(left)
+    dying = cast("OpenStores", mortal(stores, life))
+    with suppress(Killed):
+        await open_memory_admin(dying, clock).perform(COMMAND_LINE, "apps.create", {"app_id": "shop"})
+    is_made = "shop" in (await stores.access.read_all()).apps
+    clock.advance(MOST_TAKEN_MS + 1)
+    admin = open_memory_admin(stores, clock)
+    for _ in range(2):  # the second reader adds nothing
+        rows = (await admin.perform(COMMAND_LINE, "audit.list", {})).page.rows
+        assert [row.operation for row in rows] == ["apps.create"] * len(rows)
+        assert len(rows) == 1 or (not rows and not is_made)
+    if rows:
+        assert rows[0].outcome in (("done",) if life.left else ("begun", "done"))
+        assert rows[0].arguments == {"app_id": "shop"}
+
+
+async def test_a_caller_hears_that_the_change_was_made_without_its_row() -> None:
+    class Away(AuditList):
+        async def append(self, row: AuditRow, *, begun_id: str = "", only_begun: bool = False) -> AuditRow:
+            raise Unavailable("the store is away")
+
+    administration, _ = opened()
+    away = Administration(administration.services, administration.operations, Away(), ManualClock())
+    with pytest.raises(Unavailable, match=r"names\.rename was done, but the store went away"):
+        await away.perform(person("editor"), "names.rename", {"app_id": "shop", "title": "Books"})
+    assert administration.services.values == {"shop": "Books"}
+
+
 async def test_wrong_arguments_are_named() -> None:
     administration, audit = opened()
     with pytest.raises(Unprocessable, match="titel: extra inputs are not permitted") as caught:
@@ -129,3 +172,41 @@ def test_a_key_in_a_wrong_place_is_struck_out() -> None:
         "title": "moved ksk_dev_*** here", "tags": ["kat_***"], "link": "https://example.com/a?b=c",
     }  # fmt: skip
     assert redact(f"Authorization {token}") == "Authorization kat_***"
+
+
+async def test_a_change_leaves_its_row_although_the_caller_went_away() -> None:
+    administration, audit = opened()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(names: Names, given: Rename) -> dict[str, str]:
+        begun.set()
+        await go_on.wait()
+        return await rename(names, given)
+
+    administration.operations = {"names.rename": replace(RENAME, call=slow)}
+    given = {"app_id": "shop", "title": "Oak"}
+    caller = asyncio.ensure_future(administration.perform(person("editor"), "names.rename", given))
+    await begun.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    go_on.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert administration.services.values == {"shop": "Oak"}
+    assert [(row.operation, row.outcome) for row in audit.rows] == [("names.rename", "done")]
+
+
+async def test_what_somebody_may_not_do_fills_no_audit_log() -> None:
+    administration, audit = opened()
+    given = {"app_id": "shop", "title": "\N{SNOWMAN}" * 50_000}
+    for _ in range(REFUSED.burst + 1):
+        with pytest.raises(Forbidden):
+            await administration.perform(person("viewer"), "names.rename", given)
+    with pytest.raises(TooMany):
+        await administration.perform(person("viewer"), "names.rename", given)
+    assert len(audit.rows) == REFUSED.burst + 1
+    assert sum(len(row.model_dump_json()) for row in audit.rows) < REFUSED.burst * 6_000
+    other = replace(person("editor"), user_id="usr-2")
+    await administration.perform(other, "names.rename", {"app_id": "shop", "title": "Oak"})
+    assert audit.rows[-1].outcome == "done"

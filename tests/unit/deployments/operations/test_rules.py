@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.query.language.boost_rules import compile_rule
+from cluster.store.connect import OpenStores
 from deployments.operations.rule_conflicts import ConflictReport, check_rules
 from deployments.operations.rules import parse_rules
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP, HOUR_MS, NOW_MS
+from tests.fakes.dying_shelf import Killed
+from tests.fakes.dying_stores import Life, mortal
 
 
 @pytest.fixture
@@ -71,6 +76,29 @@ async def test_every_change_is_a_version_and_can_be_undone(shop: AdminShop) -> N
     assert [one.change for one in history][:3] == ["restore", "undo", "undo"]
     with pytest.raises(NotFound, match="no version"):
         await shop.perform("rules.undo", version_id="1-1")
+
+
+async def test_a_rule_changes_with_its_version_wherever_the_process_dies(tmp_path: Path) -> None:
+    async with open_admin_shop(tmp_path) as shop:
+        stores = shop.services.stores
+        for left in range(12):
+            name, life = f"r{left}", Life(left)
+            dying = cast(OpenStores, mortal(stores, life))
+            for operation, given in (
+                ("rules.put", {"rules": [a_rule(name)]}),
+                ("rules.delete", {"engine_id": "default", "names": [name]}),
+            ):
+                shop.services = replace(shop.services, stores=dying)
+                with suppress(Killed, NotFound):
+                    await shop.perform(operation, **given)
+                life.left = left
+                is_stored = name in {rule.name for rule in await stores.boost_rules.all(APP)}
+                changes = [
+                    one for one in await stores.rule_versions.newest(APP, count=99) if one.name == name
+                ]
+                assert is_stored == bool(changes and changes[0].after), (left, operation)
+        assert not is_stored
+        assert len(changes) == 2, "the longest life performs both"
 
 
 async def test_a_rule_applies_inside_its_window_only(shop: AdminShop) -> None:

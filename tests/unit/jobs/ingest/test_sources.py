@@ -17,6 +17,7 @@ import pytest
 
 from cluster.errors import Invalid
 from jobs.ingest import sources
+from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.row import UnreadableRow
 from jobs.ingest.sources import detect_format, find_files, read_chunks, read_rows
 
@@ -100,6 +101,8 @@ def test_csv_columns_without_a_name_are_left_out_and_others_lose_their_blanks(tm
         ("id,name\n1,2\n".encode("utf-16"), "not UTF-8"),
         ("id,name\n1,2\n".encode("utf-16-le"), "looks like UTF-16, read it with --encoding utf-16"),
         (b",\n1,2\n", "no header"),
+        (b",".join(b"c%d" % at for at in range(300_000)) + b"\n", "300,000 columns; at most 10,000"),
+        (b"," * 300_000 + b"\n", "no header"),
     ],
 )
 def test_an_unreadable_csv_header_has_a_clear_error(tmp_path: Path, data: bytes, reason: str) -> None:
@@ -281,3 +284,20 @@ def test_parquet_is_cut_into_the_same_lots_wherever_its_row_groups_end(
         assert found == [
             (first, list(range(first, min(first + size, 17)))) for first in range(skip, 17, size)
         ]
+
+
+def test_rows_that_are_nested_too_deep_are_reported(tmp_path: Path) -> None:
+    deep = b'{"x":' + b"[" * 1000 + b"]" * 1000 + b"}\n"
+    objects = b'{"a":' * 900 + b"1" + b"}" * 900 + b"\n"
+    wide = b'{"x":[' + b",".join([b"{}"] * 1000) + b"]}\n"
+    found = read(write(tmp_path / "a.jsonl", deep + objects + wide + b'{"id":1}\n'))
+    assert [row.reason for row in found[:2]] == ["nested deeper than 64 levels"] * 2
+    assert found[2:] == [{"x": [{}] * 1000}, {"id": 1}]
+
+
+@pytest.mark.parametrize(
+    "encoding", ["idna", "punycode", "PunyCode", "undefined", "a\0b", "\ud800", "base64"]
+)
+def test_an_encoding_is_one_of_texts_that_is_read_in_linear_time(encoding: str) -> None:
+    with pytest.raises(Invalid, match="there is no encoding"):
+        DelimitedFormat(encoding=encoding)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.retrieval.lexical.index_segments import IndexSegments
 from actors.retrieval.lexical.product_postings import (
     IndexSegment,
     TermVector,
@@ -35,15 +38,17 @@ def same(one: IndexSegment, other: IndexSegment) -> None:
 @settings(max_examples=80, deadline=None)
 def test_merging_gives_what_sealing_at_once_gives(told: list[list[tuple[int, int]]], at_once: int) -> None:
     parts = [build_segment(texts_of(told, 2, 1)), empty_segment(), build_segment(texts_of(told, 2, 0))]
-    everyone = np.ones(len(told), bool)
-    same(merge_segments(parts, [everyone] * 3, most_sorted=at_once), build_segment(texts_of(told, 1, 0)))
+    owner = np.array([4 if row % 2 else 9 for row in range(len(told))], np.int32)
+    merged = merge_segments(dict(zip((4, 7, 9), parts, strict=True)), owner, most_sorted=at_once)
+    same(merged, build_segment(texts_of(told, 1, 0)))
 
 
 @given(TEXTS, st.data())
 @settings(max_examples=60, deadline=None)
 def test_rows_that_are_not_kept_leave_nothing(told: list[list[tuple[int, int]]], data: st.DataObject) -> None:
     kept = [data.draw(st.booleans()) for _ in told]
-    left = merge_segments([build_segment(texts_of(told, 1, 0))], [np.array(kept, bool)], most_sorted=3)
+    owner = np.where(kept, 1, 2).astype(np.int32)
+    left = merge_segments({1: build_segment(texts_of(told, 1, 0))}, owner, most_sorted=3)
     same(left, build_segment([text for text in texts_of(told, 1, 0) if kept[text.row]]))
 
 
@@ -53,3 +58,19 @@ def test_counts_weigh_titles_twice_and_stop_at_255() -> None:
     assert part.fields.tolist() == [0b1000_0001]
     assert build_segment([TermVector(0, [7, 7], [0, 7])]).counts.tolist() == [3]
     assert part.find_spans(np.array([7, 8], np.uint64)) == [(0, 0, 1)]
+
+
+def test_merging_many_segments_takes_memory_for_the_postings_only() -> None:
+    segments = IndexSegments(seal=1)
+    rows = 3_000
+    for row in range(rows):
+        segments.put(TermVector(row, [7], [0]))
+    tracemalloc.start()
+    try:
+        merged = segments.plan_merge(every=True)()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(merged.segment) == rows
+    # a mask of all rows for each segment would take 9 MB
+    assert most < 3_000_000

@@ -10,6 +10,7 @@ from cluster.secrecy import Vault
 from deployments.archive.oauth.clients import clean_name, issue_client, read_client, short_id
 from deployments.archive.oauth.pkce import is_challenge, is_verifier_of
 from deployments.archive.oauth.signing import OAuthSigner
+from deployments.console.signing import ConsoleSigner
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=20),
@@ -107,3 +108,39 @@ def test_the_example_of_the_standard_is_proven_and_its_neighbours_are_not() -> N
         assert not is_verifier_of(other, challenge)
     for text in ("", challenge[:-1], challenge + "A", challenge[:-1] + "=", challenge[:-1] + "\n"):
         assert not is_challenge(text)
+
+
+def test_while_the_master_key_changes_both_sign_in_and_only_the_new_one_signs() -> None:
+    """One key before, two while it changes, one after: what the old one signed ends with it."""
+    between = OAuthSigner(Vault(b"2" * 32, previous=[b"1" * 32]))
+    for signing, opens, refuses in ((ONE, between, OTHER), (between, OTHER, ONE)):
+        client = issue_client(signing, "Reader", "client_secret_post", ["https://a.example/cb"])
+        secret = signing.client_secret(client.client_id)
+        refresh, access = signing.issue_refresh("g1"), signing.issue_access({"sub": "ida"})
+        assert read_client(opens, client.client_id) == client
+        assert opens.is_client_secret(client.client_id, secret)
+        assert opens.refresh_grant(refresh) == "g1"
+        assert opens.access_claims(access) == {"sub": "ida"}
+        for name in ("clients", "registrations", "forms", "sessions", "devices"):
+            sealed = getattr(signing, name).seal(["x"])
+            assert getattr(opens, name).open(sealed) == ["x"]
+            assert getattr(refuses, name).open(sealed) is None
+        assert read_client(refuses, client.client_id) is None
+        assert not refuses.is_client_secret(client.client_id, secret)
+        assert refuses.refresh_grant(refresh) is None
+        assert refuses.access_claims(access) is None
+    assert not between.is_client_secret("c_1", "\ud800")
+
+
+def test_the_console_accepts_both_keys_while_the_master_key_changes() -> None:
+    before, between, after = (
+        ConsoleSigner(vault)
+        for vault in (Vault(b"1" * 32), Vault(b"2" * 32, previous=[b"1" * 32]), Vault(b"2" * 32))
+    )
+    for signing, opens, refuses in ((before, between, after), (between, after, before)):
+        sealed, proof = signing.sessions.seal(["x"]), signing.form_proof("session 1")
+        assert opens.sessions.open(sealed) == ["x"]
+        assert opens.is_form_proof("session 1", proof)
+        assert not opens.is_form_proof("session 2", proof)
+        assert refuses.sessions.open(sealed) is None
+        assert not refuses.is_form_proof("session 1", proof)

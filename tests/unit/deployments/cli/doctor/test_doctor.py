@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from cluster.admin.disk import used_share
 from cluster.local.redis_binary import RedisBinary
 from cluster.records.access import App, AppSettings, issue_key, new_app_settings
 from cluster.runtime.installation_state import InstallationState
@@ -19,9 +20,10 @@ from cluster.secrecy import Vault, create_master_key
 from cluster.settings import Settings
 from deployments.cli.__main__ import command_line
 from deployments.cli.doctor import machine_checks, running_checks, security_checks
-from deployments.cli.doctor.finding import Finding
 from deployments.cli.installation import Installation
 from deployments.cli.status import describe_server
+from deployments.operations import findings
+from deployments.operations.findings import Finding
 from tests.fakes.stores.memory import memory_stores
 
 pytestmark = pytest.mark.usefixtures("allow_world")
@@ -78,11 +80,15 @@ def test_an_open_data_directory_is_bad(installation: Installation) -> None:
 
 def test_a_full_disk_is_bad_and_a_filling_one_a_warning(tmp_path: Path) -> None:
     def level(limit: float) -> str:
-        return machine_checks.check_disk(Installation(Settings(data_dir=tmp_path, disk_limit=limit))).level
+        return findings.check_disk(tmp_path, limit).level
 
-    used = machine_checks.used_share(tmp_path)
+    used = used_share(tmp_path)
     assert level(used * 0.9) == "bad"
     assert level(min(1.0, used + 0.05)) == "warning"
+
+
+def test_without_the_directory_the_disk_above_it_counts(tmp_path: Path) -> None:
+    assert findings.check_disk(tmp_path / "gone" / "data", 1.0).level in ("ok", "warning")
 
 
 def test_the_slow_proxy_is_bad() -> None:

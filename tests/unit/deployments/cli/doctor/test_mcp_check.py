@@ -17,8 +17,8 @@ from cluster.clock import SystemClock
 from cluster.records.account import Account, hash_password
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
-from deployments.cli.doctor.finding import Finding
 from deployments.cli.doctor.mcp_check import McpCheck
+from deployments.operations.findings import Finding
 from tests.fakes.archive import SmallArchive, sample_articles
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.memory import memory_stores

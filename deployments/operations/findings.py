@@ -1,0 +1,137 @@
+"""Checks of an installation that `kiosk doctor` and the overview of the console share, with their words."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from cluster.admin.disk import used_share
+from cluster.admin.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
+from cluster.clock import iso_ms
+from cluster.records.access import IN_BROWSER
+from cluster.store.ports.access import AccessStore
+from cluster.store.ports.schema import RunningRelease, StoredSchema
+
+Level = Literal["ok", "warning", "bad"]
+
+EXPOSED_FOR_MS = 30 * 24 * 3_600_000
+LATE_MS = 60_000
+"A follower of the change log that is so far behind answers from old data."
+_FOR_THE_LOG = "is the actor alive? `kiosk cluster up` starts what is missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What one check saw, and what to do about it."""
+
+    check: str
+    level: Level
+    words: str
+    advice: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the finding for JSON."""
+        return asdict(self)
+
+
+def check_redis_persistence(facts: Mapping[str, str]) -> Finding:
+    """Return whether Redis keeps what it acknowledged, by its `INFO persistence`."""
+    if facts.get("aof_enabled") != "1":
+        advice = "`CONFIG SET appendonly yes` and write it into redis.conf: without it a crash loses records"
+        return Finding("redis persistence", "bad", "the append-only file is off", advice)
+    if facts.get("aof_last_write_status") != "ok":
+        advice = "is the disk full? writes go on by themselves"
+        return Finding("redis persistence", "bad", "its file can't be written", advice)
+    return Finding("redis persistence", "ok", "append-only file on, last write good")
+
+
+def check_redis_memory(facts: Mapping[str, str]) -> Finding:
+    """Return whether Redis has a bound and room below it, and throws no record away, by its `INFO memory`."""
+    policy = facts.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        advice = "`CONFIG SET maxmemory-policy noeviction`: records may not vanish"
+        return Finding("redis memory", "bad", f"policy {policy} throws records away", advice)
+    if facts.get("maxmemory", "0") == "0":
+        advice = (
+            "`CONFIG SET maxmemory` to what it may use: without a bound, writes of strangers end in its death"
+        )
+        return Finding("redis memory", "warning", "no bound", advice)
+    share = used_memory_share(facts)
+    words = f"{share:.0%} of {int(facts['maxmemory']) >> 20:,} MiB used, never throws records away"
+    if share >= REFUSED_FROM:
+        return Finding("redis memory", "bad", f"{words}: writes are refused", "raise KIOSK_REDIS_MEMORY_MB")
+    if share >= WARNED_FROM:
+        advice = f"raise KIOSK_REDIS_MEMORY_MB: writes are refused from {REFUSED_FROM:.0%} on"
+        return Finding("redis memory", "warning", words, advice)
+    return Finding("redis memory", "ok", words)
+
+
+def check_disk(path: Path, limit: float) -> Finding:
+    """Return whether the disk below a directory has room; without the directory, that of the nearest one above it.
+
+    `limit` is the used share from which writes are refused.
+    """
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    try:
+        share, free = used_share(path), shutil.disk_usage(path).free / 2**30
+    except OSError as error:
+        return Finding("disk", "warning", f"it can't be looked at: {error.strerror or error}")
+    words = f"{share:.0%} used, {free:.1f} GiB free"
+    if share >= limit:
+        return Finding(
+            "disk", "bad", f"{words}: writes are refused", "free some space; writing goes on by itself"
+        )
+    if share >= limit - 0.1 or free < 2:
+        return Finding("disk", "warning", words, f"writes are refused from {limit:.0%} on")
+    return Finding("disk", "ok", words)
+
+
+def check_lease(name: str, owner: str, remaining_ms: int) -> Finding:
+    """Return whether a process holds a lease of background work."""
+    if not owner:
+        return Finding(f"lease {name}", "bad", "nobody holds it", _FOR_THE_LOG)
+    return Finding(f"lease {name}", "ok", f"held by {owner}, {remaining_ms / 1000:.1f} s left")
+
+
+def check_release(stored: StoredSchema, known: int, releases: Sequence[RunningRelease]) -> Finding:
+    """Return whether the running releases fit the schema of the data; `known` is the schema of this release."""
+    running = ", ".join(f"{one.release} (schema {one.schema})" for one in releases)
+    words = f"data has schema {stored.number}, this release {known}; runs: {running or 'nothing'}"
+    if stored.oldest > known:
+        return Finding("release", "bad", words, f"use a release with schema {stored.oldest} on this machine")
+    if not releases:
+        return Finding("release", "bad", words, "no API replica was seen for 30 s: `kiosk cluster up`")
+    return Finding("release", "ok", words)
+
+
+async def check_exposed_keys(access: AccessStore, now_ms: int) -> Finding:
+    """Return whether a live secret key came where others can read it.
+
+    That is an address (`?api_key=`), which proxies and browsers write down, and a page of another origin, which hands
+    the key to everybody who opens it.
+    """
+    exposed, book = await access.exposed(), await access.read_all()
+    found: tuple[list[str], list[str]] = [], []
+    for key in book.keys.values():
+        for list_, name in zip(found, (key.key_id, IN_BROWSER + key.key_id), strict=True):
+            at_ms = exposed.get(name)
+            if at_ms is not None and now_ms - at_ms < EXPOSED_FOR_MS:
+                list_.append(f"{key.key_id} of {key.app_id} on {iso_ms(at_ms)[:16]}")
+    in_addresses, in_browsers = sorted(found[0]), sorted(found[1])
+    words = [f"came as ?api_key=: {', '.join(in_addresses)}"] if in_addresses else []
+    advice = ["send it as the header X-API-KEY: proxies write addresses down"] if in_addresses else []
+    if in_browsers:
+        words.append(f"came from a web page: {', '.join(in_browsers)}")
+        advice.append(
+            "give pages the publishable key, and refuse this one there: "
+            "`kiosk apps switch APP secret_key_in_browser=refuse`"
+        )
+    if not words:
+        return Finding("secret keys", "ok", "none came in an address or from a web page within 30 days")
+    return Finding(
+        "secret keys", "warning", "; ".join(words), "; ".join([*advice, "then `kiosk keys rotate`"])
+    )

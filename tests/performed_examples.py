@@ -1,0 +1,86 @@
+"""Examples of results that operations gave on a seeded shop: `python -m tests.performed_examples` writes them anew."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cluster.artifacts.query_log import QueryLogStore
+from cluster.records.archive_client import ArchiveCall
+from cluster.records.logged_query import LoggedQuery
+from deployments.operations import sample_results
+from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.operation import result_to_json
+from deployments.operations.services import AdminConfig
+from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.corner_shop import APP, NOW_MS
+
+PATH = Path(sample_results.__file__).with_name("performed_examples.json")
+WALK = """
+    experiments.create experiments.list experiments.get experiments.edit experiments.schedule experiments.start
+    experiments.report experiments.pause experiments.start experiments.complete experiments.archive
+    rules.put rules.list rules.order rules.conflicts rules.preview rules.delete rules.history
+    search.report archive.report
+"""
+"Operations in an order in which each can be performed, with the arguments of its example."
+_ID = re.compile(r"exp-[0-9a-f]+|[0-9a-f]{16,}|[0-9a-f]{8}-[0-9a-f-]{27}")
+
+
+async def perform_examples(folder: Path) -> dict[str, Any]:
+    """Return operation -> its result as JSON; ids that chance chose are made equal."""
+    results: dict[str, Any] = {}
+    async with open_admin_shop(folder) as shop:
+        shop.services = replace(shop.services, config=AdminConfig(archive_app=APP))
+        await _seed(shop)
+        for name in WALK.split():
+            given = dict(OPERATIONS[name].example)
+            app_id = given.pop("app_id")
+            result = json.loads(json.dumps(result_to_json(await shop.perform(name, **given))))
+            results[name] = _mask(result, app_id)
+    return results
+
+
+async def _seed(shop: AdminShop) -> None:
+    stores = shop.services.stores
+    rules = [{"name": "no tea", "boost": [{"field": "type", "query": "tea", "action": "remove"}]}]
+    await shop.perform("rules.put", rules=rules)
+    log = QueryLogStore(shop.services.artifacts, shop.corner.clock)
+    queries = (("bread knife", 2, 3.5), ("bread knife", 2, 90.0), ("bred knife", 0, 4.0))
+    log.append(
+        APP,
+        [
+            LoggedQuery(at=NOW_MS - 1000, kind="search", text=text, total=n, took_ms=ms)
+            for text, n, ms in queries
+        ],
+        "0",
+    )
+    call = ArchiveCall(
+        at=NOW_MS - 1, tool="ask", client="host:claude.ai", client_name="claude.ai", question="who won",
+        skill_used="news",
+    )  # fmt: skip
+    await stores.archive_calls.append(APP, [call, replace(call, outcome="refused", refusal="rate")])
+
+
+def _mask(value: Any, app_id: str) -> Any:
+    if isinstance(value, dict):
+        return {name: _mask(part, app_id) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_mask(part, app_id) for part in value]
+    if value == APP:
+        return app_id
+    return _ID.sub("0190d2b47c1e7000", value) if isinstance(value, str) else value
+
+
+def render(results: dict[str, Any]) -> str:
+    """Return examples as the text of their file."""
+    return json.dumps(results, indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        PATH.write_text(render(asyncio.run(perform_examples(Path(made)))), "utf-8")

@@ -1,0 +1,62 @@
+"""The overview of an installation over a real Redis: findings as `kiosk doctor` words them, for administrators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.clock import SystemClock
+from cluster.errors import Forbidden
+from cluster.secrecy import Vault
+from cluster.store import keys
+from cluster.store.connect import OpenStores
+from deployments.operations.findings import check_lease, check_redis_memory
+from deployments.operations.operation import Arguments
+from deployments.operations.overview import Overview, read_overview
+from deployments.operations.principal import Principal
+from deployments.operations.services import AdminConfig, AdminServices
+from tests.fakes.archive_oauth import MASTER
+from tests.fakes.console import no_artifacts
+
+pytestmark = pytest.mark.redis
+
+
+async def _read(stores: OpenStores, data_dir: Path, principal: Principal) -> Overview:
+    services = AdminServices(
+        stores, Vault(MASTER), SystemClock(), no_artifacts, config=AdminConfig(data_dir=data_dir)
+    )
+    return await read_overview(services.for_principal(principal), Arguments())
+
+
+async def test_a_missing_data_directory_hides_nothing_and_breaks_nothing(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    await redis_stores.server.execute_slow("SET", keys.lease("intake"), "node-1", "PX", "60000")
+    ada = Principal("ada", "usr-ada", "console", is_administrator=True)
+    found = await _read(redis_stores, tmp_path / "gone", ada)
+    findings = {one.check: one for one in found.findings}
+    (facts,) = await redis_stores.infos("memory")
+    assert "GiB free" in findings["disk"].words
+    assert findings["redis memory"].level == check_redis_memory(facts).level
+    assert findings["lease trainer"] == check_lease("trainer", "", 0)
+    assert findings["lease intake"].words.startswith("held by node-1, ")
+    assert found.level == "bad"
+    assert found.memory["used"] > 0
+
+
+async def test_somebody_with_a_role_in_an_app_sees_no_findings(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    grace = Principal("grace", "usr-grace", "console", roles={"shop": "owner"})
+    found = await _read(redis_stores, tmp_path, grace)
+    assert (found.findings, found.memory, found.level) == ([], {}, "ok")
+
+
+async def test_somebody_without_a_role_sees_no_figures(redis_stores: OpenStores, tmp_path: Path) -> None:
+    for nobody in (
+        Principal("eve", "usr-eve", "token"),
+        Principal("eve", "usr-eve", "token", roles={"shop": "owner"}, apps=("news",)),
+    ):
+        with pytest.raises(Forbidden):
+            await _read(redis_stores, tmp_path, nobody)

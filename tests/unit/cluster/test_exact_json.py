@@ -1,0 +1,22 @@
+"""JSON that stays in memory takes its length, not the buffer it was written into."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import orjson
+
+from cluster.exact_json import dump_exact
+
+RECORDS = [{"product_id": f"p{n}", "title": "Oak chair", "price": n} for n in range(500)]
+
+
+def test_the_json_is_the_same_and_takes_its_own_length() -> None:
+    tracemalloc.start()
+    try:
+        kept = [dump_exact(record) for record in RECORDS]
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept == [orjson.dumps(record) for record in RECORDS]
+    assert held < 200 * len(RECORDS)
