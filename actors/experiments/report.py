@@ -12,6 +12,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from cluster.store.ports.stores import Stores
 
 ALPHA: Final = 0.05
 SLOW_MS: Final = 200
+DAY_MS: Final = 86_400_000
 _MOST_SLICES: Final = 200
 
 
@@ -242,7 +244,7 @@ def _check_split(experiment: Experiment, met: Mapping[str, Exposure]) -> SplitCh
 
 def _slice_names(person: str, exposure: Exposure) -> tuple[str, ...]:
     who = "user" if person.startswith("u:") else "visitor"
-    day = f"{from_ms(exposure.at_ms):%Y-%m-%d}"
+    day = _name_day(exposure.at_ms // DAY_MS)
     return (
         f"through={exposure.through}",
         f"device={exposure.device or 'unknown'}",
@@ -254,8 +256,13 @@ def _slice_names(person: str, exposure: Exposure) -> tuple[str, ...]:
 def _count_days(exposures: Sequence[Exposure]) -> dict[str, dict[str, int]]:
     days: dict[str, Counter[str]] = defaultdict(Counter)
     for exposure in exposures:
-        days[f"{from_ms(exposure.at_ms):%Y-%m-%d}"][exposure.variant_id] += 1
+        days[_name_day(exposure.at_ms // DAY_MS)][exposure.variant_id] += 1
     return {day: dict(sorted(counts.items())) for day, counts in sorted(days.items())}
+
+
+@lru_cache(maxsize=1_000)
+def _name_day(day: int) -> str:
+    return f"{from_ms(day * DAY_MS):%Y-%m-%d}"
 
 
 def _latency_quantile(classes: Sequence[int], answered: int, part: float) -> int | None:
@@ -336,10 +343,11 @@ async def load_report(
     app_id, name = experiment.app_id, experiment.experiment_id
     exposures = [row async for row in stores.experiments.exposures(app_id, name)]
     since_ms = min((exposure.at_ms for _, exposure in exposures), default=0)
-    did, after = await asyncio.to_thread(_read_conversions, shelf, experiment, since_ms)
-    late = await read_uncompacted(stores.changes, app_id, after, experiment.goal) if exposures else []
     visitors = [reader[2:] for reader, _ in exposures if reader.startswith("a:")]
     links = await stores.interactions.links(app_id, visitors)
+    readers = [*(reader for reader, _ in exposures), *(f"u:{user}" for user in links.values())]
+    did, after = await asyncio.to_thread(_read_conversions, shelf, experiment, since_ms, readers)
+    late = await read_uncompacted(stores.changes, app_id, after, experiment.goal) if exposures else []
     served = await stores.experiments.served(app_id, name)
     settling = [(one.reader_id, one.at_ms) for one in late]
     return await asyncio.to_thread(
@@ -352,13 +360,13 @@ def _snapshot_versions(shelf: ArtifactStore | None, app_id: str, engine_id: str)
 
 
 def _read_conversions(
-    shelf: ArtifactStore | None, experiment: Experiment, since_ms: int
+    shelf: ArtifactStore | None, experiment: Experiment, since_ms: int, readers: Sequence[str]
 ) -> tuple[list[tuple[str, int]], str]:
-    """Return the compacted conversions and the offset up to which interactions are compacted."""
+    """Return the compacted conversions of some users and the offset up to which interactions are compacted."""
     if shelf is None:
         return [], "0"
     segments = SegmentStore(shelf)
     # an interaction that is compacted between the two reads appears in both
     after = segments.offsets(experiment.app_id).get("interaction", "0")
-    table = segments.load_interaction_times(experiment.app_id, experiment.goal, since_ms)
+    table = segments.load_interaction_times(experiment.app_id, experiment.goal, since_ms, readers)
     return list(zip(table["reader"].to_pylist(), table["at_ms"].to_pylist(), strict=True)), after

@@ -19,6 +19,10 @@ from actors.experiments.report import ALPHA
 from actors.experiments.statistics import VariantSample, compare_samples
 
 MOST_PEOPLE = 1_000_000_000
+LARGEST_SIZE = 10**15
+"Stands for every larger number of people."
+MOST_DAYS = 10**9
+"Stands for every longer time."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ def estimate_sample_size(
         middle = (low + high) // 2
         low, high = (low, middle) if _decides(middle, rate, raised, alpha, power) else (middle, high)
     total = high * variants
-    days = ceil(total / people_per_day) if people_per_day > 0 else None
+    days = ceil(min(total / people_per_day, MOST_DAYS)) if people_per_day > 0 else None
     return SampleSize(high, _fixed_size(rate, raised, alpha, power), total, days)
 
 
@@ -77,4 +81,5 @@ def _fixed_size(rate: float, raised: float, alpha: float, power: float) -> int:
     normal = NormalDist()
     spread = rate * (1 - rate) + raised * (1 - raised)
     reach = normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
-    return max(ceil(reach**2 * spread / (raised - rate) ** 2), 1) if raised != rate else MOST_PEOPLE
+    gap = (raised - rate) ** 2
+    return max(ceil(min(reach**2 * spread / gap, LARGEST_SIZE)), 1) if gap else LARGEST_SIZE

@@ -8,6 +8,7 @@ The clock stands still, so equal data gives equal answers to the last digit of a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice, zip_longest
@@ -20,6 +21,7 @@ from actors.serving.app_follower import AppFollower
 from actors.serving.model_registry import SnapshotLoader
 from actors.serving.stored_rules import StoredRules
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.manifest_commits import newest_manifest
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock
@@ -31,8 +33,9 @@ from cluster.store.ports.stores import Stores
 
 ROWS = 10
 MOST_SEARCHED = 200_000
-"Products of an app that is searched. Without a snapshot, indexing a million texts takes minutes and 10 GB of memory."
+"Products of an app that is searched. Without a snapshot, indexing a million texts takes minutes."
 _WORDS = 3
+_READ = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +122,12 @@ async def compute_answers(
     *,
     until: Mapping[str, str],
     now_ms: int,
-) -> list[SampledAnswer]:
+    equal: Sequence[Stores] = (),
+) -> list[list[SampledAnswer]]:
     """Compute the answers to queries of one app from its data up to the offsets `until`.
+
+    The recommender that is loaded also answers for installations with `equal` data (`has_equal_data`), with the recent
+    lists and boost rules of each. Returned are the answers of each installation.
 
     Cost:
         loads the app, with its products and snapshots, into the memory of this process
@@ -131,7 +138,6 @@ async def compute_answers(
     """
     clock = StillClock(now_ms)
     bounded = replace(stores, changes=cast(ChangeLog, BoundedChangeLog(stores.changes, until)))
-    rules = StoredRules(stores.boost_rules, clock)
     follower = AppFollower(
         queries[0].app_id, f"compare-{new_request_id()}", bounded, SegmentStore(artifacts), clock, SilentMeter(),
         HashingEmbedder, SnapshotLoader(SnapshotStore(artifacts)),
@@ -139,9 +145,51 @@ async def compute_answers(
     )  # fmt: skip
     try:
         await follower.start()
-        return [await _answer(follower, rules, stores, query) for query in queries]
+        answers = []
+        for one in (stores, *equal):
+            rules = StoredRules(one.boost_rules, clock)
+            answers.append([await _answer(follower, rules, one, query) for query in queries])
+        return answers
     finally:
         await follower.close()
+
+
+async def has_equal_data(
+    app_id: str,
+    one: tuple[Stores, ArtifactStore],
+    other: tuple[Stores, ArtifactStore],
+    until: Mapping[str, str],
+) -> bool:
+    """Return whether two installations load the same recommender of an app, up to the offsets `until`.
+
+    Compared are the manifest of the segments, which has the checksum of each file; each file with its checksum; all
+    later changes of the log, byte by byte; and the engines. A snapshot counts as a difference, because only a load
+    checks its files.
+    """
+    engines = await one[0].engines.all(app_id)
+    if engines != await other[0].engines.all(app_id) or any(engine.snapshot for engine in engines):
+        return False
+    manifests = [await asyncio.to_thread(_read_manifest, artifacts, app_id) for _, artifacts in (one, other)]
+    if manifests[0] != manifests[1]:
+        return False
+    for _, artifacts in (one, other):
+        if await asyncio.to_thread(SegmentStore(artifacts).verify, app_id):
+            return False
+    after: dict[Noun, str] = {"user": "0", "product": "0", "interaction": "0"}
+    after.update(cast(dict[Noun, str], SegmentStore(one[1]).offsets(app_id)))
+    logs = [BoundedChangeLog(stores.changes, until) for stores, _ in (one, other)]
+    while True:
+        pages = [await log.read(app_id, after, count=_READ, block_ms=0) for log in logs]
+        if pages[0] != pages[1]:
+            return False
+        if not pages[0]:
+            return True
+        after.update({entry.noun: entry.offset for entry in pages[0]})
+
+
+def _read_manifest(artifacts: ArtifactStore, app_id: str) -> bytes:
+    path = newest_manifest(artifacts, f"{app_id}/segments")
+    return b"" if path is None else artifacts.read(path)
 
 
 async def _answer(

@@ -83,11 +83,16 @@ def _read_entries(path: Path) -> Iterator[QuarantineEntry]:
             app_id=str(about.get("app_id", "")),
             kind="row",
             noun=str(about.get("noun", "")),
-            name=f"row {fields.get('row')} of {fields.get('file')}",
+            name=f"row {_row_number(fields.get('row'))} of {fields.get('file')}",
             reason=str(fields.get("reason", "")),
             at=int(about.get("at", 0)),
             payload=str(fields["text"]).encode("utf-8", "replace"),
         )
+
+
+def _row_number(row: Any) -> str:
+    """Return the number of a row as people count: the first one is 1."""
+    return str(row + 1) if isinstance(row, int) else str(row)
 
 
 def _row_bytes(path: Path) -> bytes:

@@ -6,6 +6,7 @@ lease allows one writer at a time. All methods block: call them from a thread.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -45,6 +46,7 @@ class CompactedRecords:
     "Ids of all compacted records; any other id was removed, or never compacted."
 
 
+_DAY_MS = 86_400_000
 _TIME_COLUMNS = ["reader", "at_ms"]
 _JSON_COLUMNS = ["reader", "at_ms", "json"]
 
@@ -150,18 +152,20 @@ class SegmentStore:
         """
         return limit_readers_per_address(self._load_interactions(app_id, kinds, since_ms, _JSON_COLUMNS))
 
-    def list_product_interactions(self, app_id: str, product_id: str, since_ms: int) -> list[tuple[str, int]]:
-        """Return type and time (ms since 1970) of compacted interactions with a product since a time.
+    def count_product_interactions(
+        self, app_id: str, product_id: str, since_ms: int
+    ) -> dict[tuple[str, int], int]:
+        """Count the compacted interactions with a product since a time by type and day (since 1970, UTC).
 
         Damaged segments are left out.
 
         Cost:
-            reads three columns of the segments: 0.3 s for 1,000,000 interactions
+            reads three columns of the segments: 0.15 s for 1,000,000 interactions
         """
 
-        def attempt() -> list[tuple[str, int]]:
+        def attempt() -> dict[tuple[str, int], int]:
             damaged: list[DamagedFile] = []
-            found: list[tuple[str, int]] = []
+            counts: Counter[tuple[str, int]] = Counter()
             for entry in self._files.manifest(app_id).files:
                 if entry.facts["noun"] != "interaction":
                     continue
@@ -174,14 +178,20 @@ class SegmentStore:
                     pc.list_parent_indices(table["product_ids"]).filter(pc.equal(ids, product_id))
                 )
                 hits = table.select(["type", "at_ms"]).take(rows)
-                found += zip(hits["type"].to_pylist(), hits["at_ms"].to_pylist(), strict=True)
-            return found
+                days = pc.divide(hits["at_ms"], _DAY_MS)
+                found = pa.table({"type": hits["type"], "day": days}).group_by(["type", "day"])
+                for row in found.aggregate([([], "count_all")]).to_pylist():
+                    counts[row["type"], row["day"]] += row["count_all"]
+            return dict(counts)
 
         return self._retry_when_replaced(attempt)
 
-    def load_interaction_times(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
-        """Return only the columns `reader` and `at_ms` of `load_interactions_of_types`."""
-        return self.load_interactions_of_types(app_id, kinds, since_ms).select(_TIME_COLUMNS)
+    def load_interaction_times(
+        self, app_id: str, kinds: Sequence[str], since_ms: int, readers: Sequence[str]
+    ) -> Any:
+        """Return only the columns `reader` and `at_ms` of `load_interactions_of_types`, and only of some users."""
+        table = self.load_interactions_of_types(app_id, kinds, since_ms).select(_TIME_COLUMNS)
+        return table.filter(pc.is_in(table["reader"], value_set=pa.array(readers, pa.string())))
 
     def load_records_since(
         self, app_id: str, noun: Noun, after: str, *, salvage: bool = False

@@ -122,6 +122,9 @@ def serving_environment(paths: InstallationPaths, wrapper: Path) -> dict[str, ob
         "RAY_START_HOOK": "cluster.runtime.bootstrap.without_client_server",
         "RAY_USAGE_STATS_ENABLED": 0,
         "RAY_DISABLE_IMPORT_WARNING": 1,
+        # At 95 % of the machine's memory Ray ends workers until enough is free, whoever uses it: for another program's
+        # 13 GB it ended every replica and actor at once. Without it the kernel ends the largest worker.
+        "RAY_memory_monitor_refresh_ms": 0,
         **LOG_VARIABLES,
         HAPROXY_VARIABLE: 1,
         # The HTTP server in each replica would trust every peer on loopback; see `client_address`.

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from cluster.errors import Forbidden, HouseError
+from cluster.errors import Forbidden, HouseError, TooMany
 from deployments.console import csrf
 from deployments.console.assets import Assets
 from deployments.console.entrance import ANYBODY, may_enter
@@ -28,10 +28,13 @@ from deployments.console.sessions import PATH, ConsoleSessions, Session
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.errors import status_from_error
 from deployments.edge.request import ClientDisconnected
+from deployments.edge.signin_limits import BucketRate
 from deployments.operations.principal import principal_of
 
 SIGN_IN = "/sign-in"
 STATIC = PATH + "/static"
+REQUESTS = BucketRate(20.0, 200)
+"Requests of one person."
 
 _log = structlog.get_logger()
 
@@ -103,6 +106,7 @@ class _Console:
                 raise Forbidden(self.texts("error.needs_https"))
             session = await self.sessions.find(request, secure=secure)
             asked = self._open(request, session)
+            self._count(session)
             response = await self._answer(asked, path)
         except ClientDisconnected:
             raise
@@ -116,6 +120,17 @@ class _Console:
         if asked.session is not None and not _sets_session(response):
             self.sessions.renew(response, asked.session, secure=secure)
         return response
+
+    def _count(self, session: Session | None) -> None:
+        """Count a request of somebody who is signed in.
+
+        Errors:
+            TooMany: they send more than a person with open pages does
+        """
+        who = "" if session is None else session.account.user_id
+        wait_s = self.services.limits.wait_s("requests", who, REQUESTS) if who else 0
+        if wait_s:
+            raise TooMany(self.texts("error.too_many"), retry_after_s=wait_s)
 
     async def _answer(self, asked: ConsoleRequest, path: str) -> Response:
         method = "GET" if asked.method == "HEAD" else asked.method

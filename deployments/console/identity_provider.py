@@ -33,6 +33,8 @@ KEPT_S = 3600.0
 REFRESH_S = 60.0
 "Least seconds between two reads of the provider's keys."
 TIMEOUT_S = 5.0
+FAILED_S = 5.0
+"Seconds after a failed read in which everybody gets its error, so that nobody waits for a queue of them."
 MOST_BYTES = 1 << 20
 LEEWAY_S = 60
 
@@ -82,6 +84,8 @@ class IdentityProvider:
         self._metadata: dict[str, Any] = {}
         self._keys: KeySet | None = None
         self._read_at = -KEPT_S
+        self._failed_at = -FAILED_S
+        self._failure = ""
 
     async def begin(self, callback: str) -> tuple[str, SignInFlow]:
         """Return the address at the provider that a sign-in begins with, and what it must bring back.
@@ -150,17 +154,24 @@ class IdentityProvider:
             now_s = self._clock.monotonic_s()
             most_s = REFRESH_S if fresh else KEPT_S
             if self._keys is None or now_s - self._read_at >= most_s:
-                metadata = await _fetch(self.config.issuer.rstrip("/") + DISCOVERY)
-                if metadata.get("issuer") != self.config.issuer:
-                    raise Unavailable(
-                        "the provider of identities names another issuer than KIOSK_OIDC_ISSUER"
-                    )
+                if now_s - self._failed_at < FAILED_S:
+                    raise Unavailable(self._failure)
                 try:
-                    keys = KeySet.import_key_set(await _fetch(_address(metadata, "jwks_uri")))  # type: ignore[arg-type]
-                except (JoseError, ValueError, TypeError, KeyError):
-                    raise Unavailable("the keys of the provider of identities can't be read") from None
-                self._metadata, self._keys, self._read_at = metadata, keys, now_s
+                    self._metadata, self._keys = await self._fetch_all()
+                except Unavailable as error:
+                    self._failed_at, self._failure = self._clock.monotonic_s(), error.message
+                    raise
+                self._read_at = now_s
             return self._metadata, self._keys
+
+    async def _fetch_all(self) -> tuple[dict[str, Any], KeySet]:
+        metadata = await _fetch(self.config.issuer.rstrip("/") + DISCOVERY)
+        if metadata.get("issuer") != self.config.issuer:
+            raise Unavailable("the provider of identities names another issuer than KIOSK_OIDC_ISSUER")
+        try:
+            return metadata, KeySet.import_key_set(await _fetch(_address(metadata, "jwks_uri")))  # type: ignore[arg-type]
+        except (JoseError, ValueError, TypeError, KeyError):
+            raise Unavailable("the keys of the provider of identities can't be read") from None
 
     def _client(self, callback: str) -> Any:
         return AsyncOAuth2Client(

@@ -20,7 +20,7 @@ from deployments.edge.body_pace import UploadSlots
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.password_checks import PasswordChecks
 from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.signin_limits import SignInLimits, SignInRates
+from deployments.edge.signin_limits import AddressLimits, SignInLimits, SignInRates
 from deployments.operations.administration import Administration
 from deployments.operations.result_cache import ResultCache
 
@@ -35,6 +35,8 @@ class ConsoleServices:
     factors: SecondFactors
     signing: ConsoleSigner
     sign_ins: SignInLimits
+    limits: AddressLimits
+    "Of people and of addresses, in this process."
     clock: Clock
     addresses: ServerAddresses
     client_addresses: ClientAddresses
@@ -86,6 +88,7 @@ def open_console(
         factors=SecondFactors(stores.accounts, vault),
         signing=signing,
         sign_ins=SignInLimits(stores.limits, signing.hash_slot, clock, rates or SignInRates()),
+        limits=AddressLimits(clock),
         clock=clock,
         addresses=addresses,
         client_addresses=client_addresses,

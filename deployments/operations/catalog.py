@@ -242,28 +242,27 @@ async def count_outcomes(services: AdminServices, given: ProductOutcomes) -> dic
     segments = SegmentStore(services.artifacts)
     offsets, settled = await asyncio.gather(
         asyncio.to_thread(segments.offsets, given.app_id),
-        asyncio.to_thread(segments.list_product_interactions, given.app_id, given.product_id, since_ms),
+        asyncio.to_thread(segments.count_product_interactions, given.app_id, given.product_id, since_ms),
     )
     late = await read_uncompacted(
         services.stores.changes, given.app_id, offsets.get("interaction", "0"), INTERACTION_TYPES,
         most_pages=_LATE_PAGES,
     )  # fmt: skip
-    events = [
-        *settled,
-        *(
-            (str(one.item["type"]), one.at_ms)
-            for one in late
-            if given.product_id in (one.item.get("product_ids") or ()) and one.at_ms >= since_ms
-        ),
-    ]
-    by_type = Counter(kind for kind, _ in events)
+    counts = Counter(settled)
+    counts.update(
+        (str(one.item["type"]), one.at_ms // DAY_MS)
+        for one in late
+        if given.product_id in (one.item.get("product_ids") or ()) and one.at_ms >= since_ms
+    )
+    by_type: Counter[str] = Counter()
     by_day: dict[str, Counter[str]] = {}
-    for kind, at_ms in events:
-        by_day.setdefault(iso_ms(at_ms)[:10], Counter())[kind] += 1
+    for (kind, day), count in counts.items():
+        by_type[kind] += count
+        by_day.setdefault(iso_ms(day * DAY_MS)[:10], Counter())[kind] += count
     last = datetime.fromtimestamp(now_ms / 1000, timezone.utc).date()
     days = [str(last - timedelta(days=ago)) for ago in reversed(range(given.days))]
     return {
-        "total": len(events),
+        "total": counts.total(),
         "by_type": dict(by_type.most_common()),
         "days": [{"day": day, "counts": dict(by_day.get(day, {}))} for day in days],
     }

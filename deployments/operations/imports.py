@@ -32,10 +32,10 @@ from deployments.operations.operation import OfApp, Operation
 from deployments.operations.refused_rows import RefusedRowsPage, parse_refused
 from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
-from deployments.operations.upload_files import detect_content, prepare_folder, receive_file
+from deployments.operations.upload_files import detect_content, receive_file, remove_left
 from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.upload_ingest import discard_upload, fetch_upload
+from jobs.ingest.upload_ingest import UPLOADS, discard_upload, fetch_upload
 
 MOST_IMPORTS = 200
 "Imports of an app that are remembered."
@@ -158,7 +158,7 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
             retry_after_s=60,
         )
     above = state_folder(services) / RECEIVING
-    await asyncio.to_thread(prepare_folder, above)
+    await asyncio.to_thread(above.mkdir, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=above) as folder:
         path = Path(folder) / "upload"
         received = await receive_file(given.content, path, services.config.max_upload_mb << 20)
@@ -330,6 +330,9 @@ async def list_refused(services: AdminServices, given: RefusedOfImport) -> Refus
 async def sweep_imports(services: AdminServices, app_id: str) -> None:
     """Remove files that nobody imported within a day, and the oldest imports beyond the bound."""
     now_ms = services.now_ms()
+    for name in (RECEIVING, UPLOADS) if services.config.data_dir else ():
+        # Files of a killed process, and copies that this machine made of files of a bucket.
+        await asyncio.to_thread(remove_left, state_folder(services) / name, KEPT_MS / 1000)
     found = await services.stores.imports.all(app_id)
     for at, stored in enumerate(found):
         record = stored.record

@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.admin.memory import used_memory_share
 from cluster.admin.schema import newest_schema
-from cluster.errors import HouseError
+from cluster.errors import Forbidden, HouseError
 from cluster.store.ports.changes import Noun
 from cluster.store.redis.cluster_report import FOLLOWING_MS, LEASES, RedisClusterOverview
 from cluster.store.redis.live_figures import WINDOW_MS, RedisLiveFigures
@@ -93,10 +93,15 @@ class Overview:
 async def read_overview(services: AdminServices, _: Arguments) -> Overview:
     """Return the state of the installation, of the apps in which the principal has a role.
 
-    Cost: about twenty commands, and ten for each app, at most five round trips.
+    Errors:
+        Forbidden: the principal has no role at all
+    Cost:
+        about twenty commands, and ten for each app, at most five round trips
     """
     stores, principal = services.stores, services.principal
     visible = principal.app_ids
+    if visible == ():
+        raise Forbidden("this needs a role in an app")
     known = sorted((await stores.access.read_all()).apps)
     apps = [app_id for app_id in known if visible is None or app_id in visible]
     windows, states, (findings, memory) = await asyncio.gather(

@@ -11,6 +11,7 @@ from pydantic import Field
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.question import LONGEST_BANK_QUESTION, MOST_QUESTIONS, Answer, BankQuestion
+from cluster.store.ports.question_bank import QuestionBankContents
 from cluster.store.ports.questions import StoredQuestion
 from deployments.operations.app_access import require_app
 from deployments.operations.operation import OfApp, Operation
@@ -21,6 +22,8 @@ _SCANNED = 100
 "Questions that are read at once while answers of one state are sought."
 _LISTED = 1_000
 _TRIES = 3
+_KEPT_S = 300.0
+"Seconds for which an unchanged question bank stays in memory."
 _BankText = Annotated[str, Field(min_length=1, max_length=LONGEST_BANK_QUESTION)]
 _Weight = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -169,13 +172,27 @@ async def list_bank(services: AdminServices, given: ListBank) -> ShownBank:
 
     Errors:
         NotFound: no such app
+    Cost:
+        reads the bank when it has changed, else its version
     """
     await require_app(services.stores, given.app_id)
-    contents = await services.stores.question_bank.load(given.app_id)
+    contents = await _load_bank(services, given.app_id)
     sought = given.contains.casefold()
     chosen = [one for one in contents.questions if sought in one.question.casefold()]
     page = chosen[given.start : given.start + given.limit]
     return ShownBank(tuple(page), len(chosen), contents.version)
+
+
+async def _load_bank(services: AdminServices, app_id: str) -> QuestionBankContents:
+    bank, key = services.stores.question_bank, ("bank", app_id)
+    for _ in range(2):
+        contents: QuestionBankContents = await services.cache.get(
+            key, lambda: bank.load(app_id), keep_s=_KEPT_S
+        )
+        if contents.version == await bank.version(app_id):
+            break
+        services.cache.drop(key)
+    return contents
 
 
 async def add_to_bank(services: AdminServices, given: AddToBank) -> ShownBank:

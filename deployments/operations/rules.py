@@ -21,6 +21,8 @@ from deployments.operations.rule_history import remove_rules, rule_to_dict, rule
 from deployments.operations.sample_results import PERFORMED
 from deployments.operations.services import AdminServices
 
+_CHECKED_S = 300.0
+"Seconds for which the conflicts of equal rules are kept; a rule whose time window ends is found idle that much later."
 _Names = Annotated[list[str], Field(min_length=1, max_length=10_000)]
 
 
@@ -99,7 +101,7 @@ async def put_rules(services: AdminServices, given: PutRules) -> StoredRulesChan
     Errors:
         Invalid: a rule makes no sense, or an engine would have too many; NotFound: no such app
     """
-    rules = parse_rules(given.rules, given.engine_id)
+    rules = await asyncio.to_thread(parse_rules, given.rules, given.engine_id)
     await require_app(services.stores, given.app_id)
     await store_rules(services, given.app_id, rules, "put")
     return StoredRulesChange(given.app_id, tuple(rules))
@@ -148,15 +150,24 @@ async def check_conflicts(services: AdminServices, given: ListRules) -> Conflict
 
     Errors:
         NotFound: no such app
+    Cost:
+        500 rules: up to 0.2 s in another thread, once in five minutes while no rule changes
     """
     rules = (await list_rules(services, given)).rules
+    key = ("rules.conflicts", given.app_id, tuple(rule.model_dump_json() for rule in rules))
+    report: ConflictReport = await services.cache.get(
+        key, lambda: asyncio.to_thread(_check, rules, services.now_ms()), keep_s=_CHECKED_S
+    )
+    return report
+
+
+def _check(rules: Sequence[BoostRule], now_ms: int) -> ConflictReport:
     by_engine: dict[str, list[CompiledRule]] = {}
     for rule in rules:
         compiled = compile_or_none(rule)
         if compiled is not None:
             by_engine.setdefault(rule.engine_id, []).append(compiled)
-    now_ms = services.now_ms()
-    reports = [await asyncio.to_thread(check_rules, some, now_ms) for some in by_engine.values()]
+    reports = [check_rules(some, now_ms) for some in by_engine.values()]
     return ConflictReport(
         tuple(one for report in reports for one in report.conflicts),
         tuple(one for report in reports for one in report.idle),

@@ -20,8 +20,6 @@ from cluster.records.file_import import ImportFormat
 
 STALL_S = 60.0
 "Seconds without a byte after which an upload ends."
-LEFT_S = 8 * 3_600.0
-"Age of a folder that a process left behind when it was killed."
 MOST_COLUMNS = 1_000
 MOST_ROW_GROUP_BYTES = 1 << 30
 "Bytes of one row group of Parquet after decompression."
@@ -41,13 +39,13 @@ class ReceivedFile:
     head: bytes
 
 
-def prepare_folder(folder: Path) -> None:
-    """Create a folder for files that are being received, and remove what a killed process left in it. Blocks."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.iterdir():
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > LEFT_S:
-                shutil.rmtree(left, ignore_errors=True)
+def remove_left(folder: Path, older_s: float) -> None:
+    """Remove what lies in a folder for longer than that: a process was killed, or another machine ended its use."""
+    with contextlib.suppress(OSError):
+        for left in folder.iterdir():
+            with contextlib.suppress(OSError):
+                if time.time() - left.stat().st_mtime > older_s:
+                    shutil.rmtree(left, ignore_errors=True)
 
 
 async def receive_file(content: AsyncIterator[bytes], target: Path, most_bytes: int) -> ReceivedFile:

@@ -231,8 +231,8 @@ class ConsoleJourney:
         with self.step("try recommendations"):
             await self.tab.go(f"/apps/{APP}/try")
             await page.get_by_label("User id").first.fill(USER)
-            await page.get_by_label("User id").last.fill("nobody")
             await page.get_by_label("Compare A and B").check()
+            await page.get_by_label("User id").last.fill("nobody")
             await page.get_by_role("button", name="Send").click()
             await page.get_by_role("heading", name="Answers").wait_for()
             assert await page.get_by_role("heading", name="Variant").count() == 2

@@ -22,7 +22,7 @@ import httpx
 import psutil
 import pytest
 
-from cluster.local.haproxy_wrapper import LAST
+from cluster.local.haproxy_wrapper import LAST, find_admin_socket
 from cluster.paths import InstallationPaths
 from cluster.runtime.installation_state import load_state
 from cluster.runtime.ray_environment import HARD_STOP_S
@@ -144,6 +144,21 @@ def _lines_of_replicas(stack: Stack) -> list[str]:
     ]
 
 
+def _states_of_servers(folder: Path) -> str:
+    """Return what the HAProxy of a folder believes of each replica: backend, server, state, running requests."""
+    try:
+        config = Path((folder / "pid").read_text().split()[1]).read_text()
+        with socket.socket(socket.AF_UNIX) as line:
+            line.settimeout(1.0)
+            line.connect(find_admin_socket(config))
+            line.sendall(b"show stat\n")
+            rows = b"".join(iter(lambda: line.recv(65_536), b"")).decode().splitlines()
+    except (OSError, IndexError) as error:
+        return repr(error)
+    fields = [row.split(",") for row in rows if row.startswith("http-")]
+    return "; ".join(f"{row[0]} {row[1]} {row[17]} {row[4]}" for row in fields)
+
+
 async def _ask_until(
     over: Callable[[], bool], stack: Stack, seen: Counter[str], refused: list[str], watched_s: float
 ) -> None:
@@ -152,7 +167,7 @@ async def _ask_until(
     `refused` gets a line for each answer other than 404. HAProxy and a replica answer 503 with the same body, so the
     headers tell which of them it was.
     """
-    done = asyncio.Event()
+    done, folder = asyncio.Event(), InstallationPaths.from_data_dir(stack.data_dir).haproxy_dir
     began_s = time.monotonic()
 
     async def ask(client: httpx.AsyncClient, pause_s: float) -> None:
@@ -166,7 +181,7 @@ async def _ask_until(
             seen[outcome] += 1
             if outcome != "404":
                 times = f"after {asked_s - began_s:.2f} s, took {(time.monotonic() - asked_s) * 1000:.0f} ms"
-                refused.append(f"{outcome} {times}: {facts}")
+                refused.append(f"{outcome} {times}: {facts}; {_states_of_servers(folder)}")
             await asyncio.sleep(pause_s)
 
     async def watch() -> None:

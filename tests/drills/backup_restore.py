@@ -3,9 +3,9 @@
 python -m tests.drills.backup_restore --records 1000000
 
 Products and interactions are compacted, as in an installation that runs. An API handler with an engine answers
-recommendations of a second app of 20,000 products at a steady rate in this process; `kiosk` commands run beside it. An
-engine of the large app would take minutes to load without a snapshot, and compete for processors. Bounds: p99 during
-the backup at most 1.5 times the one without, verify and restore within 10 minutes each.
+recommendations of a second app of 20,000 products at a steady rate in this process; `kiosk` commands run beside it.
+Bounds: during the backup p99 at most 1.5 times the one without, and no answer fails; verify and restore within 10
+minutes together, 900 answers compared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 import orjson
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
-from actors.language.embedder import HashingEmbedder
+from actors.language.embedder import HashingEmbedder, embedding_text
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.app_follower import AppFollower
 from actors.serving.client import RecommenderClient
@@ -38,6 +38,7 @@ from cluster.admin.schema import ensure_schema
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock, iso_ms
+from cluster.exact_json import dump_exact
 from cluster.log import set_up_logging
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
@@ -57,6 +58,7 @@ SERVED_RECORDS = 20_000
 BATCH = 1000
 MOST_P99_RATIO = 1.5
 MOST_S = 600.0
+EMBEDDER = HashingEmbedder()
 
 
 async def fill(stores: OpenStores, app_id: str, records: int) -> None:
@@ -74,8 +76,9 @@ async def fill(stores: OpenStores, app_id: str, records: int) -> None:
 
 async def _fill_batch(stores: OpenStores, app_id: str, numbers: range, users: int, now_ms: int) -> None:
     ask, waiting, bodies = stores.server.execute_slow, list[Awaitable[Any]](), list[bytes]()
-    for n in numbers:
-        body = orjson.dumps(_product(n))
+    products = [_product(n) for n in numbers]
+    for n, product in zip(numbers, products, strict=True):
+        body = dump_exact(product)
         bodies.append(body)
         key = keys.record(app_id, "product", f"p{n}")
         waiting.append(ask("SET", key, seal(body, salt_from_key(key))))
@@ -92,9 +95,13 @@ async def _fill_batch(stores: OpenStores, app_id: str, numbers: range, users: in
         }
         for n in numbers
     ]  # fmt: skip
-    for noun, data in (("product", b"[" + b",".join(bodies) + b"]"), ("interaction", orjson.dumps(views))):
+    vectors = EMBEDDER.embed([embedding_text(product) for product in products]).astype("<f2").tobytes()
+    embedded = ("vectors", seal(vectors, salt_from_key("product")), "embedder", EMBEDDER.version)
+    for noun, data, more in (
+        ("product", b"[" + b",".join(bodies) + b"]", embedded), ("interaction", orjson.dumps(views), ()),
+    ):  # fmt: skip
         payload = seal(data, salt_from_key(noun))
-        waiting.append(ask("XADD", keys.change(app_id, noun), "*", "op", "put", "payload", payload))
+        waiting.append(ask("XADD", keys.change(app_id, noun), "*", "op", "put", "payload", payload, *more))
     await asyncio.gather(*waiting)
 
 
@@ -237,8 +244,8 @@ class Drill:
         )
         timed(["artifacts", "sign"], self.variables)
 
-    async def back_up(self) -> float:
-        """Back up beside answers; return how many times the p99 was higher."""
+    async def back_up(self) -> list[str]:
+        """Back up beside answers; return which bounds were missed."""
         artifacts = ArtifactStore.open(self.folder / "data" / "shelf")
         async with open_stores(self.server.url, slow_s=60) as stores:
             shop = Shop(stores, artifacts, self.options.rate)
@@ -246,17 +253,20 @@ class Drill:
             found = await measure(shop, self.words, self.variables, self.options.quiet_s)
             await shop.close()
         report("backup", **found)
-        return float(found["p99_ratio"])
+        ratio, failed = found["p99_ratio"], found["during"]["failed"]
+        missed = [f"p99 {ratio} times as high"] if ratio > MOST_P99_RATIO else []
+        return missed + ([f"{failed} answers failed"] if failed else [])
 
     def verify_and_restore(self) -> list[str]:
         """Back up again, verify, restore; return what took too long or differs."""
-        report("again", **timed(self.words, self.variables))
+        # nobody is served meanwhile
+        report("again", **timed(["backup", self.place, "--pause", "0"], self.variables))
         verified = timed(["backup", "verify", self.place], self.variables)
         report("verify", **verified)
         restored = timed(["restore", self.place, "--replace"], self.variables)
         report("restore", **restored)
-        took = {"verify": verified["seconds"], "restore": restored["seconds"]}
-        missed = [f"{name} took {seconds} s" for name, seconds in took.items() if seconds > MOST_S]
+        took_s = verified["seconds"] + restored["seconds"]
+        missed = [f"verify and restore took {took_s} s"] if took_s > MOST_S else []
         return missed + ([] if verified["answers"]["compared"] >= 900 else ["too few answers were compared"])
 
     def close(self) -> None:
@@ -283,8 +293,7 @@ def main() -> None:
     drill = Drill(Path(tempfile.mkdtemp(prefix="kiosk-drill-")), given)
     try:
         asyncio.run(drill.prepare())
-        ratio = asyncio.run(drill.back_up())
-        missed = [f"p99 {ratio} times as high"] if ratio > MOST_P99_RATIO else []
+        missed = asyncio.run(drill.back_up())
         if missed := missed + drill.verify_and_restore():
             raise SystemExit("bounds missed: " + "; ".join(missed))
     finally:

@@ -11,6 +11,7 @@ import pytest
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.language.embedder import HashingEmbedder
+from actors.serving.app_follower import AppFollower
 from cluster.admin.backup.creation import BackupJob
 from cluster.admin.backup.pace import Pace
 from cluster.admin.backup.restoring import RestoreJob, RestorePlan, plan_restore
@@ -151,6 +152,61 @@ async def test_a_part_that_differs_changes_answers(
     found = await shop.compare()
     assert found.different
     assert not found.is_good
+
+
+async def serve_without_snapshots(shop: Shop) -> None:
+    """Let no engine have a snapshot, on either side and in the backup."""
+    for stores in (shop.source[0], shop.restored[0]):
+        for engine in await stores.engines.all(APP):
+            await stores.engines.put(engine.model_copy(update={"snapshot": ""}))
+    await BackupJob(*shop.source, shop.target, MARK, pace=Pace(rest=0)).run()
+    shop.plan = plan_restore(shop.target, MARK)
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Ids of the apps that were loaded."""
+    found: list[str] = []
+    start = AppFollower.start
+
+    async def counted(follower: AppFollower) -> None:
+        found.append(APP)
+        await start(follower)
+
+    monkeypatch.setattr(AppFollower, "start", counted)
+    return found
+
+
+async def test_equal_data_without_snapshots_is_loaded_once(shop: Shop, loads: list[str]) -> None:
+    await serve_without_snapshots(shop)
+    found = await shop.compare()
+    assert (found.compared, found.different, found.is_good) == (100, [], True)
+    assert len(loads) == 1
+
+
+async def damage_a_segment(shop: Shop) -> None:
+    into = shop.restored[1]
+    path = next(one.path for one in into.entries(f"{APP}/segments") if "/product-" in one.path)
+    into.write(path, into.read(path)[:-1] + b"\7")
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected_loads"),
+    [
+        (lose_a_recent_list, 1),
+        (lose_the_end_of_a_change_log, 2),
+        (damage_a_segment, 2),
+        (lose_the_segments, 2),
+    ],
+)
+async def test_a_part_that_differs_changes_answers_without_snapshots_too(
+    shop: Shop, loads: list[str], damage: Callable[[Shop], Awaitable[None]], expected_loads: int
+) -> None:
+    await serve_without_snapshots(shop)
+    await damage(shop)
+    found = await shop.compare()
+    assert found.different
+    assert len(loads) == expected_loads
 
 
 async def test_an_app_that_changed_too_much_since_is_named_and_not_compared(shop: Shop) -> None:

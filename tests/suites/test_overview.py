@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.clock import SystemClock
+from cluster.errors import Forbidden
 from cluster.secrecy import Vault
 from cluster.store import keys
 from cluster.store.connect import OpenStores
@@ -50,3 +51,12 @@ async def test_somebody_with_a_role_in_an_app_sees_no_findings(
     grace = Principal("grace", "usr-grace", "console", roles={"shop": "owner"})
     found = await _read(redis_stores, tmp_path, grace)
     assert (found.findings, found.memory, found.level) == ([], {}, "ok")
+
+
+async def test_somebody_without_a_role_sees_no_figures(redis_stores: OpenStores, tmp_path: Path) -> None:
+    for nobody in (
+        Principal("eve", "usr-eve", "token"),
+        Principal("eve", "usr-eve", "token", roles={"shop": "owner"}, apps=("news",)),
+    ):
+        with pytest.raises(Forbidden):
+            await _read(redis_stores, tmp_path, nobody)

@@ -9,16 +9,19 @@ from typing import Any
 import structlog
 from starlette.responses import Response
 
-from cluster.errors import NotFound
+from cluster.errors import NotFound, TooMany
 from cluster.records.account import Account
 from deployments.console.identity_provider import Identity, IdentityProvider, SignInFlow
 from deployments.console.page import Page
 from deployments.console.pages.signin import finish_sign_in, safe_goal, show_form
 from deployments.console.request import ConsoleRequest
 from deployments.console.sessions import PATH
+from deployments.edge.signin_limits import BucketRate
 
 CALLBACK = "/sign-in/provider/callback"
 FLOW_S = 600
+ANSWERS = BucketRate(0.5, 60)
+"Answers of the provider from one address; each makes this server send a request to the provider."
 
 _log = structlog.get_logger()
 
@@ -47,6 +50,9 @@ async def finish(request: ConsoleRequest) -> Response:
     same = flow is not None and hmac.compare_digest(flow.state.encode(), state.encode("utf-8", "replace"))
     if flow is None or value is None or not same or not code or issuer != provider.config.issuer:
         return show_form(request, PATH + "/", "signin.provider_failed", 403)
+    wait_s = services.limits.wait_s("provider", services.client_address(request.raw), ANSWERS)
+    if wait_s:
+        raise TooMany(services.text("error.too_many"), retry_after_s=wait_s)
     identity = await provider.finish(_callback(request), flow, code)
     if identity is None:
         return show_form(request, PATH + "/", "signin.provider_failed", 403)

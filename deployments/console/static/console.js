@@ -107,7 +107,8 @@
   // Times are UTC, as everywhere on the pages.
   const timeLabels = (_, ticks, axis, space, step) => ticks.map((seconds) => {
     const text = new Date(seconds * 1000).toISOString();
-    return step >= 86400 ? text.slice(5, 10) : text.slice(11, step >= 60 ? 16 : 19);
+    const isDay = step >= 86400 || (step >= 3600 && text.slice(11, 16) === "00:00");
+    return isDay ? text.slice(5, 10) : text.slice(11, step >= 60 ? 16 : 19);
   });
   const drawn = new WeakMap();
   async function drawChart(box) {

@@ -22,10 +22,15 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from cluster.clock import SystemClock
+from cluster.errors import Unavailable
 from cluster.store.ports.stores import Stores
+from deployments.console import identity_provider
 from deployments.console.identity_provider import IdentityProvider, ProviderConfig
+from deployments.console.pages import provider as provider_pages
+from deployments.edge.signin_limits import BucketRate
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
+from tests.suites.manual_clock import ManualClock
 
 CLIENT, SECRET = "kiosk", "the client's secret"
 EMAIL = "ada@example.com"
@@ -210,3 +215,53 @@ async def test_without_a_provider_there_is_no_such_page(memory_stores: Stores) -
     visitor = Visitor(console_app(open_console_services(memory_stores, SystemClock())))
     assert (await visitor.get("/sign-in/provider")).status_code == 404
     assert "Sign in with" not in (await visitor.get("/sign-in")).text
+
+
+async def test_a_provider_that_is_away_is_asked_once_in_some_seconds(
+    memory_stores: Stores, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    async def fail(address: str) -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        raise Unavailable("away")
+
+    clock = ManualClock()
+    services = open_console_services(
+        memory_stores, clock, provider=ProviderConfig(provider.issuer, CLIENT, SECRET)
+    )
+    visitor = Visitor(console_app(services))
+    with monkeypatch.context() as patch:
+        patch.setattr(identity_provider, "_fetch", fail)
+        answers = await asyncio.gather(*(visitor.http.get("/console/sign-in/provider") for _ in range(50)))
+    assert ({one.status_code for one in answers}, asked) == ({503}, 1)
+    clock.advance(5_001)
+    assert (await visitor.get("/sign-in/provider")).status_code == 303
+
+
+async def test_one_address_can_not_make_the_server_flood_the_provider(
+    memory_stores: Stores, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_pages, "ANSWERS", BucketRate(0.5, 3))
+    config = ProviderConfig(provider.issuer, CLIENT, SECRET)
+    services = open_console_services(memory_stores, ManualClock(), provider=config)
+    visitor = Visitor(console_app(services))
+    begun = await visitor.get("/sign-in/provider")
+    sent = {"code": "guess", "state": parse_qs(urlsplit(begun.headers["location"]).query)["state"][0]}
+    path = "/console/sign-in/provider/callback"
+    statuses = [(await visitor.http.get(path, params=sent)).status_code for _ in range(5)]
+    assert statuses == [403] * 3 + [429] * 2
+
+
+async def test_new_keys_of_the_provider_are_read(memory_stores: Stores, provider: Provider) -> None:
+    await memory_stores.accounts.add(an_account(EMAIL))
+    clock = ManualClock(SystemClock().now_ms())
+    services = open_console_services(
+        memory_stores, clock, provider=ProviderConfig(provider.issuer, CLIENT, SECRET)
+    )
+    assert (await come_back(Visitor(console_app(services)))).status_code == 303
+    provider.key = RSAKey.generate_key(2048, {"kid": "one"})
+    assert (await come_back(Visitor(console_app(services)))).status_code == 403
+    clock.advance(60_000)
+    assert (await come_back(Visitor(console_app(services)))).status_code == 303

@@ -10,7 +10,9 @@ import pytest
 
 from cluster.admin.accounts import AccountAdmin
 from cluster.store.ports.stores import Stores
+from deployments.console import app as console
 from deployments.console.sessions import RENEW_AFTER_S
+from deployments.edge.signin_limits import BucketRate
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.suites.manual_clock import ManualClock
@@ -123,3 +125,25 @@ async def test_a_charset_can_not_stop_the_process(scene: Scene) -> None:
         headers={"content-type": "application/x-www-form-urlencoded; charset=UTF-8"},
     )  # fmt: skip
     assert fine.status_code == 303
+
+
+@pytest.mark.parametrize("body", [b"&" * (1 << 20), b"a=1&" * 10_000])
+async def test_a_form_of_ten_thousand_fields_is_refused_unread(scene: Scene, body: bytes) -> None:
+    begun_s = time.perf_counter()
+    answer = await scene.home.http.post(
+        "/console/apps", content=body, headers={"content-type": "application/x-www-form-urlencoded"}
+    )
+    assert (answer.status_code, "more than 500 fields" in answer.text) == (400, True)
+    assert time.perf_counter() - begun_s < 0.4
+
+
+async def test_one_person_does_not_keep_the_replica_busy(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "REQUESTS", BucketRate(1.0, 5))
+    answers = [await scene.home.get("/account") for _ in range(7)]
+    assert [one.status_code for one in answers] == [200] * 5 + [429] * 2
+    assert "too many requests" in answers[-1].text
+    assert (await Visitor(scene.app).get("/sign-in")).status_code == 200
+    scene.clock.advance(2_000)
+    assert (await scene.home.get("/account")).status_code == 200

@@ -55,6 +55,14 @@ async def test_refusals_of_experiments(shop: AdminShop) -> None:
         await shop.perform("experiments.plan", rate=0.6, relative_lift=1)
 
 
+@pytest.mark.parametrize(("rate", "lift"), [(1e-7, 1e-7), (1e-300, 1e-9), (5e-324, 1.0), (0.1, 1e-15)])
+def test_differences_that_nobody_finds_have_a_size_that_can_be_written(rate: float, lift: float) -> None:
+    found = estimate_sample_size(rate, lift, people_per_day=1e-300)
+    assert (found.per_variant, found.total, found.days) == (None, None, None)
+    assert 0 < found.fixed_per_variant <= 10**15
+    assert estimate_sample_size(0.2, 0.15, people_per_day=5e-324).days == 10**9
+
+
 def test_the_sample_size_finds_the_difference_with_the_power_it_promises() -> None:
     rate, lift = 0.2, 0.15
     people = estimate_sample_size(rate, lift, power=0.8).per_variant
