@@ -1,7 +1,7 @@
 """The stored boost rules of every app: read again after a second, selected for a query, and added to it.
 
-A rule with a time window applies inside of it. `PREVIEW` replaces the rules for the requests of one task: an editor
-sees what a draft would do, and no other request does.
+A rule with a time window applies inside of it. `PREVIEW` replaces the rules, or the snapshot, for the requests of one
+task: an editor sees what a draft would do, and no other request does.
 
 A rule applies if all of its conditions hold, or if the query names the rule or one of its tags. Conditions on search
 texts hold only for searches and questions. A rule with tags and without conditions applies only by its tag. A search
@@ -26,10 +26,19 @@ from cluster.records.boost_rule import BoostRule
 from cluster.store.ports.boost_rules import RuleStore
 from cluster.store.refreshing_cache import RefreshingCache
 
-PREVIEW: ContextVar[tuple[CompiledRule, ...] | None] = ContextVar("rules_preview", default=None)
-"""The rules that apply to requests of this task instead of the stored ones; None: the stored ones apply.
 
-A preview records nothing: no query log, no experiment."""
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """How requests of one task are answered for somebody who tries something. They record nothing: no query log, no
+    experiment."""
+
+    rules: tuple[CompiledRule, ...] | None = None
+    "The rules that apply instead of the stored ones; None: the stored ones apply."
+    snapshot: str = ""
+    "The version that answers instead of the serving one."
+
+
+PREVIEW: ContextVar[Preview | None] = ContextVar("preview", default=None)
 
 _KEEP_S = 1.0
 _log = structlog.get_logger()
@@ -64,8 +73,8 @@ class StoredRules:
     async def get_rules(self, app_id: str, engine_id: str) -> tuple[CompiledRule, ...]:
         """Return the rules of an engine that are in force now, highest priority first."""
         preview = PREVIEW.get()
-        if preview is not None:
-            return preview
+        if preview is not None and preview.rules is not None:
+            return preview.rules
         cached = await self._cache.read(app_id, wait=False)
         if not cached.rules:
             return ()

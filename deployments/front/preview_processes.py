@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
-from deployments.operations.import_preview import PreviewTask, preview_file
+from deployments.operations.file_preview import PreviewTask, preview_file
 
 WITHIN_S = 30.0
 MOST_MEMORY = 3 << 30
@@ -30,7 +30,8 @@ BEHIND_REQUESTS = 10
 "Niceness beside API replicas."
 _PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "HOME", "LANG", "TMPDIR")
 _FEW_THREADS = {
-    "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
 }  # fmt: skip
 "Each thread and each pool takes address space."
 _ERRORS: Mapping[str, type[HouseError]] = {one.code: one for one in (Invalid, NotFound, Unavailable)}

@@ -1,116 +1,81 @@
-"""What an uploaded file holds: its columns, a proposed mapping, and what its first rows would become.
-
-A small file can need any amount of memory and time: Parquet expands, a line can have a million cells. So API replicas
-look at files in processes of their own, with bounds (`deployments.front.preview_processes`).
-"""
+"""Use cases of looking at an uploaded file: its columns with a mapping, the first faults, and a dry run."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
+from cluster.errors import NotFound
 from cluster.records.file_import import FileImport
-from deployments.operations.import_mapping import read_choices
-from deployments.operations.upload_files import check_parquet
-from jobs.ingest.column_proposal import list_noun_fields, propose_columns
-from jobs.ingest.delimited_files import DelimitedFormat
-from jobs.ingest.preview import IngestPreview, preview_ingest
-from jobs.ingest.sources import PlainFiles
-from jobs.ingest.upload_ingest import build_order
-
-_FIRST_ROWS = 200
-_LONGEST_VALUE = 2_000
-"Characters of a value of a sample record that are shown."
+from deployments.operations.file_preview import PreviewTask
+from deployments.operations.imports import OneImport, Rules, find_import, state_folder
+from deployments.operations.operation import Operation
+from deployments.operations.sample_results import RESULTS
+from deployments.operations.services import AdminServices
+from jobs.ingest.upload_ingest import fetch_upload
 
 
-class PreviewTask(BaseModel):
-    """A look at a file of this machine."""
+class PreviewImport(OneImport):
+    """How to look at the file."""
 
-    model_config = ConfigDict(frozen=True)
-
-    kind: Literal["check", "columns", "rows"]
-    "`check` only refuses files that no import can read."
-    record: FileImport
-    path: str
-    now_ms: int
-    mapping: tuple[str, ...] | None = None
-    "None: the proposed one, for columns."
-    limit: int = _FIRST_ROWS
+    mapping: Rules | None = Field(None, description="Rules of a mapping; null: the proposed ones.")
 
 
-Previewer = Callable[[PreviewTask], Awaitable[dict[str, Any]]]
+class DryRunImport(OneImport):
+    """How to read the file."""
+
+    mapping: Rules = ()
+    limit: int = Field(1_000, ge=1, le=10_000)
 
 
-async def preview_here(task: PreviewTask) -> dict[str, Any]:
-    """Look at a file in a thread of this process."""
-    return await asyncio.to_thread(preview_file, task)
-
-
-def preview_file(task: PreviewTask) -> dict[str, Any]:
-    """Look at a file.
+async def preview_import(services: AdminServices, given: PreviewImport) -> dict[str, Any]:
+    """Return the columns of a file with kinds, samples and proposed rules, and the first faults with them.
 
     Errors:
+        NotFound: there is no such import, or its file was removed
         Invalid: the file does not have its format, or a rule is invalid
     """
-    record, path = task.record, Path(task.path)
-    if task.kind == "check":
-        if record.format == "parquet":
-            check_parquet(path)
-        return {}
-    if task.kind == "rows":
-        return _preview_rows(record, path, task.mapping or (), task.limit, task.now_ms)
-    return _preview_columns(record, path, task.mapping, task.now_ms)
+    record = (await find_import(services, given)).record
+    path = await _local_file(services, record)
+    return await services.preview(
+        PreviewTask(
+            kind="columns", record=record, path=str(path), mapping=given.mapping, now_ms=services.now_ms()
+        )
+    )
 
 
-def _preview_columns(
-    record: FileImport, path: Path, given: Sequence[str] | None, now_ms: int
-) -> dict[str, Any]:
-    files = PlainFiles(record.format, DelimitedFormat(record.delimiter, record.encoding))
-    (source,) = files.find(str(path))
-    columns = propose_columns(source, files, record.noun)
-    rules = tuple(column.rule for column in columns if column.rule)
-    is_plain = record.format == "jsonl" and all(column.field == column.name for column in columns)
-    proposed = () if is_plain else rules
-    mapping = proposed if given is None else given
-    return {
-        "columns": [column.to_dict() for column in columns],
-        **read_choices([column.name for column in columns], mapping, is_plain=is_plain and not mapping),
-        "fields": list_noun_fields(record.noun),
-        "proposed": list(proposed),
-        "mapping": list(mapping),
-        "preview": _preview_rows(record, path, mapping, _FIRST_ROWS, now_ms),
-    }
+async def dry_run_import(services: AdminServices, given: DryRunImport) -> dict[str, Any]:
+    """Return what the first rows would become; nothing is written."""
+    record = (await find_import(services, given)).record
+    path = await _local_file(services, record)
+    return await services.preview(
+        PreviewTask(
+            kind="rows", record=record, path=str(path), mapping=given.mapping, limit=given.limit,
+            now_ms=services.now_ms(),
+        )
+    )  # fmt: skip
 
 
-def _preview_rows(
-    record: FileImport, path: Path, mapping: Sequence[str], limit: int, now_ms: int
-) -> dict[str, Any]:
-    order = build_order(record.model_copy(update={"mapping": tuple(mapping)}), path, limit=limit)
-    return _preview_to_dict(preview_ingest(order, now_ms=now_ms))
+async def _local_file(services: AdminServices, record: FileImport) -> Path:
+    if record.is_removed:
+        raise NotFound("the uploaded file was removed; upload it again")
+    return await asyncio.to_thread(fetch_upload, record, services.artifacts, state_folder(services))
 
 
-def _preview_to_dict(found: IngestPreview) -> dict[str, Any]:
-    return {
-        "rows": found.rows,
-        "accepted": found.accepted,
-        "refused": found.refused,
-        "reasons": [asdict(reason) for reason in found.reasons],
-        "warnings": list(found.warnings),
-        "samples": [_shorten(sample) for sample in found.samples],
-    }
-
-
-def _shorten(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name[:_LONGEST_VALUE]: _shorten(part) for name, part in islice(value.items(), 200)}
-    if isinstance(value, list):
-        return [_shorten(part) for part in value[:50]]
-    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
-        return value[:_LONGEST_VALUE] + "…"
-    return value
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "imports.preview", "Show the columns of a file, a proposed mapping and the first faults.", "editor", "POST",
+        "/apps/{app_id}/imports/{import_id}/preview", PreviewImport, preview_import, is_query=True,
+        example={"app_id": "bookshop", "import_id": "0190d2b4"},
+        example_result=RESULTS["imports.preview"],
+    ),
+    Operation(
+        "imports.dry_run", "Show what the first rows of a file would become.", "editor", "POST",
+        "/apps/{app_id}/imports/{import_id}/dry-run", DryRunImport, dry_run_import, is_query=True,
+        example={"app_id": "bookshop", "import_id": "0190d2b4", "mapping": ["product_id=sku", "title=name"]},
+        example_result=RESULTS["imports.dry_run"],
+    ),
+)  # fmt: skip

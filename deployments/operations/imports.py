@@ -1,4 +1,4 @@
-"""Use cases on files: upload, preview with a mapping, dry run, import with progress, refused rows."""
+"""Use cases of imports: upload a file, import it with progress, stop, remove, and read refused rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cluster.records.file_import import (
 )
 from cluster.store.ports.imports import StoredImport
 from deployments.operations.app_access import require_app
-from deployments.operations.import_preview import PreviewTask
+from deployments.operations.file_preview import PreviewTask
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.refused_rows import RefusedRowsPage, parse_refused
 from deployments.operations.sample_results import RESULTS
@@ -35,7 +35,7 @@ from deployments.operations.services import AdminServices
 from deployments.operations.upload_files import detect_content, receive_file, remove_left
 from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.upload_ingest import UPLOADS, discard_upload, fetch_upload
+from jobs.ingest.upload_ingest import UPLOADS, discard_upload
 
 MOST_IMPORTS = 200
 "Imports of an app that are remembered."
@@ -64,19 +64,6 @@ class OneImport(OfApp):
     """One import."""
 
     import_id: str = Field(min_length=1, max_length=100)
-
-
-class PreviewImport(OneImport):
-    """How to look at the file."""
-
-    mapping: Rules | None = Field(None, description="Rules of a mapping; null: the proposed ones.")
-
-
-class DryRunImport(OneImport):
-    """How to read the file."""
-
-    mapping: Rules = ()
-    limit: int = Field(1_000, ge=1, le=10_000)
 
 
 class StartImport(OneImport):
@@ -192,36 +179,7 @@ async def list_imports(services: AdminServices, given: OfApp) -> dict[str, Any]:
 
 async def get_import(services: AdminServices, given: OneImport) -> ImportView:
     """Return an import with its progress."""
-    return _view(services, await _find(services, given))
-
-
-async def preview_import(services: AdminServices, given: PreviewImport) -> dict[str, Any]:
-    """Return the columns of a file with kinds, samples and proposed rules, and the first faults with them.
-
-    Errors:
-        NotFound: there is no such import, or its file was removed
-        Invalid: the file does not have its format, or a rule is invalid
-    """
-    record = (await _find(services, given)).record
-    path = await _local_file(services, record)
-
-    return await services.preview(
-        PreviewTask(
-            kind="columns", record=record, path=str(path), mapping=given.mapping, now_ms=services.now_ms()
-        )
-    )
-
-
-async def dry_run_import(services: AdminServices, given: DryRunImport) -> dict[str, Any]:
-    """Return what the first rows would become; nothing is written."""
-    record = (await _find(services, given)).record
-    path = await _local_file(services, record)
-    return await services.preview(
-        PreviewTask(
-            kind="rows", record=record, path=str(path), mapping=given.mapping, limit=given.limit,
-            now_ms=services.now_ms(),
-        )
-    )  # fmt: skip
+    return _view(services, await find_import(services, given))
 
 
 async def start_import(services: AdminServices, given: StartImport) -> ImportView:
@@ -229,11 +187,11 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
 
     Errors:
         NotFound: there is no such import, or its file was removed
-        Conflict: it runs, it is finished, or rows were taken with another mapping
+        Conflict: it runs, it is finished, rows were taken with another mapping, or another machine knows their place
         TooMany: as many imports run as may run at once
         Invalid: a rule is invalid
     """
-    stored = await _find(services, given)
+    stored = await find_import(services, given)
     record, status = stored.record, _view(services, stored).status
     await _refuse_read_only(services, given.app_id)
     if record.is_removed:
@@ -245,6 +203,8 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
     has_rows = stored.progress is not None and stored.progress.accepted > 0
     if has_rows and mapping != record.mapping and not given.restart:
         raise Conflict("rows were taken with another mapping already; start it again with restart")
+    if not given.restart:
+        _refuse_duplicates(services, stored)
     attempt = str(new_task_id())
     if not await services.stores.leases.hold(record.lease, attempt, STARTS_WITHIN_MS):
         raise Conflict("the import is running")
@@ -279,7 +239,7 @@ async def cancel_import(services: AdminServices, given: OneImport) -> ImportView
         NotFound: there is no such import
         Conflict: it does not run
     """
-    stored = await _find(services, given)
+    stored = await find_import(services, given)
     status = _view(services, stored).status
     if status != "running":
         raise Conflict(f"the import is {status}; only a running one can be cancelled")
@@ -294,7 +254,7 @@ async def remove_import(services: AdminServices, given: OneImport) -> dict[str, 
         NotFound: there is no such import
         Conflict: it runs
     """
-    stored = await _find(services, given)
+    stored = await find_import(services, given)
     if _view(services, stored).status == "running":
         raise Conflict("the import runs; cancel it first")
     await _discard(services, stored.record)
@@ -308,7 +268,7 @@ async def list_refused(services: AdminServices, given: RefusedOfImport) -> Refus
     Errors:
         NotFound: there is no such import, or the rows are on another machine
     """
-    stored = await _find(services, given)
+    stored = await find_import(services, given)
     progress = stored.progress
     if progress is None or not progress.run_id:
         return RefusedRowsPage((), has_more=False)
@@ -357,12 +317,30 @@ def state_folder(services: AdminServices) -> Path:
     return services.config.data_dir / "ingest"
 
 
+def _refuse_duplicates(services: AdminServices, stored: StoredImport) -> None:
+    """Refuse to go on with interactions whose exact place only another machine knows: some would count twice."""
+    progress = stored.progress
+    if stored.record.noun != "interaction" or progress is None or not progress.run_id:
+        return
+    is_begun = progress.accepted > 0 or progress.status == "running"
+    if is_begun and not (state_folder(services) / progress.run_id / "progress.json").exists():
+        raise Conflict(
+            f"the machine {progress.node} has taken rows of it and alone knows the exact place; start it there, or "
+            "take every row again with restart"
+        )
+
+
 def _view(services: AdminServices, stored: StoredImport) -> ImportView:
     status = import_status(stored.record, stored.progress, services.now_ms())
     return ImportView(stored.record, status, stored)
 
 
-async def _find(services: AdminServices, given: OneImport) -> StoredImport:
+async def find_import(services: AdminServices, given: OneImport) -> StoredImport:
+    """Return an import with its progress.
+
+    Errors:
+        NotFound: there is no such app or import
+    """
     await require_app(services.stores, given.app_id)
     stored = await services.stores.imports.get(given.app_id, given.import_id)
     if stored is None:
@@ -373,12 +351,6 @@ async def _find(services: AdminServices, given: OneImport) -> StoredImport:
 async def _refuse_read_only(services: AdminServices, app_id: str) -> None:
     if (await services.stores.access.read_all()).apps[app_id].read_only:
         raise ReadOnly(f"{app_id} is the playground, which takes no writes; import into another app")
-
-
-async def _local_file(services: AdminServices, record: FileImport) -> Path:
-    if record.is_removed:
-        raise NotFound("the uploaded file was removed; upload it again")
-    return await asyncio.to_thread(fetch_upload, record, services.artifacts, state_folder(services))
 
 
 async def _discard(services: AdminServices, record: FileImport) -> None:
@@ -410,18 +382,6 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         "imports.get", "Show an import and its progress.", "editor", "GET", "/apps/{app_id}/imports/{import_id}",
         OneImport, get_import, example={"app_id": "bookshop", "import_id": "0190d2b4"},
         example_result=RESULTS["imports.get"],
-    ),
-    Operation(
-        "imports.preview", "Show the columns of a file, a proposed mapping and the first faults.", "editor", "POST",
-        "/apps/{app_id}/imports/{import_id}/preview", PreviewImport, preview_import, is_query=True,
-        example={"app_id": "bookshop", "import_id": "0190d2b4"},
-        example_result=RESULTS["imports.preview"],
-    ),
-    Operation(
-        "imports.dry_run", "Show what the first rows of a file would become.", "editor", "POST",
-        "/apps/{app_id}/imports/{import_id}/dry-run", DryRunImport, dry_run_import, is_query=True,
-        example={"app_id": "bookshop", "import_id": "0190d2b4", "mapping": ["product_id=sku", "title=name"]},
-        example_result=RESULTS["imports.dry_run"],
     ),
     Operation(
         "imports.start", "Start an import, or let one go on where it stopped.", "editor", "POST",

@@ -11,7 +11,7 @@ from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS, AdminOperation
-from deployments.operations.import_preview import Previewer, preview_here
+from deployments.operations.file_preview import Previewer, preview_here
 from deployments.operations.services import (
     AdminConfig,
     AdminServices,

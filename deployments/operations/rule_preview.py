@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from actors.serving.stored_rules import MODULE, PREVIEW
+from actors.serving.stored_rules import MODULE, PREVIEW, Preview
 from cluster.query.language.boost_rules import CompiledRule
 from cluster.records.boost_rule import BoostRule
 from deployments.operations.app_access import require_app
@@ -261,7 +261,7 @@ async def _call_with_rules(
     rules: tuple[CompiledRule, ...],
 ) -> tuple[int, Any]:
     """Call an endpoint as if the given rules were the stored ones. Await it in a task of its own."""
-    token = PREVIEW.set(rules)  # each coroutine of a `gather` is a task with a context of its own
+    token = PREVIEW.set(Preview(rules))  # each coroutine of a `gather` is a task with a context of its own
     try:
         return await services.api.call(app_id, "POST", path, body)
     finally:

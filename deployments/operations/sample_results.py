@@ -39,7 +39,8 @@ _PREVIEW: Final = {
 }  # fmt: skip
 _TRIED: Final = {
     "status": 200, "took_ms": 2.1, "answer": {"message": "success", "data": {"products": [_PRODUCT]}}, "error": "",
-    "products": [{**_PRODUCT, "why": _WHY}], "served_by": "personal", "rules": [], "missing": [],
+    "products": [{**_PRODUCT, "why": _WHY}], "served_by": "personal", "snapshot": "053040c827b6cf19",
+    "rules": [], "missing": [],
     "snippets": {"curl": "curl -X POST ...", "python": "import httpx ...", "javascript": "const answer = ..."},
 }  # fmt: skip
 _ENTRY: Final = {

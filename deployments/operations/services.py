@@ -13,7 +13,7 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.operations.import_preview import Previewer, preview_here
+from deployments.operations.file_preview import Previewer, preview_here
 from deployments.operations.principal import COMMAND_LINE, Principal
 from deployments.operations.result_cache import ResultCache
 from deployments.operations.snapshot_bounds import SnapshotBounds

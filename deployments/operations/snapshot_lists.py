@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -18,6 +18,7 @@ from cluster.machine_memory import available_memory
 from deployments.operations.engines import find_engine
 from deployments.operations.operation import Operation
 from deployments.operations.services import AdminServices
+from deployments.operations.snapshot_bounds import SnapshotName
 from deployments.operations.snapshots import CompareSnapshots, find_version
 
 MOST_USERS = 8
@@ -111,16 +112,10 @@ async def compare_lists(services: AdminServices, given: CompareLists) -> ListCom
     if recommender is None:
         raise Unavailable("this needs the running API; use the console or /v1/admin", told=True)
     serving = (await find_engine(services.stores, app_id, engine_id)).snapshot
-    first, second, size = await asyncio.to_thread(_measure, services.artifacts, given, serving)
-    free = await asyncio.to_thread(available_memory)
-    if size + _SPARE > free:
-        raise Unavailable(
-            f"the snapshots take {size >> 20:,} MB and {free >> 20:,} MB are free, so they are not loaded beside "
-            "what serves",
-            told=True,
-        )
-    beside = [(app_id, engine_id, version) for version in (first, second) if version != serving]
-    services.snapshot_bounds.reserve(beside, services.clock.monotonic_s())
+    first, second = await asyncio.to_thread(_find_versions, services.artifacts, given)
+    await reserve_snapshots(
+        services, {(app_id, engine_id, version) for version in (first, second) if version != serving}
+    )
     user_ids = tuple(dict.fromkeys(given.user_ids)) or await _choose_users(services, app_id, given.users)
     lists = [
         await _ask_for_user(recommender, given, user_id, (first, second), serving) for user_id in user_ids
@@ -128,14 +123,31 @@ async def compare_lists(services: AdminServices, given: CompareLists) -> ListCom
     return ListComparison(first, second, tuple(lists))
 
 
-def _measure(store: ArtifactStore, given: CompareLists, serving: str) -> tuple[str, str, int]:
-    """Return both versions, and the bytes of those that do not serve."""
-    app_id, engine_id = given.app_id, given.engine_id
-    first, second = (find_version(store, app_id, engine_id, one) for one in (given.first, given.second))
-    manifests = (
-        SnapshotStore(store).manifest(app_id, engine_id, one) for one in {first, second} if one != serving
-    )
-    return first, second, sum(entry.size for manifest in manifests for entry in manifest.files)
+async def reserve_snapshots(services: AdminServices, beside: Collection[SnapshotName]) -> None:
+    """Note that snapshots are loaded beside those that serve.
+
+    Errors:
+        Unavailable: the machine has too little memory for them
+        TooMany: other comparisons hold their snapshots still
+    """
+    size = await asyncio.to_thread(_measure, services.artifacts, beside)
+    free = await asyncio.to_thread(available_memory)
+    if size + _SPARE > free:
+        raise Unavailable(
+            f"the snapshots take {size >> 20:,} MB and {free >> 20:,} MB are free, so they are not loaded beside "
+            "what serves",
+            told=True,
+        )
+    services.snapshot_bounds.reserve(beside, services.clock.monotonic_s())
+
+
+def _find_versions(store: ArtifactStore, given: CompareLists) -> list[str]:
+    return [find_version(store, given.app_id, given.engine_id, one) for one in (given.first, given.second)]
+
+
+def _measure(store: ArtifactStore, snapshots: Collection[SnapshotName]) -> int:
+    manifests = (SnapshotStore(store).manifest(*one) for one in snapshots)
+    return sum(entry.size for manifest in manifests for entry in manifest.files)
 
 
 async def _choose_users(services: AdminServices, app_id: str, count: int) -> tuple[str, ...]:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from pydantic import Field
 
+from actors.serving.client import PREVIEW, Preview
+from cluster.ids import DEFAULT_ENGINE
 from deployments.operations.api_calls import error_from_answer
 from deployments.operations.call_snippets import ADDRESS, render_snippets
 from deployments.operations.catalog import explained_products
+from deployments.operations.engines import find_engine
 from deployments.operations.explanations import describe_missing, describe_rules
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
+from deployments.operations.snapshot_bounds import SnapshotName
+from deployments.operations.snapshot_lists import reserve_snapshots
+from deployments.operations.snapshots import find_version
 
 MOST_VARIANTS = 2
 RecommendationKind = Literal[
@@ -25,6 +31,7 @@ RecommendationKind = Literal[
     "product_to_products",
 ]  # fmt: skip
 Body = dict[str, Any]
+_Version = Annotated[str, Field(max_length=64)]
 
 
 class TryCall(OfApp):
@@ -37,6 +44,10 @@ class TryRecommendation(TryCall):
     """A recommendation endpoint and its bodies."""
 
     kind: RecommendationKind = Field("user_to_products", description="The endpoint.")
+    snapshots: Annotated[list[_Version], Field(max_length=MOST_VARIANTS)] = Field(
+        default_factory=list,
+        description="Version, or its start, that answers each variant; empty: what serves, without experiments.",
+    )
 
 
 class TryAnswer(OfApp):
@@ -57,6 +68,8 @@ class TriedCall:
     products: tuple[dict[str, Any], ...] = ()
     "Products of the answer with `why` in place of `_explain`."
     served_by: str = ""
+    snapshot: str = ""
+    "The version that answered, if one was chosen."
     rules: tuple[str, ...] = ()
     missing: tuple[dict[str, Any], ...] = ()
     "Products that the body asked about, with sentences."
@@ -69,10 +82,54 @@ class TriedCall:
 
 
 async def try_recommendation(services: AdminServices, given: TryRecommendation) -> dict[str, Any]:
-    """Send one or two recommendation queries, with reasons for every product."""
+    """Send one or two recommendation queries, with reasons for every product.
+
+    Errors:
+        NotFound, Conflict: no version of the engine begins with the text, or several do
+        TooMany, Unavailable: too many snapshots are loaded beside those that serve, or memory is short
+    """
     path = f"/v1/recommendation/{given.kind}"
     bodies = [{"explain": True, **body} for body in given.variants]
-    return await _try_all(services, given.app_id, path, bodies)
+    if not any(given.snapshots):
+        return await _try_all(services, given.app_id, path, bodies)
+    starts = [*given.snapshots, *[""] * len(bodies)]
+    chosen = [
+        await _choose_snapshot(services, given.app_id, body, start)
+        for body, start in zip(bodies, starts, strict=False)
+    ]
+    await reserve_snapshots(services, {one for one in chosen if one[2]})
+    tried = await asyncio.gather(
+        *(
+            _try_version(services, given.app_id, path, {**body, "explain": True}, version)
+            for body, (_, _, version) in zip(bodies, chosen, strict=True)
+        )
+    )
+    return {"path": path, "variants": [one.to_dict() for one in tried]}
+
+
+async def _choose_snapshot(services: AdminServices, app_id: str, body: Body, start: str) -> SnapshotName:
+    """Return the version that answers a body; an empty one is what serves."""
+    engine_id = str(body.get("engine_id") or DEFAULT_ENGINE)
+    if not start:
+        return app_id, engine_id, ""
+    serving = (await find_engine(services.stores, app_id, engine_id)).snapshot
+    version = await asyncio.to_thread(find_version, services.artifacts, app_id, engine_id, start)
+    return app_id, engine_id, "" if version == serving else version
+
+
+async def _try_version(
+    services: AdminServices, app_id: str, path: str, body: Body, version: str
+) -> TriedCall:
+    """Send a query that a version answers. Await it in a task of its own."""
+    token = PREVIEW.set(Preview(snapshot=version))
+    try:
+        tried = await _try_one(services, app_id, "POST", path, body)
+    finally:
+        PREVIEW.reset(token)
+    if version and tried.status < 400 and tried.snapshot != version:
+        # The engine answers from what serves if it refuses a version.
+        return replace(tried, error=f"snapshot {version} can't be used; `kiosk doctor` says why", products=())
+    return tried
 
 
 async def try_search(services: AdminServices, given: TryCall) -> dict[str, Any]:
@@ -124,6 +181,7 @@ async def _try_one(
         answer,
         products=tuple(explained_products(products)) if isinstance(products, list) else (),
         served_by=str(told.get("served_by", "")),
+        snapshot=str(told.get("snapshot", "")),
         rules=tuple(describe_rules(told.get("rules", ()))),
         missing=tuple(
             {"product_id": one["product_id"], "sentences": describe_missing(one["reasons"])}

@@ -272,6 +272,53 @@ async def test_a_dead_import_is_seen_and_goes_on_where_it_stopped(desk: Desk) ->
     assert sum(change.payload.count(b'"click"') for change in changes) == 5_000
 
 
+def other_node(desk: Desk, folder: Path) -> Desk:
+    """Return the administration of a node that shares Redis and the artifact store."""
+    services = replace(desk.services, config=replace(desk.services.config, data_dir=folder / "data"))
+    return Desk(services, folder, desk.clock)
+
+
+async def _cancelled_midway(desk: Desk, rows: bytes, noun: str) -> str:
+    import_id = await desk.upload(rows, noun=noun)
+    desk.is_launching = False
+    await desk.perform("imports.start", import_id=import_id)
+    chunks = 0
+
+    def stop() -> str:
+        nonlocal chunks
+        chunks += 1
+        return "full." if chunks == 2 else ""
+
+    assert (await desk.ingest(why_full=stop).run(APP, import_id)).status == "failed"
+    return import_id
+
+
+async def test_every_node_shows_an_import_and_takes_records_over(desk: Desk, tmp_path: Path) -> None:
+    rows = b"".join(b'{"product_id":"p%d","type":"tool","title":"t"}\n' % at for at in range(1_200))
+    import_id = await _cancelled_midway(desk, rows, "product")
+    other = other_node(desk, tmp_path / "b")
+    assert await other.status(import_id) == await desk.status(import_id)
+    assert (await other.status(import_id))["accepted"] > 0
+    await other.perform("imports.start", import_id=import_id)
+    await other.ended()
+    assert (await desk.status(import_id))["status"] == "finished"
+    assert await desk.services.stores.records.count(APP, "product") == 1_200
+
+
+async def test_interactions_do_not_go_on_where_their_place_is_unknown(desk: Desk, tmp_path: Path) -> None:
+    rows = b"".join(b'{"type":"click","user_id":"u%d","product_ids":["p"]}\n' % at for at in range(5_000))
+    import_id = await _cancelled_midway(desk, rows, "interaction")
+    other = other_node(desk, tmp_path / "b")
+    with pytest.raises(Conflict, match="the machine here has taken rows of it"):
+        await other.perform("imports.start", import_id=import_id)
+    desk.is_launching = True
+    await desk.perform("imports.start", import_id=import_id)
+    await desk.ended()
+    assert (await other.status(import_id))["accepted"] == 5_000
+    changes = await desk.services.stores.changes.read(APP, {"interaction": "0"}, count=100, block_ms=0)
+    assert sum(change.payload.count(b'"click"') for change in changes) == 5_000
+
+
 async def test_a_running_import_is_cancelled_and_may_go_on(desk: Desk) -> None:
     rows = b"".join(b'{"type":"click","user_id":"u%d","product_ids":["p"]}\n' % at for at in range(9_000))
     import_id = await desk.upload(rows, noun="interaction")

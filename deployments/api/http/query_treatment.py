@@ -63,8 +63,10 @@ class QueryTreatment:
             without a running experiment: one dictionary look-up more than the rules
         """
         query: UserQuery = request.parsed
-        if PREVIEW.get() is not None:
-            return await self._rules.apply(query), self._no_outcome
+        preview = PREVIEW.get()
+        if preview is not None:
+            tried = replace(query, snapshot=preview.snapshot) if preview.snapshot else query
+            return await self._rules.apply(tried), self._no_outcome
         treatments = await self._treatments.assign(
             query.app_id, query.engine_id, query.reader_ids,
             through=query.kind, device=classify_device(request.user_agent),

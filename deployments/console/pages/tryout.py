@@ -40,6 +40,9 @@ async def send_try(request: ConsoleRequest) -> Response:
     arguments: dict[str, Any] = {"variants": [_body(kind, form, side) for side in sides]}
     if kind not in _OPERATIONS:
         arguments["kind"] = kind
+        arguments["snapshots"] = [form.get(f"snapshot_{side}", "").strip() for side in sides]
+    elif any(form.get(f"snapshot_{side}", "").strip() for side in sides):
+        raise Invalid("a snapshot can be chosen for recommendations only")
     found = await request.perform(_OPERATIONS.get(kind, "try.recommend"), app_id=request.app_id, **arguments)
     variants = [_describe(kind, variant) for variant in found["variants"]]
     return request.fragment(
@@ -65,7 +68,7 @@ def _body(kind: str, form: dict[str, str], side: str) -> dict[str, Any]:
     for name in ("user_id", "engine_id"):
         if value := form.get(f"{name}_{side}", "").strip():
             body[name] = value
-    text = form.get("q", "").strip()
+    text = (form.get("q_b", "").strip() if side == "b" else "") or form.get("q", "").strip()
     if kind == "ask":
         body["question"] = text
         body.pop("engine_id", None)

@@ -143,6 +143,16 @@ async def test_the_api_is_tried_with_two_variants(shop: AdminShop) -> None:
     assert page.text.count("<h3>Variant") == 2
     assert "YOUR_SECRET_KEY" in page.text
     assert "X-API-KEY" in page.text
+    await person.get(f"{BASE}/try")
+    page = await person.post(
+        f"{BASE}/try", kind="ask", q="Which knife?", q_b="Which board?", compare="on", user_id_a="gina"
+    )
+    assert page.text.count("hx-get") == 2
+    assert "Which knife?" in page.text
+    assert "Which board?" in page.text
+    await person.get(f"{BASE}/try")
+    page = await person.post(f"{BASE}/try", kind="search", q="x", snapshot_a="0530")
+    assert "for recommendations only" in page.text
     for kind, text in (
         ("search", "knife"), ("complete", "kni"), ("product_to_products", "bread-knife"), ("ask", "Which knife?"),
         ("user_to_categories", ""), ("user_to_attributes", "brand"), ("user_to_history", ""), ("user_to_trending", ""),

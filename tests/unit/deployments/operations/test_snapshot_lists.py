@@ -13,12 +13,14 @@ from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.snapshots import SnapshotStore
-from cluster.errors import Fault, Forbidden, TooMany, Unavailable, Unprocessable
+from cluster.errors import Fault, Forbidden, NotFound, TooMany, Unavailable, Unprocessable
 from cluster.meter import SilentMeter
+from deployments.api.http.local_calls import LocalApi
 from deployments.operations import snapshot_lists
 from deployments.operations.snapshot_bounds import LOADED_S, SnapshotBounds
-from tests.fakes.corner_shop import happen, upload, view
+from tests.fakes.corner_shop import NOW_MS, happen, upload, view
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
+from tests.fakes.request_handler import StillClock, open_corner
 from tests.fakes.trained_snapshot import name, ring_products
 
 ENGINE = {"engine_id": "default"}
@@ -106,3 +108,36 @@ def test_loaded_snapshots_are_few_and_released_in_time() -> None:
     assert caught.value.facts["retry_after_s"] == LOADED_S - 100
     bounds.reserve([three], 100.0 + LOADED_S)
     assert bounds.count == 1
+
+
+async def test_the_serving_snapshot_and_a_held_one_are_tried_side_by_side(
+    shop: ModelShop, tmp_path: Path
+) -> None:
+    first, second = await _publish(shop, tmp_path)
+    client = shop.services.recommender
+    assert client is not None
+    corner = await open_corner(clock=StillClock(NOW_MS), stores=shop.stores, client=client, shelf=shop.shelf)
+    shop.services = replace(shop.services, api=LocalApi(corner.door, corner.keyring.secret_of))
+    given: dict[str, Any] = {"role": "analyst", "variants": [{"user_id": "u1", "rows": 10}] * 2}
+    tried = (await shop.perform("try.recommend", snapshots=["", second[:8]], **given))["variants"]
+    assert [one["snapshot"] for one in tried] == ["", second]
+    assert [one["error"] for one in tried] == ["", ""]
+    scores = [[product["why"]["score"] for product in one["products"]] for one in tried]
+    assert scores[0] != scores[1]
+    same = (await shop.perform("try.recommend", snapshots=[first], **given))["variants"]
+    assert [one["products"] for one in same] == [tried[0]["products"]] * 2
+    with pytest.raises(NotFound):
+        await shop.perform("try.recommend", snapshots=["nothing"], **given)
+    full = SnapshotBounds(most=1)
+    full.reserve([(APP, "default", "another")], shop.services.clock.monotonic_s())
+    shop.services = replace(shop.services, snapshot_bounds=full)
+    with pytest.raises(TooMany):
+        await shop.perform("try.recommend", snapshots=["", second], **given)
+    shop.services = replace(shop.services, snapshot_bounds=SnapshotBounds())
+    third = shop.publish(tmp_path / "third", 8)
+    for path in (tmp_path / "artifacts" / "snapshots" / APP / "default" / third).rglob("*.npy"):
+        path.write_bytes(b"damaged")
+    _, broken = (await shop.perform("try.recommend", snapshots=["", third], **given))["variants"]
+    assert broken["products"] == ()
+    assert f"snapshot {third} can't be used" in broken["error"]
+    await corner.close()

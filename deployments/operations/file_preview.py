@@ -1,0 +1,116 @@
+"""What an uploaded file holds: its columns, a proposed mapping, and what its first rows would become.
+
+A small file can need any amount of memory and time: Parquet expands, a line can have a million cells. So API replicas
+look at files in processes of their own, with bounds (`deployments.front.preview_processes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from cluster.records.file_import import FileImport
+from deployments.operations.import_mapping import read_choices
+from deployments.operations.upload_files import check_parquet
+from jobs.ingest.column_proposal import list_noun_fields, propose_columns
+from jobs.ingest.delimited_files import DelimitedFormat
+from jobs.ingest.preview import IngestPreview, preview_ingest
+from jobs.ingest.sources import PlainFiles
+from jobs.ingest.upload_ingest import build_order
+
+_FIRST_ROWS = 200
+_LONGEST_VALUE = 2_000
+"Characters of a value of a sample record that are shown."
+
+
+class PreviewTask(BaseModel):
+    """A look at a file of this machine."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["check", "columns", "rows"]
+    "`check` only refuses files that no import can read."
+    record: FileImport
+    path: str
+    now_ms: int
+    mapping: tuple[str, ...] | None = None
+    "None: the proposed one, for columns."
+    limit: int = _FIRST_ROWS
+
+
+Previewer = Callable[[PreviewTask], Awaitable[dict[str, Any]]]
+
+
+async def preview_here(task: PreviewTask) -> dict[str, Any]:
+    """Look at a file in a thread of this process."""
+    return await asyncio.to_thread(preview_file, task)
+
+
+def preview_file(task: PreviewTask) -> dict[str, Any]:
+    """Look at a file.
+
+    Errors:
+        Invalid: the file does not have its format, or a rule is invalid
+    """
+    record, path = task.record, Path(task.path)
+    if task.kind == "check":
+        if record.format == "parquet":
+            check_parquet(path)
+        return {}
+    if task.kind == "rows":
+        return _preview_rows(record, path, task.mapping or (), task.limit, task.now_ms)
+    return _preview_columns(record, path, task.mapping, task.now_ms)
+
+
+def _preview_columns(
+    record: FileImport, path: Path, given: Sequence[str] | None, now_ms: int
+) -> dict[str, Any]:
+    files = PlainFiles(record.format, DelimitedFormat(record.delimiter, record.encoding))
+    (source,) = files.find(str(path))
+    columns = propose_columns(source, files, record.noun)
+    rules = tuple(column.rule for column in columns if column.rule)
+    is_plain = record.format == "jsonl" and all(column.field == column.name for column in columns)
+    proposed = () if is_plain else rules
+    mapping = proposed if given is None else given
+    return {
+        "columns": [column.to_dict() for column in columns],
+        **read_choices([column.name for column in columns], mapping, is_plain=is_plain and not mapping),
+        "fields": list_noun_fields(record.noun),
+        "proposed": list(proposed),
+        "mapping": list(mapping),
+        "preview": _preview_rows(record, path, mapping, _FIRST_ROWS, now_ms),
+    }
+
+
+def _preview_rows(
+    record: FileImport, path: Path, mapping: Sequence[str], limit: int, now_ms: int
+) -> dict[str, Any]:
+    order = build_order(record.model_copy(update={"mapping": tuple(mapping)}), path, limit=limit)
+    return _preview_to_dict(preview_ingest(order, now_ms=now_ms))
+
+
+def _preview_to_dict(found: IngestPreview) -> dict[str, Any]:
+    return {
+        "rows": found.rows,
+        "accepted": found.accepted,
+        "refused": found.refused,
+        "reasons": [asdict(reason) for reason in found.reasons],
+        "warnings": list(found.warnings),
+        "samples": [_shorten(sample) for sample in found.samples],
+    }
+
+
+def _shorten(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name[:_LONGEST_VALUE]: _shorten(part) for name, part in islice(value.items(), 200)}
+    if isinstance(value, list):
+        return [_shorten(part) for part in value[:50]]
+    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
+        return value[:_LONGEST_VALUE] + "…"
+    return value
