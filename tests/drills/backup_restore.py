@@ -286,7 +286,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--pause", default="1")
-    parser.add_argument("--quiet-s", type=float, default=30.0)
+    parser.add_argument("--quiet-s", type=float, default=120.0)
     parser.add_argument("--rate", type=float, default=20.0, help="recommendations a second")
     given = parser.parse_args()
     set_up_logging(level=logging.WARNING)
