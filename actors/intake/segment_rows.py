@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from cluster import ids
 from cluster.artifacts.segments import position_from_offset
 from cluster.artifacts.tables import INTERACTIONS, RECORDS
-from cluster.exact_json import dump_exact
+from cluster.compact_json import dump_compact
 from cluster.store.ports.changes import ChangeLogEntry, Noun
 
 GROUP = "group:"
@@ -117,7 +117,9 @@ def _build_put_rows(noun: Noun, change: ChangeLogEntry) -> list[tuple[Any, ...]]
         vector = change.vectors[at * width : (at + 1) * width] if width else None
         kind = (record.get("type") or None) if noun == "product" else None
         embedder = change.embedder if width else None
-        rows.append((record[noun + "_id"], False, change.offset, kind, embedder, vector, dump_exact(record)))
+        rows.append(
+            (record[noun + "_id"], False, change.offset, kind, embedder, vector, dump_compact(record))
+        )
     return rows
 
 
@@ -161,7 +163,7 @@ class _Group:
         self.sent += [item["timestamp"] for item in items]
         self.products += [_read_products(item) for item in items]
         self.values += [_read_value(item) for item in items]
-        self.jsons += [dump_exact(item) for item in items]
+        self.jsons += [dump_compact(item) for item in items]
         self.logged_ms += [position_from_offset(offset)[0]] * len(items)
         self.offsets += [offset] * len(items)
 

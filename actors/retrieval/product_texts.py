@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -99,7 +100,8 @@ class ProductTexts:
         self._snapshot_vectors: SnapshotVectorSearch | None = None
         self._version = ""
         self._fingerprints: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
-        self._waiting: dict[int, None] = {}
+        # the first entry of a dict is slow to find when many before it were deleted
+        self._waiting: OrderedDict[int, None] = OrderedDict()
         "Rows that changed and are not indexed yet."
         self._is_paused = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import numpy as np
 import orjson
@@ -45,10 +46,10 @@ def load_compacted_state(
     """
     overlay = recommender.overlay
     overlay.texts.pause_indexing()
-    for start in range(0, len(state.products), _PRODUCTS_A_STEP):
-        batch = state.products[start : start + _PRODUCTS_A_STEP]
+    compacted = iter(state.products)
+    while batch := list(islice(compacted, _PRODUCTS_A_STEP)):
         products = [orjson.loads(product.json) for product in batch]
-        vectors = _stack_vectors(batch, embedder) if state.embedder == embedder.version else None
+        vectors = _stack_vectors(batch, embedder) if state.products.embedder == embedder.version else None
         overlay.put_products(products, vectors)
         pause()
     for start in range(0, len(users), _USERS_A_STEP):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+_ROWS = 1_000
+"Products that are objects at a time."
+_COLUMNS = ["json", "embedder", "vector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +24,35 @@ class CompactedProduct:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactedProducts:
+    """All compacted products of an app, each once, as columns. They become objects a few at a time."""
+
+    embedder: str = ""
+    "Version of the embedder that made the vectors, empty without vectors."
+    tables: tuple[Any, ...] = ()
+    "Tables with the columns `json`, `embedder` and `vector`, oldest first."
+
+    def __len__(self) -> int:
+        """Return the number of products."""
+        return sum(table.num_rows for table in self.tables)
+
+    def __iter__(self) -> Iterator[CompactedProduct]:
+        """Yield the products, oldest first."""
+        for table in self.tables:
+            for start in range(0, table.num_rows, _ROWS):
+                rows = table.slice(start, _ROWS)
+                vectors = _vectors(rows, self.embedder)
+                for json, vector in zip(rows["json"].to_pylist(), vectors, strict=True):
+                    yield CompactedProduct(json, vector)
+
+
+@dataclass(frozen=True, slots=True)
 class CompactedState:
     """All compacted data of one app; the change log after `offsets` completes it."""
 
     offsets: dict[str, str]
     "Noun -> offset covered; a noun without segments is absent (read its log from the start)."
-    products: list[CompactedProduct]
-    embedder: str
-    "Version of the embedder that made the vectors, empty without vectors."
+    products: CompactedProducts
     interactions: Any
     "pyarrow.Table with the columns of `tables.LOADED_INTERACTIONS`, oldest first."
     damaged: tuple[str, ...] = ()
@@ -36,16 +61,11 @@ class CompactedState:
     "Number of erasures before this state was read."
 
 
-def assemble_products(newest_first: Iterable[Any]) -> tuple[list[CompactedProduct], str]:
+def assemble_products(newest_first: Iterable[Any]) -> CompactedProducts:
     """Return the products of record tables, newest first; vectors of the newest embedder only."""
-    tables = list(newest_first)
+    tables = [table.select(_COLUMNS) for table in newest_first]
     embedder = next((found for table in tables if (found := _newest_embedder(table))), "")
-    products: list[CompactedProduct] = []
-    for table in reversed(tables):
-        jsons = table["json"].to_pylist()
-        vectors = _vectors(table, embedder)
-        products += [CompactedProduct(json, vector) for json, vector in zip(jsons, vectors, strict=True)]
-    return products, embedder
+    return CompactedProducts(embedder, tuple(reversed(tables)))
 
 
 def _newest_embedder(table: Any) -> str:

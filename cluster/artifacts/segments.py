@@ -398,11 +398,9 @@ class SegmentStore:
             if entry.facts["noun"] == "interaction"
             and (table := self._files.table(app_id, entry, LOADED_INTERACTIONS.names, spare)) is not None
         ]
-        products, embedder = assemble_products(self._newest_first(app_id, manifest, "product", spare))
         return CompactedState(
             offsets=_offsets(manifest),
-            products=products,
-            embedder=embedder,
+            products=assemble_products(self._newest_first(app_id, manifest, "product", spare)),
             interactions=pa.concat_tables([LOADED_INTERACTIONS.empty_table(), *interactions]),
             damaged=tuple(damage.path for damage in damaged),
             erasures=ErasureLog.of(manifest.facts).count,

@@ -38,7 +38,7 @@ from cluster.admin.schema import ensure_schema
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock, iso_ms
-from cluster.exact_json import dump_exact
+from cluster.compact_json import dump_compact
 from cluster.log import set_up_logging
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
@@ -78,7 +78,7 @@ async def _fill_batch(stores: OpenStores, app_id: str, numbers: range, users: in
     ask, waiting, bodies = stores.server.execute_slow, list[Awaitable[Any]](), list[bytes]()
     products = [_product(n) for n in numbers]
     for n, product in zip(numbers, products, strict=True):
-        body = dump_exact(product)
+        body = dump_compact(product)
         bodies.append(body)
         key = keys.record(app_id, "product", f"p{n}")
         waiting.append(ask("SET", key, seal(body, salt_from_key(key))))
@@ -286,7 +286,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--pause", default="1")
-    parser.add_argument("--quiet-s", type=float, default=30.0)
+    parser.add_argument("--quiet-s", type=float, default=120.0)
     parser.add_argument("--rate", type=float, default=20.0, help="recommendations a second")
     given = parser.parse_args()
     set_up_logging(level=logging.WARNING)

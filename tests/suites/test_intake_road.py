@@ -478,8 +478,8 @@ async def test_settled_changes_are_on_the_shelf_and_off_the_log(
 
     state = SegmentStore(shelf).load(APP)
     assert [product.json for product in state.products] == [b'{"product_id":"p1","title":"Trowel"}']
-    assert state.embedder == HashingEmbedder.version
-    assert state.products[0].vector is not None
+    assert state.products.embedder == HashingEmbedder.version
+    assert next(iter(state.products)).vector is not None
     assert state.interactions["reader"].to_pylist() == ["u:ann", "u:bob"]
     assert state.offsets["interaction"] == last
     assert SegmentStore(shelf).records(APP, "user") == [b'{"user_id":"ann"}']
@@ -701,7 +701,7 @@ async def test_lost_product_segments_are_written_anew_from_the_records(
         for product in state.products
     }
     assert found == {json: vector for json, vector in before.items() if b"p4" not in json}
-    assert state.embedder == HashingEmbedder.version
+    assert state.products.embedder == HashingEmbedder.version
     assert await changes(stores, "product") == []
     assert state.interactions.num_rows == (1 if loss == "damaged" else 0)
 

@@ -115,7 +115,7 @@ def test_what_was_written_between_two_offsets_is_read_as_it_stands_now(segments:
 
 def test_nothing_settled_loads_as_nothing(segments: SegmentStore) -> None:
     state = segments.load("shop")
-    assert (state.offsets, state.products, state.embedder) == ({}, [], "")
+    assert (state.offsets, list(state.products), state.products.embedder) == ({}, [], "")
     assert state.interactions.schema == LOADED_INTERACTIONS
     assert state.interactions.num_rows == 0
 
@@ -135,7 +135,7 @@ def test_the_newest_version_of_a_product_is_loaded_with_its_vector(segments: Seg
     assert vector is not None
     assert vector.dtype == np.float16
     assert vector.tolist() == [7.0] * 4
-    assert state.embedder == "e-1"
+    assert state.products.embedder == "e-1"
     assert state.offsets == {"product": "12-0"}
 
 
@@ -143,7 +143,7 @@ def test_vectors_of_an_older_embedder_are_left_out(segments: SegmentStore) -> No
     segments.append("shop", "product", products("1-0", ("p1", 1), embedder="e-0"), first="1-0", last="1-0")
     segments.append("shop", "product", products("2-0", ("p2", 2), embedder="e-1"), first="2-0", last="2-0")
     state = segments.load("shop")
-    assert state.embedder == "e-1"
+    assert state.products.embedder == "e-1"
     assert {p.json: p.vector is None for p in state.products} == {
         b'{"product_id":"p1","v":1}': True,
         b'{"product_id":"p2","v":2}': False,

@@ -14,7 +14,7 @@ import numpy as np
 from actors.recommender.messages import Circle
 from actors.recommender.state.groups import AttributeColumnSource, Groups
 from actors.vectors.types import Codes, Mask, ensure_capacity
-from cluster.exact_json import dump_exact
+from cluster.compact_json import dump_compact
 from cluster.query.columnar.column_store import ColumnStore
 from cluster.query.language.tree import Node
 from cluster.records.validation.recent_events import GROUP
@@ -136,7 +136,7 @@ class Catalog:
             row = self._add_row(product_id)
         self.products += not self._present[row]
         self._present[row] = True
-        packed = dump_exact(product)
+        packed = dump_compact(product)
         self._sizes[row] = len(packed)
         self.columns.replace(row, packed)
         self._offered[row] = product.get("availability") != _OUT_OF_STOCK

@@ -5,7 +5,7 @@ This module does not read Redis. Before it runs, `worker` waits until newly acce
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -82,7 +82,7 @@ def read_training_source(
     if needs_content(recipe):
         vectors = build_item_vectors(settled.products, data.items)
         if vectors is not None:
-            data, embedder = data.with_content(vectors), settled.embedder
+            data, embedder = data.with_content(vectors), settled.products.embedder
     if recipe.cohorts is not None:
         users = segments.records(app_id, "user", salvage=True)
         data = replace(data, profiles=Profiles.from_users(users, data.readers, recipe.cohorts.fields))
@@ -109,7 +109,7 @@ def needs_content(recipe: Recipe) -> bool:
     return any(isinstance(part, ContentKnnRecipe | CustomLearnerRecipe) for part in parts)
 
 
-def build_item_vectors(products: Sequence[CompactedProduct], items: Vocabulary) -> Matrix | None:
+def build_item_vectors(products: Iterable[CompactedProduct], items: Vocabulary) -> Matrix | None:
     """Return the normalized vectors of products in the rows of their items; None if no product has a vector.
 
     Shapes:

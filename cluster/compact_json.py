@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 
-def dump_exact(value: Any) -> bytes:
+def dump_compact(value: Any) -> bytes:
     """Return a value as JSON.
 
     Cost:

@@ -6,7 +6,7 @@ import tracemalloc
 
 import orjson
 
-from cluster.exact_json import dump_exact
+from cluster.compact_json import dump_compact
 
 RECORDS = [{"product_id": f"p{n}", "title": "Oak chair", "price": n} for n in range(500)]
 
@@ -14,7 +14,7 @@ RECORDS = [{"product_id": f"p{n}", "title": "Oak chair", "price": n} for n in ra
 def test_the_json_is_the_same_and_takes_its_own_length() -> None:
     tracemalloc.start()
     try:
-        kept = [dump_exact(record) for record in RECORDS]
+        kept = [dump_compact(record) for record in RECORDS]
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
