@@ -8,9 +8,11 @@ imported only when traces are on.
 
 from __future__ import annotations
 
+import atexit
 import time
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import structlog
@@ -18,6 +20,10 @@ import structlog
 from cluster.build_info import installed_version
 from cluster.errors import InvalidSetting
 from cluster.tracing import PROCESS, Span, SpanKind
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import SpanProcessor
+    from opentelemetry.trace import SpanContext
 
 PATH = "/v1/traces"
 EVERY_MS = 2_000
@@ -30,16 +36,33 @@ MISSING = (
 
 
 class OtelTracer:
-    """A `Tracer` over a tracer provider of OpenTelemetry."""
+    """A `Tracer` whose ended spans go to a span processor of OpenTelemetry.
 
-    def __init__(self, provider: Any) -> None:
+    The spans themselves are not those of the SDK: to start and end one of these costs a third of that. Each is
+    recorded, because whoever starts one has chosen the request already.
+    """
+
+    def __init__(self, processor: SpanProcessor, process: str) -> None:
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import ReadableSpan
+        from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+        from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
         from opentelemetry.trace import SpanKind as Kind
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-        self._provider = provider
-        self._tracer = provider.get_tracer("kiosk", installed_version())
-        self._extract = TraceContextTextMapPropagator().extract
+        facts = {"service.name": f"kiosk-{process}", "service.version": installed_version()}
+        self._build = partial(
+            ReadableSpan,
+            resource=Resource.create(facts),
+            instrumentation_scope=InstrumentationScope("kiosk", installed_version()),
+        )
+        self._context = SpanContext
+        self._sampled = TraceFlags(TraceFlags.SAMPLED)
+        self._failed = partial(Status, StatusCode.ERROR)
+        self._unset = Status(StatusCode.UNSET)
         self._kinds = {"server": Kind.SERVER, "client": Kind.CLIENT, "internal": Kind.INTERNAL}
+        self._ids = RandomIdGenerator()
+        self._processor = processor
 
     def start(
         self,
@@ -50,46 +73,75 @@ class OtelTracer:
         attributes: Mapping[str, Any] | None = None,
         began_s: float | None = None,
     ) -> Span:
-        from opentelemetry.context import Context
+        if parent:
+            _, trace_id, span_id, _ = parent.split("-")
+            outer = self._context(
+                int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=self._sampled
+            )
+            return self.start_in(outer.trace_id, outer, name, kind, attributes, began_s)
+        return self.start_in(self._ids.generate_trace_id(), None, name, kind, attributes, began_s)
 
-        # An empty context: spans of other libraries in this process are no parents of Kiosk's spans.
-        context = self._extract({"traceparent": parent}, context=Context()) if parent else Context()
-        return self._start(name, context, kind, attributes, began_s)
-
-    def close(self) -> None:
-        self._provider.shutdown()
-
-    def _start(
+    def start_in(
         self,
+        trace_id: int,
+        parent: SpanContext | None,
         name: str,
-        context: Any,
         kind: SpanKind,
         attributes: Mapping[str, Any] | None,
         began_s: float | None,
     ) -> OtelSpan:
-        span = self._tracer.start_span(
-            name,
-            context=context,
-            kind=self._kinds[kind],
-            attributes=dict(attributes or {}),
-            start_time=None if began_s is None else _wall_ns(began_s),
+        """Start a span of a trace."""
+        context = self._context(
+            trace_id, self._ids.generate_span_id(), is_remote=False, trace_flags=self._sampled
         )
-        return OtelSpan(span, self._start)
+        began_ns = time.time_ns() if began_s is None else _wall_ns(began_s)
+        return OtelSpan(self, context, parent, name, kind, dict(attributes or {}), began_ns)
+
+    def end(self, span: OtelSpan, error: str, ended_ns: int) -> None:
+        """Send a span; never blocks."""
+        self._processor.on_end(
+            self._build(
+                span.name,
+                context=span.context,
+                parent=span.parent,
+                kind=self._kinds[span.kind],
+                attributes=span.attributes,
+                status=self._failed(error) if error else self._unset,
+                start_time=span.began_ns,
+                end_time=ended_ns,
+            )
+        )
+
+    def close(self) -> None:
+        self._processor.shutdown()
 
 
 class OtelSpan:
-    """A `Span` over a span of OpenTelemetry."""
+    """A `Span` that becomes one of OpenTelemetry when it ends."""
 
-    __slots__ = ("_span", "_start")
+    __slots__ = ("_tracer", "attributes", "began_ns", "context", "kind", "name", "parent")
 
-    def __init__(self, span: Any, start: Any) -> None:
-        self._span = span
-        self._start = start
+    def __init__(
+        self,
+        tracer: OtelTracer,
+        context: SpanContext,
+        parent: SpanContext | None,
+        name: str,
+        kind: SpanKind,
+        attributes: dict[str, Any],
+        began_ns: int,
+    ) -> None:
+        self._tracer = tracer
+        self.context = context
+        self.parent = parent
+        self.name = name
+        self.kind = kind
+        self.attributes = attributes
+        self.began_ns = began_ns
 
     @property
     def traceparent(self) -> str:
-        context = self._span.get_span_context()
-        return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+        return f"00-{self.context.trace_id:032x}-{self.context.span_id:016x}-01"
 
     def child(
         self,
@@ -99,21 +151,13 @@ class OtelSpan:
         attributes: Mapping[str, Any] | None = None,
         began_s: float | None = None,
     ) -> Span:
-        from opentelemetry.context import Context
-        from opentelemetry.trace import set_span_in_context
-
-        child: Span = self._start(name, set_span_in_context(self._span, Context()), kind, attributes, began_s)
-        return child
+        return self._tracer.start_in(self.context.trace_id, self.context, name, kind, attributes, began_s)
 
     def set(self, **attributes: Any) -> None:
-        self._span.set_attributes(attributes)
+        self.attributes.update(attributes)
 
     def end(self, error: str = "", *, ended_s: float | None = None) -> None:
-        if error:
-            from opentelemetry.trace import Status, StatusCode
-
-            self._span.set_status(Status(StatusCode.ERROR, error))
-        self._span.end(None if ended_s is None else _wall_ns(ended_s))
+        self._tracer.end(self, error, time.time_ns() if ended_s is None else _wall_ns(ended_s))
 
 
 def _wall_ns(perf_s: float) -> int:
@@ -145,21 +189,10 @@ def open_tracing(url: str, process: str) -> OtelTracer | None:
         return None
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    tracer = OtelTracer(build_provider(BatchSpanProcessor(exporter, schedule_delay_millis=EVERY_MS), process))
+    tracer = OtelTracer(BatchSpanProcessor(exporter, schedule_delay_millis=EVERY_MS), process)
     PROCESS.tracer = tracer
+    atexit.register(PROCESS.close)
     return tracer
-
-
-def build_provider(processor: Any, process: str) -> Any:
-    """Return a provider of spans that all are recorded: who starts a span has chosen the request already."""
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-
-    facts = {"service.name": f"kiosk-{process}", "service.version": installed_version()}
-    provider = TracerProvider(sampler=ALWAYS_ON, resource=Resource.create(facts), shutdown_on_exit=True)
-    provider.add_span_processor(processor)
-    return provider
 
 
 def traces_endpoint(url: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -90,6 +90,33 @@ class ConsoleRequest:
     def fragment(self, template: str, /, status: int = 0, **values: Any) -> Response:
         """Return a part of a page, for htmx."""
         return self._renderer.render(template, {**self._shared(), **values}, status=status or self.status)
+
+    async def live_fragment(
+        self, template: str, read: Callable[[], Awaitable[dict[str, Any]]], keep_s: float
+    ) -> Response:
+        """Return a part of a live page that is read and rendered once for all people with the same rights.
+
+        What differs between people may only be the token of forms. `read` returns the values of the template; a value
+        `headers` holds headers of the response.
+        """
+        principal, app_id = self.principal, self.app_id
+        rights = (
+            principal.role_in(app_id) if app_id else principal.app_ids, principal.may("viewer", ""),
+        )  # fmt: skip
+        services = self.services
+
+        async def render() -> Response:
+            values = await read()
+            headers = values.pop("headers", {})
+            response = self.fragment(template, **values, csrf=services.live_token)
+            response.headers.update(headers)
+            return response
+
+        key = (template, self.raw.url.path, self.raw.url.query, rights)
+        shared: Response = await services.live.get(key, render, keep_s=keep_s)
+        body = bytes(shared.body).replace(services.live_token.encode(), self.csrf.encode())
+        headers = {name: value for name, value in shared.headers.items() if name != "content-length"}
+        return Response(body, headers=headers)
 
     def redirect(self, path: str, notice: str = "", kind: str = "good", *, external: str = "") -> Response:
         """Lead the browser to another page of the console, where a notice appears.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +48,8 @@ class ConsoleServices:
     uploads: UploadSlots = field(default_factory=UploadSlots)
     live: ResultCache = field(default_factory=ResultCache)
     "Parts of live pages that many consoles share."
+    live_token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    "Stands in these parts for the token of forms, which each person has an own one of."
     text: ConsoleTexts = field(default_factory=ConsoleTexts)
     title: str = "Kiosk"
     version: str = ""

@@ -21,6 +21,7 @@ PLAYGROUND: Final = AppId("playground")
 ASSETS = {
     "calls.js": JAVASCRIPT,
     "demo.css": "text/css",
+    "demo.js": JAVASCRIPT,
     "icon.svg": "image/svg+xml",
     "kiosk.js": JAVASCRIPT,
     "lists.js": JAVASCRIPT,

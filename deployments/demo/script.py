@@ -3,6 +3,8 @@
 /kiosk.js          the newest version
 /kiosk-1.js        the newest version with the interface of version 1
 /kiosk-1.0.0.js    exactly this version; its bytes never change, so a page may pin them by `integrity`
+
+`releases/` has every version that was ever served, and its checksum. None leaves it, so pinned pages go on working.
 """
 
 from __future__ import annotations
@@ -10,8 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from starlette.routing import BaseRoute, Route
@@ -20,6 +21,7 @@ from deployments.edge.envelope import CORS_ORIGIN, NOSNIFF
 from deployments.edge.published_pages import PublishedDocument
 
 STATIC = Path(__file__).with_name("static")
+RELEASES = Path(__file__).with_name("releases")
 JAVASCRIPT = "text/javascript"
 MOST_BYTES = 8_192
 "Size of the minified script."
@@ -29,12 +31,6 @@ _OPEN = {name.decode(): value.decode() for name, value in (CORS_ORIGIN, NOSNIFF)
     # A page of another origin may load the script also under `cross-origin-embedder-policy`.
     "cross-origin-resource-policy": "cross-origin",
 }
-
-
-@cache
-def read_script() -> bytes:
-    """Return the minified script."""
-    return (STATIC / "kiosk.min.js").read_bytes()
 
 
 @cache
@@ -50,6 +46,17 @@ def script_version() -> str:
     return b".".join(found.groups()).decode()
 
 
+@cache
+def read_script(version: str = "") -> bytes:
+    """Return a version of the minified script, or the newest."""
+    return (RELEASES / f"kiosk-{version or script_version()}.js").read_bytes()
+
+
+def released_versions() -> list[str]:
+    """Return the versions that are served."""
+    return sorted(path.stem.removeprefix("kiosk-") for path in RELEASES.glob("kiosk-*.js"))
+
+
 def script_integrity() -> str:
     """Return the value of the attribute `integrity` for the exact version."""
     return "sha384-" + base64.b64encode(hashlib.sha384(read_script()).digest()).decode()
@@ -57,15 +64,21 @@ def script_integrity() -> str:
 
 def build_script_routes() -> list[BaseRoute]:
     """Return the routes of the script; customers' pages load it, whether or not this installation has a console."""
-    version = script_version()
-    newest = _publish({"cache-control": "public, max-age=300"})
-    exact = _publish({"cache-control": "public, max-age=31536000, immutable"})
+    versions = released_versions()
+    newest = {version.partition(".")[0]: version for version in sorted(versions, key=_order)}
+    changing, fixed = "public, max-age=300", "public, max-age=31536000, immutable"
     return [
-        Route("/kiosk.js", endpoint=newest.endpoint, methods=["GET"]),
-        Route(f"/kiosk-{version.partition('.')[0]}.js", endpoint=newest.endpoint, methods=["GET"]),
-        Route(f"/kiosk-{version}.js", endpoint=exact.endpoint, methods=["GET"]),
+        _route("/kiosk.js", script_version(), changing),
+        *(_route(f"/kiosk-{major}.js", version, changing) for major, version in newest.items()),
+        *(_route(f"/kiosk-{version}.js", version, fixed) for version in versions),
     ]
 
 
-def _publish(headers: Mapping[str, str]) -> PublishedDocument:
-    return PublishedDocument(read_script, JAVASCRIPT, {**_OPEN, **headers})
+def _order(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
+
+
+def _route(path: str, version: str, cache_control: str) -> Route:
+    headers = {**_OPEN, "cache-control": cache_control}
+    document = PublishedDocument(partial(read_script, version), JAVASCRIPT, headers)
+    return Route(path, endpoint=document.endpoint, methods=["GET"])

@@ -32,6 +32,8 @@ MOST_LINES = 10
 "Maximum lines of slow requests per second: clients determine how many requests are slow."
 MOST_FOLLOWED = 10
 "Maximum traced requests per second whose caller requests a trace: clients must not determine the cost."
+LEAST_S = 0.001
+"Shorter stages of a traced request get no span: three of them would cost more than a small request."
 ENGINE, HOP = "engine", "hop"
 
 _log = structlog.get_logger()
@@ -58,8 +60,10 @@ class RequestObserver:
         self.slow_ms = slow_ms or math.inf
         self._tracer = tracer
         self.is_tracing = tracer is not None
-        self._share = share
+        self._share = share if tracer is not None else 0.0
         self._chance = chance or Random().random  # noqa: S311 - chooses a sample
+        self.untraced = self._draw_untraced()
+        "Requests until the next one of the sample; whoever serves requests counts down and begins a trace below 0."
         self._followed = _PerSecond(MOST_FOLLOWED)
         self._lines = _PerSecond(MOST_LINES)
 
@@ -68,11 +72,9 @@ class RequestObserver:
 
         It is None if the request is not traced, and either slow requests are not logged or the request has no body.
         """
-        span = None
-        if self._tracer is not None:
-            span = self.start(request.method, endpoint, request.headers.get(HEADER))
-            if span is not None:
-                span.set(**{"kiosk.request_id": request.request_id})
+        span = self.start(request.method, endpoint, request.headers.get(HEADER))
+        if span is not None:
+            span.set(**{"kiosk.request_id": request.request_id})
         if span is None and (not has_body or self.slow_ms == math.inf):
             return None
         trace = RequestTrace(span)
@@ -103,12 +105,18 @@ class RequestObserver:
         if self._tracer is None:
             return None
         parent = parse_traceparent(given.decode("latin-1")) if given is not None else ""
-        followed = bool(parent) and is_sampled(parent)
-        followed = followed and self._followed.take(self._clock.monotonic_s())
-        if not followed and self._chance() >= self._share:
+        if self.untraced < 0:
+            self.untraced = self._draw_untraced()
+        elif not (parent and is_sampled(parent) and self._followed.take(self._clock.monotonic_s())):
             return None
         facts = {"http.request.method": method}
         return self._tracer.start(f"{method} {endpoint}", parent=parent, kind="server", attributes=facts)
+
+    def _draw_untraced(self) -> float:
+        """Draw how many requests pass until the next one of the sample: one number for many requests."""
+        if self._share <= 0.0 or self._share >= 1.0:
+            return math.inf if self._share <= 0.0 else 0
+        return int(math.log(1.0 - self._chance()) / math.log(1.0 - self._share))
 
 
 class _PerSecond:
@@ -156,7 +164,7 @@ def _plain_stages(request: ApiRequest, took_ms: float) -> Iterator[tuple[str, fl
 
 def _end_span(trace: RequestTrace, span: Span, status: int, app: str) -> None:
     for name, began_s, ended_s in list_stages(trace):
-        if name not in (ENGINE, HOP):
+        if name not in (ENGINE, HOP) and ended_s - began_s >= LEAST_S:
             span.child(name, began_s=began_s).end(ended_s=ended_s)
     span.set(**{"http.response.status_code": status, **({"kiosk.app": app} if app else {})})
     span.end(f"status {status}" if status >= 500 else "")

@@ -27,6 +27,7 @@ class TracedApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
+        self._observer.untraced -= 1
         span = self._observer.start(scope["method"], self._path, headers.get(TRACEPARENT))
         if span is None:
             await self._app(scope, receive, send)

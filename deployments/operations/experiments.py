@@ -220,7 +220,7 @@ async def report_experiment(services: AdminServices, given: OfExperiment) -> Exp
     lifecycle = await _open_lifecycle(services, given)
     experiment = await lifecycle.get(given.app_id, given.experiment)
     report: ExperimentReport = await services.cache.get(
-        ("experiments.report", experiment.model_dump_json()),
+        ("experiments.report", given.app_id, experiment.model_dump_json()),
         lambda: load_report(services.stores, services.artifacts, experiment),
     )
     return report

@@ -7,9 +7,14 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
 
 from cluster.clock import Clock, SystemClock
+from cluster.errors import TooMany
 
 KEEP_S = 30.0
 MOST_RESULTS = 64
+AT_ONCE = 2
+"Computations that run at once; others wait, so that requests of customers keep threads and processors."
+MOST_WAITING, MOST_OF_APP = 32, 8
+"Computations that run or wait: in all, and of one app."
 
 
 class ResultCache:
@@ -20,20 +25,37 @@ class ResultCache:
         self._keep_s = keep_s
         self._results: dict[Hashable, tuple[float, asyncio.Future[Any]]] = {}
         "Key -> when its result ends, in seconds, and the result."
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def get(
         self, key: Hashable, compute: Callable[[], Awaitable[Any]], *, keep_s: float | None = None
     ) -> Any:
-        """Return the result of a key; compute it if there is none younger than `keep_s`. An error is not kept."""
+        """Return the result of a key; compute it if there is none younger than `keep_s`. An error is not kept.
+
+        The second part of a key is the app.
+
+        Errors:
+            TooMany: too many computations run or wait; every change of the arguments makes a new one
+        """
         now_s = self._clock.monotonic_s()
         entry = self._results.get(key)
         if entry is None or now_s > entry[0] or entry[1].cancelled():
             self._evict(now_s)
-            task = asyncio.ensure_future(_awaited(compute))
+            self._refuse_more(key)
+            task = asyncio.ensure_future(self._compute(compute))
             entry = self._results[key] = (now_s + (self._keep_s if keep_s is None else keep_s), task)
             task.add_done_callback(lambda done: self._drop_failed(key, done))
         # one caller that goes away must not end the computation of the others
         return await asyncio.shield(entry[1])
+
+    def _refuse_more(self, key: Hashable) -> None:
+        waiting = [_app_of(one) for one, (_, task) in self._results.items() if not task.done()]
+        if len(waiting) >= MOST_WAITING or waiting.count(_app_of(key)) >= MOST_OF_APP:
+            raise TooMany("too many reports are being computed; try again", retry_after_s=2)
+
+    async def _compute(self, compute: Callable[[], Awaitable[Any]]) -> Any:
+        async with self._turns:
+            return await compute()
 
     def drop(self, key: Hashable) -> None:
         """Forget the result of a key."""
@@ -52,5 +74,5 @@ class ResultCache:
             del self._results[next(iter(self._results))]
 
 
-async def _awaited(compute: Callable[[], Awaitable[Any]]) -> Any:
-    return await compute()
+def _app_of(key: Hashable) -> Hashable:
+    return key[1] if isinstance(key, tuple) else key

@@ -95,7 +95,7 @@ async def fill_app(
     assert await stores.records.count(app_id, "product") >= sizes.products
     return {
         **values, "app_id": app_id, "product_id": "p11", "user_id": "b0-1", "rule": "rule 3",
-        "erasure_id": erasure.erasure_id, "question_id": question_id, "username": "person-3",
+        "erasure_id": erasure.erasure_id, "question_id": question_id, "username": "person-1",
     }  # fmt: skip
 
 

@@ -64,7 +64,7 @@ QUERIES: Mapping[str, Sequence[str]] = {
     _ENGINE + "/compare": ("first={first_version}&second={second_version}",),
     _ENGINE + "/compare/lists": ("first={first_version}&second={second_version}",),
     "/apps/{app_id}/experiments/plan": ("rate=4&lift=10&people_per_day=1000",),
-    "/apps/{app_id}/rules": ("", "start=100"),
+    "/apps/{app_id}/rules": ("", "start=50"),
     "/apps/{app_id}/rules/edit": ("", "engine=default&name={rule}"),
     "/apps/{app_id}/question-bank": ("", "contains=kettle"),
     "/audit": ("", "operation=rules.put&username=person-3"),
@@ -109,28 +109,27 @@ def list_cases(
             yield PageCase(pattern, address, ", ".join(missing))
 
 
+async def sign_in(base: str, username: str, password: str) -> dict[str, str]:
+    """Sign in by the form, and return the cookies. Attempts are counted, so a run does it once.
+
+    Errors:
+        RuntimeError: the installation refuses
+    """
+    async with httpx.AsyncClient(base_url=base, timeout=60) as http:
+        token = FORM_TOKEN.search((await http.get("/console/sign-in")).text)
+        csrf = html.unescape(token[1]) if token else ""
+        given = {"csrf": csrf, "username": username, "password": password}
+        answer = await http.post("/console/sign-in", data=given)
+        if answer.status_code != 303:
+            raise RuntimeError(f"the sign-in was answered with {answer.status_code}")
+        return dict(http.cookies)
+
+
 class PageWalk:
     """Somebody who is signed in and opens pages."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
-
-    async def sign_in(self, username: str, password: str) -> None:
-        """Sign in by the form.
-
-        Errors:
-            RuntimeError: the installation refuses
-        """
-        form = await self._http.get("/console/sign-in")
-        token = FORM_TOKEN.search(form.text)
-        given = {
-            "csrf": html.unescape(token[1]) if token else "",
-            "username": username,
-            "password": password,
-        }
-        answer = await self._http.post("/console/sign-in", data=given)
-        if answer.status_code != 303:
-            raise RuntimeError(f"the sign-in was answered with {answer.status_code}")
 
     async def measure(self, case: PageCase, rounds: int, bound_ms: float) -> Iterator[Line]:
         """Return the lines of one page: its time, and its transfer if it is a whole page."""
@@ -173,7 +172,7 @@ class PageWalk:
 async def walk(
     base: str,
     values: Mapping[str, str],
-    person: tuple[str, str],
+    cookies: dict[str, str],
     *,
     rounds: int,
     bound_ms: float,
@@ -181,9 +180,8 @@ async def walk(
 ) -> list[Line]:
     """Measure every page of an installation."""
     lines: list[Line] = []
-    async with httpx.AsyncClient(base_url=base, timeout=120) as http:
+    async with httpx.AsyncClient(base_url=base, timeout=120, cookies=cookies) as http:
         pages = PageWalk(http)
-        await pages.sign_in(*person)
         # The form of the sign-in last: nobody who is signed in sees it.
         for case in sorted(list_cases(values, engine=engine), key=lambda case: case.pattern == SIGN_IN):
             measured = list(await pages.measure(case, rounds, bound_ms))
@@ -195,9 +193,9 @@ async def walk(
     return lines
 
 
-async def find_values(base: str, app_id: str, person: tuple[str, str]) -> dict[str, str]:
+async def find_values(base: str, app_id: str, username: str, cookies: dict[str, str]) -> dict[str, str]:
     """Return what an installation has for the placeholders of its pages, by its administration over HTTP."""
-    values = {"app_id": app_id, "engine_id": "default", "username": person[0]}
+    values = {"app_id": app_id, "engine_id": "default", "username": username}
     sources = {
         "product_id": ("catalog/products?limit=1", "products", "product_id"),
         "user_id": ("users?limit=1", "users", "user_id"),
@@ -206,10 +204,9 @@ async def find_values(base: str, app_id: str, person: tuple[str, str]) -> dict[s
         "experiment": ("experiments", "experiments", "slug"),
         "import_id": ("imports", "imports", "import_id"),
         "rule": ("rules", "rules", "name"),
-        "entry_id": ("quarantine?limit=1", "entries", "entry_id"),
+        "entry_id": ("quarantine?limit=1", "newest", "id"),
     }
-    async with httpx.AsyncClient(base_url=base, timeout=60) as http:
-        await PageWalk(http).sign_in(*person)
+    async with httpx.AsyncClient(base_url=base, timeout=60, cookies=cookies) as http:
         for name, (path, rows, field) in sources.items():
             answer = await http.get(f"/v1/admin/apps/{app_id}/{path}")
             data: Any = answer.json().get("data") if answer.status_code == 200 else None
@@ -236,22 +233,23 @@ async def walk_in_process(
         began = time.perf_counter()
         values = await fill_app(stage, "shop", sizes, folder, for_engine=engine)
         print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        cookies = await sign_in(stage.base, "ada", PASSWORD)
         if playground:
             now_ms = SystemClock().now_ms()
             await load_playground(stores, now_ms=now_ms, embedder=HashingEmbedder())
-            values = await find_values(stage.base, "playground", ("ada", PASSWORD))
+            values = {"app_id": "playground", "engine_id": "default", "username": "ada", "rule": ""}
+            for noun, name in (("product", "product_id"), ("user", "user_id")):
+                values[name] = (await stores.records.page("playground", noun, limit=1))[0]
         bound_ms = 300.0 if sizes.products >= LARGE_FROM else 100.0
-        return await walk(
-            stage.base, values, ("ada", PASSWORD), rounds=rounds, bound_ms=bound_ms, engine=engine
-        )
+        return await walk(stage.base, values, cookies, rounds=rounds, bound_ms=bound_ms, engine=engine)
 
 
 async def _measure(given: argparse.Namespace) -> list[Line]:
     if given.url:
-        person = (given.user, sys.stdin.readline().rstrip("\n"))
-        values = await find_values(given.url, given.app, person)
+        cookies = await sign_in(given.url, given.user, sys.stdin.readline().rstrip("\n"))
+        values = await find_values(given.url, given.app, given.user, cookies)
         bound_ms = 300.0 if given.large else 100.0
-        return await walk(given.url, values, person, rounds=given.rounds, bound_ms=bound_ms, engine=True)
+        return await walk(given.url, values, cookies, rounds=given.rounds, bound_ms=bound_ms, engine=True)
     sizes = LARGE if given.large else PageDataSizes()
     if given.products:
         sizes = replace(sizes, products=given.products, interactions=given.products)

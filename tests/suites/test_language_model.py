@@ -24,7 +24,7 @@ from cluster.clock import SystemClock
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import Question
-from cluster.runtime.tracing import OtelTracer, build_provider
+from cluster.runtime.tracing import OtelTracer
 from cluster.store.ports.questions import StoredQuestion
 from cluster.store.ports.stores import Stores
 from cluster.tracing import PROCESS
@@ -348,7 +348,7 @@ async def test_each_call_of_a_model_has_a_span_without_texts(
     provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exporter = InMemorySpanExporter()
-    monkeypatch.setattr(PROCESS, "tracer", OtelTracer(build_provider(SimpleSpanProcessor(exporter), "api")))
+    monkeypatch.setattr(PROCESS, "tracer", OtelTracer(SimpleSpanProcessor(exporter), "api"))
     writer = ModelWriter(terms(provider.url), SystemClock(), SilentMeter())
     try:
         assert await _all(writer) == provider.text

@@ -27,7 +27,7 @@ from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.records.run import LEASE_MS, STAGES, Run
-from cluster.runtime.tracing import OtelTracer, build_provider
+from cluster.runtime.tracing import OtelTracer
 from cluster.store.connect import open_stores
 from cluster.store.ports.stores import Stores
 from cluster.tracing import PROCESS
@@ -206,7 +206,7 @@ async def test_a_training_publishes_one_snapshot_and_leaves_nothing_behind(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exporter = InMemorySpanExporter()
-    monkeypatch.setattr(PROCESS, "tracer", OtelTracer(build_provider(SimpleSpanProcessor(exporter), "test")))
+    monkeypatch.setattr(PROCESS, "tracer", OtelTracer(SimpleSpanProcessor(exporter), "test"))
     monkeypatch.setenv("TRACEPARENT", CALLER)
     ordered = await place.ordered()
     monkeypatch.delenv("TRACEPARENT")  # the worker is another process: the record tells it

@@ -51,6 +51,7 @@ from deployments.edge.request import (
     Send,
 )
 from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.edge.request_observer import HEADER as TRACE_HEADER
 from deployments.edge.request_observer import RequestObserver
 
 
@@ -121,9 +122,11 @@ class RequestHandler:
         request = ApiRequest(scope, receive, self._clock, self._addresses)
         endpoint = match.endpoint(request.method) if match is not None else None
         has_body = endpoint is not None and endpoint.has_body
-        if (observer := self._observer) is not None and (has_body or observer.is_tracing):
-            name = endpoint.name if endpoint is not None else "none"
-            request.trace = observer.begin(request, name, has_body=has_body)
+        if (observer := self._observer) is not None:
+            observer.untraced -= 1
+            if has_body or observer.untraced < 0 or TRACE_HEADER in request.headers:
+                name = endpoint.name if endpoint is not None else "none"
+                request.trace = observer.begin(request, name, has_body=has_body)
         try:
             if endpoint is None:
                 reply = self._answer_unknown_path(match, request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from starlette.datastructures import UploadFile
@@ -26,6 +27,8 @@ _NEXT = {
     "interaction": "/apps/{app_id}/models/trainings/new",
 }
 "Noun -> the page where somebody goes on after an import."
+LIVE_S = 1.5
+"Seconds for which all consoles get the same live part; they ask every two."
 _PIECE = 1 << 20
 _SHOWN_ROWS = 50
 
@@ -57,14 +60,10 @@ async def upload(request: ConsoleRequest) -> Response:
 
 async def show_import(request: ConsoleRequest) -> Response:
     """Show an import: its mapping before the start, its progress and its result afterwards."""
+    if request.is_htmx:
+        return await request.live_fragment("imports/progress.html", partial(_read_progress, request), LIVE_S)
     view = (await _get(request)).to_dict()
     values: dict[str, Any] = {"one": view, "address": _address(request, view["import_id"])}
-    if request.is_htmx:
-        response = request.fragment("imports/progress.html", **values)
-        if view["status"] != "running":
-            # The page around it changes too: mapping or refused rows.
-            response.headers["hx-refresh"] = "true"
-        return response
     if view["status"] in ("uploaded", "failed", "cancelled", "interrupted") and not view["is_removed"]:
         mapping = list(view["mapping"]) or None
         values["look"] = await _preview(request, mapping)
@@ -74,6 +73,13 @@ async def show_import(request: ConsoleRequest) -> Response:
     return request.page(
         "imports/import.html", **{"look": None, "refused": None, "next_path": _NEXT[view["noun"]], **values}
     )
+
+
+async def _read_progress(request: ConsoleRequest) -> dict[str, Any]:
+    view = (await _get(request)).to_dict()
+    # At the end the page around it changes too: mapping or refused rows.
+    headers = {} if view["status"] == "running" else {"hx-refresh": "true"}
+    return {"one": view, "address": _address(request, view["import_id"]), "headers": headers}
 
 
 async def dry_run(request: ConsoleRequest) -> Response:

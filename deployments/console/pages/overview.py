@@ -21,15 +21,8 @@ async def show_overview(request: ConsoleRequest) -> Response:
 
 
 async def refresh_overview(request: ConsoleRequest) -> Response:
-    """Return the live part of the page, which is read and rendered once for all who see the same apps."""
-    principal = request.principal
-    key = ("overview", principal.app_ids, principal.may("viewer", ""))
-    response: Response = await request.services.live.get(key, partial(_render_live, request), keep_s=LIVE_S)
-    return Response(response.body, headers=dict(response.headers))
-
-
-async def _render_live(request: ConsoleRequest) -> Response:
-    return request.fragment("overview/live.html", **await _read(request))
+    """Return the live part of the page."""
+    return await request.live_fragment("overview/live.html", partial(_read, request), LIVE_S)
 
 
 async def _read(request: ConsoleRequest) -> dict[str, Any]:

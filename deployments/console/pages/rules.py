@@ -26,7 +26,7 @@ _FORM_FIELDS = (
     "boosting_tags", "boost", "boost_fq", "position", "starts_at", "ends_at",
 )  # fmt: skip
 "Fields of a rule that the form has inputs for; the others stand in `more`."
-LISTED = 100
+LISTED = 50
 "Rules on one page."
 _DONE = {"undo": "rules.undo_done", "restore": "rules.restore_done"}
 ACTIONS = ("pin", "bury", "remove")

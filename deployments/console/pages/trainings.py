@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -15,6 +16,8 @@ TRAININGS = MODELS + "/trainings"
 RUN = TRAININGS + "/{run_id}"
 SCHEDULES = MODELS + "/schedules"
 RUNS_A_PAGE = 50
+LIST_LIVE_S, RUN_LIVE_S = 2.5, 1.5
+"Seconds for which all consoles get the same live part; they ask every three, and every two."
 
 
 def _below(pattern: str, **values: str) -> str:
@@ -23,17 +26,20 @@ def _below(pattern: str, **values: str) -> str:
 
 async def show_trainings(request: ConsoleRequest) -> Response:
     """Show the trainings of an app, live while one is open."""
+    if request.is_htmx:
+        return await request.live_fragment("models/runs.html", partial(_read_trainings, request), LIST_LIVE_S)
+    return request.page("models/trainings.html", **await _read_trainings(request))
+
+
+async def _read_trainings(request: ConsoleRequest) -> dict[str, Any]:
     found = await request.perform(
         "runs.list", app_id=request.app_id, limit=RUNS_A_PAGE, engine_id=request.query.get("engine_id", "")
     )
-    values = {
+    return {
         "runs": found.runs,
         "is_live": any(not run.has_ended for run in found.runs),
         "address": path_of(TRAININGS, app_id=request.app_id),
     }
-    if request.is_htmx:
-        return request.fragment("models/runs.html", **values)
-    return request.page("models/trainings.html", **values)
 
 
 async def show_order(request: ConsoleRequest) -> Response:
@@ -74,13 +80,15 @@ async def order(request: ConsoleRequest) -> Response:
 
 async def show_run(request: ConsoleRequest) -> Response:
     """Show a training: stages, progress, log, figures; the part that changes by itself for htmx."""
-    found = await request.perform("runs.log", app_id=request.app_id, run_id=request.path["run_id"])
-    run = found.run
-    address = path_of(RUN, app_id=request.app_id, run_id=run.run_id)
-    values = {"run": run, "log_lines": found.lines, "address": address}
     if request.is_htmx:
-        return request.fragment("models/progress.html", **values)
-    return request.page("models/run.html", **values)
+        return await request.live_fragment("models/progress.html", partial(_read_run, request), RUN_LIVE_S)
+    return request.page("models/run.html", **await _read_run(request))
+
+
+async def _read_run(request: ConsoleRequest) -> dict[str, Any]:
+    found = await request.perform("runs.log", app_id=request.app_id, run_id=request.path["run_id"])
+    address = path_of(RUN, app_id=request.app_id, run_id=found.run.run_id)
+    return {"run": found.run, "log_lines": found.lines, "address": address}
 
 
 async def cancel(request: ConsoleRequest) -> Response:

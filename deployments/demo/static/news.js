@@ -1,17 +1,13 @@
-// The newspaper. Everything it knows comes from kiosk.js; `kiosk` is the client that the script opened.
+// The newspaper.
 
-import {showCalls} from "./calls.js";
-import {FIELDS, nameOf, openList, shownProducts} from "./lists.js";
-import {debounced, el, say} from "./page.js";
+import {at, keepFresh, kiosk, openTrending, reactionButton, showLooked} from "./demo.js";
+import {FIELDS, openList, shownProducts} from "./lists.js";
+import {el, say} from "./page.js";
 import {openQuestions} from "./questions.js";
 import {openSearch} from "./search.js";
 
-const kiosk = window.kiosk;
 // The playground holds a shop and a newspaper. This page shows the newspaper.
 const SCOPE = {type: "article"};
-const at = (id) => document.getElementById(id);
-
-const showDone = showCalls(kiosk, nameOf);
 
 const search = openSearch(kiosk, at("search"), {
   label: "Search the newspaper", type: "read", scope: SCOPE,
@@ -24,14 +20,10 @@ const refreshForYou = openList(at("for-you"), {
   about: () => (kiosk.session.length ? "The engine ranks the archive by what you read." : "You are new: the engine takes what many read."),
 });
 
-const refreshTrending = openList(at("trending"), {
-  ask: () => kiosk.recommendation.user_to_trending({...SCOPE, rows: 4, fl: FIELDS}),
-  type: "read", about: () => "Many readers turn to it now.",
-});
+const refreshTrending = openTrending(SCOPE, "read", () => "Many readers turn to it now.");
 
 // The article that the visitor reads. Its parts arrive as text and stay text.
 async function read(productId) {
-  const place = at("looked");
   const reply = await kiosk.search.mget({product_ids: [productId], fl: [...FIELDS, "authors", "headers", "paragraphs"]});
   const article = reply.ok ? reply.data.products[0] : null;
   if (!article || !article._found) {
@@ -39,25 +31,17 @@ async function read(productId) {
     return;
   }
   shownProducts.set(productId, article);
-  const heading = el("h2", {id: "looked-title", tabindex: "-1", text: article.title});
-  const button = (text, type, after) => el("button", {
-    type: "button", text, data: {kioskProduct: productId, kioskType: type},
-    onclick(event) { event.currentTarget.textContent = after; },
-  });
   const next = el("div", {});
   const asked = el("div", {class: "tools"});
-  place.replaceChildren(
-    heading,
+  showLooked(
+    article.title,
     el("p", {class: "note", text: [(article.authors || []).join(", "), String(article.published_at || "").slice(0, 10)].filter(Boolean).join(" · ")}),
     el("p", {class: "lead", text: article.subtitle || ""}),
     el("div", {class: "prose"}, ...(article.paragraphs || []).map((text) => el("p", {text}))),
     el("div", {class: "tools"},
-      button("Like", "like", "Liked ✓"), button("Not for me", "dislike", "Noted ✓")),
+      reactionButton(productId, "Like", "like", "Liked ✓"), reactionButton(productId, "Not for me", "dislike", "Noted ✓")),
     asked,
     el("h3", {text: "Read next"}), next);
-  place.hidden = false;
-  heading.focus();
-  place.scrollIntoView({block: "start"});
   const related = await kiosk.ask.related_questions({product_id: productId, rows: 3});
   if (related.ok) {
     asked.append(...related.data.related_questions.map((text) => el("button", {type: "button", class: "small", text, onclick() {
@@ -79,22 +63,6 @@ kiosk.ask.trending_questions({rows: 3}).then((reply) => {
   if (reply.ok && reply.data.related_questions.length === 3) questions.suggest(reply.data.related_questions);
 });
 
-const refresh = debounced(() => {
-  refreshForYou();
-  refreshTrending();
-  search.refresh();
-}, 60);
-
-// kiosk.js records clicks on `data-kiosk-product`; the page only answers to them.
-kiosk.on("interaction", (event) => {
+keepFresh([refreshForYou, refreshTrending, search.refresh], (event) => {
   if (event.type === "read") read(event.product_ids[0]);
-  refresh();
 });
-at("restart").addEventListener("click", () => {
-  kiosk.clearSession();
-  at("looked").hidden = true;
-  showDone();
-  refresh();
-  say("Your history is empty again.");
-});
-refresh();

@@ -73,7 +73,7 @@ def test_values_are_escaped_in_the_page() -> None:
 
 
 def test_the_listed_assets_are_served_and_nothing_else(client: TestClient) -> None:
-    assert {file.name for file in STATIC.iterdir()} == {*ASSETS, "kiosk.min.js"}
+    assert {file.name for file in STATIC.iterdir()} == {*ASSETS}
     for name, media_type in ASSETS.items():
         answer = client.get(f"/demo/static/{name}")
         assert answer.status_code == 200

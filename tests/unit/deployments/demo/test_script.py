@@ -13,8 +13,10 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from deployments.api.http.endpoint import Endpoint
+from deployments.demo import script
 from deployments.demo.script import (
     MOST_BYTES,
+    RELEASES,
     STATIC,
     build_script_routes,
     read_script,
@@ -62,6 +64,36 @@ def test_each_address_serves_the_script_to_pages_of_every_origin(client: TestCli
     assert client.get("/kiosk.js").headers["cache-control"] == "public, max-age=300"
     assert "immutable" in client.get(f"/kiosk-{version}.js").headers["cache-control"]
     assert client.get("/kiosk-0.9.0.js").status_code == 404
+
+
+def test_the_bytes_of_a_released_version_never_change() -> None:
+    lines = (RELEASES / "SHA256SUMS").read_text("utf-8").splitlines()
+    sums = {name: digest for digest, name in (line.split() for line in lines)}
+    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in RELEASES.glob("*.js")}
+    assert found == sums, (
+        "a released version changed or is gone: restore it, raise VERSION and run .ci/minify"
+    )
+    assert found["kiosk-1.0.0.js"] == "67b5752da1d5dd446c4a3886be10467ee49a1af14665358eb28d6f33c5633e35"
+
+
+def test_earlier_versions_stay_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("0.9.0", "1.9.0", "1.10.0"):
+        (tmp_path / f"kiosk-{version}.js").write_text(f"/* {version} */")
+    monkeypatch.setattr(script, "RELEASES", tmp_path)
+    monkeypatch.setattr(script, "script_version", lambda: "1.10.0")
+    read_script.cache_clear()
+    try:
+        client = TestClient(Starlette(routes=build_script_routes()))
+        answers = {
+            path: client.get(f"/kiosk{path}.js").text
+            for path in ("", "-0", "-1", "-0.9.0", "-1.9.0", "-1.10.0")
+        }
+    finally:
+        read_script.cache_clear()
+    assert answers == {
+        "": "/* 1.10.0 */", "-0": "/* 0.9.0 */", "-1": "/* 1.10.0 */",
+        "-0.9.0": "/* 0.9.0 */", "-1.9.0": "/* 1.9.0 */", "-1.10.0": "/* 1.10.0 */",
+    }  # fmt: skip
 
 
 def test_the_script_is_compressed(client: TestClient) -> None:
@@ -112,9 +144,9 @@ async def test_the_script_names_every_query_that_a_publishable_key_may_send(corn
 def test_source_and_minified_script_do_the_same() -> None:
     outputs = [
         subprocess.run(
-            ["node", str(TRANSCRIPT), str(STATIC / name)], check=True, capture_output=True, timeout=60
+            ["node", str(TRANSCRIPT), str(path)], check=True, capture_output=True, timeout=60
         ).stdout
-        for name in ("kiosk.js", "kiosk.min.js")
+        for path in (SOURCE, RELEASES / f"kiosk-{script_version()}.js")
     ]
     assert outputs[0] == outputs[1]
     requests = [json.loads(line) for line in outputs[0].splitlines()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
-from cluster.runtime.tracing import OtelTracer, build_provider
+from cluster.runtime.tracing import OtelTracer
 from cluster.store.refreshing_cache import EngineRecords
 from cluster.tracing import current_span, current_trace, is_sampled, parse_traceparent
 from deployments.api.http.engine_router import EngineRouter
+from deployments.edge import request_observer
 from deployments.edge.request_observer import MOST_FOLLOWED, MOST_LINES, RequestObserver
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import Corner, StillClock, open_corner
@@ -67,7 +69,7 @@ class Scene:
         self.corner, self.clock, self.engines = corner, clock, engines
         self.exporter = InMemorySpanExporter()
         self.meter = SlowMeter()
-        self.tracer = OtelTracer(build_provider(SimpleSpanProcessor(self.exporter), "api"))
+        self.tracer = OtelTracer(SimpleSpanProcessor(self.exporter), "api")
 
     def observe(self, **options: Any) -> None:
         self.corner.door._observer = RequestObserver(self.clock, self.meter, **options)
@@ -97,7 +99,19 @@ async def scene() -> Scene:
     return Scene(corner, clock, engines)
 
 
-async def test_a_traced_request_has_a_span_for_each_stage(scene: Scene) -> None:
+async def test_short_stages_of_a_traced_request_have_no_spans(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_observer, "LEAST_S", 60.0)
+    scene.observe(tracer=scene.tracer, share=1.0)
+    assert (await scene.ask()).status == 200
+    assert not scene.spans.keys() & {"admission", "parse", "bytes"}
+
+
+async def test_a_traced_request_has_a_span_for_each_stage(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_observer, "LEAST_S", 0.0)
     scene.observe(tracer=scene.tracer, share=1.0)
     answer = await scene.ask("/v1/recommendation/user_to_products?note=CANARY", **{"X-Request-Id": "r-7"})
     assert answer.status == 200
@@ -149,11 +163,25 @@ async def test_a_caller_that_traces_is_followed_a_few_times_a_second(scene: Scen
 
 
 async def test_the_share_of_traced_requests_is_the_setting(scene: Scene) -> None:
-    turns = iter([0.005, 0.5, 0.0099, 0.01])
+    turns = iter([0.005, 0.015, 0.5])  # none, one and 68 requests pass
     scene.observe(tracer=scene.tracer, share=0.01, chance=lambda: next(turns))
-    for _ in range(4):
+    traced = []
+    for _ in range(5):
+        scene.exporter.clear()
         await scene.ask()
-    assert len([span for span in scene.exporter.get_finished_spans() if span.parent is None]) == 2
+        traced.append(bool(scene.spans))
+    assert traced == [True, False, True, False, False]
+
+
+def test_a_hundredth_of_many_requests_is_traced(scene: Scene) -> None:
+    observer = RequestObserver(
+        scene.clock, scene.meter, tracer=scene.tracer, share=0.01, chance=Random(5).random
+    )
+    traced = 0
+    for _ in range(100_000):
+        observer.untraced -= 1
+        traced += observer.start("GET", "users.read", None) is not None
+    assert 900 < traced < 1_100
 
 
 async def test_a_failed_request_is_an_error_in_its_trace(scene: Scene) -> None:

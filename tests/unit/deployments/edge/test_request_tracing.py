@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from starlette.applications import Starlette
 
 from cluster.meter import SilentMeter
-from cluster.runtime.tracing import OtelTracer, build_provider
+from cluster.runtime.tracing import OtelTracer
 from cluster.tracing import CURRENT
 from deployments.archive.services import build_archive_routes
 from deployments.edge.request_observer import RequestObserver
@@ -26,7 +26,7 @@ class Traced:
     def __init__(self, corner: ArchiveCorner, share: float) -> None:
         self.corner = corner
         self.exporter = InMemorySpanExporter()
-        tracer = OtelTracer(build_provider(SimpleSpanProcessor(self.exporter), "api"))
+        tracer = OtelTracer(SimpleSpanProcessor(self.exporter), "api")
         observer = RequestObserver(corner.clock, SilentMeter(), tracer=tracer, share=share)
         corner.app = Starlette(routes=build_archive_routes(corner.services, observer))
 

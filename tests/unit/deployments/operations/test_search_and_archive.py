@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from cluster.artifacts.query_log import QueryLogStore
-from cluster.errors import Conflict, Forbidden, Invalid, NotFound
+from cluster.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
 from cluster.records.account import Code, Grant
 from cluster.records.archive_client import ArchiveCall, short_id
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, CitedPassage, CitedSentence, Question
 from deployments.operations import search_activity
 from deployments.operations.operation import result_to_json
-from deployments.operations.result_cache import ResultCache
+from deployments.operations.result_cache import AT_ONCE, MOST_OF_APP, ResultCache
 from deployments.operations.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
@@ -202,3 +202,26 @@ async def test_results_are_computed_once_and_kept_for_a_while() -> None:
             await cache.get("b", fail)
     await asyncio.sleep(0)
     assert await cache.get("b", compute) == 4
+
+
+async def test_changed_arguments_do_not_compute_everything_at_once() -> None:
+    cache, running, most = ResultCache(StillClock()), 0, 0
+    go_on = asyncio.Event()
+
+    async def compute() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await go_on.wait()
+        running -= 1
+
+    asked = [asyncio.ensure_future(cache.get(("report", "shop", top), compute)) for top in range(50)]
+    other = asyncio.ensure_future(cache.get(("report", "news", 1), compute))
+    await asyncio.sleep(0.01)
+    assert sum(one.done() for one in asked) == 50 - MOST_OF_APP
+    assert not other.done()
+    go_on.set()
+    done = await asyncio.gather(*asked, other, return_exceptions=True)
+    assert sum(isinstance(one, TooMany) for one in done) == 50 - MOST_OF_APP
+    assert most == AT_ONCE
+    await cache.get(("report", "shop", 49), compute)

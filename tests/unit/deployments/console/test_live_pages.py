@@ -1,4 +1,4 @@
-"""The live part of the Overview: made once for many consoles, and never for people with other rights."""
+"""Live parts of pages: made once for many consoles, and never for people with other rights."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from starlette.responses import Response
 
 from cluster.store.ports.stores import Stores
+from deployments.console.page import Page
+from deployments.console.pages.table import PAGES
+from deployments.console.request import ConsoleRequest
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.overview import AppState, Overview, summarize_windows
 from deployments.operations.services import AdminServices
@@ -67,3 +71,37 @@ async def test_somebody_of_one_app_sees_nothing_of_another(
     assert ">news<" not in page.text
     assert read == ["ada", "eva"]
     assert (await Visitor(app).get("/live", **HTMX)).headers["hx-redirect"].startswith("/console/sign-in")
+
+
+async def test_a_shared_part_has_the_form_token_of_each_person(memory_stores: Stores) -> None:
+    rendered: list[str] = []
+
+    async def show(request: ConsoleRequest) -> Response:
+        async def read() -> dict[str, Any]:
+            rendered.append(request.principal.username)
+            counts = dict.fromkeys(("rows", "accepted", "refused", "failed"), 0)
+            one = {"status": "running", **counts, "error": "", "is_stopping": False}
+            return {"one": one, "address": "/console/ticking", "headers": {"x-part": "import"}}
+
+        return await request.live_fragment("imports/progress.html", read, 60.0)
+
+    async def take(request: ConsoleRequest) -> Response:
+        return request.redirect("/account")
+
+    for name in ("ada", "ben"):
+        await memory_stores.accounts.add(an_account(name, role="administrator"))
+    pages = (*PAGES, Page("/ticking", show), Page("/ticking/cancel", take, methods=("POST",)))
+    services = open_console_services(memory_stores, ManualClock())
+    app = console_app(services, pages)
+    tokens = []
+    for name in ("ada", "ben"):
+        visitor = Visitor(app)
+        await visitor.sign_in(name)
+        part = await visitor.get("/ticking", **HTMX)
+        assert part.headers["x-part"] == "import"
+        assert services.live_token not in part.text
+        assert int(part.headers["content-length"]) == len(part.content)
+        tokens.append(visitor.token)
+        assert (await visitor.post("/ticking/cancel")).status_code == 303
+    assert len(set(tokens)) == 2
+    assert rendered == ["ada"]
