@@ -13,7 +13,7 @@ from deployments.cli import screen
 from deployments.cli.doctor import doctor
 from deployments.cli.doctor.cluster_checks import inspect_cluster
 from deployments.cli.installation import Installation, read_clock_ms
-from deployments.operations.findings import Finding
+from deployments.operations.installation_checks import Finding
 
 STATUS_EPILOG = """
 [bold]Examples[/]

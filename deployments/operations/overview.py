@@ -16,7 +16,7 @@ from cluster.store.redis.cluster_report import FOLLOWING_MS, LEASES, RedisCluste
 from cluster.store.redis.live_figures import WINDOW_MS, RedisLiveFigures
 from cluster.store.redis.schema import RedisSchema
 from deployments.edge.live_figures import duration_of_class
-from deployments.operations.findings import (
+from deployments.operations.installation_checks import (
     LATE_MS,
     Finding,
     check_disk,

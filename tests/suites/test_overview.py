@@ -11,7 +11,7 @@ from cluster.errors import Forbidden
 from cluster.secrecy import Vault
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from deployments.operations.findings import check_lease, check_redis_memory
+from deployments.operations.installation_checks import check_lease, check_redis_memory
 from deployments.operations.operation import Arguments
 from deployments.operations.overview import Overview, read_overview
 from deployments.operations.principal import Principal

@@ -13,7 +13,7 @@ from cluster.clock import SystemClock
 from cluster.machine_memory import machine_memory
 from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
-from deployments.operations.findings import check_redis_memory
+from deployments.operations.installation_checks import check_redis_memory
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import open_corner
 from tests.suites.redis_process import RedisProcess

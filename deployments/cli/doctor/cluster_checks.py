@@ -15,7 +15,7 @@ from cluster.runtime.connecting import ADMIN_S, connect, run_blocking
 from cluster.runtime.identity import find_mismatch, read_artifact_id
 from cluster.settings import Settings
 from cluster.store.redis.installation import StoredIdentity
-from deployments.operations.findings import LATE_MS, Finding, check_lease, check_release
+from deployments.operations.installation_checks import LATE_MS, Finding, check_lease, check_release
 
 _MOST_BODY = 300
 

@@ -19,7 +19,7 @@ from deployments.cli import screen
 from deployments.cli.doctor import cluster_checks, machine_checks, running_checks, security_checks
 from deployments.cli.doctor.mcp_check import McpCheck
 from deployments.cli.installation import Installation, read_clock_ms
-from deployments.operations.findings import Finding, check_disk
+from deployments.operations.installation_checks import Finding, check_disk
 
 EPILOG = """
 [bold]Examples[/]

@@ -19,7 +19,7 @@ from cluster.local.redis_faults import AS_OF, list_faults
 from cluster.runtime.installation_state import InstallationState
 from cluster.runtime.processes import list_processes
 from deployments.cli.installation import Installation
-from deployments.operations.findings import Finding
+from deployments.operations.installation_checks import Finding
 
 RAY = "2.60."
 

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from cluster.errors import HouseError, Unavailable
-from deployments.operations.findings import Finding
+from deployments.operations.installation_checks import Finding
 
 
 @dataclass(frozen=True, slots=True)

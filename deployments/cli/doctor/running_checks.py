@@ -17,8 +17,8 @@ from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor.machine_checks import check_redis_version
 from deployments.cli.installation import Installation
-from deployments.operations import findings
-from deployments.operations.findings import Finding
+from deployments.operations import installation_checks
+from deployments.operations.installation_checks import Finding
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 CLOCK_SLACK_MS = 2_000
@@ -62,7 +62,7 @@ def check_exposed_keys(installation: Installation, now_ms: int) -> Finding:
     """Check whether a live secret key came where others can read it."""
 
     async def read(_: KeyAdmin, stores: OpenStores) -> Finding:
-        return await findings.check_exposed_keys(stores.access, now_ms)
+        return await installation_checks.check_exposed_keys(stores.access, now_ms)
 
     return installation.administer(read)
 
@@ -168,8 +168,8 @@ def check_redis_server(information: Mapping[str, str]) -> Finding:
 def check_redis_settings(installation: Installation) -> Iterator[Finding]:
     """Redis keeps what it acknowledged, and never throws records away."""
     yield check_redis_server(installation.information("server"))
-    yield findings.check_redis_persistence(installation.information("persistence"))
-    yield findings.check_redis_memory(installation.information("memory"))
+    yield installation_checks.check_redis_persistence(installation.information("persistence"))
+    yield installation_checks.check_redis_memory(installation.information("memory"))
 
 
 def check_clock(server: dict[str, str], now_ms: int) -> Iterator[Finding]:

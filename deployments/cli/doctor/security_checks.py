@@ -21,7 +21,7 @@ from cluster.runtime.handover import find_secrets
 from cluster.runtime.processes import list_processes
 from cluster.store.connect import OpenStores
 from deployments.cli.installation import Installation, read_clock_ms
-from deployments.operations.findings import Finding, Level
+from deployments.operations.installation_checks import Finding, Level
 
 
 def check_switches(apps: Iterable[App]) -> Iterator[Finding]:

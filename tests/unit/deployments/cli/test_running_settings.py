@@ -17,7 +17,7 @@ from deployments.cli import subprocess_commands, up
 from deployments.cli.__main__ import command_line
 from deployments.cli.installation import Installation
 from deployments.cli.summary import AppKeys, InstallationSummary
-from deployments.operations.findings import check_disk
+from deployments.operations.installation_checks import check_disk
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 

@@ -22,8 +22,8 @@ from deployments.cli.__main__ import command_line
 from deployments.cli.doctor import machine_checks, running_checks, security_checks
 from deployments.cli.installation import Installation
 from deployments.cli.status import describe_server
-from deployments.operations import findings
-from deployments.operations.findings import Finding
+from deployments.operations import installation_checks
+from deployments.operations.installation_checks import Finding
 from tests.fakes.stores.memory import memory_stores
 
 pytestmark = pytest.mark.usefixtures("allow_world")
@@ -80,7 +80,7 @@ def test_an_open_data_directory_is_bad(installation: Installation) -> None:
 
 def test_a_full_disk_is_bad_and_a_filling_one_a_warning(tmp_path: Path) -> None:
     def level(limit: float) -> str:
-        return findings.check_disk(tmp_path, limit).level
+        return installation_checks.check_disk(tmp_path, limit).level
 
     used = used_share(tmp_path)
     assert level(used * 0.9) == "bad"
@@ -88,7 +88,7 @@ def test_a_full_disk_is_bad_and_a_filling_one_a_warning(tmp_path: Path) -> None:
 
 
 def test_without_the_directory_the_disk_above_it_counts(tmp_path: Path) -> None:
-    assert findings.check_disk(tmp_path / "gone" / "data", 1.0).level in ("ok", "warning")
+    assert installation_checks.check_disk(tmp_path / "gone" / "data", 1.0).level in ("ok", "warning")
 
 
 def test_the_slow_proxy_is_bad() -> None:
