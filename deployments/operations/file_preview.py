@@ -47,7 +47,7 @@ class PreviewTask(BaseModel):
 Previewer = Callable[[PreviewTask], Awaitable[dict[str, Any]]]
 
 
-async def preview_here(task: PreviewTask) -> dict[str, Any]:
+async def preview_in_thread(task: PreviewTask) -> dict[str, Any]:
     """Look at a file in a thread of this process."""
     return await asyncio.to_thread(preview_file, task)
 

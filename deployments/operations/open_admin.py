@@ -11,7 +11,7 @@ from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS, AdminOperation
-from deployments.operations.file_preview import Previewer, preview_here
+from deployments.operations.file_preview import Previewer, preview_in_thread
 from deployments.operations.services import (
     AdminConfig,
     AdminServices,
@@ -34,7 +34,7 @@ def open_admin(
     api: ApiCaller | None = None,
     launch_import: ImportLauncher = refuse_imports,
     recommender: RecommenderClient | None = None,
-    preview: Previewer = preview_here,
+    preview: Previewer = preview_in_thread,
     why_full: Callable[[], str] = str,
     operations: Mapping[str, AdminOperation] = OPERATIONS,
     training_owner: str = "",

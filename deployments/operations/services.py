@@ -13,7 +13,7 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.operations.file_preview import Previewer, preview_here
+from deployments.operations.file_preview import Previewer, preview_in_thread
 from deployments.operations.principal import COMMAND_LINE, Principal
 from deployments.operations.result_cache import ResultCache
 from deployments.operations.snapshot_bounds import SnapshotBounds
@@ -95,7 +95,7 @@ class AdminServices:
     launch_import: ImportLauncher = refuse_imports
     why_full: Callable[[], str] = str
     "Returns why nothing more can be stored; empty while it can."
-    preview: Previewer = preview_here
+    preview: Previewer = preview_in_thread
     "Looks at uploaded files."
     cache: ResultCache = field(default_factory=ResultCache)
     "Results of heavy reads."

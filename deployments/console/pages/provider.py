@@ -41,7 +41,11 @@ async def begin(request: ConsoleRequest) -> Response:
 
 
 async def finish(request: ConsoleRequest) -> Response:
-    """Sign somebody in whom the provider sent back."""
+    """Sign somebody in whom the provider sent back.
+
+    Errors:
+        TooMany: one address sends answers of the provider too often
+    """
     provider, services = _provider(request), request.services
     value = services.signing.steps.open(request.sessions.flow(request.raw, secure=request.secure))
     flow = _flow(value, services.clock.now_ms() // 1000)
