@@ -60,7 +60,11 @@ class MeasurementReport:
 
 
 async def order_evaluation(services: AdminServices, given: OrderEvaluation) -> RunView:
-    """Order an evaluation; a worker of the running system claims it, and nothing is published."""
+    """Order an evaluation; a worker of the running system claims it, and nothing is published.
+
+    Errors:
+        Invalid: recipe and snapshot are both named, changes have no recipe, or a protocol does not exist
+    """
     if given.recipe and given.snapshot:
         raise Invalid("choose one of recipe and snapshot")
     recipe = await choose_recipe(given.recipe, given.changes) if given.recipe else None
