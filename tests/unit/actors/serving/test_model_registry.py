@@ -353,7 +353,7 @@ def test_a_snapshot_of_this_test_is_small_enough_to_be_damaged_often(tmp_path: P
     assert json.loads((folder / "manifest.json").read_bytes())["manifest"]["kind"] == "snapshot"
 
 
-class Held:
+class RegistryScene:
     """A registry over real snapshots, and what it lets serve."""
 
     def __init__(self, stores: Stores, models: SnapshotLoader, meter: SilentMeter | None = None) -> None:
@@ -375,7 +375,7 @@ async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_ask
     stores: Stores, models: SnapshotLoader, trained: tuple[Path, str, str]
 ) -> None:
     _, first, second = trained
-    shop = Held(stores, models)
+    shop = RegistryScene(stores, models)
     champions, held, clock = shop.registry, shop.models, shop.clock
     await serve(stores, first)
     await champions.ensure_loaded("default")
@@ -412,10 +412,10 @@ def same(models: SnapshotLoader, trained: tuple[Path, str, str]) -> SameSnapshot
     return SameSnapshot(models, trained[1])
 
 
-async def test_no_more_versions_than_the_bound_are_held_and_the_serving_one_answers_instead(
+async def test_no_more_versions_than_the_bound_are_loaded_and_the_serving_one_answers_instead(
     stores: Stores, same: SameSnapshot, meter: Refusals
 ) -> None:
-    shop = Held(stores, cast(SnapshotLoader, same), meter)
+    shop = RegistryScene(stores, cast(SnapshotLoader, same), meter)
     versions = [f"v-{at}" for at in range(MOST_PINNED)]
     names = [await shop.registry.hold_version("default", version) for version in versions]
     assert [shop.models[one].version for one in names] == versions
@@ -431,7 +431,7 @@ async def test_no_more_versions_than_the_bound_are_held_and_the_serving_one_answ
 async def test_a_version_that_nobody_used_lately_makes_room_for_another_one(
     stores: Stores, same: SameSnapshot
 ) -> None:
-    shop = Held(stores, cast(SnapshotLoader, same))
+    shop = RegistryScene(stores, cast(SnapshotLoader, same))
     names = [await shop.registry.hold_version("default", f"v-{at}") for at in range(MOST_PINNED)]
     shop.clock.advance(31_000)
     for at in range(1, MOST_PINNED):
@@ -446,7 +446,7 @@ async def test_a_version_that_nobody_used_lately_makes_room_for_another_one(
 async def test_an_engine_that_changes_often_displaces_nothing_that_serves(
     stores: Stores, same: SameSnapshot
 ) -> None:
-    shop = Held(stores, cast(SnapshotLoader, same))
+    shop = RegistryScene(stores, cast(SnapshotLoader, same))
     await serve(stores, "quiet", "other")
     await shop.registry.ensure_loaded("other")
     pinned = await shop.registry.hold_version("other", "held")
