@@ -198,7 +198,7 @@ async def set_password(services: AdminServices, given: SetPassword) -> PersonCha
         Invalid: the password is not allowed
         Forbidden: it is the principal's own account
     """
-    _refuse_own(services, given)
+    _refuse_same_account(services, given)
     fresh = await account_admin(services).set_password(given.username, given.password, services.now_ms())
     return _changed(given, **({} if given.password else {"password": fresh}))
 
@@ -210,7 +210,7 @@ async def reset_second_factor(services: AdminServices, given: OfPerson) -> Perso
         NotFound: no such account
         Forbidden: it is the principal's own account
     """
-    _refuse_own(services, given)
+    _refuse_same_account(services, given)
     account = await account_admin(services).reset_second_factor(given.username)
     return _changed(given, second_factor=account.has_second_factor)
 
@@ -277,7 +277,7 @@ async def _read_role(services: AdminServices, given: OfAppPerson) -> dict[str, A
     return {"role": None if account is None else account.roles.get(given.app_id)}
 
 
-def _refuse_own(services: AdminServices, given: OfPerson) -> None:
+def _refuse_same_account(services: AdminServices, given: OfPerson) -> None:
     """Refuse to change one's own credentials without proof of them: a stolen session or token has none.
 
     Errors:

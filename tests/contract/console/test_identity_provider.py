@@ -217,7 +217,7 @@ async def test_without_a_provider_there_is_no_such_page(memory_stores: Stores) -
     assert "Sign in with" not in (await visitor.get("/sign-in")).text
 
 
-async def test_a_provider_that_is_away_is_asked_once_in_some_seconds(
+async def test_a_provider_that_is_away_gets_one_request_in_some_seconds(
     memory_stores: Stores, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0

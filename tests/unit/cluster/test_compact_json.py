@@ -11,7 +11,7 @@ from cluster.compact_json import dump_compact
 RECORDS = [{"product_id": f"p{n}", "title": "Oak chair", "price": n} for n in range(500)]
 
 
-def test_the_json_is_the_same_and_takes_its_own_length() -> None:
+def test_the_json_is_the_same_and_takes_no_more_than_its_length() -> None:
     tracemalloc.start()
     try:
         kept = [dump_compact(record) for record in RECORDS]

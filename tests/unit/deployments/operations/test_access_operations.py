@@ -239,7 +239,7 @@ async def test_a_token_takes_those_that_it_created_with_it(stores: Stores, admin
 
 
 @pytest.mark.parametrize("name", ["people.set_password", "people.reset_second_factor"])
-async def test_nobody_changes_their_own_credentials_without_proof(
+async def test_nobody_changes_credentials_of_their_account_without_proof(
     stores: Stores, admin: Admin, name: str
 ) -> None:
     root = await person(stores, "root")

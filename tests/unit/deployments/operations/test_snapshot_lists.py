@@ -110,7 +110,7 @@ def test_loaded_snapshots_are_few_and_released_in_time() -> None:
     assert bounds.count == 1
 
 
-async def test_the_serving_snapshot_and_a_held_one_are_tried_side_by_side(
+async def test_the_serving_snapshot_and_another_one_are_tried_side_by_side(
     shop: ModelShop, tmp_path: Path
 ) -> None:
     first, second = await _publish(shop, tmp_path)
