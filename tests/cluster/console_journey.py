@@ -240,7 +240,7 @@ class ConsoleJourney:
         with self.step("ask a question"):
             await self.tab.go("/apps/playground/try")
             await page.get_by_label("Endpoint").select_option("ask")
-            await page.get_by_label("Text").fill(QUESTION)
+            await page.locator("[name=q]").fill(QUESTION)
             await page.get_by_role("button", name="Send").click()
             await page.locator("#results").get_by_text("4.7 kilometres").first.wait_for()
 

@@ -271,12 +271,13 @@ async def test_an_intake_leaves_data_of_a_newer_schema_alone_and_ends(
     before = set(await redis_stores.server.execute_slow("KEYS", "*"))
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    IntakeHost(
+    intake = IntakeHost(
         connect_serving_actor,
         lambda: ArtifactStore.open(tmp_path / "shelf"),
         end_process=lambda code: loop.call_soon_threadsafe(ended.set),
     )
     await asyncio.wait_for(ended.wait(), 20)
+    await intake.stop()
     assert set(await redis_stores.server.execute_slow("KEYS", "*")) <= before
     assert await redis_stores.intake.depth(APP) == 1
 
