@@ -53,6 +53,13 @@ from tests.suites.small import an_app
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
 
+@pytest.fixture
+def process_environment(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands, jobs and actors find the Redis of the test."""
+    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+
+
 def steps(applied: list[int], *, oldest: int = 1) -> tuple[Migration, ...]:
     async def apply(stores: OpenStores) -> None:
         await asyncio.sleep(0.01)
@@ -164,11 +171,8 @@ def test_manifests_are_counted_by_format(tmp_path: Path, monkeypatch: pytest.Mon
     assert count_formats(store) == {"1": 2, "2": 1}
 
 
-async def test_the_command_names_what_stands_in_the_way(
-    redis_url: str, redis_stores: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+@pytest.mark.usefixtures("process_environment")
+async def test_the_command_names_what_stands_in_the_way(redis_stores: OpenStores) -> None:
 
     async def run(*words: str) -> tuple[int, dict[str, object]]:
         found = await asyncio.to_thread(CliRunner().invoke, command_line(), ["upgrade", *words, "--json"])
@@ -188,15 +192,10 @@ async def test_the_command_names_what_stands_in_the_way(
 
 
 @pytest.mark.parametrize("words", [["apps", "create", "acme"], ["keys", "list"], ["engines", "list", APP]])
+@pytest.mark.usefixtures("process_environment")
 async def test_a_command_leaves_data_of_a_newer_schema_alone(
-    words: list[str],
-    redis_url: str,
-    redis_stores: OpenStores,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    words: list[str], redis_stores: OpenStores
 ) -> None:
-    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
     await ensure_schema(redis_stores, NOW, steps([], oldest=2))
     error = (await asyncio.to_thread(CliRunner().invoke, command_line(), words)).exception
     assert isinstance(error, NewerRelease)
@@ -204,11 +203,10 @@ async def test_a_command_leaves_data_of_a_newer_schema_alone(
     assert not (await redis_stores.access.read_all()).apps
 
 
+@pytest.mark.usefixtures("process_environment")
 async def test_a_job_leaves_data_of_a_newer_schema_alone(
-    redis_url: str, redis_stores: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    redis_url: str, redis_stores: OpenStores, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
     await ensure_schema(redis_stores, NOW, steps([], oldest=2))
     before = await redis_stores.server.execute_slow("KEYS", "*")
     (tmp_path / "users.jsonl").write_text('{"user_id": "ann"}\n')
@@ -240,15 +238,8 @@ ROLES = (
 
 
 @pytest.mark.parametrize("actor", ROLES, ids=lambda actor: actor.role)
-async def test_no_actor_opens_data_of_a_newer_schema(
-    actor: ActorRole,
-    redis_url: str,
-    redis_stores: OpenStores,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+@pytest.mark.usefixtures("process_environment")
+async def test_no_actor_opens_data_of_a_newer_schema(actor: ActorRole, redis_stores: OpenStores) -> None:
     connect = actor.arguments[0]
     async with connect() as stores:
         assert await stores.access.version() == 0
@@ -260,11 +251,10 @@ async def test_no_actor_opens_data_of_a_newer_schema(
             pass
 
 
+@pytest.mark.usefixtures("process_environment")
 async def test_an_intake_leaves_data_of_a_newer_schema_alone_and_ends(
-    redis_url: str, redis_stores: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    redis_stores: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
     monkeypatch.setattr(actor_thread, "REFUSED_S", 0.0)
     await ensure_schema(redis_stores, NOW, steps([], oldest=2))
     await redis_stores.intake.accept(APP, "user", "put", b"[]", task_id="t", total=0, now_ms=NOW)
@@ -282,11 +272,8 @@ async def test_an_intake_leaves_data_of_a_newer_schema_alone_and_ends(
     assert await redis_stores.intake.depth(APP) == 1
 
 
-async def test_the_assigner_refuses_until_the_data_can_be_read_again(
-    redis_url: str, redis_stores: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("KIOSK_REDIS_URL", redis_url)
-    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+@pytest.mark.usefixtures("process_environment")
+async def test_the_assigner_refuses_until_the_data_can_be_read_again(redis_stores: OpenStores) -> None:
     await ensure_schema(redis_stores, NOW, steps([], oldest=2))
     opened = list[OpenStores]()
 
