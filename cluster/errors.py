@@ -106,7 +106,11 @@ class TooMany(HouseError):
 
 
 class Unavailable(HouseError):
-    """A part is down, or not ready yet; the client should retry. Fact: `retry_after_s` (int, seconds)."""
+    """A part is down, or not ready yet; the client should retry.
+
+    Facts: `retry_after_s` (int, seconds), and `unsent` if the store got nothing of the command, so that another process
+    may repeat it.
+    """
 
     code = "unavailable"
 

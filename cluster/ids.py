@@ -35,6 +35,12 @@ def anonymous_reader(anonymous_id: str) -> ReaderId:
     return ReaderId("a:" + anonymous_id)
 
 
+def position_from_offset(offset: str) -> tuple[int, int]:
+    """Return an offset of a change log (`<ms>-<n>`, or `"0"`) as a tuple that compares in log order."""
+    ms, _, n = offset.partition("-")
+    return int(ms), int(n or 0)
+
+
 def new_task_id() -> TaskId:
     """Return a new task id (uuid 4)."""
     return TaskId(str(uuid.uuid4()))

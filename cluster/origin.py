@@ -19,7 +19,7 @@ def is_loopback(host: str) -> bool:
     return _LOOPBACK.fullmatch(host) is not None
 
 
-def parse_origin(text: str) -> str:
+def parse_origin(text: str, setting: str = "KIOSK_PUBLIC_URL") -> str:
     """Return a public address: `https://` and a host, or `http://` and loopback; one final slash is removed.
 
     Errors:
@@ -28,14 +28,14 @@ def parse_origin(text: str) -> str:
     try:
         parts = urlsplit(text)
     except ValueError as error:
-        raise Invalid("KIOSK_PUBLIC_URL does not name a host") from error
+        raise Invalid(f"{setting} does not name a host") from error
     origin = text[:-1] if text.endswith("/") else text
     if parts.scheme not in ("https", "http") or origin != f"{parts.scheme}://{parts.netloc}":
-        raise Invalid("KIOSK_PUBLIC_URL is an origin without a path, as https://news.example.com")
+        raise Invalid(f"{setting} is an origin without a path, as https://news.example.com")
     if not _HOST.fullmatch(parts.netloc):
-        raise Invalid("KIOSK_PUBLIC_URL does not name a host")
+        raise Invalid(f"{setting} does not name a host")
     if parts.scheme == "http" and not is_loopback(parts.netloc):
-        raise Invalid("KIOSK_PUBLIC_URL must be https: passwords and tokens would travel in the clear")
+        raise Invalid(f"{setting} must be https: passwords and tokens would travel in the clear")
     return origin
 
 

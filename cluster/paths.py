@@ -8,7 +8,7 @@
       adopted                 marks that unsigned files of earlier releases were signed; no others are accepted
       redis/                  append-only file and configuration
       shelf/                  artifact store
-      logs/                   supervisor.log, redis.log
+      logs/                   supervisor.log, redis.log; processes leads to the logs of all others
       haproxy, haproxy.json   the wrapper Ray starts instead of HAProxy
     /tmp/kiosk-<8 hex>/       mode 700: sockets and other files that end with the processes
       redis.sock  h/ (HAProxy)  r/ (Ray)  secrets/ (keys of the first process, mode 600)
@@ -19,6 +19,7 @@ and HAProxy append long names to it.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -124,6 +125,10 @@ class InstallationPaths:
     def ray_dir(self) -> Path:
         return self.run_dir / "r"
 
+    @property
+    def ray_logs_dir(self) -> Path:
+        return self.ray_dir / "session_latest" / "logs"
+
     def make(self) -> None:
         """Create the directories, for their owner only.
 
@@ -144,6 +149,15 @@ class InstallationPaths:
                 "a directory you own"
             ) from error
         self.make_run_dir()
+        self._link_process_logs()
+
+    def _link_process_logs(self) -> None:
+        """Let the folder of the logs lead to those that Ray writes beside its sockets; only a convenience."""
+        link = self.logs_dir / "processes"
+        with contextlib.suppress(OSError):
+            if not link.is_symlink() or link.readlink() != self.ray_logs_dir:
+                link.unlink(missing_ok=True)
+                link.symlink_to(self.ray_logs_dir)
 
     def make_run_dir(self) -> None:
         """Create only the run directory, for a node whose data directory is shared.

@@ -135,6 +135,9 @@ class Settings(BaseSettings):
     public_url: str = ""
     """Origin by which clients reach the API, as `https://news.example.com`; every address in the archive's
     metadata is built from it. Without one only loopback addresses work for agents. Not secret."""
+    edge_url: str = ""
+    """Origin by which browsers reach the API, as `https://edge.example.com`, where a content delivery network stands in
+    front; empty: that of `KIOSK_PUBLIC_URL`. Not secret."""
     plain_sign_in: bool = False
     """People may sign in over plain http beyond loopback, because a proxy in front speaks TLS or the network is safe
     by other means; not needed where `KIOSK_PUBLIC_URL` is set. Not secret."""
@@ -142,8 +145,11 @@ class Settings(BaseSettings):
     """Whether API replicas serve the console below `/console`, administration below `/v1/admin`, and the
     demonstrations below `/demo`. Not secret."""
     oidc_issuer: str = ""
-    """Issuer of an OpenID Connect provider, as `https://login.example.com`, through which people may sign in to the
+    """Issuer of an OpenID Connect provider, as `https://login.example.com`, through which people may sign in; needs the
     console; empty: with passwords only. Not secret."""
+    password_sign_in: bool = True
+    """Whether people may sign in with a password where `KIOSK_OIDC_ISSUER` names a provider; without a provider they
+    always may. Not secret."""
     oidc_client_id: str = ""
     "Name under which that provider knows this installation. Not secret."
     oidc_client_secret: SecretStr | None = None
@@ -154,6 +160,11 @@ class Settings(BaseSettings):
     "The app whose articles agents search over MCP. Not secret."
     archive_title: str = "News Archive Search"
     "What the archive is called, on its pages and to agents. Not secret."
+    archive_subjects: str = Field(
+        default="world, politics, science, sport, business", max_length=200, pattern=r"^[^\x00-\x1f\x7f{}]*$"
+    )
+    """What the archive covers, as agents read it in `/llms.txt` and in the tool's description; empty: nothing.
+    Not secret."""
     archive_licence: str = "CC BY 2.5"
     "Licence of articles that name none of their own. Not secret."
     archive_citation: str = ""
@@ -163,6 +174,9 @@ class Settings(BaseSettings):
     Not secret."""
     max_body_mb: int = Field(default=32, ge=1)
     "Largest request body in MiB. Not secret."
+    memory_mb: int = Field(default=512, ge=64)
+    """MiB of memory for the apps of one API replica. Apps that were not used lately are unloaded above it. An argument
+    `memory_budget_mb` of a Serve configuration takes precedence. Not secret."""
     replicas_min: int = Field(default=1, ge=1)
     "API replicas at rest. Not secret."
     replicas_max: int = Field(default=2, ge=1)
@@ -253,10 +267,10 @@ class Settings(BaseSettings):
     def _is_named(cls, text: object) -> object:
         return text or None
 
-    @field_validator("public_url")
+    @field_validator("public_url", "edge_url")
     @classmethod
-    def _is_origin(cls, text: str) -> str:
-        return parse_origin(text) if text else ""
+    def _is_origin(cls, text: str, info: ValidationInfo) -> str:
+        return parse_origin(text, f"KIOSK_{str(info.field_name).upper()}") if text else ""
 
     @field_validator("trace_url")
     @classmethod
@@ -360,10 +374,12 @@ class Settings(BaseSettings):
     def oidc(self) -> tuple[str, str, str] | None:
         """Return issuer, client id and client secret of the provider of identities; None without one.
 
+        It leads people back to a page of the console, so there is none without the console.
+
         Errors:
             InvalidSetting: the client id or the secret is missing
         """
-        if not self.oidc_issuer:
+        if not self.oidc_issuer or not self.console:
             return None
         in_file = self.oidc_client_secret_file
         secret = _secret_in(in_file) if in_file is not None else self.oidc_client_secret

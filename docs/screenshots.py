@@ -185,8 +185,8 @@ async def _preview_a_rule(page: Any) -> None:
     """Fill in a rule and let its effect be shown."""
     await page.get_by_label("Name", exact=False).first.fill("books first")
     await page.get_by_label("Filter that selects products to pin").fill("type:book")
-    await page.get_by_label("Places").fill("1, 2")
-    await page.get_by_label("Search texts to try").fill("garden")
+    await page.get_by_label("Positions", exact=False).fill("1, 2")
+    await page.get_by_label("Search queries to try").fill("garden")
     await page.locator("#preview table").first.wait_for()
     await page.evaluate("scrollTo(0, 0)")
 

@@ -23,10 +23,17 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import orjson
 import structlog
 
+from actors.answers.affiliation import (
+    SEARCHED,
+    RulesOf,
+    list_relevant_ids,
+    no_affiliation,
+    select_affiliated,
+)
 from actors.answers.answer_lease import AnswerLease
 from actors.answers.archive.client import ArchiveClient
 from actors.answers.archive.messages import ArchiveQuery, Snippet
-from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
+from actors.answers.extractive.answer_composer import RULES_VERSION, ComposedAnswer, compose_answer
 from actors.answers.extractive.followups import (
     generate_related_questions,
     resolve_followup,
@@ -49,6 +56,7 @@ from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
 from cluster.query.fields import Projection
+from cluster.query.language.parser import parse
 from cluster.records.question import FETCHING, GENERATING, VERIFYING, CitedPassage, Question
 from cluster.store.ports.questions import QuestionStore
 from cluster.store.ports.records import RecordStore
@@ -129,6 +137,8 @@ class AnswerServices:
     writer: AnswerWriter | None = None
     daily_token_limit: Callable[[str], int] = unlimited_tokens
     "App -> maximal number of model tokens for its answers on a day; 0: no limit."
+    affiliation_of: RulesOf = no_affiliation
+    "App -> which products of partners stand beside its answers."
 
 
 class AnswerPipeline:
@@ -306,11 +316,13 @@ class AnswerPipeline:
         form, app_id = hand.question.format, hand.question.app_id
         products = await load_products(self._services.records, app_id, [one.product_id for one in cited])
         beside = await self._select_related(hand.question, found, products)
+        affiliated = await self._select_affiliated(hand, products) if composed.sentences else ()
         await hand.finish(
             finish_reason="success",
             sentences=sentences_from_composed(composed),
             passages=_add_product_fields(cited, products, form.source_fl, pictured=True),
             related=await self.add_fields(app_id, beside, form.related_resource_fl),
+            affiliated=affiliated,
             followups=tuple(followups),
             composer=composer,
         )
@@ -346,6 +358,31 @@ class AnswerPipeline:
                 others.update({one.product_id: one for one in await self._load_excerpts(question, missing)})
         related = [others.pop(one) for one in named if one in others]
         return [*related, *sorted(others.values(), key=lambda one: -one.score)][:_RELATED]
+
+    async def _select_affiliated(
+        self, hand: AnswerLease, cited: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[dict[str, Any], ...]:
+        """Return products of partners: related ids of the sources first, then those that the question finds.
+
+        Cost:
+            nothing without the app's `affiliation_fq`; else one search of passages and one read of products
+        """
+        tools, app_id = self._services, hand.question.app_id
+        asked = hand.answer.question or hand.question.text
+        rules = tools.affiliation_of(app_id)
+        if not rules.fq:
+            return ()
+        try:
+            rule = parse(rules.fq)
+            query = ArchiveQuery(app_id, asked, rows=SEARCHED, per_product=1, type=None)
+            found = await self.retrieve(query, rules.fq, "")
+            ids = [*_collect_related_ids(cited), *list_relevant_ids(found, asked)]
+            products = await load_products(tools.records, app_id, ids)
+        except HouseError as error:
+            # An answer without products of partners is better than none.
+            self._log.warning("affiliation_missed", app=app_id, reason=error.message)
+            return ()
+        return select_affiliated(ids, products, rule, rules.hidden)
 
     async def _load_excerpts(self, question: Question, product_ids: Sequence[str]) -> Sequence[Snippet]:
         """Return the beginning of the texts of some products that pass the question's filters."""
@@ -390,8 +427,9 @@ def _add_product_fields(
 def compute_digest(
     asked: str, question: Question, found: Sequence[Snippet], writer: AnswerWriter | None
 ) -> str:
-    """Return a digest of everything an answer depends on: the question, the passages and the writer."""
+    """Return a digest of everything an answer depends on: the question, the passages, the writer and the rules."""
     made_of: list[Any] = [
+        RULES_VERSION,
         " ".join(asked.casefold().split()),
         question.language,
         writer.name if writer is not None else "",

@@ -28,12 +28,12 @@ from actors.hosting.log_follower import LogFollower
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
-from cluster.records.question import ANSWER_WITHIN_MS, Answer, CitedPassage, CitedSentence
+from cluster.records.question import ANSWER_WITHIN_MS, RECHECK, Answer, CitedPassage, CitedSentence
 from cluster.store.ports.changes import ChangeLogEntry
 from cluster.store.ports.questions import StoredQuestion
 from cluster.store.ports.stores import Stores
 
-LEASE = "answers-recheck"
+LEASE = RECHECK
 LEASE_MS = 15_000
 EVERY_S = 1.0
 LATE_MS = ANSWER_WITHIN_MS + 30_000

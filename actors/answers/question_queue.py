@@ -12,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 import structlog
 
 from actors.answers.answer_lease import LEASE_MS, AnswerLease, LeaseLost
-from actors.answers.answer_pipeline import AnswerPipeline, loggable_reason
+from actors.answers.answer_pipeline import loggable_reason
 from actors.answers.render import answer_to_json
 from cluster.clock import Clock
 from cluster.deadline import run_within
@@ -37,13 +38,25 @@ OnTakenOver = Callable[[Question], Awaitable[None]]
 "Called with claimed questions: the process before may have crashed before it added them to the user's history."
 
 
+class LeaseWorker(Protocol):
+    """Brings a question to its end."""
+
+    async def answer(self, hand: AnswerLease) -> None:
+        """Write the last revision of an answer.
+
+        Errors:
+            LeaseLost, HouseError
+        """
+        ...
+
+
 class QuestionQueue:
     """The questions that one process answers."""
 
     def __init__(
         self,
         store: QuestionStore,
-        answering: AnswerPipeline,
+        answering: LeaseWorker,
         clock: Clock,
         meter: Meter,
         *,

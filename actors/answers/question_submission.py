@@ -91,4 +91,4 @@ class StoreQuestionSubmitter:
             return None
         answer, shown = recorded.answer, render_answer(recorded.question, recorded.answer)
         sources = tuple(str(source["product_id"]) for source in shown["sources"])
-        return AnswerOutcome(answer.finished, answer.finish_reason, sources, str(shown["answer"]))
+        return AnswerOutcome(answer.finished, answer.public_finish_reason, sources, str(shown["answer"]))

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from actors.answers.affiliation import AffiliationRules, no_affiliation
 from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices, AnswerWriter, unlimited_tokens
 from actors.answers.archive.client import ArchiveClient
 from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.citation_recheck import CitationRechecker
 from actors.answers.extractive.followups import generate_related_questions
+from actors.answers.generation import QuestionWorker, TextGenerator
 from actors.answers.llm.model_address import ModelConfig
 from actors.answers.llm.writer import ModelWriter
 from actors.answers.question_queue import OnTakenOver, QuestionQueue
@@ -69,6 +71,11 @@ class LocalQuestionClient:
         if isinstance(self._writer, ModelWriter):
             await self._writer.close()
         self._thinking.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def can_generate(self) -> bool:
+        """Return whether a language model that writes texts is configured."""
+        return isinstance(self._writer, TextGenerator)
 
     async def submit(self, question: Question) -> bool:
         return await self.queue.submit(question)
@@ -138,10 +145,12 @@ def open_question_client(
     llm: Mapping[str, Any] | None = None,
     writer: AnswerWriter | None = None,
     tokens_of: Callable[[str], int] = unlimited_tokens,
+    affiliation_of: Callable[[str], tuple[str, tuple[str, ...]]] | None = None,
 ) -> LocalQuestionClient:
     """Open the client with all its parts; nothing runs before `start`. `llm` contains the fields of
     `ModelConfig`; without it no language model is called. `daily_token_limit` bounds the model tokens for an
-    app's answers on a day.
+    app's answers on a day; `affiliation_of` returns an app's filter of partners'
+    products, and the fields that browsers can't read.
 
     Errors:
         Invalid: the terms make no sense
@@ -154,10 +163,20 @@ def open_question_client(
 
     thinking = ThreadPoolExecutor(1, thread_name_prefix="answers")
     tools = AnswerServices(
-        stores.questions, archive, stores.records, clock, meter, thinking, writer, tokens_of
+        stores.questions,
+        archive,
+        stores.records,
+        clock,
+        meter,
+        thinking,
+        writer,
+        tokens_of,
+        no_affiliation
+        if affiliation_of is None
+        else lambda app_id: AffiliationRules(*affiliation_of(app_id)),
     )
-    answering = AnswerPipeline(tools)
+    worker = QuestionWorker(tools)
     name = f"answers-{new_request_id()}"
-    desk = QuestionQueue(stores.questions, answering, clock, meter, name=name, app_ids=apps, begun=begun)
+    desk = QuestionQueue(stores.questions, worker, clock, meter, name=name, app_ids=apps, begun=begun)
     rechecker = CitationRechecker(stores, clock, meter, thinking, name=name, app_ids=apps)
-    return LocalQuestionClient(answering, archive, desk, rechecker, thinking, writer)
+    return LocalQuestionClient(worker.answering, archive, desk, rechecker, thinking, writer)

@@ -1,7 +1,8 @@
 """Create and edit experiments, and change their status.
 
     lifecycle = ExperimentLifecycle(stores, SystemClock())
-    await lifecycle.create("production", [{"name": "Blue", "variants": [{"name": "now"}, {"name": "blue"}]}])
+    variants = [{"name": "now"}, {"name": "blue", "engine_id": "blue"}]
+    await lifecycle.create("production", [{"name": "Blue", "variants": variants}])
     await lifecycle.start("production", "blue")
 
 Every step reads all experiments of the app, decides, and writes only if no other process wrote meanwhile. Free slices
@@ -106,7 +107,8 @@ class ExperimentLifecycle:
 
         Errors:
             NotFound: no such experiment; or an engine or a rule of its variants does not exist
-            Conflict: another one has its part of the layer; Invalid: its status does not allow the start
+            Conflict: another one has its part of the layer
+            Invalid: its status does not allow the start, or all its variants serve the same
         """
         return await self._change_status(
             app_id, named, "Active", lambda one, now: {"starts_at": now, "ends_at": _future_end(one, now)}
@@ -184,6 +186,7 @@ class ExperimentLifecycle:
             _validate_step(before, target, now_ms, pausing)
             after = with_changes(before, {"status": target, **change(before, now_ms)})
             if target in ("Active", "Scheduled") and not pausing:
+                _validate_difference(after)
                 await self._validate_variants(after)
                 _validate_layer(after, book, now_ms)
             written = await self._stores.experiments.compare_and_set(after, book.version)
@@ -226,6 +229,15 @@ def _validate_step(experiment: Experiment, target: Status, now_ms: int, pausing:
     if target not in STEPS[stands] and not again:
         ways = ", ".join(sorted(STEPS[stands])) or "nothing else"
         raise Invalid(f"{experiment.slug} is {stands}; from there it can become {ways}, not {target}")
+
+
+def _validate_difference(experiment: Experiment) -> None:
+    """Refuse an experiment that would never count anybody."""
+    if not experiment.can_be_measured:
+        raise Invalid(
+            f"{experiment.slug}: all variants serve the same, so no user would be counted. Choose another engine, "
+            "snapshot or rule for a variant, or set reports_exposure if your shop reports who met which variant"
+        )
 
 
 def _validate_layer(experiment: Experiment, book: ExperimentBook, now_ms: int) -> None:
@@ -333,9 +345,9 @@ def _error_message(at: int, error: ValidationError) -> str:
 
 
 _REFUSALS = {
-    "goal": "what counts as a conversion can't change once readers met it",
-    "layer": "its readers would change places",
-    "slice": "its readers would change places",
+    "goal": "what counts as a conversion can't change once users met it",
+    "layer": "its users would change places",
+    "slice": "its users would change places",
 }
 
 
@@ -354,8 +366,8 @@ def apply_edit(experiment: Experiment, edit: ExperimentUpdate, now_ms: int) -> E
         raise Invalid(f"{experiment.slug} is {stands}; only its name can be changed")
     if stands != "Draft" and changes.get("traffic", experiment.traffic) < experiment.traffic:
         raise Invalid(
-            f"{experiment.slug} is {stands}; traffic can only go up from {experiment.traffic:g}, or readers who met it "
-            "would be shut out. Pause or complete it instead"
+            f"{experiment.slug} is {stands}; traffic can only go up from {experiment.traffic:g}, or users who met it "
+            "would lose it. Pause or complete it instead"
         )
     ends_at = changes.get("ends_at")
     if ends_at is not None and ends_at <= now_ms:
@@ -385,7 +397,8 @@ def _list_changes(experiment: Experiment, edit: ExperimentUpdate) -> dict[str, A
                 raise Invalid(f"goal: there is no interaction of type {kind!r}")
     wanted = {
         "name": edit.name, "traffic": edit.traffic, "ends_at": edit.ends_at, "goal": goal, "layer": edit.layer,
-        "slice": edit.slice, "variants": _apply_weights(experiment, edit.weights),
+        "slice": edit.slice, "reports_exposure": edit.reports_exposure,
+        "variants": _apply_weights(experiment, edit.weights),
     }  # fmt: skip
     return {
         name: value

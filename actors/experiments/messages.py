@@ -70,6 +70,7 @@ class ExperimentUpdate:
     goal: tuple[str, ...] | None = None
     layer: str | None = None
     slice: tuple[float, float] | None = None
+    reports_exposure: bool | None = None
 
 
 EXPERIMENT_MESSAGES: Final = MessageCodec({

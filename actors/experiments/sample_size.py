@@ -10,12 +10,12 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil, inf, sqrt
 from statistics import NormalDist
 from typing import Any
 
-from actors.experiments.report import ALPHA
+from actors.experiments.report import ALPHA, ExperimentReport
 from actors.experiments.statistics import VariantSample, compare_samples
 
 MOST_PEOPLE = 1_000_000_000
@@ -65,6 +65,28 @@ def estimate_sample_size(
     total = high * variants
     days = ceil(min(total / people_per_day, MOST_DAYS)) if people_per_day > 0 else None
     return SampleSize(high, _fixed_size(rate, raised, alpha, power), total, days)
+
+
+def estimate_missing_sample(report: ExperimentReport) -> SampleSize | None:
+    """Return the users that the present difference needs to become significant, and the days until then.
+
+    Of several open variants the one with the largest difference counts. `days` takes the pace of the days so far.
+    None: every variant is decided, or there is no difference yet.
+    """
+    control = report.lines[0]
+    open_lines = [line for line in report.lines[1:] if line.lift is not None and not line.lift.decided]
+    lifts = [
+        line.rate / control.rate - 1 for line in open_lines if control.rate and line.rate != control.rate
+    ]
+    if not lifts or control.rate >= 1:
+        return None
+    lift = max(lifts, key=abs)
+    size = estimate_sample_size(control.rate, lift, variants=len(report.lines))
+    users = sum(line.people for line in report.lines)
+    pace = users / max(len(report.days), 1)
+    if size.total is None or not pace:
+        return size
+    return replace(size, days=ceil(min(max(size.total - users, 0) / pace, MOST_DAYS)))
 
 
 def _decides(people: int, rate: float, raised: float, alpha: float, power: float) -> bool:

@@ -1,19 +1,32 @@
-"""The apps that a host has loaded: each is loaded at its first request, the least recently used are unloaded first."""
+"""The apps that a host has loaded: each is loaded at its first request, and unloaded when the memory budget is used up.
+
+An app that was used long ago leaves first. Two things keep an app longer than its last use alone:
+
+load time     an app whose load takes seconds stays `KEEP_PER_LOAD_S` seconds longer for each of them
+residence     an app that comes back soon after it left is a guest: guests leave before the others
+
+Without guests, more busy apps than fit would all leave and return in turn, and each request would wait for a load.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 import structlog
 
+from cluster.clock import Clock, SystemClock
 from cluster.deadline import run_within
 from cluster.errors import Unavailable
 from cluster.meter import Meter
 
+SOON_S = 600.0
+"An app that is loaded again within this time of its unloading is a guest, and counts as reloaded."
+KEEP_PER_LOAD_S = 30.0
+_LONGEST_LOAD_S = 10.0
+_MOST_LEFT = 10_000
 _LOAD_WAIT_S = 20.0
 
 
@@ -49,17 +62,45 @@ class LoadedAppLabels:
     "Name of the memory gauge."
 
 
+@dataclass(slots=True)
+class _Entry(Generic[H]):
+    task: asyncio.Task[H]
+    used_s: float
+    load_s: float = 0.0
+    is_guest: bool = False
+
+    @property
+    def is_ready(self) -> bool:
+        return self.task.done() and not self.task.cancelled() and self.task.exception() is None
+
+    @property
+    def keep_until_s(self) -> float:
+        """Return a time; the app with the earliest one leaves first."""
+        load_s = min(self.load_s, _LONGEST_LOAD_S)
+        return self.used_s + KEEP_PER_LOAD_S * load_s - (SOON_S if self.is_guest else 0.0)
+
+
 class LoadedApps(Generic[H]):
     """Loaded apps within a memory budget."""
 
     def __init__(
-        self, make: Callable[[str], H], meter: Meter, budget_bytes: int, words: LoadedAppLabels
+        self,
+        make: Callable[[str], H],
+        meter: Meter,
+        budget_bytes: int,
+        words: LoadedAppLabels,
+        clock: Clock | None = None,
     ) -> None:
         self._make = make
         self._meter = meter
         self._budget = budget_bytes
         self._labels = words
-        self._tasks: OrderedDict[str, asyncio.Task[H]] = OrderedDict()
+        self._clock = SystemClock() if clock is None else clock
+        self._entries: dict[str, _Entry[H]] = {}
+        self._left_s: dict[str, float] = {}
+        "App -> when it was unloaded for lack of memory."
+        self._large: set[str] = set()
+        "Apps that were reported to be larger than the budget."
         self._log = structlog.get_logger()
 
     async def get(self, app_id: str) -> H:
@@ -68,58 +109,107 @@ class LoadedApps(Generic[H]):
         Errors:
             Unavailable: the store does not answer, or the load takes too long
         """
-        task = self._tasks.get(app_id)
-        if task is None:
-            task = self._tasks[app_id] = asyncio.get_running_loop().create_task(self._open(app_id))
-        self._tasks.move_to_end(app_id)
-        if _is_ready(task):
-            return task.result()
+        now_s = self._clock.monotonic_s()
+        entry = self._entries.get(app_id)
+        if entry is None:
+            task = asyncio.get_running_loop().create_task(self._open(app_id))
+            entry = self._entries[app_id] = _Entry(task, now_s, is_guest=self._left_soon(app_id, now_s))
+        entry.used_s = now_s
+        if entry.is_ready:
+            return entry.task.result()
         try:
-            return await run_within(asyncio.shield(task), _LOAD_WAIT_S)
+            return await run_within(asyncio.shield(entry.task), _LOAD_WAIT_S)
         except asyncio.TimeoutError:
             raise Unavailable(self._labels.loading_message, retry_after_s=2) from None
         finally:
-            if task.done() and not _is_ready(task) and self._tasks.get(app_id) is task:
+            if entry.task.done() and not entry.is_ready and self._entries.get(app_id) is entry:
                 # the next request retries a failed load
-                del self._tasks[app_id]
+                del self._entries[app_id]
+
+    def find(self, app_id: str) -> H | None:
+        """Return the loaded state of an app; None while it is not loaded."""
+        entry = self._entries.get(app_id)
+        return entry.task.result() if entry is not None and entry.is_ready else None
 
     def newest(self) -> tuple[str, H] | None:
         """Return the app that was used last and is loaded."""
-        ready = ((app_id, task) for app_id, task in reversed(self._tasks.items()) if _is_ready(task))
-        return next(((app_id, task.result()) for app_id, task in ready), None)
+        ready = self._ready()
+        if not ready:
+            return None
+        app_id = max(ready, key=lambda name: ready[name].used_s)
+        return app_id, ready[app_id].task.result()
+
+    async def evict(self) -> int:
+        """Unload apps until the others fit the budget, and return the bytes of those; the one used last always stays.
+
+        Apps grow after their load: call it every few seconds.
+        """
+        newest = self.newest()
+        return 0 if newest is None else await self._evict(newest[0])
+
+    def list_ready(self) -> list[tuple[str, H]]:
+        """Return the apps that are loaded."""
+        return [(app_id, entry.task.result()) for app_id, entry in self._ready().items()]
 
     async def close(self) -> None:
         """Unload all apps."""
-        for app_id in list(self._tasks):
+        for app_id in list(self._entries):
             await self._unload(app_id)
 
+    def _ready(self) -> dict[str, _Entry[H]]:
+        return {app_id: entry for app_id, entry in self._entries.items() if entry.is_ready}
+
+    def _left_soon(self, app_id: str, now_s: float) -> bool:
+        left_s = self._left_s.pop(app_id, None)
+        if left_s is None or now_s - left_s > SOON_S:
+            return False
+        self._meter.count("kiosk_reloads_total")
+        return True
+
     async def _open(self, app_id: str) -> H:
+        began_s = self._clock.monotonic_s()
         app = self._make(app_id)
         await app.start()
+        entry = self._entries.get(app_id)
+        if entry is not None:
+            entry.load_s = self._clock.monotonic_s() - began_s
         await self._evict(app_id, app.nbytes)
         return app
 
-    async def _evict(self, newest: str, used: int) -> None:
-        """Unload apps until the others fit the budget. The newest one always stays."""
-        others = {app_id: task.result() for app_id, task in self._tasks.items() if _is_ready(task)}
-        used += sum(app.nbytes for app_id, app in others.items() if app_id != newest)
-        for app_id, app in others.items():
-            if used > self._budget and app_id != newest:
-                used -= app.nbytes
-                await self._unload(app_id)
+    async def _evict(self, kept: str, kept_bytes: int | None = None) -> int:
+        sizes = {app_id: entry.task.result().nbytes for app_id, entry in self._ready().items()}
+        if kept_bytes is not None:
+            sizes[kept] = kept_bytes
+        used = sum(sizes.values())
+        others = sorted(sizes.keys() - {kept}, key=lambda app_id: self._entries[app_id].keep_until_s)
+        for app_id in others:
+            if used <= self._budget:
+                break
+            used -= sizes[app_id]
+            while len(self._left_s) >= _MOST_LEFT:
+                del self._left_s[next(iter(self._left_s))]
+            self._left_s[app_id] = self._clock.monotonic_s()
+            await self._unload(app_id)
         self._meter.gauge(self._labels.memory_gauge, used)
+        self._report_large(kept, used)
+        return used
+
+    def _report_large(self, app_id: str, used: int) -> None:
+        """Tell once that one app alone takes more than the budget: it is served, and nothing else stays beside it."""
+        if used > self._budget and app_id not in self._large:
+            self._large.add(app_id)
+            self._log.warning(
+                "app_larger_than_budget", app=app_id, mb=used >> 20, budget_mb=self._budget >> 20
+            )
+        self._meter.gauge("kiosk_memory_over_budget", float(used > self._budget))
 
     async def _unload(self, app_id: str) -> None:
-        task = self._tasks.pop(app_id, None)
-        if task is None:
+        entry = self._entries.pop(app_id, None)
+        if entry is None:
             return
-        if not task.done():
-            task.cancel()
-        app = (await asyncio.gather(task, return_exceptions=True))[0]
+        if not entry.task.done():
+            entry.task.cancel()
+        app = (await asyncio.gather(entry.task, return_exceptions=True))[0]
         if not isinstance(app, BaseException):
             await app.close()
             self._log.info(self._labels.unloaded_event, app=app_id)
-
-
-def _is_ready(task: asyncio.Task[H]) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None

@@ -50,6 +50,7 @@ class Erasures:
             erasure_id=new_task_id(),
             app_id=app_id,
             subject=await self._stores.erasures.subject(person),
+            subjects=await self._stores.erasures.subjects(person),
             request_id=request_id,
             by=by,
             created_at=self._clock.now_ms(),

@@ -11,9 +11,9 @@ from typing import TypeVar
 import structlog
 
 from cluster.artifacts.query_log import QueryLogStore
-from cluster.artifacts.segment_files import position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, Unavailable
+from cluster.ids import position_from_offset
 from cluster.meter import Meter
 from cluster.records.logged_query import pseudonym
 from cluster.store.ports.query_log import QueryBatch, QueryStore

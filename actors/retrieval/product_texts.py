@@ -115,6 +115,11 @@ class ProductTexts:
         return self._index.nbytes + self._fingerprints.nbytes
 
     @property
+    def fingerprint_sum(self) -> int:
+        """Return the sum of the fingerprints of all products, below 2 ** 64: it does not depend on their order."""
+        return int(self._fingerprints.sum(dtype=np.uint64))
+
+    @property
     def version(self) -> str:
         """Return the snapshot whose index serves; empty if this process built the index."""
         return self._version

@@ -78,7 +78,14 @@ class BoundedChangeLog:
         found = await self._changes.read(app_id, wanted, count=count, block_ms=0)
         return [entry for entry in found if position_from_offset(entry.offset) <= self._until[entry.noun]]
 
-    async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+    async def record_follower(
+        self,
+        app_id: str,
+        name: str,
+        offsets: Mapping[Noun, str],
+        now_ms: int,
+        digest: Mapping[str, str] | None = None,
+    ) -> None:
         """Do nothing: this reader must not delay the trimming of the log."""
 
 

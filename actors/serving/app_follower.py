@@ -3,12 +3,11 @@
     load      compacted segments, then the log after their offsets         in another thread
     follow    blocking reads; changes applied in steps of a millisecond    answers run in between
     gap       the log was trimmed past us: load beside the old one, swap   queries never wait
+    renewal   after writes: load beside the old one, swap                  all replicas then hold the same state
 
 Work of about a millisecond runs on the event loop, because a thread would cost as much again. Longer work runs in a
-thread. Answers, steps of changes and swaps of snapshots take turns.
-
-An answer that needs missing columns stops at once, another thread builds the columns, and the answer runs again. Only
-queries that need these columns wait for them.
+thread. Answers, steps of changes and swaps of snapshots take turns. An answer that needs missing columns stops at once;
+another thread builds the columns, and the answer runs again.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -32,10 +31,13 @@ from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import offset_time_ms
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.user_attributes import MOST_USERS
+from actors.retrieval.autocomplete.field_index import FieldKey
 from actors.retrieval.logged_queries import QueryLogFollower
 from actors.retrieval.popular_queries import WINDOW_MS
 from actors.serving import dispatch
 from actors.serving.model_registry import ModelRegistry, SnapshotLoader
+from actors.serving.renewal import RenewalSchedule, covers
+from actors.serving.replica_comparison import ReplicaComparison
 from actors.serving.startup import PREBUILT_COLUMNS, load_compacted_state
 from cluster.artifacts.compacted_state import CompactedState
 from cluster.artifacts.query_log import QueryLogStore
@@ -83,8 +85,14 @@ class AppFollower:
         engine_records: EngineRecords | None = None,
         *,
         indexes_texts: bool = True,
+        renewing: asyncio.Lock | None = None,
+        index_bytes: int = 0,
     ) -> None:
-        """Take what it needs. Without `indexes_texts` it loads sooner, and the first search builds the index."""
+        """Take what it needs. Without `indexes_texts` the first search builds the index. `index_bytes` bounds an index
+        of completions; 0 does not. Apps share `renewing`: one at a time has two states in memory; None: no renewal.
+        """
+        self._renewing = renewing
+        self._index_bytes = index_bytes
         self._indexes_texts = indexes_texts
         self._app_id = app_id
         self._name = name
@@ -114,6 +122,14 @@ class AppFollower:
         self._watching: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
         self._indexing: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._schedule = RenewalSchedule(clock)
+        self._retained: Mapping[Noun, str] = {}
+        "Offsets from which a running renewal still reads the log."
+        run = partial(self._run_exclusive, is_short=False)
+        self._comparison = ReplicaComparison(app_id, name, stores.changes, clock, meter, run)
+        self._is_rebound = False
+        "Whether the default engine adopted a snapshot after the load."
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def start(self) -> None:
@@ -128,7 +144,8 @@ class AppFollower:
         # most requests use this snapshot, and it contains most texts unchanged, so they need not be read
         # again
         await self._model_registry.ensure_loaded(DEFAULT_ENGINE)
-        await self._index_texts(self._recommender)
+        await self._index_new(self._recommender)
+        self._is_rebound = False
         self._following = asyncio.get_running_loop().create_task(
             LogFollower(
                 self._apply_next,
@@ -143,11 +160,12 @@ class AppFollower:
 
     async def close(self) -> None:
         """Stop following and release the memory."""
-        for task in (self._watching, self._following, self._indexing, self._suggesting):
+        for task in (self._watching, self._following, self._indexing, self._suggesting, self._renewal):
             if task is not None:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+        self._comparison.close()
         self._thread.shutdown(wait=False)
         self._model_registry.close()
         self._recommender = None
@@ -157,10 +175,17 @@ class AppFollower:
         """Return the number of loaded products."""
         return self._active.overlay.catalog.products
 
+    def find_unknown_products(self, product_ids: Sequence[str]) -> list[str]:
+        """Return the ids that no product has; none while the catalog is empty or not loaded."""
+        if self._recommender is None or not self._recommender.overlay.catalog.products:
+            return []
+        catalog = self._recommender.overlay.catalog
+        return [one for one in product_ids if catalog.row_of(one) < 0]
+
     @property
     def nbytes(self) -> int:
         """Return an estimate of the memory, in bytes."""
-        return self._active.overlay.nbytes
+        return self._active.nbytes
 
     async def answer(
         self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str]
@@ -259,6 +284,8 @@ class AppFollower:
     async def _set_serving_model(self, engine_id: str, model: ServingModel | None) -> None:
         adopt = partial(self._active.set_serving_model, engine_id, model, self._clock.now_ms())
         await self._run_exclusive(adopt, is_short=False)
+        self._schedule.record_change()
+        self._is_rebound = self._is_rebound or engine_id == DEFAULT_ENGINE
 
     async def _load(self) -> Recommender:
         started_s = self._clock.monotonic_s()
@@ -277,22 +304,97 @@ class AppFollower:
 
     async def _reload(self) -> None:
         recommender = await self._load()
-        await self._index_texts(recommender)
-        # columns that queries used will be used again
-        await self._build_columns(recommender, self._active.overlay.catalog.columns.column_keys)
-        self._recommender = recommender
+        await self._build_indexes(recommender)
+        self._replace(recommender)
 
-    async def _index_texts(self, recommender: Recommender) -> None:
-        """Index the texts that no snapshot has, before the first query needs them."""
-        if not self._indexes_texts:
+    async def _build_indexes(self, recommender: Recommender) -> None:
+        """Build the indexes that queries used: they will be used again."""
+        await self._index_new(recommender)
+        await self._build_columns(recommender, self._active.overlay.catalog.columns.column_keys)
+        keys = self._active.completions.field_keys
+        await asyncio.get_running_loop().run_in_executor(None, self._build_completions, recommender, keys)
+
+    def _build_completions(self, recommender: Recommender, keys: Sequence[FieldKey]) -> None:
+        priors = recommender.default_engine_state.get_item_priors(self._clock.now_ms())
+        for key in keys:
+            recommender.completions.get_field(
+                key, recommender.overlay.catalog, lambda: priors.relative_popularity
+            )
+
+    def _replace(self, recommender: Recommender) -> None:
+        self._recommender = recommender
+        self._is_rebound = False
+
+    @property
+    def is_as_loaded(self) -> bool:
+        """Return whether the state is that of a load: the artifact store alone determines it."""
+        overlay = self._active.overlay
+        return not self._is_rebound and covers(overlay.loaded_offsets, overlay.offsets)
+
+    async def _start_renewal(self) -> None:
+        """Start to load the state again, if it is not as loaded and the schedule allows it."""
+        renewing = self._renewing
+        if self._segments is None or renewing is None or renewing.locked() or self.is_as_loaded:
             return
-        await asyncio.get_running_loop().run_in_executor(
-            None, recommender.overlay.texts.index_all, self._make_pause()
+        if self._renewal is not None and not self._renewal.done():
+            return
+        if not (self._schedule.is_quiet or self._schedule.is_overdue):
+            return
+        compacted = await self._stores.changes.compacted_offsets(self._app_id)
+        is_settled = self._schedule.is_quiet and covers(compacted, self._active.overlay.offsets)
+        if is_settled or self._schedule.is_overdue:
+            self._retained = {noun: compacted.get(noun, "0") for noun in NOUNS}
+            self._renewal = asyncio.get_running_loop().create_task(self._renew(renewing))
+
+    async def _renew(self, renewing: asyncio.Lock) -> None:
+        """Load the state again and replace the old one, unless that changed otherwise meanwhile."""
+        async with renewing:
+            active, started_s = self._active, self._clock.monotonic_s()
+            try:
+                recommender = await self._load()
+                await self._build_indexes(recommender)
+                while changes := await self._read(recommender, block_ms=0):
+                    await self._apply(recommender, changes)
+                firsts = [await self._stores.changes.first(self._app_id, noun) for noun in NOUNS]
+                is_whole = covers(recommender.overlay.loaded_offsets, dict(zip(NOUNS, firsts, strict=True)))
+                if is_whole and self._can_replace(active, recommender):
+                    self._replace(recommender)
+                    self._log.info("recommender_renewed", offsets=self._read_offsets(recommender))
+                    self._meter.count("kiosk_recommender_renewals_total")
+            except Unavailable as error:
+                self._record_miss(error)
+            except Exception:  # noqa: BLE001
+                # the old state stays, and a later renewal tries again
+                self._record_failure()
+            finally:
+                self._retained = {}
+                self._schedule.record_load(self._clock.monotonic_s() - started_s)
+
+    def _can_replace(self, active: Recommender, recommender: Recommender) -> bool:
+        """Return whether a new state has all records, changes and snapshots of the active one."""
+        versions = (
+            (state.get_engine_state(engine_id).serving_version for state in (active, recommender))
+            for engine_id in self._model_registry.engine_ids
         )
+        return (
+            active is self._recommender
+            and recommender.overlay.is_damaged <= active.overlay.is_damaged
+            and covers(recommender.overlay.offsets, active.overlay.offsets)
+            and all(old == new for old, new in versions)
+        )
+
+    async def _index_new(self, recommender: Recommender) -> None:
+        """Index the texts and cold-start products that no snapshot has, before the first query needs them."""
+        run = asyncio.get_running_loop().run_in_executor
+        steps = recommender.default_engine_state.complete_priors(self._clock.now_ms())
+        await run(None, self._run_steps, steps)
+        if self._indexes_texts:
+            await run(None, recommender.overlay.texts.index_all, self._make_pause())
 
     def _build_recommender(self) -> Recommender:
         embedder = self._make_embedder()
         recommender = Recommender(embedder, refresh_ms=REFRESH_MS)
+        recommender.completions.most_bytes = self._index_bytes
         recommender.overlay.logged_queries = self._query_log.queries
         recommender.overlay.catalog.columns.limit_reads(RECORDS_AT_ONCE)
         if self._segments is not None:
@@ -308,8 +410,11 @@ class AppFollower:
         return recommender
 
     async def _apply_next(self) -> bool:
-        changes = await self._read(self._active, block_ms=_BLOCK_MS)
-        await self._apply(self._active, changes)
+        recommender = self._active
+        changes = await self._read(recommender, block_ms=_BLOCK_MS)
+        if changes:
+            self._schedule.record_change()
+        await self._apply(recommender, changes)
         self._start_indexing()
         return len(changes) >= _READ
 
@@ -334,10 +439,15 @@ class AppFollower:
             catalog = self._active.overlay.catalog
             if self._segments is not None and catalog.unused > _LOOSE_ROWS + catalog.products:
                 await self._reload()
+        await self._start_renewal()
+        offsets, digest = self._read_offsets(self._active), None
+        if self._retained and covers(offsets, self._retained):
+            offsets = {**offsets, **self._retained}
+        else:
+            digest = await self._comparison.digest(self._active, is_as_loaded=self.is_as_loaded)
         now_ms = self._clock.now_ms()
-        await self._stores.changes.record_follower(
-            self._app_id, self._name, self._read_offsets(self._active), now_ms
-        )
+        await self._stores.changes.record_follower(self._app_id, self._name, offsets, now_ms, digest)
+        await self._comparison.compare(now_ms)
 
     async def _read(self, recommender: Recommender, *, block_ms: int) -> list[ChangeLogEntry]:
         return await self._stores.changes.read(

@@ -123,6 +123,7 @@ def list_columns(query: UserQuery) -> list[Key]:
 
 
 MOST_WARNINGS = 10
+_PRODUCT_FIELDS = frozenset(Product.model_fields)
 _SHOWN = 100
 
 
@@ -146,7 +147,8 @@ def list_field_warnings(query: UserQuery, catalog: Catalog) -> tuple[dict[str, s
 def _has_field_names(query: UserQuery) -> bool:
     search = query.search
     return bool(
-        query.filter is not None
+        not _PRODUCT_FIELDS.issuperset(query.fields)
+        or query.filter is not None
         or query.boosts
         or query.field_name
         or query.completion_fields
@@ -170,6 +172,10 @@ def _build_warning(parameter: str, name: str, fields: FieldNames) -> dict[str, s
 
 def _list_missing(query: UserQuery, fields: FieldNames) -> Iterator[tuple[str, str]]:
     """Name parameter and field; stored rules are not the caller's, so their fields are left out."""
+    if not _PRODUCT_FIELDS.issuperset(query.fields):
+        # A part of an object, a pattern and a translation need not have a column.
+        plain = (name for name in query.fields if name.isidentifier() and name not in _PRODUCT_FIELDS)
+        yield from (("fl", name) for name in fields.missing(plain) if not name.startswith(("_", "i18n_")))
     if query.filter is not None:
         yield from (("fq", name) for name in fields.missing_in(query.filter))
     for boost in query.boosts:

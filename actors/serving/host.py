@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -15,12 +16,16 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.ids import DEFAULT_ENGINE, new_request_id
+from cluster.machine_memory import available_memory
 from cluster.meter import Meter
 from cluster.store.ports.stores import Stores
 from cluster.store.refreshing_cache import EngineRecords
 
 _LOG_EVERY = 500
 "One answer in so many is logged."
+
+_INDEX_SHARE = 4
+"An index of completions may always take this part of the free memory of the machine."
 
 _LABELS = LoadedAppLabels("the engine is still loading", "recommender_left", "kiosk_recommender_memory_bytes")
 
@@ -48,13 +53,25 @@ class EngineHost:
         self._apps_with_products: set[str] = set()
         self._answered = 0
         self._log = structlog.get_logger()
+        renewing = asyncio.Lock()
         self._followers = LoadedApps(
             lambda app_id: AppFollower(
-                app_id, name, stores, segments, clock, meter, make_embedder, models, self.engine_records
+                app_id,
+                name,
+                stores,
+                segments,
+                clock,
+                meter,
+                make_embedder,
+                models,
+                self.engine_records,
+                renewing=renewing,
+                index_bytes=max(memory_budget_mb << 20, available_memory() // _INDEX_SHARE),
             ),
             meter,
             memory_budget_mb << 20,
             _LABELS,
+            clock,
         )
 
     async def start(self) -> None:
@@ -63,6 +80,15 @@ class EngineHost:
     async def close(self) -> None:
         """Stop following and release the memory."""
         await self._followers.close()
+
+    async def evict_apps(self) -> None:
+        """Unload apps until the others fit the budget: apps grow by their change logs and by indexes."""
+        await self._followers.evict()
+
+    @property
+    def loaded(self) -> list[tuple[str, AppFollower]]:
+        """Return the apps that are loaded, with their followers."""
+        return self._followers.list_ready()
 
     async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
         """Answer one query; an expected error is returned as a refusal."""
@@ -82,6 +108,11 @@ class EngineHost:
             return result
         except HouseError as error:
             return Refusal.of(error)
+
+    def find_unknown_products(self, app_id: str, product_ids: Sequence[str]) -> list[str]:
+        """Return the ids that the catalog of an app lacks; none while the app is not loaded here."""
+        follower = self._followers.find(app_id)
+        return [] if follower is None else follower.find_unknown_products(product_ids)
 
     async def probe(self) -> bool | None:
         """Answer a small query from memory; return whether there was an answer, None if no app is loaded.

@@ -137,7 +137,7 @@ class ModelRegistry:
     def bind_to_catalog(self, product_ids: list[str]) -> list[tuple[str, ServingModel]]:
         """Bind the serving snapshots to a catalog that was loaded again. Runs in a thread."""
         found = []
-        for engine_id in list(self.engine_ids):
+        for engine_id in sorted(self.engine_ids):
             learned = self._loaded.get((engine_id, self.serving_version(engine_id)))
             if learned is not None:
                 found.append((engine_id, ServingModel(learned, product_ids)))

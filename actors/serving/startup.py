@@ -65,7 +65,9 @@ def load_compacted_state(
     for step, _ in enumerate(overlay.catalog.columns.build_in_steps(PREBUILT_COLUMNS)):
         if step % _COLUMNS_A_PAUSE == 0:
             pause()
-    overlay.offsets.update({noun: state.offsets[noun] for noun in state.offsets})
+    overlay.offsets.update(state.offsets)
+    overlay.loaded_offsets.update(state.offsets)
+    overlay.is_damaged = bool(state.damaged)
 
 
 def _stack_vectors(products: Sequence[CompactedProduct], embedder: Embedder) -> Matrix | None:

@@ -24,8 +24,12 @@ class AccountAdmin:
         self._accounts = accounts
         self._grants = grants
 
-    async def create(self, username: str, role: Role, password: str, now_ms: int) -> tuple[Account, str]:
+    async def create(
+        self, username: str, role: Role, password: str, now_ms: int, *, is_temporary: bool = False
+    ) -> tuple[Account, str]:
         """Create an account and return it with its password, which is generated if empty.
+
+        `is_temporary`: the account chooses a new password at its first sign-in to the console.
 
         Errors:
             Invalid: the name or the password is not allowed
@@ -35,8 +39,9 @@ class AccountAdmin:
         kept = await asyncio.to_thread(hash_password, password)
         try:
             account = Account(
-                username=username.lower(), user_id=new_user_id(), password=kept, role=role, created_at=now_ms
-            )
+                username=username.lower(), user_id=new_user_id(), password=kept, role=role, created_at=now_ms,
+                has_temporary_password=is_temporary,
+            )  # fmt: skip
         except ValidationError as error:
             raise Invalid(
                 f"{username!r} can't be a user name: up to 64 letters, digits and . _ @ + -, the first a letter "
@@ -89,8 +94,12 @@ class AccountAdmin:
         """
         await self.update(username, lambda _: {"disabled": False})
 
-    async def set_password(self, username: str, password: str, now_ms: int) -> str:
+    async def set_password(
+        self, username: str, password: str, now_ms: int, *, is_temporary: bool = False
+    ) -> str:
         """Set and return a password, generated if empty; browsers are signed out and clients disconnected.
+
+        `is_temporary`: the account chooses a new password at its next sign-in to the console.
 
         Errors:
             NotFound: no such account
@@ -99,7 +108,9 @@ class AccountAdmin:
         await self.find(username)
         password = password or new_password()
         kept = await asyncio.to_thread(hash_password, password)
-        account = await self.update(username, lambda one: {"password": kept, "epoch": one.epoch + 1})
+        account = await self.update(username, lambda one: {
+            "password": kept, "epoch": one.epoch + 1, "has_temporary_password": is_temporary,
+        })  # fmt: skip
         await self._grants.revoke_user(account.user_id, now_ms=now_ms)
         return password
 
@@ -149,7 +160,12 @@ class AccountAdmin:
         Errors:
             NotFound: no such account
         """
-        return await self.update(username, lambda one: {"totp": "", "totp_step": 0, "epoch": one.epoch + 1})
+        return await self.update(
+            username,
+            lambda one: {
+                "totp": "", "totp_step": 0, "wrong_codes": 0, "wrong_code_at": 0, "epoch": one.epoch + 1
+            },
+        )  # fmt: skip
 
     async def update(self, username: str, change: Callable[[Account], Mapping[str, Any]]) -> Account:
         """Replace fields of an account and return it; of concurrent changes none is lost.

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from cluster.artifacts.app_storage import SHARED_FOLDERS
-from cluster.errors import Conflict, HouseError, Invalid, NewerRelease, NotFound
+from cluster.errors import Conflict, FilterSyntax, HouseError, Invalid, NewerRelease, NotFound
+from cluster.query.language.parser import parse
 from cluster.records.access import (
     LISTS,
     SWITCHES,
@@ -123,6 +124,18 @@ class KeyAdmin:
         """Return the apps: playground, development and production first, then the others by name."""
         return _ordered(await self._access.read_all())
 
+    async def choose_archive_app(self, app_id: str, now_ms: int) -> App:
+        """Let agents read an app from now on, in place of the one they read before.
+
+        Errors:
+            NotFound: no such app
+        """
+        newest = max((app.archive_since for app in (await self._access.read_all()).apps.values()), default=0)
+        app = await self.app(app_id)
+        chosen = app.model_copy(update={"archive_since": max(now_ms, newest + 1)})
+        await self._access.put_app(chosen)
+        return chosen
+
     async def set_rate_limits(
         self, app_id: str, *, queries_per_s: float | None = None, writes_per_s: float | None = None
     ) -> Limits:
@@ -154,6 +167,8 @@ class KeyAdmin:
         for name, text in given.items():
             if name not in SWITCHES:
                 raise Invalid(f"there is no switch {name!r}; choose from {', '.join(SWITCHES)}")
+            if name == "affiliation_fq" and text.strip():
+                _check_filter(name, text)
             change[name] = (
                 [part.strip() for part in text.split(",") if part.strip()] if name in LISTS else text
             )
@@ -253,3 +268,15 @@ def _ordered(book: AccessBook) -> list[App]:
 def _list_keys(book: AccessBook, app_id: str) -> list[ApiKey]:
     mine = [key for key in book.keys.values() if key.app_id == app_id]
     return sorted(mine, key=lambda key: (KINDS.index(key.kind), key.created_at, key.key_id))
+
+
+def _check_filter(name: str, text: str) -> None:
+    """Check the filter of a switch.
+
+    Errors:
+        Invalid: it does not parse
+    """
+    try:
+        parse(text)
+    except FilterSyntax as error:
+        raise Invalid(f"{name}: {error.message}") from None

@@ -65,7 +65,13 @@ def check_readable(stored: StoredSchema, known: int) -> None:
 
     Errors:
         NewerRelease: a newer release changed the data in a way that this one can't read
+        Conflict: a restore ended half way
     """
+    if stored.restoring:
+        raise Conflict(
+            f"a restore of the backup {stored.restoring} ended half way here, so data is missing: repeat "
+            "`kiosk restore`, which starts over"
+        )
     if stored.oldest > known:
         raise NewerRelease(
             f"the stored data has schema {stored.number}, written by kiosk {stored.release}, and needs a release with "

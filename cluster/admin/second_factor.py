@@ -1,6 +1,7 @@
 """Second factors: codes of an authenticator by time (TOTP), and recovery codes.
 
 A code is accepted once: the account remembers the last time step, and a recovery code is deleted with its use.
+After 10 wrong codes in a row, codes by time are refused for an hour after each wrong one; recovery codes are not.
 
 Source: RFC 6238; RFC 4226, section 5
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import math
 import re
 import secrets
 from collections.abc import Callable
@@ -30,6 +32,9 @@ DIGITS = 6
 DRIFT = 1
 "Steps that an authenticator's clock may be early or late."
 RECOVERY_CODES = 8
+LOCKED_AFTER = 10
+"Wrong codes in a row. Three of a million codes are right at a time, so nobody guesses one in ten tries."
+LOCKED_MS = 3_600_000
 _RECOVERY = re.compile(r"[a-z2-7]{16}")
 
 Randomness = Callable[[int], bytes]
@@ -45,6 +50,17 @@ class NewSecondFactor:
     "The same as an address, for a QR code."
     sealed: str
     "The secret encrypted for this account; it comes back with the first code."
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCheck:
+    """Whether a code was right and unused."""
+
+    is_right: bool
+    failures: int = 0
+    "Wrong codes in a row before this one."
+    wait_s: int = 0
+    "Seconds until a code by time is checked again; 0: it was checked."
 
 
 class SecondFactors:
@@ -88,18 +104,24 @@ class SecondFactors:
         await self._accounts.update(account.username, change)
         return codes
 
-    async def check(self, account: Account, code: str, now_ms: int) -> bool:
-        """Use a code up; return whether it was right and unused."""
-        used = False
+    async def check(self, account: Account, code: str, now_ms: int) -> CodeCheck:
+        """Use a code up and return whether it was right; a wrong one counts, also when many come at once."""
+        result = CodeCheck(False)
 
         def change(one: Account) -> Account:
-            nonlocal used
-            update = self._use(one, code, now_ms)
-            used = update is not None
-            return one if update is None else one.model_copy(update=update)
+            nonlocal result
+            locked_ms = one.wrong_code_at + LOCKED_MS - now_ms if one.wrong_codes >= LOCKED_AFTER else 0
+            update = self._use(one, code, now_ms, is_locked=locked_ms > 0)
+            if update is not None:
+                result = CodeCheck(True, one.wrong_codes)
+                return one.model_copy(update={**update, "wrong_codes": 0, "wrong_code_at": 0})
+            result = CodeCheck(False, one.wrong_codes, max(0, math.ceil(locked_ms / 1000)))
+            if locked_ms > 0:
+                return one
+            return one.model_copy(update={"wrong_codes": one.wrong_codes + 1, "wrong_code_at": now_ms})
 
         await self._accounts.update(account.username, change)
-        return used
+        return result
 
     def needs_reseal(self, account: Account) -> bool:
         """Return whether a previous master key sealed the secret of an account."""
@@ -111,7 +133,7 @@ class SecondFactors:
 
     async def remove(self, account: Account) -> None:
         """Remove the second factor and its recovery codes."""
-        nothing = {"totp": "", "totp_step": 0, "recovery_codes": ()}
+        nothing = {"totp": "", "totp_step": 0, "recovery_codes": (), "wrong_codes": 0, "wrong_code_at": 0}
         await self._accounts.update(account.username, lambda one: one.model_copy(update=nothing))
 
     def _reseal(self, account: Account) -> Account:
@@ -123,7 +145,7 @@ class SecondFactors:
             secret = self._vault.open(account.totp, _place(account))
         return account.model_copy(update={"totp": self._vault.seal(secret, _place(account))})
 
-    def _use(self, account: Account, code: str, now_ms: int) -> dict[str, Any] | None:
+    def _use(self, account: Account, code: str, now_ms: int, *, is_locked: bool) -> dict[str, Any] | None:
         if not account.totp:
             return None
         plain = code.replace(" ", "").replace("-", "").lower()
@@ -131,6 +153,8 @@ class SecondFactors:
             given = _hash(plain)
             kept = tuple(one for one in account.recovery_codes if not hmac.compare_digest(one, given))
             return {"recovery_codes": kept} if len(kept) < len(account.recovery_codes) else None
+        if is_locked:
+            return None
         step = find_step(self._vault.open(account.totp, _place(account)), plain, now_ms)
         return {"totp_step": step} if step is not None and step > account.totp_step else None
 

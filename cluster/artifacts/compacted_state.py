@@ -61,11 +61,11 @@ class CompactedState:
     "Number of erasures before this state was read."
 
 
-def assemble_products(newest_first: Iterable[Any]) -> CompactedProducts:
-    """Return the products of record tables, newest first; vectors of the newest embedder only."""
-    tables = [table.select(_COLUMNS) for table in newest_first]
-    embedder = next((found for table in tables if (found := _newest_embedder(table))), "")
-    return CompactedProducts(embedder, tuple(reversed(tables)))
+def assemble_products(oldest_first: Iterable[Any]) -> CompactedProducts:
+    """Return the products of record tables, oldest first; vectors of the newest embedder only."""
+    tables = [table.select(_COLUMNS) for table in oldest_first]
+    embedder = next((found for table in reversed(tables) if (found := _newest_embedder(table))), "")
+    return CompactedProducts(embedder, tuple(tables))
 
 
 def _newest_embedder(table: Any) -> str:

@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from cluster.artifacts.manifest import FileEntry
+
+_COUNT_BITS = 20
+"Bits of an offset's number within a millisecond."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +59,49 @@ def latest_rows(tables: Iterable[Any], *, drop_gone: bool, seen: set[str] | None
     """
     seen = set() if seen is None else seen
     for table in tables:
-        rows: list[int] = []
-        gone = table["gone"].to_pylist()
-        record_ids = table["id"].to_pylist()
-        for row in range(len(record_ids) - 1, -1, -1):
-            record_id = record_ids[row]
-            if record_id in seen:
-                continue
-            seen.add(record_id)
-            if not (drop_gone and gone[row]):
-                rows.append(row)
-        rows.reverse()
-        yield table if len(rows) == len(record_ids) else table.take(pa.array(rows, pa.int64()))
+        rows = find_latest(table, seen, drop_gone=drop_gone)
+        yield table if len(rows) == table.num_rows else table.take(rows)
+
+
+def find_latest(table: Any, seen: set[str], *, drop_gone: bool) -> Any:
+    """Return the rows of a table whose ids no newer table has, oldest first; adds the ids to those seen.
+
+    Shapes:
+        returns: pyarrow int32 [m]
+    """
+    rows: list[int] = []
+    gone = table["gone"].to_pylist()
+    record_ids = table["id"].to_pylist()
+    for row in range(len(record_ids) - 1, -1, -1):
+        record_id = record_ids[row]
+        if record_id in seen:
+            continue
+        seen.add(record_id)
+        if not (drop_gone and gone[row]):
+            rows.append(row)
+    rows.reverse()
+    return pa.array(rows, pa.int32())
+
+
+def order_by_offset(tables: Sequence[Any]) -> list[Any]:
+    """Return tables of records in the order of their offsets, oldest first; records of one offset keep their order.
+
+    Tables that are in order already are returned as they are. Earlier releases merged the newest segment first.
+    """
+    keys = [_offset_keys(table["offset"]) for table in tables]
+    every = np.concatenate([np.zeros(0, np.int64), *keys])
+    if (every[1:] >= every[:-1]).all():
+        return list(tables)
+    return [pa.concat_tables(tables).take(pa.array(np.argsort(every, kind="stable")))]
+
+
+def _offset_keys(offsets: Any) -> npt.NDArray[np.int64]:
+    """Return numbers in the order of offsets `<ms>-<n>`."""
+    encoded = offsets.combine_chunks().dictionary_encode()
+    parts = [offset.partition("-") for offset in encoded.dictionary.to_pylist()]
+    numbers = np.array([(int(ms) << _COUNT_BITS) + int(count or 0) for ms, _, count in parts], np.int64)
+    keys: npt.NDArray[np.int64] = numbers[encoded.indices.to_numpy(zero_copy_only=False)]
+    return keys
 
 
 def split_tables(tables: Iterable[Any], piece_bytes: int) -> Iterator[Any]:

@@ -30,15 +30,10 @@ from cluster.artifacts.manifest_commits import (
 from cluster.artifacts.tables import NOUNS, Noun, from_parquet, to_parquet
 from cluster.clock import Clock
 from cluster.errors import Fault, NotFound
+from cluster.ids import position_from_offset
 
 KIND = "segments"
 _READ_TRIES = 5
-
-
-def position_from_offset(offset: str) -> tuple[int, int]:
-    """Return an offset (`<ms>-<n>`, or `"0"`) as a tuple that compares in log order."""
-    ms, _, n = offset.partition("-")
-    return int(ms), int(n or 0)
 
 
 @dataclass(frozen=True, slots=True)

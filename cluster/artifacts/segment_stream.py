@@ -20,10 +20,11 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import latest_rows
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry
-from cluster.artifacts.segment_files import SegmentFiles, position_from_offset
+from cluster.artifacts.segment_files import SegmentFiles
 from cluster.artifacts.tables import Noun
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound
+from cluster.ids import position_from_offset
 
 _READ_TRIES = 5
 _RECORDS = ("id", "gone", "offset", "json")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,14 +18,22 @@ import structlog
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compacted_state import CompactedState, assemble_products
-from cluster.artifacts.compaction import MergeRules, find_merge_start, latest_rows, split_tables
+from cluster.artifacts.compaction import (
+    MergeRules,
+    find_latest,
+    find_merge_start,
+    latest_rows,
+    order_by_offset,
+    split_tables,
+)
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest
-from cluster.artifacts.segment_files import DamagedFile, SegmentFiles, position_from_offset
+from cluster.artifacts.segment_files import DamagedFile, SegmentFiles
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, Noun
 from cluster.artifacts.unverified_users import limit_readers_per_address
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
+from cluster.ids import position_from_offset
 
 __all__ = ["DamagedFile", "SegmentStore", "position_from_offset"]
 
@@ -126,11 +134,15 @@ class SegmentStore:
     def records(
         self, app_id: str, noun: Noun, *, salvage: bool = False, newest: int | None = None
     ) -> list[bytes]:
-        """Return the newest JSON of every record of a noun that was not removed; `newest` bounds their number."""
+        """Return the newest JSON of every record that was not removed; with `newest` at most so many, newest first."""
 
         def attempt() -> list[bytes]:
-            tables = self._newest_first(app_id, self._files.manifest(app_id), noun, [] if salvage else None)
-            return list(islice((record for table in tables for record in table["json"].to_pylist()), newest))
+            found = self._newest_first(app_id, self._files.manifest(app_id), noun, [] if salvage else None)
+            if newest is None:
+                return [record for table in found for record in table["json"].to_pylist()]
+            tables = order_by_offset([table.select(["offset", "json"]) for table in found][::-1])
+            latest = (record for table in reversed(tables) for record in reversed(table["json"].to_pylist()))
+            return list(islice(latest, newest))
 
         return self._retry_when_replaced(attempt)
 
@@ -186,6 +198,20 @@ class SegmentStore:
 
         return self._retry_when_replaced(attempt)
 
+    def count_interactions(self, app_id: str, column: Literal["type", "reader"]) -> dict[str, int]:
+        """Count the compacted interactions by type or user id (`u:`, `a:`). Damaged segments are left out."""
+
+        def attempt() -> dict[str, int]:
+            counts: Counter[str] = Counter()
+            for entry in self._files.manifest(app_id).files:
+                if entry.facts["noun"] == "interaction":
+                    table = self._files.table(app_id, entry, [column], [])
+                    rows = [] if table is None else pc.value_counts(table[column]).to_pylist()
+                    counts.update({row["values"]: row["counts"] for row in rows})
+            return dict(counts)
+
+        return self._retry_when_replaced(attempt)
+
     def load_interaction_times(
         self, app_id: str, kinds: Sequence[str], since_ms: int, readers: Sequence[str]
     ) -> Any:
@@ -208,11 +234,8 @@ class SegmentStore:
             ids = (self._files.table(app_id, entry, ["id", "gone"], damaged) for entry in newest)
             alive = latest_rows((table for table in ids if table is not None), drop_gone=True)
             living = frozenset(record_id for table in alive for record_id in table["id"].to_pylist())
-            later = [
-                entry
-                for entry in newest
-                if position_from_offset(entry.facts["last"]) > position_from_offset(after)
-            ]
+            least = position_from_offset(after)
+            later = [entry for entry in newest if position_from_offset(entry.facts["last"]) > least]
             tables = self._newest_first(app_id, replace(manifest, files=tuple(later[::-1])), noun, damaged)
             puts = [
                 record
@@ -339,8 +362,7 @@ class SegmentStore:
             return False
         merged = files[start:]
         if is_record:
-            newest_first = (self._files.table(app_id, entry) for entry in reversed(merged))
-            tables: Iterable[Any] = latest_rows(newest_first, drop_gone=start == 0)
+            tables: Iterable[Any] = self._latest_records(app_id, merged, drop_gone=start == 0)
         else:
             tables = (self._files.table(app_id, entry) for entry in merged)
         cut = split_tables(tables, self._rules.piece_bytes)
@@ -400,7 +422,9 @@ class SegmentStore:
         ]
         return CompactedState(
             offsets=_offsets(manifest),
-            products=assemble_products(self._newest_first(app_id, manifest, "product", spare)),
+            products=assemble_products(
+                order_by_offset([*self._newest_first(app_id, manifest, "product", spare)][::-1])
+            ),
             interactions=pa.concat_tables([LOADED_INTERACTIONS.empty_table(), *interactions]),
             damaged=tuple(damage.path for damage in damaged),
             erasures=ErasureLog.of(manifest.facts).count,
@@ -436,6 +460,14 @@ class SegmentStore:
         entries = [entry for entry in reversed(manifest.files) if entry.facts["noun"] == noun]
         tables = (self._files.table(app_id, entry, None, damaged) for entry in entries)
         return latest_rows((table for table in tables if table is not None), drop_gone=True)
+
+    def _latest_records(self, app_id: str, entries: Sequence[FileEntry], *, drop_gone: bool) -> Iterator[Any]:
+        """Yield the newest row of every id of some segments, oldest first: a load depends on the order of the rows."""
+        seen: set[str] = set()
+        ids = (self._files.table(app_id, entry, ["id", "gone"]) for entry in reversed(entries))
+        latest = [find_latest(table, seen, drop_gone=drop_gone) for table in ids]
+        for entry, rows in zip(entries, reversed(latest), strict=True):
+            yield self._files.table(app_id, entry).take(rows)
 
     def _has_rows_of(self, app_id: str, entry: FileEntry, column: str, wanted: Any) -> bool:
         found = pc.any(pc.is_in(self._files.table(app_id, entry, [column])[column], value_set=wanted))

@@ -23,6 +23,9 @@ What `tighten` changes, and why:
     bound of reads              a number of concurrent reads for each replica; further ones are refused at once. A
     read counts when its whole body is here. Proven secret keys, secret keys that are new
     and all others have a bound each
+    replica without Redis       a write that such a replica did not begin is sent to another one
+    node without power          a connection whose bytes nobody acknowledges for three seconds ends, and reads are
+    sent again
     backup server               without a replica the answer is an immediate 503, not a queue in a slow proxy
 
 HAProxy learns valid keys from the answers of the replicas (`kiosk_keys`): a key is proven for ten minutes after a
@@ -34,6 +37,7 @@ Requests that HAProxy 2.8 can't parse as HTTP get its built-in error page, which
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -52,10 +56,8 @@ TWO_KEYS = "X-API-KEY was sent more than once."
 NO_UPGRADE = "This service speaks no websockets."
 FAULT = "Something went wrong. Please contact the product team."
 _RETRY = 'hdr Retry-After "1" '
-_CHALLENGE = (
-    'hdr WWW-Authenticate "ApiKey realm=\\"kiosk\\", error_description=\\"no key was sent; send it in the header '
-    'X-API-KEY or as the query parameter api_key\\"" '
-)
+_KEY_MISSING = "no key was sent; send it in the header X-API-KEY or as the query parameter api_key"
+_CHALLENGE = f'hdr WWW-Authenticate "ApiKey realm=\\"kiosk\\", error_description=\\"{_KEY_MISSING}\\"" '
 _MORE = {401: _CHALLENGE, 429: _RETRY, 502: _RETRY, 503: _RETRY}
 "Status -> headers that only it has."
 SERVES_OWN_HEADERS = (
@@ -66,6 +68,14 @@ SERVES_OWN_HEADERS = (
 )
 READING_POSTS = "/v1/recommendation/ /v1/search/"
 "POST endpoints that change nothing, so they may be sent again."
+UNSENT = 501
+"""Status that an API replica gives a write that it could not begin, because its connection to Redis is away. HAProxy
+sends the write to another replica; if none can, the client gets 503. Kiosk uses this status for nothing else."""
+SILENT_S = 3
+"""Longest time until the other end acknowledges bytes. The kernel of a node acknowledges at once, however busy the
+replica is; a node without power or network never does."""
+WRITES = "-writes"
+"Ending of the name of a backend for writes, which has the replicas of the backend without it."
 BUFFER_BYTES = 32_768
 """The buffer holds the header, and the body of a read or of a sign-in. Longer bodies pass through and
 don't count as reads."""
@@ -169,6 +179,8 @@ def tighten(config: str, options: HAProxyOptions) -> str:
             lines.append(kept)
         if words and not line[:1].isspace():
             lines += _added(section, options, rooms)
+    for room in rooms:
+        lines += _write_backend(lines, room)
     for table, stored in _TABLES.items():
         lines += [f"backend {table}", f"    stick-table {stored}"]
     return "\n".join(lines) + "\n"
@@ -202,6 +214,9 @@ def _line(line: str, words: list[str], section: str, options: HAProxyOptions) ->
         return None
     if (first, second) == ("http-reuse", "always"):
         return "    http-reuse safe"
+    if first == "use_backend" and section == "frontend http_frontend":
+        condition = " ".join([*words[2:], "is_resource !only_reads !METH_GET"])
+        return f"    use_backend {second}{WRITES} {condition}\n{line}"
     if section == "backend default_backend" and (first, second) == ("http-request", "return"):
         # No application is deployed yet, or the last one was removed; the path is not wrong.
         return f"    {return_now(503, BUSY)}"
@@ -214,6 +229,10 @@ def _added(section: str, options: HAProxyOptions, rooms: list[str]) -> list[str]
         return [f"    {line}" for line in _default_lines(options)]
     if section == "global":
         return [f"    tune.bufsize {BUFFER_BYTES}", "    tune.stick-counters 4"]
+    if section.removeprefix("backend ") in rooms:
+        # Bytes under way, and connections that wait for an answer: the kernel asks for signs of life.
+        keepalive = ("option srvtcpka", "srvtcpka-idle 1s", "srvtcpka-intvl 1s", f"srvtcpka-cnt {SILENT_S}")
+        return [f"    {line}" for line in (f"default-server tcp-ut {SILENT_S}s", *keepalive)]
     if section == "frontend http_frontend":
         more = [
             *_connection_lines(options),
@@ -341,8 +360,26 @@ def _body_lines(options: HAProxyOptions) -> list[str]:
         f"{return_now(401, NO_KEY)} if only_reads METH_POST !has_key",
         f"http-request wait-for-body time {options.sign_in_s}s if {{ path_beg /oauth/ }}",
         f"http-request wait-for-body time {options.patience_s}s",
-        "http-request disable-l7-retry if !METH_GET !only_reads",
+        "acl is_resource path_beg /v1/",
+        "http-request disable-l7-retry if !METH_GET !only_reads !is_resource",
     ]
+
+
+def _write_backend(lines: list[str], room: str) -> list[str]:
+    """Return the lines of the backend for writes: the same replicas, other reasons to send a request again.
+
+    A write is only repeated where no replica has begun it: after a failed connection, or the status `UNSENT`.
+    """
+    start = lines.index(f"backend {room}") + 1
+    section = itertools.takewhile(lambda line: line[:1].isspace(), lines[start:])
+    found = [f"backend {room}{WRITES}", f"    retry-on conn-failure {UNSENT}"]
+    for line in section:
+        words = line.split()
+        if words[:1] == ["server"]:
+            found.append(f"    server {words[1]} {words[2]} no-check track {room}/{words[1]}")
+        elif words[:2] != ["option", "httpchk"] and words[:1] != ["http-check"]:
+            found.append(line)
+    return found
 
 
 def _room_lines(backends: list[str], most: int) -> list[str]:
@@ -362,6 +399,8 @@ def _room_lines(backends: list[str], most: int) -> list[str]:
         "http-request set-var(txn.class) int(1) if is_counted is_exempt",
         f"http-request track-sc2 var(txn.class) table {ROOM} if is_counted",
         f"http-request set-var(txn.room) nbsrv({backends[0]}),mul({most}) if is_counted",
+        # Without a replica no request is too many: the client is told to wait, not to slow down.
+        f"{return_now(503, BUSY)} if is_counted {{ nbsrv({backends[0]}) eq 0 }}",
         f"{return_now(429, OVERLOADED)} if is_counted {{ sc2_conn_cur({ROOM}),sub(txn.room) gt 0 }}",
     ]
 
@@ -382,7 +421,7 @@ def _answer_lines() -> list[str]:
         f"http-response sc-set-gpt0(3) 0 if {lost}",
         "http-response sc-inc-gpc0(1) if { status 401 }",
         "http-response del-header server",
-        "http-after-response set-status 503 if { status 502 }",
+        f"http-after-response set-status 503 if {{ status 502 {UNSENT} }}",
     ]
 
 

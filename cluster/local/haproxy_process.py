@@ -3,6 +3,9 @@
 Serve's proxy actor notices a dead HAProxy after seconds and then takes seconds to restart it. So
 the supervisor starts a stand-in with the same configuration at once. The next HAProxy of Serve
 takes the port over from it without refusing requests (`haproxy_wrapper`).
+
+Before Ray is started again to change over from the slow proxy, a stand-in binds the same port and answers 503, so no
+connection is refused meanwhile. Both listen with SO_REUSEPORT, as Serve's Python proxy does.
 """
 
 from __future__ import annotations
@@ -22,7 +25,14 @@ import structlog
 
 from cluster.errors import Fault
 from cluster.local.haproxy_config import HAProxyOptions
-from cluster.local.haproxy_wrapper import LAST, fallback_config, find_predecessor, render_wrapper_script
+from cluster.local.haproxy_wrapper import (
+    LAST,
+    STAND_IN,
+    fallback_config,
+    find_predecessor,
+    is_listening_at,
+    render_wrapper_script,
+)
 from cluster.paths import InstallationPaths
 from cluster.runtime.processes import is_alive
 from cluster.runtime.sockets import answers
@@ -34,6 +44,21 @@ LONGEST_RETRY_S = 6 * 3600.0
 ANSWER_S = 60.0
 "Seconds the binary may take to report its version, on a busy machine."
 STAND_IN_CONFIG = "stand-in.cfg"
+MOST_LOAD = 8.0
+"Runnable processes for each processor above which a change over to HAProxy waits: its 503s last as long as a start."
+BIND_S = 60.0
+"Seconds a stand-in may take to bind the port."
+_BUSY_CONFIG = """global
+    stats socket {folder}/{socket} mode 600 level admin expose-fd listeners
+defaults
+    mode http
+frontend http_frontend
+    bind *:0
+    default_backend default_backend
+backend default_backend
+    http-request return status 404
+"""
+"A configuration of Serve without applications; the wrapper makes it bind the public address and answer 503."
 
 _log = structlog.get_logger()
 
@@ -104,8 +129,9 @@ class HAProxyProcess:
         self._rest_until = 0.0
         self._due_at = float("inf")
         self._retry_s = RETRY_S
+        self._bind_until = 0.0
         self.has_served = False
-        "Whether an HAProxy ever listened."
+        "Whether an HAProxy of Serve ever listened."
 
     def prepare(self) -> int:
         """Write the wrapper that Serve runs as HAProxy; return the connection limit.
@@ -129,10 +155,46 @@ class HAProxyProcess:
         """Return whether the next attempt is due, and HAProxy starts quickly on this machine now."""
         if time.monotonic() < self._due_at:
             return False
+        if os.getloadavg()[0] > MOST_LOAD * (os.cpu_count() or 1):
+            self._due_at = time.monotonic() + RETRY_S
+            return False
         if self._can_start():
             return True
         self.postpone()
         return False
+
+    def begin_change_over(self) -> int:
+        """Start a stand-in that answers 503 on the public address beside the slow proxy; return the connection limit.
+
+        Errors:
+            Fault: HAProxy can't be used on this machine
+        """
+        limit = self.prepare()
+        config = self._paths.haproxy_dir / STAND_IN_CONFIG
+        config.write_text(_BUSY_CONFIG.format(folder=self._paths.haproxy_dir, socket=STAND_IN))
+        self._start_stand_in("-db", "-f", str(config))
+        self._due_at, self._bind_until = float("inf"), time.monotonic() + BIND_S
+        return limit
+
+    def has_bound(self) -> bool:
+        """Return whether the stand-in of a change over listens; one that does not in time ends, and a later attempt
+        follows.
+        """
+        if self._stand_in is None:
+            return False
+        if is_listening_at(str(self._paths.haproxy_dir / STAND_IN)):
+            return True
+        if self._stand_in.poll() is not None or time.monotonic() > self._bind_until:
+            self.end_stand_in()
+            self.postpone()
+        return False
+
+    def end_stand_in(self) -> None:
+        """End the stand-in of a change over, after the requests that it answers."""
+        if self._stand_in is not None:
+            if self._stand_in.poll() is None:
+                self._stand_in.send_signal(signal.SIGUSR1)
+            self._stand_in = None
 
     def _can_start(self, within_s: float = 2.0) -> bool:
         """Return whether HAProxy starts in time with an empty configuration."""
@@ -173,7 +235,9 @@ class HAProxyProcess:
             self._stand_in = None
             self._rest_until = time.monotonic() + 2.0
         if not self.has_served:
-            self.has_served = bool(self.pid) and self._is_answering()
+            # the stand-in of a change over is none of Serve's
+            stand_in = self._stand_in.pid if self._stand_in else 0
+            self.has_served = self.pid not in (0, stand_in) and self._is_answering()
             return False
         if (
             self.pid
@@ -189,15 +253,18 @@ class HAProxyProcess:
                 copy.write_text(fallback_config(config_path.read_text()))
         except OSError:
             return False
+        self._start_stand_in("-db", "-dR", "-f", str(copy))
+        return True
+
+    def _start_stand_in(self, *arguments: str) -> None:
         self._stand_in = subprocess.Popen(
-            [str(self._paths.haproxy_wrapper), "-db", "-dR", "-f", str(copy)],
+            [str(self._paths.haproxy_wrapper), *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         _log.warning("haproxy_stood_in_for", pid=self._stand_in.pid)
-        return True
 
     def _config_path(self) -> Path | None:
         """Return the configuration of the newest HAProxy."""

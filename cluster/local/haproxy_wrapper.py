@@ -84,12 +84,13 @@ def build_command(arguments: list[str], options: HAProxyOptions, config: str) ->
         # The old process hands over its listening sockets, so no request is refused meanwhile.
         folder = os.path.dirname(find_admin_socket(config))
         sockets = [os.path.join(folder, STAND_IN), find_admin_socket(config)]
-        given = next((path for path in sockets if "-x" not in words and _listens_at(path)), "")
+        given = next((path for path in sockets if "-x" not in words and is_listening_at(path)), "")
         words += ["-sf", str(before), *(["-x", given] if given else [])]
     return words
 
 
-def _listens_at(path: str) -> bool:
+def is_listening_at(path: str) -> bool:
+    """Return whether a process listens at a unix socket."""
     import socket
 
     with socket.socket(socket.AF_UNIX) as probe:

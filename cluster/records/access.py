@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
@@ -81,6 +82,8 @@ class AppSettings(BaseModel):
     "From this score on new content is news for a history thread."
     query_log: Literal["pseudonym", "anonymous", "off"] = "pseudonym"
     "Whether queries are logged, and whether the log distinguishes users."
+    affiliation_fq: str = Field(default="", max_length=4_096)
+    "Filter of products of partners, which stand beside answers as `affiliation_products`; empty: none."
     questions_per_day: Quotas = Field(default_factory=dict)
     "`user_type` -> questions that a user of this type may ask on one day; an absent type has no bound."
     prove_writers: bool = False
@@ -124,6 +127,8 @@ class AppSettings(BaseModel):
     "Engines, the default one included; 0: no bound."
     max_trainings: int = Field(default=0, ge=0)
     "Trainings that are queued or running at once; 0: no bound."
+    max_training_memory_mb: int = Field(default=0, ge=0)
+    "Largest `limits.memory_mb` of a recipe; 0: what the installation and the machine have."
     address_share: float = Field(default=1.0, gt=0, le=1)
     "Share of the rate of a publishable key that one client address may use."
     limits: Limits = Limits()
@@ -149,37 +154,39 @@ def new_app_settings(environment: Environment) -> AppSettings:
 
 
 SWITCHES: Final[dict[str, str]] = {
-    "strict_user_hash": "require user_hash for an anonymous_id alone",
-    "bot_rule": "off, log or on: a publishable key on a request that looks automated",
-    "secret_key_in_browser": "log or refuse: a secret key on a request of a page of another origin",
-    "publishable_experiments": "let the publishable key send experiment events",
-    "product_envelope": "wrap single product reads in {message, data}",
-    "service_id_aliases": "other names of service_id accepted in interactions, comma-separated",
-    "service_id_response_alias": "repeat service_id under this name in replies",
-    "completion_paging": "let start page the completions of search/autocomplete; off, it is ignored",
-    "primary_language": "ISO 639-1 code of the app's texts",
-    "update_significance": "0.05 to 1: from this score on new content is news for a history thread",
-    "query_log": "pseudonym, anonymous or off: log queries, with readers told apart or not",
-    "questions_per_day": "questions a reader may ask a day by user_type, as anonymous:3,free:20; others as they like",
-    "prove_writers": "require user_hash or a token where a publishable key writes for a user_id",
-    "typed_user_hash": "accept user_hash over <user_type>:<user_id>",
-    "derived_token_key": "sign reader tokens with the hex HMAC-SHA256 of 'kiosk reader token' under the secret key",
-    "keyed_visitor_ids": "derive the default anonymous_id with the secret key, so that nobody else can compute it",
-    "token_max_age_h": "hours after iat for which a token without exp is accepted; 0: for ever",
-    "confidential_fields": "product fields a publishable key can't use, comma-separated",
-    "browser_events": "interactions a publishable key may send in one request; 0: no bound",
-    "browser_readers": "different readers of those interactions; 0: no bound",
-    "new_readers_per_address": "readers without proof one address may add on a day",
-    "new_readers_per_day": "readers without proof all addresses may add on a day",
-    "checkouts_per_address": "checkouts without proof one address may send on a day; 0: no bound",
-    "questions_per_address": "questions without proof one address may ask on a day; 0: no bound",
-    "questions_without_proof": "questions without proof all addresses may ask on a day; 0: no bound",
-    "provider_tokens_per_day": "tokens of the language model on a day, then answers are composed; 0: no bound",
-    "max_records": "users and products the app may hold; 0: no bound",
-    "max_storage_mb": "MB of the app in the artifact store, above which writes and trainings are refused; 0: no bound",
-    "max_engines": "engines the app may have; 0: no bound",
-    "max_trainings": "trainings queued or running at once; 0: no bound",
-    "address_share": "share of the rate of a publishable key that one client address may use",
+    "strict_user_hash": "Require user_hash for an anonymous_id alone.",
+    "bot_rule": "Treatment of automated requests with a publishable key: off, log or on (refuse).",
+    "secret_key_in_browser": "Treatment of a secret key on a request from a page of another origin: log or refuse.",
+    "publishable_experiments": "Let the publishable key send experiment events.",
+    "product_envelope": "Wrap single product reads in {message, data}.",
+    "service_id_aliases": "Other names of service_id that interactions may use, separated by commas.",
+    "service_id_response_alias": "Repeat service_id under this name in replies.",
+    "completion_paging": "Let start select the page of completions; off: start is ignored.",
+    "primary_language": "ISO 639-1 code of the language of the app's texts, for example en or de.",
+    "update_significance": "Score from which new content counts as news for a history thread, 0.05 to 1.",
+    "query_log": "Log queries with a pseudonym for each user, anonymously, or not at all: pseudonym, anonymous or off.",
+    "affiliation_fq": "Filter of partners' products that stand beside answers, as tags:partner; empty: none.",
+    "questions_per_day": "Questions per day by user_type, as anonymous:3,free:20; other types have no limit.",
+    "prove_writers": "Require user_hash or a token if a publishable key writes for a user_id.",
+    "typed_user_hash": "Accept user_hash over <user_type>:<user_id>.",
+    "derived_token_key": "Sign user tokens with the hex HMAC-SHA256 of 'kiosk reader token' under the secret key.",
+    "keyed_visitor_ids": "Derive the default anonymous_id with the secret key, so that other clients can't compute it.",
+    "token_max_age_h": "Hours after iat for which a token without exp is accepted; 0: no limit.",
+    "confidential_fields": "Product fields that a publishable key can't use, separated by commas.",
+    "browser_events": "Interactions that a publishable key may send in one request; 0: no limit.",
+    "browser_readers": "Different users in the interactions of one such request; 0: no limit.",
+    "new_readers_per_address": "New users per day that one address may add without proof.",
+    "new_readers_per_day": "New users per day that all addresses together may add without proof.",
+    "checkouts_per_address": "Checkouts per day that one address may send without proof; 0: no limit.",
+    "questions_per_address": "Questions per day that one address may ask without proof; 0: no limit.",
+    "questions_without_proof": "Questions per day from all addresses without proof; 0: no limit.",
+    "provider_tokens_per_day": "Tokens of the language model per day; later answers are extractive. 0: no limit.",
+    "max_records": "Users and products that the app may hold; 0: no limit.",
+    "max_storage_mb": "MB of the app in the artifact store; above it, writes and trainings are refused. 0: no limit.",
+    "max_engines": "Engines that the app may have; 0: no limit.",
+    "max_trainings": "Trainings that may be queued or running at once; 0: no limit.",
+    "address_share": "Share of the rate of a publishable key that one client address may use, above 0 to 1.",
+    "max_training_memory_mb": "MB that one training may be allowed by its recipe; 0: what the machine has left.",
 }
 "Switches that an administrator may turn by name -> a description for people."
 LISTS: Final = frozenset({"service_id_aliases", "confidential_fields"})
@@ -196,11 +203,19 @@ class App(BaseModel):
     settings: AppSettings = AppSettings()
     created_at: int
     "Milliseconds since 1970."
+    archive_since: int = 0
+    "Since when agents read this app, milliseconds since 1970; the newest of all apps counts. 0: never chosen."
 
     @property
     def read_only(self) -> bool:
         """Return whether clients may read but not write the app: it is the playground."""
         return self.environment == "playground"
+
+
+def find_archive_app(apps: Mapping[str, App], default: str) -> str:
+    """Return the app that agents read: the one chosen last, else the default of the settings."""
+    chosen = max(apps.values(), key=lambda app: (app.archive_since, app.app_id), default=None)
+    return chosen.app_id if chosen is not None and chosen.archive_since else default
 
 
 class ApiKey(BaseModel):

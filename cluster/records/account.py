@@ -42,6 +42,8 @@ class Account(BaseModel):
     "Never changes; the records of a person are stored under it."
     password: str = Field(repr=False)
     "A slow hash, see `password`."
+    has_temporary_password: bool = False
+    "Another person got this password to hand over; the console asks for a new one before anything else."
     role: Role = "reader"
     disabled: bool = False
     epoch: int = 0
@@ -55,6 +57,10 @@ class Account(BaseModel):
     "The secret of the second factor, encrypted under the master key; empty: none."
     totp_step: int = 0
     "The last time step whose code was accepted; codes of it and of earlier steps are refused."
+    wrong_codes: int = 0
+    "Wrong codes of the second factor in a row; a right one sets it to 0."
+    wrong_code_at: int = 0
+    "Time of the last one, in milliseconds since 1970."
     recovery_codes: tuple[str, ...] = Field(default=(), repr=False)
     "SHA-256 of unused codes that replace the authenticator."
     oidc_subject: str = ""
@@ -83,6 +89,8 @@ class Code(BaseModel):
     username: str
     created_at: int
     expires_at: int
+    sign_in: str = ""
+    "How the person signed in, as sessions name it."
 
 
 class Grant(BaseModel):
@@ -99,6 +107,8 @@ class Grant(BaseModel):
     created_at: int
     target: str = ""
     "Where the code was sent, in the form shown to people; empty in grants of earlier releases."
+    sign_in: str = ""
+    "How the person signed in, as sessions name it; empty in grants of earlier releases."
 
 
 def new_user_id(randomness: Randomness = secrets.token_bytes) -> str:

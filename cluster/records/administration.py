@@ -17,8 +17,8 @@ ROLE_TEXTS: Mapping[AppRole, str] = {
     "owner": "also changes keys, limits, engines, roles, and erases users",
 }
 
-Way = Literal["token", "console", "command line"]
-"How a person reached the administration."
+Way = Literal["token", "console", "command line", "archive"]
+"How a person reached the administration; `archive`: a sign-in on the consent pages."
 
 TOKEN_PREFIX = "kat_"  # noqa: S105 - the first characters of every token, no token
 "First characters of a personal token; a scanner recognises a leaked one."
@@ -78,3 +78,5 @@ class AuditRow(BaseModel):
     chain: str = ""
     """SHA-256 over this row and the chain of the row before, in hex; set by the store. A changed, removed or inserted
     row breaks the chain behind it."""
+    proof: str = ""
+    "HMAC-SHA-256 of the chain under a key derived from the master key, in hex; empty in rows of earlier releases."

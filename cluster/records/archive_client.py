@@ -6,11 +6,13 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+CHECK_CLIENT: Final = "kiosk doctor"
+"Name of the client by which `kiosk doctor mcp` calls; reports name its calls apart."
 EVERYBODY = "*"
 "Name of the rule for clients without a specific rule."
 DEFAULT_CALLS_PER_MINUTE = 1200.0

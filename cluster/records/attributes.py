@@ -18,12 +18,15 @@ from typing import Any
 MAX_ATTRIBUTES = 1000
 "Names in one record's custom attributes."
 MAX_NAME = 256
+MAX_TEXT = 10_000
+"Characters of a text that is no title and no content: an attribute, a tag, a brand."
 
 _SCALAR_TYPES = {bool: "bool", int: "number", float: "number", str: "string"}
 _FLAT = frozenset((bool, int, float, str, type(None)))
 _LISTED = ({"number"}, {"string"}, set[str]())
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
+_TOO_LONG = f"The attribute should have at most {MAX_TEXT} characters."
 VALUE_TYPES = "boolean, number, string, null, number[], string[], object or object[]"
 
 
@@ -49,7 +52,10 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
             raise AttributeFault(f"The name should have between 1 and {MAX_NAME} characters.", name)
         if not name.isprintable() and _CONTROL.search(name):
             raise AttributeFault("The name should not contain control characters.", name)
-        if type(value) not in _FLAT:
+        if type(value) is str:
+            if len(value) > MAX_TEXT:
+                raise AttributeFault(_TOO_LONG, name)
+        elif type(value) not in _FLAT:
             _check_compound(name, value)
 
 
@@ -61,6 +67,10 @@ def _check_compound(name: str, value: Any) -> None:
                 _check_flat(item, name, at)
         elif {_SCALAR_TYPES.get(kind, "") for kind in kinds} not in _LISTED:
             raise AttributeFault(f"The items should all be of type '{_ITEMS}'.", name)
+        elif str in kinds:
+            for item in value:
+                if len(item) > MAX_TEXT:
+                    raise AttributeFault(_TOO_LONG, name)
     elif type(value) is dict:
         _check_flat(value, name)
     else:
@@ -72,7 +82,12 @@ _ITEMS = "number', all of type 'string' or all of type 'object"
 
 def _check_flat(value: Mapping[str, Any], *path: str | int) -> None:
     for key, item in value.items():
-        if type(item) not in _FLAT:
+        if len(key) > MAX_NAME:
+            raise AttributeFault(f"The name should have at most {MAX_NAME} characters.", *path, key)
+        if type(item) is str:
+            if len(item) > MAX_TEXT:
+                raise AttributeFault(_TOO_LONG, *path, key)
+        elif type(item) not in _FLAT:
             raise AttributeFault(
                 "The attribute expected to be of type 'boolean, number, string or null'.", *path, key
             )

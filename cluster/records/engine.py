@@ -21,9 +21,9 @@ class Scaling(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     replicas_min: int = Field(default=1, ge=1, le=256)
-    "Replicas at rest."
+    "Minimum replicas."
     replicas_max: int = Field(default=2, ge=1, le=256)
-    "Replicas under load."
+    "Maximum replicas."
     target_requests: float = Field(default=4.0, gt=0, le=1000)
     "Running requests per replica from which another replica starts."
     memory_budget_mb: int = Field(default=1024, ge=64, le=1 << 24)

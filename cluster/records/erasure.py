@@ -4,6 +4,7 @@ when.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import orjson
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from cluster.clock import iso_ms
 from cluster.ids import anonymous_reader, user_reader
+from cluster.records.logged_query import pseudonym
 
 REFUSED, COPIES = "refused rows of ingests", "damaged copies of the log file"
 "Places that are files of a machine."
@@ -69,6 +71,29 @@ class Person(BaseModel):
         return any(_stands_alone(text, form) for word in self.words for form in _forms(word))
 
 
+class ErasedReaders:
+    """Users and visitors that were erased, known by keyed hashes of their ids only."""
+
+    def __init__(self, salt: bytes = b"", subjects: Iterable[str] = ()) -> None:
+        self._salt = salt
+        self._subjects = frozenset(subjects)
+
+    def __bool__(self) -> bool:
+        return bool(self._subjects)
+
+    def update(self, other: ErasedReaders) -> None:
+        """Take the hashes of a later look."""
+        self._salt, self._subjects = other._salt, other._subjects
+
+    def has_any_of(self, record: Mapping[str, Any]) -> bool:
+        """Return whether a user or an interaction belongs to one of them."""
+        ids = ((user_reader, record.get("user_id")), (anonymous_reader, record.get("anonymous_id")))
+        return any(
+            isinstance(value, str) and pseudonym(self._salt, prefixed(value)) in self._subjects
+            for prefixed, value in ids
+        )
+
+
 class ErasedPlace(BaseModel):
     """One place where the erasure looks for a person."""
 
@@ -93,6 +118,8 @@ class Erasure(BaseModel):
     erasure_id: str
     app_id: str
     subject: str
+    subjects: tuple[str, ...] = ()
+    "The same for each id of the person, visitors included; not shown. Imports of older files skip their rows."
     request_id: str = ""
     by: str = ""
     "`command`, `console` or `api`."
@@ -112,7 +139,7 @@ class Erasure(BaseModel):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the receipt for JSON."""
-        fields = self.model_dump(exclude={"erased_before"})
+        fields = self.model_dump(exclude={"erased_before", "subjects"})
         fields["created_at"] = iso_ms(self.created_at)
         fields["finished_at"] = None if self.finished_at is None else iso_ms(self.finished_at)
         return {**fields, "left": self.left}

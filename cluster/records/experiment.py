@@ -92,6 +92,8 @@ class Experiment(BaseModel):
     variant_salt: str = Field(min_length=8, max_length=64)
     engines: tuple[str, ...] = (DEFAULT_ENGINE,)
     "The variant's engine, snapshot or boost rule applies to requests for these engines."
+    reports_exposure: bool = False
+    "The shop's own code reports who met a variant, so variants may be the same for Kiosk."
     goal: tuple[str, ...] = ("checkout",)
     "Types of interactions that count as a conversion."
     created_at: int = 0
@@ -138,6 +140,15 @@ class Experiment(BaseModel):
     def serves(self) -> bool:
         """Return whether any variant changes what Kiosk serves."""
         return any(variant.engine_id or variant.snapshot or variant.boost_rule for variant in self.variants)
+
+    @property
+    def can_be_measured(self) -> bool:
+        """Return whether anybody can meet a difference: Kiosk serves one, the shop reads one, or reports it itself."""
+        served = {
+            (one.engine_id, one.snapshot, one.boost_rule, repr(one.configuration)) for one in self.variants
+        }
+        is_single = len(self.variants) == 1 and self.serves
+        return self.reports_exposure or len(served) > 1 or is_single
 
     def variant(self, name: str) -> Variant | None:
         """Return a variant by name, slug or id; None when absent."""

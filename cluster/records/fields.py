@@ -13,11 +13,17 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from cluster.records.attributes import MAX_ATTRIBUTES, AttributeFault, check_attributes
+from cluster.records.attributes import MAX_ATTRIBUTES, MAX_TEXT, AttributeFault, check_attributes
 from cluster.records.times import moment_ms, utc_text
 
 MAX_ITEMS = 10_000
 "Ids or quantities in one list."
+MAX_RECORD_BYTES = 2_000_000
+"Bytes of one record as JSON."
+MAX_TITLE = 2_000
+"Characters of a title."
+MAX_CONTENT = 1_000_000
+"Characters of a text that is content: a description, HTML, or one paragraph."
 
 FAULT = "upload_fault"
 "pydantic error type of `fault`."
@@ -114,6 +120,8 @@ def _filters(value: Any) -> dict[str, list[str]]:
         if not _TEXT.issuperset(map(type, items)):
             at = next(at for at, item in enumerate(items) if type(item) is not str)
             raise fault(wrong_type("string", items[at]), name, at)
+        if items and max(map(len, items)) > MAX_TEXT:
+            raise fault(f"The items should have at most {MAX_TEXT} characters.", name)
     return value
 
 
@@ -130,9 +138,14 @@ def _images(value: Any) -> list[Any]:
 
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Texts = Annotated[list[str], Field(fail_fast=True)]
+ShortText = Annotated[str, Field(max_length=MAX_TEXT)]
+Title = Annotated[str, Field(max_length=MAX_TITLE)]
+Content = Annotated[str, Field(max_length=MAX_CONTENT)]
+Texts = Annotated[list[ShortText], Field(fail_fast=True)]
+Contents = Annotated[list[Content], Field(fail_fast=True)]
 Paths = Annotated[list[Texts], Field(fail_fast=True)]
 "Category paths, each broad to narrow."
+Address = Annotated[str, Field(max_length=65_536)]
 Uri = Annotated[str, Field(min_length=1, max_length=65_536)]
 
 UserId = Annotated[str, Field(min_length=1, max_length=512, pattern=RECORD_ID)]
@@ -153,10 +166,13 @@ DayOrMoment = Annotated[
 Moment = Annotated[int, PlainValidator(_moment_ms), WithJsonSchema({"type": "string", "format": "date-time"})]
 "Milliseconds since 1970, read from text."
 
-_SCALARS: list[dict[str, Any]] = [{"type": name} for name in ("boolean", "number", "string", "null")]
+_TEXT_SCHEMA: dict[str, Any] = {"type": "string", "maxLength": MAX_TEXT}
+_SCALARS: list[dict[str, Any]] = [
+    {"type": "boolean"}, {"type": "number"}, _TEXT_SCHEMA, {"type": "null"},
+]  # fmt: skip
 _FLAT = {"type": "object", "additionalProperties": {"anyOf": _SCALARS}}
 _LISTS: list[dict[str, Any]] = [
-    {"type": "array", "items": item} for item in ({"type": "number"}, {"type": "string"}, _FLAT)
+    {"type": "array", "items": item} for item in ({"type": "number"}, _TEXT_SCHEMA, _FLAT)
 ]
 Attributes = Annotated[
     dict[str, Any],
@@ -187,9 +203,7 @@ Images = Annotated[
 Filters = Annotated[
     dict[str, list[str]],
     PlainValidator(_filters),
-    WithJsonSchema(
-        {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}
-    ),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "array", "items": _TEXT_SCHEMA}}),
 ]
 
 

@@ -32,6 +32,7 @@ from typing_extensions import Self
 
 from cluster.records.fields import (
     STRICT,
+    Address,
     Filters,
     Ipv4,
     Moment,
@@ -39,6 +40,7 @@ from cluster.records.fields import (
     NamedIds,
     Number,
     Quantities,
+    ShortText,
     Strict,
     Texts,
     Uuid,
@@ -54,11 +56,11 @@ class Campaign(Strict):
 
     model_config = _OPEN
 
-    name: str | None = None
-    source: str | None = None
-    medium: str | None = None
-    term: str | None = None
-    content: str | None = None
+    name: ShortText | None = None
+    source: ShortText | None = None
+    medium: ShortText | None = None
+    term: ShortText | None = None
+    content: ShortText | None = None
 
 
 class Page(Strict):
@@ -66,9 +68,9 @@ class Page(Strict):
 
     model_config = _OPEN
 
-    url: str
-    referrer: str | None = None
-    title: str | None = None
+    url: Address
+    referrer: Address | None = None
+    title: ShortText | None = None
 
 
 class Context(Strict):
@@ -78,17 +80,17 @@ class Context(Strict):
 
     campaign: Campaign | None = None
     truncated_ip: Ipv4 | None = None
-    locale: str | None = None
-    region: str | None = None
+    locale: ShortText | None = None
+    region: ShortText | None = None
     page: Page | None = None
-    user_agent: str | None = None
+    user_agent: ShortText | None = None
     custom_context: dict[str, Any] | None = None
 
 
 class SearchTerms(Strict):
     """What was searched for."""
 
-    keywords: str | None = None
+    keywords: ShortText | None = None
     filters: Filters | None = None
 
 
@@ -163,7 +165,7 @@ class CustomAction(_WithProducts):
     """An action that the caller defines."""
 
     type: Literal["custom"]
-    custom_action_name: str
+    custom_action_name: ShortText
 
 
 class Search(Shared):
@@ -180,8 +182,10 @@ class Feedback(Shared):
     question_id: Annotated[str, Field(max_length=512)] | None = Field(
         None, description="The answer that is judged; `kiosk report search` counts judgements by question."
     )
-    result_type: str | None = Field(None, description="What is judged, as `answer`; kept, not counted apart.")
-    value: str | None = Field(
+    result_type: ShortText | None = Field(
+        None, description="What is judged, as `answer`; kept, not counted apart."
+    )
+    value: ShortText | None = Field(
         None,
         description="`helpful`, `not helpful`, or `unselected`, which takes a judgement back; others count as other.",
     )

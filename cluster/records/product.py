@@ -8,7 +8,10 @@ from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from cluster.records.fields import (
     STRICT,
+    Address,
     Attributes,
+    Content,
+    Contents,
     DayOrMoment,
     Images,
     NamedId,
@@ -16,8 +19,10 @@ from cluster.records.fields import (
     Number,
     Paths,
     ProductId,
+    ShortText,
     Strict,
     Texts,
+    Title,
     Uri,
 )
 
@@ -45,10 +50,10 @@ class Child(Strict):
     """A part of long content, for example a chapter; serves answer snippets only."""
 
     id: NamedId
-    url: str | None = None
-    title: str | None = None
-    description: str | None = None
-    html: str | None = None
+    url: Address | None = None
+    title: Title | None = None
+    description: Content | None = None
+    html: Content | None = None
     headers: Texts | None = None
     custom_attributes: Attributes | None = None
 
@@ -56,21 +61,21 @@ class Child(Strict):
 class Translation(Strict):
     """An `i18n_<ln>` object: the text fields in another language."""
 
-    title: str | None = None
-    subtitle: str | None = None
-    description: str | None = None
-    short_description: str | None = None
-    html: str | None = None
+    title: Title | None = None
+    subtitle: ShortText | None = None
+    description: Content | None = None
+    short_description: ShortText | None = None
+    html: Content | None = None
     headers: Texts | None = None
-    paragraphs: Texts | None = None
+    paragraphs: Contents | None = None
     anchors: Texts | None = None
     tags: Texts | None = None
     categories: Paths | None = None
     authors: Texts | None = None
-    brand: str | None = None
-    size: str | None = None
-    color: str | None = None
-    material: str | None = None
+    brand: ShortText | None = None
+    size: ShortText | None = None
+    color: ShortText | None = None
+    material: ShortText | None = None
     url: Uri | None = None
     cover_image: Uri | None = None
     custom_attributes: Attributes | None = None
@@ -104,16 +109,16 @@ class Product(Strict):
         "theirs.",
     )
     type: Annotated[str, Field(max_length=512)] | None = None
-    title: str | None = None
-    subtitle: str | None = None
-    description: str | None = None
-    short_description: str | None = None
-    html: str | None = None
+    title: Title | None = None
+    subtitle: ShortText | None = None
+    description: Content | None = None
+    short_description: ShortText | None = None
+    html: Content | None = None
     headers: Texts | None = None
-    paragraphs: Texts | None = None
+    paragraphs: Contents | None = None
     anchors: Texts | None = None
     children: Annotated[list[Child], Field(fail_fast=True)] | None = None
-    language: Annotated[str, Field(min_length=2)] | None = None
+    language: Annotated[str, Field(min_length=2, max_length=64)] | None = None
     created_at: DayOrMoment | None = None
     published_at: DayOrMoment | None = None
     updated_at: DayOrMoment | None = None
@@ -130,10 +135,10 @@ class Product(Strict):
     original_price: Number | None = None
     sale_price: Number | None = None
     margin: Number | None = None
-    size: str | None = None
-    color: str | None = None
-    material: str | None = None
-    brand: str | None = None
+    size: ShortText | None = None
+    color: ShortText | None = None
+    material: ShortText | None = None
+    brand: ShortText | None = None
     condition: Literal["NEW", "USED", "REFURBISHED"] | None = None
     availability: Literal["IN_STOCK", "OUT_OF_STOCK", "PRE_ORDER"] | None = None
     "Absent counts as `IN_STOCK`."

@@ -8,11 +8,13 @@ Published in `docs/reference/rest.md`, section Ask.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 FinishReason = Literal["not_finished", "success", "error", "forbidden"]
+PublicFinishReason = Literal["not_finished", "success", "no_answer", "error", "forbidden"]
 
 INITIALIZING: Final = "Initializing"
 FETCHING: Final = "Fetching related content"
@@ -30,6 +32,10 @@ LONGEST_QUESTION = 8_000
 "Maximal number of characters of a question; longer questions are refused."
 ANSWER_WITHIN_MS = 60_000
 "How long an answer may take, one way or another."
+RECHECK = "answers-recheck"
+"Begins the names of the followers of products that check cited passages again."
+LATE_RECHECK = f"{RECHECK}-late"
+"Follows behind on purpose, by more than an answer may take."
 
 
 class Format(BaseModel):
@@ -45,6 +51,32 @@ class Format(BaseModel):
     cite_link: bool = False
     wiki_link_template: str = ""
     "Address with `%s`: names in the answer become links to it."
+
+
+TEMPLATES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "summary": "Summarise the sources in two to four sentences.",
+        "headline": "Write one headline of at most twelve words for the sources, as one sentence.",
+        "teaser": "Write one or two sentences that make a reader want to read the sources; keep the end to yourself.",
+        "description": "Describe the product of the sources to a buyer in two or three sentences.",
+        "key_points": "Write the three to five most important facts of the sources, each as one short sentence.",
+    }
+)
+"Name of a template -> what it asks the model for."
+NOTHING_SUPPORTED: Final = "the model wrote nothing that the texts of the products support"
+"Why a task of text generation failed whose model wrote something else."
+
+
+class TextGeneration(BaseModel):
+    """What a task of text generation asks for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    template: str = ""
+    "Name of a template; empty: the instructions only."
+    instructions: str = ""
+    product_ids: tuple[str, ...] = ()
+    "Products whose texts are the only sources."
 
 
 class Question(BaseModel):
@@ -80,6 +112,8 @@ class Question(BaseModel):
     format: Format = Format()
     metadata: Mapping[str, Any] = Field(default_factory=dict)
     "The public record of the answer repeats it, for any client with its id."
+    generation: TextGeneration | None = None
+    "Set for a task of text generation, which is no question of a user."
     claims: Mapping[str, Any] = Field(default_factory=dict)
     "Further claims of the asker's token; only the asker gets them."
 
@@ -142,6 +176,8 @@ class Answer(BaseModel):
     passages: tuple[CitedPassage, ...] = ()
     "The passages that the sentences cite."
     related: tuple[CitedPassage, ...] = ()
+    affiliated: tuple[Mapping[str, Any], ...] = ()
+    "Products of partners beside the answer: `product_id` and the shown fields."
     followups: tuple[str, ...] = ()
     blocked_reason: str = ""
     question: str = ""
@@ -153,6 +189,17 @@ class Answer(BaseModel):
     def finished(self) -> bool:
         """Return whether the answer is finished."""
         return self.finish_reason != "not_finished"
+
+    @property
+    def public_finish_reason(self) -> PublicFinishReason:
+        """Return the finish reason for clients: `no_answer` when the content does not answer the question.
+
+        It is derived from the sentences, so that stored refusals of earlier releases have it too. An answer that was
+        withdrawn after a change of its sources stays a success.
+        """
+        if self.finish_reason == "success" and not self.sentences and self.composer != "withdrawn":
+            return "no_answer"
+        return self.finish_reason
 
 
 LONGEST_BANK_QUESTION = 2_000

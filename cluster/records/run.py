@@ -32,6 +32,9 @@ RunStatus = Literal["queued", "running", "finished", "failed", "cancelled"]
 STAGES = ("dataset", "plan", "evaluate", "train", "publish")
 "The stages of a training, in order."
 
+FACT_LABELS = {"readers": "users", "most_events_of_a_reader": "most events of a user"}
+"Key of a stage's facts -> the words that people see."
+
 LEASE_MS = 15_000
 "A worker that does not renew its lease for this long counts as dead."
 
@@ -97,6 +100,8 @@ class Run(BaseModel):
     "The gate's decision, in a sentence."
     chosen: str = ""
     "Which parts of the recipe got weight and which did not, in a sentence."
+    split: dict[str, Any] = Field(default_factory=dict)
+    "Of the evaluation: protocol and its reason, dates of the test, what counts as relevant, and all as `sentence`."
     parts: tuple[dict[str, Any], ...] = ()
     "Outcome of each part: part, learner, outcome, weight, weight_new, alone, gain, reason."
     error: str = ""

@@ -56,7 +56,7 @@ class Thread(BaseModel):
     judged: str = ""
     "Offset of the newest content against which this thread was judged; older content is no news."
     news: News | None = None
-    "The last content that was significant, waiting or dealt with."
+    "The last content that was significant, waiting or answered."
     later: News | None = None
     "Content that was found while the answer about `news` was being composed."
     sketches: tuple[str, ...] = ()

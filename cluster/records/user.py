@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from cluster.records.fields import Attributes, DayOrMoment, Strict, Uri, UserId
+from cluster.records.fields import Attributes, Content, DayOrMoment, ShortText, Strict, Uri, UserId
 
 
 class User(Strict):
@@ -19,19 +19,19 @@ class User(Strict):
     created_at: DayOrMoment | None = None
     "Account times; Kiosk never sets a default."
     updated_at: DayOrMoment | None = None
-    name: str | None = None
+    name: ShortText | None = None
     "For display; not used for ranking."
     profile_image: Uri | None = None
     age: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = None
     "Returned as sent; bounded so that it fits every column."
-    gender: str | None = None
+    gender: ShortText | None = None
     "Free text."
-    city: str | None = None
-    state: str | None = None
-    country: str | None = None
-    group_id: str | None = None
+    city: ShortText | None = None
+    state: ShortText | None = None
+    country: ShortText | None = None
+    group_id: ShortText | None = None
     "Account or company: a preference signal."
-    description: str | None = None
+    description: Content | None = None
     custom_attributes: Attributes | None = None
 
 

@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cluster.admin.schema import newest_schema
+from cluster.records.question import LATE_RECHECK
 from cluster.store.connect import OpenStores
-from cluster.store.ports.changes import Noun
+from cluster.store.ports.changes import FOLLOWING_MS, Noun, find_differing
 from cluster.store.ports.schema import RunningRelease, StoredSchema
-from cluster.store.redis.cluster_report import FOLLOWING_MS, LEASES, LeaseHolder, RedisClusterOverview
+from cluster.store.redis.cluster_report import LEASES, LeaseHolder, RedisClusterOverview
 from cluster.store.redis.installation import RedisInstallation, StoredIdentity
 from cluster.store.redis.schema import RedisSchema
 
@@ -42,7 +43,7 @@ class LogState:
     compacted: str
     followers: int
     follower_lag_ms: int
-    "Of the slowest live follower."
+    "Of the slowest live follower, without one that is late on purpose."
     uncompacted_ms: int
 
 
@@ -60,6 +61,8 @@ class ClusterReport:
     logs: tuple[LogState, ...]
     waiting: dict[str, int]
     "Accepted batches that were not applied yet, by app."
+    differing: dict[str, list[str]]
+    "Replicas whose state differs from that of another one at the same offset, by app; apps without any are absent."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""
@@ -77,9 +80,12 @@ async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
     apps = sorted((await stores.access.read_all()).apps)
     engines: list[EngineOverview] = []
     logs: list[LogState] = []
+    differing: dict[str, list[str]] = {}
     for app_id in apps:
         engines += await _read_engines(stores, app_id)
-        logs += await _read_logs(stores, overview, app_id, now_ms)
+        logs += await _read_logs(stores, app_id, now_ms)
+        if names := find_differing(await stores.changes.list_followers(app_id), now_ms):
+            differing[app_id] = names
     return ClusterReport(
         await RedisInstallation(server).read(),
         await schema.read(),
@@ -89,6 +95,7 @@ async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
         tuple(engines),
         tuple(logs),
         {app_id: await stores.intake.depth(app_id) for app_id in apps},
+        differing,
     )
 
 
@@ -96,6 +103,17 @@ def log_lag_ms(last: str, offset: str) -> int:
     """Return how much older the entry at an offset is than the last one; 0 in an empty log."""
     newest, reached = (int(text.partition("-")[0] or 0) for text in (last, offset))
     return max(0, newest - reached) if newest else 0
+
+
+def _follower_lag_ms(last: str, offset: str, at_ms: int) -> int:
+    """Return the lag of a follower; of one that had read nothing, at least how far its record is from the last entry.
+
+    Offset 0 has no time: every app begins with followers there.
+    """
+    if offset.partition("-")[0] == "0":
+        newest = int(last.partition("-")[0] or 0)
+        return abs(newest - at_ms) if newest else 0
+    return log_lag_ms(last, offset)
 
 
 async def _read_engines(stores: OpenStores, app_id: str) -> list[EngineOverview]:
@@ -115,17 +133,18 @@ async def _read_engines(stores: OpenStores, app_id: str) -> list[EngineOverview]
     return found
 
 
-async def _read_logs(
-    stores: OpenStores, overview: RedisClusterOverview, app_id: str, now_ms: int
-) -> list[LogState]:
-    live = [one for one in await overview.list_followers(app_id) if now_ms - one.at_ms < FOLLOWING_MS]
+async def _read_logs(stores: OpenStores, app_id: str, now_ms: int) -> list[LogState]:
+    live = [one for one in await stores.changes.list_followers(app_id) if now_ms - one.at_ms < FOLLOWING_MS]
     compacted = await stores.changes.compacted_offsets(app_id)
     found = []
     for noun in _NOUNS:
         last = await stores.changes.last(app_id, noun)
-        lags = [log_lag_ms(last, one.offsets[noun]) for one in live if noun in one.offsets]
+        here = [one for one in live if noun in one.offsets]
+        lags = [
+            _follower_lag_ms(last, one.offsets[noun], one.at_ms) for one in here if one.name != LATE_RECHECK
+        ]
         settled = compacted.get(noun, "0")
         # nothing compacted yet: the age of the first entry would take a read of it
         uncompacted = log_lag_ms(last, settled) if settled != "0" else 0
-        found.append(LogState(app_id, noun, last, settled, len(lags), max(lags, default=0), uncompacted))
+        found.append(LogState(app_id, noun, last, settled, len(here), max(lags, default=0), uncompacted))
     return found

@@ -63,6 +63,11 @@ class InstallationState(BaseModel):
     "Arguments of the start, without secrets and paths, for commands of other shells."
 
     @property
+    def is_degraded(self) -> bool:
+        """Return whether requests go through the slow Python proxy in place of HAProxy."""
+        return self.proxy not in ("", "haproxy")
+
+    @property
     def url_host(self) -> str:
         """Return the host to call: a loopback address when the API replicas listen on all addresses."""
         if self.host in ("0.0.0.0", "", "*"):

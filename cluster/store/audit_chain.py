@@ -1,9 +1,13 @@
-"""The chain of the audit log: each row carries a hash over itself and the chain of the row before.
+"""The chain of the audit log, and its proofs: each row carries a hash over itself and the chain of the row before.
 
-    chain of row n = SHA-256(chain of row n-1, line break, JSON of row n without id and chain)
+    chain of row n = SHA-256(chain of row n-1, line break, JSON of row n without id, chain and proof)
+    proof of row n = HMAC-SHA-256(key derived from the master key, chain of row n)
 
-A row that was changed, removed or inserted breaks the chain behind it. Whoever can write all of Redis can compute a
-whole new chain; so compare the last chain with one that was noted elsewhere.
+A row that was changed, removed or inserted breaks the chain behind it. Somebody who can write all of Redis can compute
+a whole new chain, but no proof. A proof covers every row before its own, so rows of earlier releases, and rows under a
+master key that is gone, need none once a proven row follows.
+
+Rows at the end may be removed with their proofs. A file outside Redis finds that: see `audit_proof`.
 """
 
 from __future__ import annotations
@@ -13,12 +17,21 @@ import hashlib
 import orjson
 
 from cluster.records.administration import AuditRow
+from cluster.store.audit_proof import AuditProof, SealedRow
 from cluster.store.ports.administration import START, AuditVerdict
+
+ACCEPT = "audit.accept"
+"Operation of a row by which an operator accepts the faults before it."
+RESTORE = "backup.restore"
+"Operation of a row after a restore: the log may be older than the sealed row."
+RESEAL = "master_key.reseal"
+"Operation of a row at the change of the master key, after a check of the log under both keys."
 
 
 def row_json(row: AuditRow) -> bytes:
-    """Return a row as it is stored and hashed: sorted JSON without id and chain."""
-    return orjson.dumps(row.model_dump(mode="json", exclude={"row_id", "chain"}), option=orjson.OPT_SORT_KEYS)
+    """Return a row as it is stored and hashed: sorted JSON without id, chain and proof."""
+    plain = row.model_dump(mode="json", exclude={"row_id", "chain", "proof"})
+    return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
 
 
 def next_chain(before: str, stored: bytes) -> str:
@@ -27,22 +40,78 @@ def next_chain(before: str, stored: bytes) -> str:
 
 
 class ChainCheck:
-    """Follows the chain over rows in their order."""
+    """Follows the chain over rows in their order, to the end: a later row may accept what was wrong before it."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, proof: AuditProof | None = None, sealed: SealedRow | None = None, since: str = ""
+    ) -> None:
+        """`sealed` is a row that must be in the log; `since` is a chain that must be."""
         self.rows = 0
-        self._first_id = self._last_id = ""
+        self.since_rows = -1
+        self._proof, self._sealed, self._since = proof, sealed, since
+        self._first_id = self._last_id = self._proven_from = ""
         self._chain = START
+        self._fault: tuple[int, str, str] | None = None
+        self._unproven: tuple[int, str, str] | None = None
+        self._is_proven = False
 
-    def fits(self, row_id: str, stored: bytes, chain: str) -> bool:
-        """Take the next row; return False if it does not continue the chain."""
+    def add(self, row_id: str, stored: bytes, chain: str, proof: str = "") -> None:
+        """Take the next row."""
         if next_chain(self._chain, stored) != chain:
-            return False
+            self._note(row_id, "the row does not continue the chain of the row before")
+        self._is_proven = self._proof is not None and self._proof.is_genuine(chain, proof)
+        operation = _operation_of(stored) if self._is_proven else ""
+        if operation == ACCEPT:
+            self._fault = None
+        if operation in (ACCEPT, RESEAL):
+            self._unproven = None
+        if self._is_proven:
+            self._proven_from = self._proven_from or row_id
+        elif self._proven_from and self._unproven is None:
+            reason = "the row was written without the key of the audit log, by an earlier release or by somebody else"
+            self._unproven = (self.rows, row_id, reason)
+        sealed = self._sealed
+        is_accepted = (
+            operation in (ACCEPT, RESTORE) and sealed is not None and order(row_id) > order(sealed.row_id)
+        )
+        if sealed is not None and (is_accepted or (row_id, chain) == (sealed.row_id, sealed.chain)):
+            self._sealed = None
         self.rows += 1
+        self.since_rows += self.since_rows >= 0
+        if chain == self._since:
+            self.since_rows = 0
         self._first_id = self._first_id or row_id
         self._last_id, self._chain = row_id, chain
-        return True
 
-    def verdict(self, broken_at: str = "", reason: str = "") -> AuditVerdict:
-        """Return the verdict on the rows so far."""
-        return AuditVerdict(self.rows, self._first_id, self._last_id, self._chain, broken_at, reason)
+    def verdict(self, newest: str = "") -> AuditVerdict:
+        """Return the verdict on all rows; `newest` is the id of a row that must be among them."""
+        if order(self._last_id) < order(newest):
+            self._note(newest, "the newest rows were removed")
+        fault = min(filter(None, (self._fault, self._unproven)), default=None)
+        if fault is None and self._sealed is not None:
+            reason = "the sealed row is not in the log: rows were removed, or the log was written anew"
+            fault = (self.rows, self._sealed.row_id, reason)
+        if fault is None and self._since and self.since_rows < 0:
+            fault = (self.rows, self._last_id or "0-0", "no row has the given chain")
+        rows, broken_at, reason = fault or (self.rows, "", "")
+        return AuditVerdict(
+            rows, self._first_id, self._last_id, self._chain, broken_at, reason,
+            proven_from=self._proven_from, since_rows=max(0, self.since_rows),
+        )  # fmt: skip
+
+    def _note(self, row_id: str, reason: str) -> None:
+        self._fault = self._fault or (self.rows, row_id, reason)
+
+
+def order(row_id: str) -> tuple[int, int]:
+    """Return an id of a row as numbers, by which ids are ordered."""
+    left, _, right = row_id.partition("-")
+    return (int(left), int(right or 0)) if left.isdigit() else (0, 0)
+
+
+def _operation_of(stored: bytes) -> str:
+    try:
+        row = orjson.loads(stored)
+        return str(row["operation"]) if row["outcome"] == "done" else ""
+    except (ValueError, KeyError, TypeError):
+        return ""

@@ -36,7 +36,8 @@ def access_quarantine() -> str:
 
 def schema() -> str:
     """Hash: number (of the schema that everything stored here has), oldest (schema a release needs to run on it),
-    release (that wrote this), at. Owner: the start of a release. For ever."""
+    release (that wrote this), at, restoring (backup whose restore has not ended). Owner: the start of a release.
+    For ever."""
     return "kiosk:{access}:schema"
 
 

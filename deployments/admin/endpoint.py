@@ -126,9 +126,13 @@ class AdminEndpoint:
     async def _perform(
         self, request: Request, path: AdminPath, operation: AnyOperation, principal: Principal
     ) -> Reply | Download:
+        administration = self._services.administration
+        in_path = dict(zip(operation.path_fields, path.values, strict=True))
+        if operation.scope != "app" or "app_id" in in_path:  # before the body is read
+            await administration.authorize(principal, operation, in_path)
         body = await _read(request) if takes_body(operation) else b""
         given = collect_arguments(operation, path.values, request.query_params, body)
-        work = self._services.administration.perform
+        work = administration.perform
         if not operation.stream_field:
             return await _reply_within(operation, work(principal, operation.name, given), OPERATION_S)
         given[operation.stream_field] = _stream(request)

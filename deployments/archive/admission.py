@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cluster.clock import Clock
@@ -45,6 +45,7 @@ READ_EVERY_S = 0.5
 NOT_ALLOWED = "This client is not allowed to use the archive; ask its publisher"
 TOO_MANY = "Too many calls; try again in {seconds} s"
 _BUCKET = "archive"
+_RULES = "rules"
 _LOT_S = 0.2
 _BURST_S = 5.0
 _MOST_PURSES = 4096
@@ -59,10 +60,12 @@ class _CallBucket:
 class ClientAdmission:
     """Admits or refuses calls of clients."""
 
-    def __init__(self, rules: ClientRuleStore, limits: LimitStore, app_id: str, clock: Clock) -> None:
+    def __init__(
+        self, rules: ClientRuleStore, limits: LimitStore, find_app: Callable[[], str], clock: Clock
+    ) -> None:
         self._store = rules
         self._limits = limits
-        self._app_id = app_id
+        self._find_app = find_app
         self._clock = clock
         self._rules: Mapping[str, ClientRule] = {}
         self._leased: OrderedDict[str, _CallBucket] = OrderedDict()
@@ -70,7 +73,7 @@ class ClientAdmission:
 
     async def start(self) -> None:
         """Read the rules if the store answers, and start to follow their changes."""
-        await self._cache.follow(self._app_id, READ_EVERY_S, away_event="client_rules_kept")
+        await self._cache.follow(_RULES, READ_EVERY_S, away_event="client_rules_kept")
 
     async def close(self) -> None:
         """Stop following the rules."""
@@ -82,10 +85,10 @@ class ClientAdmission:
         Errors:
             Unavailable: the store is unavailable; the rules read last stay valid
         """
-        await self._cache.refresh(self._app_id)
+        await self._cache.refresh(_RULES)
 
-    async def _load(self, app_id: str, _last: Mapping[str, ClientRule] | None) -> Mapping[str, ClientRule]:
-        self._rules = await self._store.all(app_id)
+    async def _load(self, _key: str, _last: Mapping[str, ClientRule] | None) -> Mapping[str, ClientRule]:
+        self._rules = await self._store.all(self._find_app())
         return self._rules
 
     def check(self, person: ArchiveCaller) -> ClientRule:
@@ -135,7 +138,7 @@ class ClientAdmission:
         lease_size = max(1, math.ceil(rate * _LOT_S))
         try:
             lease = await self._limits.take(
-                self._app_id, _shorten(who), _BUCKET,
+                self._find_app(), _shorten(who), _BUCKET,
                 rate=rate, burst=burst, want=lease_size, now_ms=self._clock.now_ms(),
             )  # fmt: skip
         except HouseError:

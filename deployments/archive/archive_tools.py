@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -122,7 +122,8 @@ class ToolResult:
 class ArchiveTools:
     """Answers the tools from one archive."""
 
-    app_id: str
+    find_app: Callable[[], str]
+    "Returns the app that agents read at present."
     archive: ArchiveClient
     issuer: OffsetSigner
     fence_key: bytes
@@ -131,15 +132,16 @@ class ArchiveTools:
 
     async def ask(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
         """Return the result of `ask_archive`."""
+        app_id = self.find_app()
         query = ArchiveQuery(
-            self.app_id,
+            app_id,
             remove_invisible(arguments["question"]),
             context=remove_invisible(arguments.get("context", "")[:MOST_CONTEXT]),
             rows=self.rows,
         )
         found = await self.archive.ask(query)
         snippets = [one for one in found.snippets if one.position < MOST_POSITIONS]
-        document = {"results": [self._result(person, one) for one in snippets]}
+        document = {"results": [self._result(app_id, person, one) for one in snippets]}
         return ToolResult(document, coverage=found.coverage)
 
     async def article(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
@@ -148,20 +150,20 @@ class ArchiveTools:
         Errors:
             NotFound: the offset does not belong to this user, or the article is deleted; both have the same message
         """
-        product_id = arguments["product_id"]
-        position = self.issuer.verify(self.app_id, person.user_id, product_id, arguments["offset"])
+        app_id, product_id = self.find_app(), arguments["product_id"]
+        position = self.issuer.verify(app_id, person.user_id, product_id, arguments["offset"])
         if position is None:
             raise NotFound(NOT_ISSUED)
-        found = await self.archive.article(self.app_id, product_id, position)
+        found = await self.archive.article(app_id, product_id, position)
         if found is None:
             raise NotFound(NOT_ISSUED)
         return ToolResult(self._article(found))
 
-    def _result(self, person: ArchiveCaller, snippet: Snippet) -> dict[str, Any]:
+    def _result(self, app_id: str, person: ArchiveCaller, snippet: Snippet) -> dict[str, Any]:
         product_id = snippet.product_id
         result: dict[str, Any] = {
             "product_id": product_id,
-            "offset": self.issuer.sign(self.app_id, person.user_id, product_id, snippet.position),
+            "offset": self.issuer.sign(app_id, person.user_id, product_id, snippet.position),
             "product_title": fence_line(snippet.title[:MOST_TITLE], self.fence_key),
         }
         if snippet.child_title:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Route
 from deployments.archive.citation import CitationRules, licence_sentence
 from deployments.archive.methods import VERSIONS
 from deployments.archive.oauth.addresses import MCP_PATH
-from deployments.archive.tools import TOOLS
+from deployments.archive.tools import Tool, list_notices
 from deployments.edge.server_addresses import ServerAddresses
 
 CARD_PATH = "/.well-known/mcp-server-card"
@@ -52,6 +52,16 @@ class CardConfig(Protocol):
         ...
 
     @property
+    def subjects(self) -> str:
+        """What the archive covers."""
+        ...
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Tools of the archive."""
+        ...
+
+    @property
     def version(self) -> str:
         """Version of Kiosk."""
         ...
@@ -66,13 +76,11 @@ def build_pages(config: CardConfig, addresses: ServerAddresses) -> list[BaseRout
     """Return the routes of both pages."""
 
     def show_card(base: str) -> tuple[str, str]:
-        return json.dumps(build_card(base, config.title, config.version)), "application/json"
+        card = build_card(base, config.title, config.version, list_notices(config.tools))
+        return json.dumps(card), "application/json"
 
     def show_guide(base: str) -> tuple[str, str]:
-        rules = config.citation
-        return render_guide(
-            base, config.title, VERSIONS, rules.licence, rules.extra
-        ), "text/plain; charset=utf-8"
+        return render_guide(base, config, VERSIONS), "text/plain; charset=utf-8"
 
     return [
         Route(CARD_PATH, endpoint=_Page(show_card, addresses)),
@@ -81,8 +89,9 @@ def build_pages(config: CardConfig, addresses: ServerAddresses) -> list[BaseRout
     ]
 
 
-def build_card(base: str, title: str, version: str) -> dict[str, Any]:
-    """Return the server card."""
+def build_card(base: str, title: str, version: str, notices: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the server card; `notices` announce removals, in the member that the schema keeps for extensions."""
+    announced = {"_meta": {"kiosk/deprecations": list(notices)}} if notices else {}
     return {
         "$schema": SCHEMA,
         "name": f"{_reverse_host(base)}/archive",
@@ -93,6 +102,7 @@ def build_card(base: str, title: str, version: str) -> dict[str, Any]:
         "remotes": [
             {"type": "streamable-http", "url": base + MCP_PATH, "supportedProtocolVersions": list(VERSIONS)}
         ],
+        **announced,
     }
 
 
@@ -140,7 +150,7 @@ def _reverse_host(base: str) -> str:
 
 _TEXT = """# {title}
 
-> A news archive (world, politics, science, sport, business) for AI agents: a remote MCP server over streamable HTTP \
+> A news archive{subjects} for AI agents: a remote MCP server over streamable HTTP \
 with two tools. Sign-in is OAuth 2.1; clients find everything from the one address below.
 
 Endpoint: {mcp}
@@ -155,7 +165,7 @@ Sign-in: opens in the browser at the first use; accounts are made by the archive
 ## Tools
 
 {tools}
-
+{notices}
 ## Workflow
 
 1. Call `ask_archive` with one whole question; `context` may say what the user is working on.
@@ -175,18 +185,21 @@ stays good for the user who got it, also after a new sign-in.
 """
 
 
-def render_guide(base: str, title: str, versions: tuple[str, ...], licence: str, extra: str) -> str:
+def render_guide(base: str, config: CardConfig, versions: tuple[str, ...]) -> str:
     """Return the page for clients that requested it at `base`."""
-    mcp = f"{base}/mcp"
+    mcp, tools, rules = f"{base}/mcp", config.tools, config.citation
+    notices = "".join(f"- {notice}\n" for notice in list_notices(tools))
     return _TEXT.format(
         base=base,
-        title=title,
+        title=config.title,
+        subjects=f" ({config.subjects})" if config.subjects else "",
+        notices=f"\n### Deprecated\n\n{notices}" if notices else "",
         mcp=mcp,
         versions=", ".join(versions),
         install="\n".join(f"- {where}: {how}" for where, how in list_installs(mcp)),
-        tools="\n".join(f"- `{tool.name}`: {tool.title}. {_arguments(tool.name)}" for tool in TOOLS),
-        licence=licence_sentence(licence),
-        extra=f" {extra}" if extra else "",
+        tools="\n".join(f"- `{tool.name}`: {tool.title}. {_arguments(tool)}" for tool in tools),
+        licence=licence_sentence(rules.licence),
+        extra=f" {rules.extra}" if rules.extra else "",
     )
 
 
@@ -208,7 +221,6 @@ def list_installs(mcp: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _arguments(name: str) -> str:
-    tool = next(tool for tool in TOOLS if tool.name == name)
+def _arguments(tool: Tool) -> str:
     words = [f"`{one.name}` ({one.type}{', required' if one.required else ''})" for one in tool.arguments]
     return f"Arguments: {', '.join(words)}."

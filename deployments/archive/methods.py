@@ -8,7 +8,7 @@ Source: Model Context Protocol 2024-11-05, Lifecycle
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import orjson
@@ -18,7 +18,7 @@ from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import ArchiveTools, ToolResult
 from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
-from deployments.archive.tools import ASK_ARCHIVE, GET_ARCHIVE_ARTICLE, TOOLS, Tool
+from deployments.archive.tools import TOOLS, Tool
 from deployments.archive.usage_log import PendingToolCall, UsageLog
 from deployments.edge.request import Deadline, DeadlineExceeded
 
@@ -49,11 +49,19 @@ _Run = Callable[[ArchiveCaller, dict[str, Any]], Awaitable[ToolResult]]
 class McpMethods:
     """Answers calls of authorized users."""
 
-    def __init__(self, research: ArchiveTools, usage: UsageLog, *, title: str, version: str) -> None:
+    def __init__(
+        self,
+        research: ArchiveTools,
+        usage: UsageLog,
+        *,
+        title: str,
+        version: str,
+        tools: Sequence[Tool] = TOOLS,
+    ) -> None:
         self._usage = usage
+        runs: tuple[_Run, ...] = (research.ask, research.article)
         self._tools: dict[str, tuple[Tool, _Run]] = {
-            ASK_ARCHIVE.name: (ASK_ARCHIVE, research.ask),
-            GET_ARCHIVE_ARTICLE.name: (GET_ARCHIVE_ARTICLE, research.article),
+            tool.name: (tool, run) for tool, run in zip(tools, runs, strict=True)
         }
         self._initialized = dumps(
             {
@@ -63,7 +71,7 @@ class McpMethods:
                 "instructions": INSTRUCTIONS,
             }
         )
-        self._listed = dumps({"tools": [tool.to_dict() for tool in TOOLS]})
+        self._listed = dumps({"tools": [tool.to_dict() for tool in tools]})
 
     async def answer(self, call: RpcCall, person: ArchiveCaller, request_id: str, begun_s: float) -> bytes:
         """Answer one call whose message was complete at `begun_s`; exceptions become error answers."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
+from typing import Protocol
 
 from starlette.routing import BaseRoute, Route
 
@@ -22,6 +24,7 @@ from deployments.archive.methods import McpMethods
 from deployments.archive.oauth.addresses import MCP_PATH
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth
+from deployments.archive.tools import SUBJECTS, Tool, build_tools
 from deployments.archive.transport import AllowedOrigins
 from deployments.archive.usage_log import UsageLog
 from deployments.edge.client_address import DIRECT, ClientAddresses
@@ -29,6 +32,7 @@ from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.edge.request_observer import RequestObserver
 from deployments.edge.request_tracing import TracedApp
 from deployments.edge.server_addresses import ServerAddresses
+from deployments.sign_in.identity_provider import ProviderConfig
 
 TITLE = "News Archive Search"
 
@@ -39,8 +43,12 @@ class ArchiveConfig:
 
     app_id: str = "playground"
     title: str = TITLE
+    subjects: str = SUBJECTS
+    "What the archive covers, as agents read it; empty: nothing is said."
     version: str = "0.1.0"
     public_url: str = ""
+    edge_url: str = ""
+    "Origin by which browsers reach the API; empty: `public_url`."
     host: str = "127.0.0.1"
     port: int = 8000
     origins: tuple[str, ...] = ()
@@ -49,6 +57,23 @@ class ArchiveConfig:
     plain_sign_in: bool = False
     "Whether users may sign in over plain http beyond loopback."
     client_addresses: ClientAddresses = DIRECT
+    provider: ProviderConfig | None = None
+    "The provider of identities; needs the console, to which it leads people back."
+    has_passwords: bool = True
+    "Whether people may sign in with a password beside the provider."
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Return the tools with the subjects of this archive."""
+        return build_tools(self.subjects)
+
+
+class ArchiveAppChoice(Protocol):
+    """Knows the app that an administrator chose for agents: the keyring of a replica."""
+
+    def archive_app(self, default: str) -> str:
+        """Return the chosen app, or the default before a choice."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +110,13 @@ def open_archive(
     archive: ArchiveClient,
     clock: Clock,
     config: ArchiveConfig,
-    *,
+    apps: ArchiveAppChoice | None = None,
     request_counts: RequestCounts | None = None,
+    *,
     access_log: AccessLog | None = None,
 ) -> ArchiveServices:
-    """Create the services; nothing runs before `start`.
+    """Create the services; nothing runs before `start`. `apps` knows the app that agents read at present;
+    None: always the one of the configuration.
 
     Errors:
         Invalid: the public address is invalid
@@ -98,19 +125,21 @@ def open_archive(
         config.public_url, host=config.host, port=config.port, plain_sign_in=config.plain_sign_in
     )
     oauth = open_oauth(
-        stores, vault, clock, addresses, title=config.title, client_addresses=config.client_addresses
-    )
-    usage = UsageLog(stores.archive_calls, config.app_id, clock)
-    gate = ClientAdmission(stores.client_rules, stores.limits, config.app_id, clock)
+        stores, vault, clock, addresses, title=config.title, client_addresses=config.client_addresses,
+        provider=config.provider, has_passwords=config.has_passwords,
+    )  # fmt: skip
+    find_app = partial(str if apps is None else apps.archive_app, config.app_id)
+    usage = UsageLog(stores.archive_calls, find_app, clock)
+    gate = ClientAdmission(stores.client_rules, stores.limits, find_app, clock)
     research = ArchiveTools(
-        config.app_id,
+        find_app,
         archive,
         OffsetSigner(vault.derive_all(archive_tools.PURPOSE)),
         vault.derive(text_fence.PURPOSE),
         config.citation,
     )
     endpoint = McpEndpoint(
-        methods=McpMethods(research, usage, title=config.title, version=config.version),
+        methods=McpMethods(research, usage, title=config.title, version=config.version, tools=config.tools),
         gate=gate,
         bearer=oauth.bearer,
         addresses=addresses,

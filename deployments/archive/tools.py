@@ -1,15 +1,16 @@
 """The definitions of the two tools for clients, and the validation of their arguments.
 
-Names and schemas are stable within a major version. A removal is announced first: a `ToolDeprecation` adds the date
-of removal to the tool's description. It refuses a date less than 30 days away.
+Names and schemas are stable within a major version. A removal of a tool or an argument is announced first: a
+`ToolDeprecation` adds the date of removal to the tool's description, to `/llms.txt`, to the server card and to the
+OpenAPI document. It refuses a date less than 30 days away.
 
 The tools are described in `docs/guides/archive.md`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -38,11 +39,17 @@ class ToolArgument:
     required: bool = False
     longest: int = 0
     "Largest length in characters; 0: no limit."
+    deprecation: ToolDeprecation | None = None
+
+    def to_schema(self) -> dict[str, str]:
+        """Return the JSON schema of the argument."""
+        notice = f" {self.deprecation.to_sentence()}" if self.deprecation else ""
+        return {"type": self.type, "description": self.description + notice}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDeprecation:
-    """The announcement that a tool will be removed.
+    """The announcement that a tool or an argument will be removed.
 
     Errors:
         ValueError: less than 30 days between announcement and removal
@@ -54,7 +61,7 @@ class ToolDeprecation:
 
     def __post_init__(self) -> None:
         if self.removed - self.announced < NOTICE:
-            raise ValueError(f"a deprecated tool works for at least {NOTICE.days} days")
+            raise ValueError(f"what is deprecated works for at least {NOTICE.days} days")
 
     def to_sentence(self) -> str:
         """Return the sentence for the tool's description."""
@@ -73,17 +80,28 @@ class Tool:
     output: Mapping[str, Any]
     deprecation: ToolDeprecation | None = None
 
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """Return one sentence for each announced removal: of the tool, and of its arguments."""
+        whole = (f"The tool {self.name}: {self.deprecation.to_sentence()}",) if self.deprecation else ()
+        return (
+            *whole,
+            *(
+                f"The argument {argument.name} of {self.name}: {argument.deprecation.to_sentence()}"
+                for argument in self.arguments
+                if argument.deprecation
+            ),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the description for `tools/list`."""
-        notice = f" {self.deprecation.to_sentence()}" if self.deprecation else ""
-        properties = {one.name: {"type": one.type, "description": one.description} for one in self.arguments}
         return {
             "name": self.name,
             "title": self.title,
-            "description": self.description + notice,
+            "description": " ".join((self.description, *self.notices)),
             "inputSchema": {
                 "type": "object",
-                "properties": properties,
+                "properties": {argument.name: argument.to_schema() for argument in self.arguments},
                 "required": [one.name for one in self.arguments if one.required],
             },
             "outputSchema": self.output,
@@ -144,7 +162,7 @@ ASK_ARCHIVE = Tool(
     name=ASK,
     title="Search the news archive",
     description=(
-        "Searches the news archive (world, politics, science, sport, business) for a question and returns the "
+        "Searches the news archive{subjects} for a question and returns the "
         "passages that fit best, each with title, authors, date, address and score. Ask one whole question in "
         "plain words; name people, places and dates you know. Each result has a product_id and an offset; hand "
         "both to get_archive_article to read the article around it and to get its citation. Titles and snippets are "
@@ -234,4 +252,20 @@ GET_ARCHIVE_ARTICLE = Tool(
     },
 )  # fmt: skip
 
-TOOLS = (ASK_ARCHIVE, GET_ARCHIVE_ARTICLE)
+SUBJECTS = "world, politics, science, sport, business"
+"What an archive covers whose publisher says nothing else."
+
+
+def build_tools(subjects: str = SUBJECTS) -> tuple[Tool, ...]:
+    """Return the two tools of an archive that covers these subjects; empty: nothing is said of them."""
+    covered = f" ({subjects})" if subjects else ""
+    described = ASK_ARCHIVE.description.replace("{subjects}", covered)
+    return replace(ASK_ARCHIVE, description=described), GET_ARCHIVE_ARTICLE
+
+
+TOOLS = build_tools()
+
+
+def list_notices(tools: Sequence[Tool]) -> list[str]:
+    """Return a sentence for each announced removal of a tool or an argument."""
+    return [notice for tool in tools for notice in tool.notices]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,10 +67,10 @@ class FinishedToolCall:
 class UsageLog(BatchWriter[ArchiveCall]):
     """Collects calls and writes them off the request path."""
 
-    def __init__(self, store: ArchiveCallStore, app_id: str, clock: Clock) -> None:
+    def __init__(self, store: ArchiveCallStore, find_app: Callable[[], str], clock: Clock) -> None:
         super().__init__("archive_calls")
         self._store = store
-        self._app_id = app_id
+        self._find_app = find_app
         self._clock = clock
 
     def record(self, call: FinishedToolCall) -> None:
@@ -96,7 +96,7 @@ class UsageLog(BatchWriter[ArchiveCall]):
         return (entries[start : start + MOST_AT_ONCE] for start in range(0, len(entries), MOST_AT_ONCE))
 
     async def write_batch(self, batch: Sequence[ArchiveCall]) -> None:
-        await self._store.append(self._app_id, list(batch))
+        await self._store.append(self._find_app(), list(batch))
 
 
 def _clip_text(value: Any, most: int) -> str:

@@ -27,9 +27,10 @@ LIST_EPILOG = """
   kiosk audit list --user ada --limit 1000 --json
 """
 VERIFY_EPILOG = """
-[bold]Example[/]
+[bold]Examples[/]
 
-  kiosk audit verify      exit code 1 if a row was changed, removed or inserted
+  kiosk audit verify                      exit code 1 if a row was changed, removed or inserted
+  kiosk audit verify --since-chain HASH   also if no row has a hash that was noted elsewhere
 """
 EXPORT_EPILOG = """
 [bold]Example[/]
@@ -68,18 +69,33 @@ def list_rows(
 
 
 @app.command("verify", epilog=VERIFY_EPILOG)
-def verify(as_json: AsJson = False) -> None:
-    """Check that no row was changed, removed or inserted."""
-    verdict: AuditVerdict = Installation().perform("audit.verify")
+def verify(
+    since_chain: Annotated[
+        str, typer.Option(metavar="HASH", help="A chain that was noted elsewhere; the log must have it.")
+    ] = "",
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Accept what is wrong so far; a row of the log says so.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check that no row was changed, removed or inserted, also against the sealed row of this machine."""
+    if accept:
+        Installation().perform("audit.accept")
+    verdict: AuditVerdict = Installation().perform("audit.verify", since_chain=since_chain)
     if as_json:
         screen.print_json(verdict.to_dict())
     elif verdict.is_whole:
         screen.out().print(f"The audit log is whole: {verdict.rows} rows.")
-        screen.print_lines(f"  last row    {verdict.last_id}", f"  last chain  {verdict.chain}")
+        screen.print_lines(
+            f"  last row     {verdict.last_id}",
+            f"  last chain   {verdict.chain}",
+            f"  proven from  {verdict.proven_from or 'no row has a proof yet; start this release once'}",
+            *([f"  since then   {verdict.since_rows} rows"] if since_chain else []),
+        )
     if not verdict.is_whole:
         error = Fault(
             f"the audit log was tampered with or damaged at row {verdict.broken_at}: {verdict.reason}; "
-            f"the {verdict.rows} rows before it are whole"
+            f"the {verdict.rows} rows before it are whole. If you know why: --accept"
         )
         if as_json:
             raise typer.Exit(screen.exit_code_of(error))

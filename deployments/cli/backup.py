@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,14 +17,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.clock import iso_ms
-from cluster.errors import Conflict, Invalid
+from cluster.errors import Conflict, HouseError, Invalid
 from deployments.cli import screen
 from deployments.cli.installation import REDIS_S, Installation, read_clock_ms
 from jobs.command_line import DefaultGroup, build_app
 
 if TYPE_CHECKING:
+    from cluster.admin.backup.catalogue import Backup
     from cluster.admin.backup.pace import Progress
     from cluster.admin.backup.restoring import RestoreResult
+    from cluster.admin.backup.verification import SampleVerification
     from cluster.artifacts.artifact_store import ArtifactStore
     from cluster.settings import Settings
     from cluster.store.connect import OpenStores
@@ -33,6 +36,7 @@ EPILOG = """
 
   kiosk backup s3://backups/shop           one backup, while the installation serves
   kiosk backup /mnt/backups --pause 3      rest three times as long as it works
+  kiosk backup /mnt/backups --no-verify    do not restore a sample beside after writing
   kiosk backup list s3://backups/shop
   kiosk backup verify s3://backups/shop    read everything, restore it beside, compare
   kiosk backup remove s3://backups/shop --keep 14 --yes
@@ -54,7 +58,8 @@ RESTORE_EPILOG = """
   kiosk restore s3://backups/shop --backup 20260301T020000000Z-a1b2c3
   kiosk restore s3://backups/shop --at 2026-03-01T14:30Z     a time between two backups
 
-The installation must be stopped and empty, and must have the master key of the backup. Then `kiosk up`.
+The installation must be stopped and empty, and must have the master key of the backup. Then `kiosk up`. If a restore
+ends half way, `kiosk up` refuses the installation; the next `kiosk restore` starts over.
 """
 
 app = build_app("Back up the installation; list, verify and remove backups.", group=DefaultGroup)
@@ -76,13 +81,19 @@ def backup(
     answers: Annotated[
         int, typer.Option(min=0, max=100_000, help="Records to write down for `verify`.")
     ] = 1000,
+    no_verify: Annotated[
+        bool,
+        typer.Option("--no-verify", help="Do not restore a sample of the backup beside after writing it."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Back up Redis and the artifact store, while the installation serves."""
+    """Back up Redis and the artifact store while the installation serves, and verify a sample for up to 20 seconds."""
     # Imported here: every other command starts faster without it.
+    from cluster.admin.backup.catalogue import load_backup
     from cluster.admin.backup.creation import BackupJob, BackupResult
     from cluster.admin.backup.pace import Pace
     from cluster.runtime.artifact_access import open_artifact_store
+    from deployments.cli.backup_verification import print_backup
 
     with contextlib.suppress(OSError):
         os.nice(10)
@@ -99,21 +110,23 @@ def backup(
 
     with screen.show_progress("backing up") as progress:
         result = asyncio.run(run(progress))
-    facts = result.facts
-    if as_json:
-        screen.print_json(
-            {
-                "backup": facts.backup_id, "as_of": iso_ms(facts.cut_ms), "keys": facts.keys,
-                "artifacts": len(facts.artifacts), "bytes": result.size, "new_bytes": result.new_bytes,
-                "chunks": result.chunks, "new_chunks": result.new_chunks, "fingerprint": facts.fingerprint,
-            }
-        )  # fmt: skip
-        return
-    screen.print_lines(
-        f"backup {facts.backup_id}, as of {iso_ms(facts.cut_ms)}",
-        f"{facts.keys:,} keys and {len(facts.artifacts):,} artifact files, {_mb(result.size)}, "
-        f"{_mb(result.new_bytes)} of it new",
-    )
+    written = load_backup(target, result.facts.backup_id, _fingerprints(installation.settings))
+    with screen.show_progress("verifying a sample"):
+        sample = None if no_verify else asyncio.run(_verify_sample(target, written, installation.settings))
+    print_backup(result, sample, as_json=as_json)
+    if sample is not None and not sample.is_good:
+        raise typer.Exit(screen.PARTLY)
+
+
+async def _verify_sample(target: ArtifactStore, backup: Backup, settings: Settings) -> SampleVerification:
+    from cluster.admin.backup.verification import SampleVerification, verify_sample
+    from cluster.clock import SystemClock
+
+    try:
+        async with _scratch_installation(settings) as (stores, _):
+            return await verify_sample(target, backup, stores, SystemClock())
+    except HouseError as error:
+        return SampleVerification(len(backup.chunks), error=error.message)
 
 
 @app.command("list")
@@ -181,6 +194,9 @@ def verify(
     answers: Annotated[
         int, typer.Option(min=0, max=100_000, help="Records and answers to compare; 0 compares none.")
     ] = 1000,
+    require_answers: Annotated[
+        bool, typer.Option("--require-answers", help="Fail unless answers of every app were compared.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Read a backup wholly, restore it beside, and compare records with the cut and answers with the installation."""
@@ -193,7 +209,8 @@ def verify(
     target = _open_target(uri, settings)
     plan = plan_restore(target, _fingerprints(settings), backup_id=backup_id)
     with screen.show_progress("verifying") as progress:
-        found = Verification(plan.backup, find_damage(target, plan.backup, progress))
+        damaged = find_damage(target, plan.backup, progress)
+        found = Verification(plan.backup, damaged, require_answers=require_answers)
         if not found.damaged:
             asyncio.run(
                 verify_restored(
@@ -213,10 +230,13 @@ def restore(
         str, typer.Option(metavar="TIME", help="State of a time between two backups, as 2026-03-01T14:30Z.")
     ] = "",
     replace: Annotated[bool, typer.Option("--replace", help="Remove what the installation has.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --replace removes it.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Restore a backup into this installation, which is stopped and empty."""
-    from cluster.admin.backup.restoring import RestoreJob, plan_restore, refuse_used
+    """Restore a backup into this installation, which is stopped and empty, or into which a restore ended half way."""
+    from cluster.admin.audit_log import protect_audit
+    from cluster.admin.backup.audit_row import record_restore
+    from cluster.admin.backup.restoring import RestoreJob, plan_restore, prepare_restore
     from cluster.admin.schema import ensure_schema
     from cluster.runtime.artifact_access import open_artifact_store
 
@@ -226,16 +246,23 @@ def restore(
     if at and backup_id:
         raise Invalid("--at chooses the backup itself; leave out --backup")
     at_ms = _parse_time(at) if at else 0
+    if replace and not yes and sys.stdin.isatty():
+        typer.confirm(f"Remove everything that {installation.settings.data_dir} has?", abort=True, err=True)
+    installation.end_left_redis()
+    settings = installation.settings
+    target = _open_target(uri, settings)
+    # before the stores are opened, because that makes a new installation with a new master key
+    _refuse_without_key(installation)
+    plan = plan_restore(target, _fingerprints(settings), backup_id=backup_id, at_ms=at_ms)
 
     async def run(progress: Progress) -> RestoreResult:
         async with _open_stores(installation) as stores:
-            settings = installation.settings
-            target = _open_target(uri, settings)
-            plan = plan_restore(target, _fingerprints(settings), backup_id=backup_id, at_ms=at_ms)
             into = open_artifact_store(settings)
-            await refuse_used(stores, into, replace=replace)
+            await prepare_restore(stores, into, plan.backup.facts.backup_id, replace=replace)
             result = await RestoreJob(plan, target, stores, into, read_clock_ms(), progress).run()
             await ensure_schema(stores, read_clock_ms())
+            protect_audit(stores.audit, settings)
+            await record_restore(stores.audit, plan.backup.facts, read_clock_ms())
             return result
 
     with screen.show_progress("restoring") as progress:
@@ -271,6 +298,17 @@ async def _open_stores(installation: Installation) -> AsyncIterator[OpenStores]:
 
     async with installation.open_stores(any_schema=True), connect(slow_s=ADMIN_S, is_serving=True) as stores:
         yield stores
+
+
+def _refuse_without_key(installation: Installation) -> None:
+    from cluster.admin.vault import find_external_master_keys
+
+    path = installation.places.master_key
+    if not find_external_master_keys(installation.settings) and not path.exists():
+        raise Invalid(
+            f"there is no master key; copy that of the backup to {path}, or give it by KIOSK_MASTER_KEY_FILE, then "
+            "also to every later command"
+        )
 
 
 def _fingerprints(settings: Settings) -> tuple[str, ...]:

@@ -1,19 +1,21 @@
-"""What `kiosk backup verify` does with a backup whose chunks are whole, and what it tells."""
+"""The verification of a backup whose chunks are whole, and the results that `kiosk backup` prints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 
 from actors.serving.answer_sample import MOST_SEARCHED, build_queries, compute_answers, has_equal_data
 from cluster.admin.backup.catalogue import Backup
+from cluster.admin.backup.creation import BackupResult
 from cluster.admin.backup.pace import Progress, ignore_progress
 from cluster.admin.backup.query_sample import find_active_readers, find_change_since, sample_app
 from cluster.admin.backup.restoring import RestoreJob, RestorePlan
-from cluster.admin.backup.verification import ComparedRecords, compare_records
+from cluster.admin.backup.verification import ComparedRecords, SampleVerification, compare_records
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.clock import iso_ms
 from cluster.errors import HouseError
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
@@ -37,13 +39,28 @@ class Verification:
     compared: int = 0
     different: list[str] = field(default_factory=list)
     "Queries with another answer."
+    apps: int = 0
+    "Apps with products and an engine, whose answers can be compared."
     not_compared: dict[str, str] = field(default_factory=dict)
     "App -> reason."
+    require_answers: bool = False
+    "Whether an app whose answers were not compared counts as a failure."
 
     @property
     def is_good(self) -> bool:
         """Return whether nothing is damaged and nothing differs."""
+        if self.require_answers and (self.records is None or self.not_compared):
+            return False
         return not (self.damaged or self.different or (self.records is not None and self.records.different))
+
+    @property
+    def summary(self) -> str:
+        """Return how many answers of how many apps were compared."""
+        apps = f"{self.apps - len(self.not_compared)} of {self.apps} {'app' if self.apps == 1 else 'apps'}"
+        return (
+            f"{self.answered:,} answers computed; {self.compared:,} answers of {apps} compared with the installation, "
+            f"{len(self.different)} differ"
+        )
 
 
 async def verify_restored(
@@ -108,9 +125,11 @@ async def _compare_app(
     engine_ids = sorted(engine.engine_id for engine in await stores.engines.all(app_id))
     if not sample.titles or not engine_ids:
         return
+    found.apps += 1
     readers = sample.reader_ids
     if source is not None:
-        reason = await find_change_since(*source, target, found.backup, app_id)
+        artifacts, reason = await find_change_since(*source, into, target, found.backup, app_id)
+        expected_place = (source[0], artifacts)
         active = await find_active_readers(source[0], app_id, cut)
         readers = tuple(one for one in readers if one not in active)
     searches = await stores.records.count(app_id, "product") <= MOST_SEARCHED
@@ -120,13 +139,13 @@ async def _compare_app(
         found.answered += len((await compute(stores, into))[0])
         found.not_compared[app_id] = reason
         return
-    if await has_equal_data(app_id, restored, source, cut.end):
+    if await has_equal_data(app_id, restored, expected_place, cut.end):
         # a second load would read the same bytes
         answers, expected = await compute(stores, into, equal=[source[0]])
     else:
-        answers, expected = (await compute(*restored))[0], (await compute(*source))[0]
+        answers, expected = (await compute(*restored))[0], (await compute(*expected_place))[0]
     found.answered += len(answers)
-    if moved := await find_change_since(*source, target, found.backup, app_id):
+    if moved := (await find_change_since(*source, into, target, found.backup, app_id))[1]:
         found.not_compared[app_id] = moved
         return
     late = await find_active_readers(source[0], app_id, cut)
@@ -136,6 +155,39 @@ async def _compare_app(
             if one != other:
                 subject = query.reader_ids or query.anchors or (query.search.text if query.search else "",)
                 found.different.append(f"{app_id}/{query.engine_id} {query.kind} {' '.join(subject)}")
+
+
+def print_backup(result: BackupResult, sample: SampleVerification | None, *, as_json: bool) -> None:
+    """Print a backup that was written, and the verification of its sample; None: it was not verified."""
+    facts = result.facts
+    if as_json:
+        verified = None if sample is None else {**asdict(sample), "good": sample.is_good}
+        screen.print_json(
+            {
+                "backup": facts.backup_id, "as_of": iso_ms(facts.cut_ms), "keys": facts.keys,
+                "artifacts": len(facts.artifacts), "bytes": result.size, "new_bytes": result.new_bytes,
+                "chunks": result.chunks, "new_chunks": result.new_chunks, "fingerprint": facts.fingerprint,
+                "verified": verified,
+            }
+        )  # fmt: skip
+        return
+    lines = [
+        f"backup {facts.backup_id}, as of {iso_ms(facts.cut_ms)}",
+        f"{facts.keys:,} keys and {len(facts.artifacts):,} artifact files, {result.size / 1e6:,.1f} MB, "
+        f"{result.new_bytes / 1e6:,.1f} MB of it new",
+    ]
+    if sample is None:
+        lines.append("not verified; `kiosk backup verify` restores it beside and compares everything")
+    else:
+        problems = [f"not verified: {sample.error}"] if sample.error else []
+        problems += [f"damaged: {name}" for name in sample.damaged[:_MOST_SHOWN]]
+        problems += [f"differs: {name}" for name in sample.different[:_MOST_SHOWN]]
+        lines.append(
+            f"verified a sample: {sample.chunks:,} of {sample.of:,} chunks read, {len(sample.damaged)} damaged; "
+            f"{sample.keys:,} keys restored beside, {len(sample.different)} differ"
+        )
+        lines += problems
+    screen.print_lines(*lines)
 
 
 def print_verification(found: Verification, *, as_json: bool) -> None:
@@ -150,6 +202,7 @@ def print_verification(found: Verification, *, as_json: bool) -> None:
                 "different": list(records.different) if records else [],
                 "answers": {
                     "answered": found.answered, "compared": found.compared, "different": found.different,
+                    "apps": found.apps, "apps_compared": found.apps - len(found.not_compared),
                     "not_compared": found.not_compared,
                 },
             }
@@ -163,8 +216,7 @@ def print_verification(found: Verification, *, as_json: bool) -> None:
     lines += [f"differs: {name}" for name in (*records.different, *found.different)[:_MOST_SHOWN]]
     lines += [
         f"restored beside; {records.compared:,} records compared byte by byte, {len(records.different)} differ",
-        f"{found.answered:,} answers computed; {found.compared:,} compared with the installation, "
-        f"{len(found.different)} differ",
+        found.summary,
     ]
     lines += [f"answers of {app_id} not compared: {reason}" for app_id, reason in found.not_compared.items()]
     screen.print_lines(*lines)

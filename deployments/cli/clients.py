@@ -14,7 +14,12 @@ from cluster.records.archive_client import (
 )
 from deployments.cli import screen
 from deployments.cli.installation import Installation
-from deployments.operations.archive_clients import ArchiveClients, ChangedClient, ForgottenClient
+from deployments.operations.archive_clients import (
+    ArchiveChoice,
+    ArchiveClients,
+    ChangedClient,
+    ForgottenClient,
+)
 
 app = typer.Typer(help="Clients of the archive: allow, deny, rate.", no_args_is_help=True)
 
@@ -33,14 +38,36 @@ host:127.0.0.1 are all programs on people's own machines, host:cursor is the app
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Client = Annotated[str, typer.Argument(help="Id, host:HOST, the name it claims, or * for everybody else.")]
-AppName = Annotated[str, typer.Option("--app", help="The archive's app; default: KIOSK_ARCHIVE_APP.")]
+AppName = Annotated[str, typer.Option("--app", help="The archive's app; default: the app that agents read.")]
+
+
+@app.command("app")
+def choose_app(
+    name: Annotated[str, typer.Argument(help="The app that agents read from now on; empty: show it.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Show or choose the app that agents read; API replicas follow within a second."""
+    installation = Installation()
+    choice: ArchiveChoice = (
+        installation.perform("archive.choose", app_id=name) if name else installation.perform("archive.app")
+    )
+    if as_json:
+        screen.print_json(choice.to_dict())
+        return
+    screen.out().print(f"Agents read {choice.app_id}.")
+
+
+def archive_app(installation: Installation) -> str:
+    """Return the app that agents read."""
+    choice: ArchiveChoice = installation.perform("archive.app")
+    return choice.app_id
 
 
 @app.command("list", epilog=EPILOG)
 def list_clients(name: AppName = "", as_json: AsJson = False) -> None:
     """List rules, and who called within 30 days."""
     installation = Installation()
-    app_id = name or installation.settings.archive_app
+    app_id = name or archive_app(installation)
     listed: ArchiveClients = installation.perform("clients.list", app_id=app_id)
     if as_json:
         screen.print_json(listed.to_dict())
@@ -57,7 +84,7 @@ def list_clients(name: AppName = "", as_json: AsJson = False) -> None:
     table = screen.build_table("client", "calls", "ids", title="Callers of the last 30 days")
     for one in seen:
         table.add_row(screen.quote_text(one.name), str(one.calls), ", ".join(one.client_ids[:4]))
-    screen.out().print(table if seen else "Nobody called within 30 days.")
+    screen.out().print(table if seen else "No calls within 30 days.")
 
 
 @app.command("allow", epilog=EPILOG)
@@ -87,7 +114,7 @@ def rate(
 def forget(client: Client, name: AppName = "", as_json: AsJson = False) -> None:
     """Remove the rule of a client."""
     installation = Installation()
-    app_id = name or installation.settings.archive_app
+    app_id = name or archive_app(installation)
     forgotten: ForgottenClient = installation.perform("clients.forget", app_id=app_id, client=client)
     if as_json:
         screen.print_json(forgotten.to_dict())
@@ -97,7 +124,7 @@ def forget(client: Client, name: AppName = "", as_json: AsJson = False) -> None:
 
 def _change(verb: str, client: str, name: str, as_json: bool, **more: object) -> None:
     installation = Installation()
-    app_id = name or installation.settings.archive_app
+    app_id = name or archive_app(installation)
     changed: ChangedClient = installation.perform(f"clients.{verb}", app_id=app_id, client=client, **more)
     if as_json:
         screen.print_json(changed.to_dict())

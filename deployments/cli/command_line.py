@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
+from typing import Annotated
 
 import typer
 
+from cluster.build_info import installed_version
 from cluster.log import set_up_logging
 
 
@@ -33,7 +35,18 @@ def command_line(word: str = "") -> typer.Typer:
     return line
 
 
-def _set_up() -> None:
+def _print_version(is_given: bool) -> None:
+    if is_given:
+        typer.echo(f"kiosk {installed_version()}")
+        raise typer.Exit
+
+
+def _set_up(
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
     """Personalization, search and question answering on your own machines."""
     set_up_logging(level=logging.WARNING, people=True)
 
@@ -86,7 +99,7 @@ def _add_restore(line: typer.Typer, backup: ModuleType) -> None:
 
 
 _PARTS = (
-    *(_command(word) for word in ("up", "down", "status")),
+    *(_command(word) for word in ("up", "down", "status", "logs")),
     _command("doctor", "doctor.doctor"),
     _group("backup"),
     _Part(("restore",), ("backup",), _add_restore),

@@ -115,6 +115,7 @@ def _show(report: dict[str, Any]) -> None:
     if "error" in report:
         screen.err().print(f"{report['protocol']}: {report['error']}")
         return
+    screen.print_lines(*filter(None, [report.get("split", {}).get("sentence", "")]))
     k = report["k"]
     names = [f"ndcg@{k}", f"recall@{k}", "recall@20", f"hit_rate@{k}", f"mrr@{k}", f"novelty@{k}"]
     table = screen.build_table("users", "", *names, title=f"{report['trial']}: {report['recipe']}")

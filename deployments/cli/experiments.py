@@ -38,7 +38,8 @@ The file holds one experiment, an array, or an object with "experiments". The fi
 
 Also: slug, traffic (0 to 1), layer and slice (\\[0, 0.5]), engines. A variant may have a configuration for your own
 code, or engine_id, snapshot or boost_rule, which recommendations and completions then obey by themselves. Give such a
-rule a tag, or it applies to everybody.
+rule a tag, or it applies to everybody. Variants that serve the same start only with "reports_exposure": true, which
+says that your own code reports who met a variant.
 """
 REPORT_EPILOG = """
 [bold]Examples[/]
@@ -135,6 +136,10 @@ def edit(
     goal: Annotated[str, typer.Option(help="Types of interactions, separated by commas.")] = "",
     layer: Annotated[str | None, typer.Option(help="Layer.")] = None,
     part: Annotated[str, typer.Option("--slice", help="Part of the layer, as 0,0.5.")] = "",
+    reports_exposure: Annotated[
+        bool | None,
+        typer.Option(help="Your own code reports who met a variant; variants may serve the same."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Change one, also while it runs; nobody who has a variant gets another."""
@@ -146,6 +151,7 @@ def edit(
         "goal": tuple(kind.strip() for kind in goal.split(",")) if goal else None,
         "layer": layer,
         "slice": _slice(part) if part else None,
+        "reports_exposure": reports_exposure,
     }
     changes = {word: value for word, value in wanted.items() if value is not None}
     if not changes:
@@ -297,7 +303,7 @@ def show_report(found: ExperimentReport) -> None:
     out = screen.out()
     out.print(screen.quote_text(f"{found.experiment.name}: {', '.join(found.experiment.goal)}\n"))
     table = screen.build_table(
-        "variant", "people", "converted", "rate", "difference", "95 % for all looks", "verdict"
+        "variant", "users", "converted", "rate", "difference", "95% CI (sequential)", "verdict"
     )
     for line in found.lines:
         table.add_row(
@@ -329,7 +335,7 @@ def show_report(found: ExperimentReport) -> None:
         where = f"; it comes from {split.slice} (p = {split.slice_p_value:.2g})" if split.slice else ""
         out.print(f"The split is not as intended (p = {split.p_value:.2g}){where}. Trust none of the above.")
     else:
-        out.print(f"The split is as intended (p = {split.p_value:.2g}).")
+        out.print(f"Traffic split is healthy (p = {split.p_value:.2g}).")
     forced = sum(line.forced for line in found.lines)
     if forced:
         out.print(f"{forced:,} people whose variant was chosen by name are left out.")

@@ -14,6 +14,7 @@ import psutil
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.audit_log import protect_audit
 from cluster.admin.disk import DiskGuard
 from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.schema import check_schema
@@ -36,6 +37,7 @@ from cluster.runtime.processes import end_processes, list_processes
 from cluster.runtime.progress import StallTimer
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
+from cluster.store.ports.changes import find_differing
 from cluster.store.ports.stores import Stores
 from deployments.cli import screen
 from deployments.operations.administration import Administration
@@ -43,6 +45,7 @@ from deployments.operations.principal import COMMAND_LINE
 
 T = TypeVar("T")
 REDIS_S = 120.0
+_REDIS_NAMES = ("redis-server", "valkey-server")
 KILLED = "the supervisor was killed; {} processes of it still run; `kiosk up` sets it right"
 BUSY = "the installation is being started, stopped or worked on; try again in a moment"
 
@@ -130,6 +133,15 @@ class Installation:
         finally:
             lock.release()
 
+    def end_left_redis(self) -> None:
+        """End the Redis of a command that was killed while it worked on the stopped installation.
+
+        Errors:
+            Fault: it can't be ended
+        """
+        if all(process.name() in _REDIS_NAMES for process in self.leftovers):
+            self.end_leftovers()
+
     def stop_processes(self) -> int:
         """End all its processes, remove what goes away with them, and return how many there were.
 
@@ -210,7 +222,7 @@ class Installation:
 
             config = AdminConfig(archive_app=self.settings.archive_app, data_dir=self.places.data_dir)
             artifacts = cache(partial(open_artifact_store, self.settings))
-            vault, clock = open_vault(self.settings), SystemClock()
+            vault, clock = protect_audit(stores.audit, self.settings), SystemClock()
             yield open_admin(
                 stores, vault, clock, artifacts, config=config, training_owner=training_owner,
                 training_code=training_code, operations=build_server_operations(self.settings),
@@ -238,6 +250,18 @@ class Installation:
         async def read(keeping: KeyAdmin, stores: OpenStores) -> int:
             depths = [await stores.intake.depth(app.app_id) for app in await keeping.apps()]
             return sum(depths)
+
+        return self.administer(read)
+
+    def list_differing_replicas(self) -> dict[str, list[str]]:
+        """Return the replicas that hold other states than another one at the same offset, by app."""
+
+        async def read(keeping: KeyAdmin, stores: OpenStores) -> dict[str, list[str]]:
+            found = {}
+            for app in await keeping.apps():
+                followers = await stores.changes.list_followers(app.app_id)
+                found[app.app_id] = find_differing(followers, read_clock_ms())
+            return {app_id: names for app_id, names in found.items() if names}
 
         return self.administer(read)
 

@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
+from cluster.admin.audit_log import protect_audit
 from cluster.admin.backup.pace import Progress
 from cluster.admin.reseal import MasterKeyReseal, ResealResult
 from cluster.admin.vault import (
@@ -23,6 +24,7 @@ from cluster.records.administration import AuditRow
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.identity import forget_previous_keys, switch_master_key
 from cluster.secrecy import MOST_MASTER_KEYS, key_text, new_master_key, read_master_keys
+from cluster.store.audit_chain import RESEAL
 from cluster.store.connect import OpenStores
 from cluster.store.redis.installation import RedisInstallation, StoredIdentity
 from deployments.cli import screen
@@ -135,10 +137,13 @@ def reseal(as_json: AsJson = False) -> None:
             found = await _open_reseal(installation, stores, progress).run()
         if found.is_complete:
             recorded = await forget_previous_keys(stores)
+        protect_audit(stores.audit, settings)
+        verdict = await stores.audit.verify()
         await stores.audit.append(
             AuditRow(
                 at=read_clock_ms(), user_id=COMMAND_LINE.user_id, username=COMMAND_LINE.username,
-                way=COMMAND_LINE.way, operation="master_key.reseal", outcome="done", after=found.to_dict(),
+                way=COMMAND_LINE.way, operation=RESEAL, outcome="done",
+                after={**found.to_dict(), "audit": verdict.to_dict()},
             )
         )  # fmt: skip
         return found, recorded

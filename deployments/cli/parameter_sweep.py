@@ -77,19 +77,45 @@ def run_sweep(
     table, places = sweep.finish_sweep(shelf, app, name, checkpoints, results, title, out)
     if as_json:
         screen.print_json(
-            {"app_id": app, "engine_id": engine, "sweep": name, "rows": table, "written": places}
+            {
+                "app_id": app,
+                "engine_id": engine,
+                "sweep": name,
+                "rows": table,
+                "written": places,
+                "summary": sweep.compare_rows(table),
+                "split": _split_of(results),
+            }
         )
     else:
         screen.out().print(_render_table(found, results, on_ray))
         screen.out().print(f"Written: {', '.join(places)}")
-        best = next((row for row in table if not row["error"]), None)
-        if best is not None:
-            changes = next(dict(variant.changes) for variant, _ in results if _row_of_variant(best, variant))
-            settings = [f"--set={field}={_format_value(value)}" for field, value in changes.items()]
-            command = shlex.join(["kiosk", "train", app, "--engine", engine, *given, *settings])
-            screen.out().print(f"Train the best one: {command}", markup=False, soft_wrap=True)
+        _print_summary(table, results, ["kiosk", "train", app, "--engine", engine, *given])
     if all(report.get("error") for _, report in results):
         raise typer.Exit(1)
+
+
+def _print_summary(
+    table: list[dict[str, Any]], results: list[tuple[SweepVariant, dict[str, Any]]], words: list[str]
+) -> None:
+    """Print the test, whether a best variant is proven, and the command that trains the first one."""
+    from jobs.refresh.runs.sweep import compare_rows
+
+    summary = compare_rows(table)
+    screen.print_lines(*filter(None, [_split_of(results).get("sentence", "")]))
+    screen.print_lines(f"{summary['sentence'][:1].upper()}{summary['sentence'][1:]}.")
+    best = next((row for row in table if not row["error"]), None)
+    if best is None:
+        return
+    changes = next(dict(variant.changes) for variant, _ in results if _row_of_variant(best, variant))
+    settings = [f"--set={field}={_format_value(value)}" for field, value in changes.items()]
+    label = "Train the best one" if summary["is_proven"] else "Train the first one"
+    screen.out().print(f"{label}: {shlex.join([*words, *settings])}", markup=False, soft_wrap=True)
+
+
+def _split_of(results: list[tuple[SweepVariant, dict[str, Any]]]) -> dict[str, Any]:
+    """Return the description of the test of the first variant that was evaluated."""
+    return next((dict(report["split"]) for _, report in results if "split" in report), {})
 
 
 def _format_value(value: Any) -> str:
@@ -110,23 +136,38 @@ def _render_table(
     where = "on the cluster" if on_ray else "here"
     title = f"{len(results)} of {len(found)} examined {where}"
     table = screen.build_table(
-        *fields, "NDCG@10", "95 % interval", "recall@20", "coverage", "seconds", "", title=title
+        *fields,
+        "NDCG@10",
+        "95 % interval",
+        "behind the first",
+        "recall@20",
+        "coverage",
+        "seconds",
+        "",
+        title=title,
     )
     for row in result_rows(results):
         cells = [str(row[field]) for field in fields]
         if row["error"]:
-            table.add_row(*cells, "", "", "", "", "", row["error"])
+            table.add_row(*cells, "", "", "", "", "", "", row["error"])
             continue
         table.add_row(
             *cells,
             f"{row.get('ndcg@10', 0):.4f}",
             f"{row['low']:.4f} to {row['high']:.4f}" if row["low"] is not None else "",
+            _format_difference(row),
             f"{row.get('recall@20', 0):.4f}",
             f"{row.get('coverage@10', 0):.3f}",
             f"{row['seconds'] or 0:.1f}",
             "",
         )
     return table
+
+
+def _format_difference(row: dict[str, Any]) -> str:
+    if "difference" not in row:
+        return ""
+    return f"{row['difference']:.4f} ({row['difference_low']:+.4f} to {row['difference_high']:+.4f})"
 
 
 def connect_to_ray(installation: Installation) -> bool:

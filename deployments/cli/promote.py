@@ -36,7 +36,7 @@ ROLLBACK_EPILOG = """
 
   kiosk rollback bookshop                     what served before; again: what served before that
   kiosk rollback bookshop --to 053040c827b6cf19
-  kiosk rollback bookshop --to none           nothing that was learned, only what is counted live
+  kiosk rollback bookshop --to none           no trained model, only live signals
 
 Nothing restarts: every replica swaps to the other snapshot within seconds and drops no request.
 """
@@ -120,7 +120,7 @@ def rollback(
     if as_json:
         screen.print_json(entry.model_dump(mode="json"))
         return
-    now = f"snapshot {entry.version}" if entry.version else "what is counted live, nothing that was learned"
+    now = f"snapshot {entry.version}" if entry.version else "live signals, no trained model"
     screen.out().print(f"Engine {engine} of {app} serves {now} again, instead of {entry.before}.")
 
 

@@ -84,7 +84,7 @@ def recommend(
     elif as_json:
         screen.print_json(summary)
     else:
-        by = ", ".join(summary["snapshots"]) or "what is trending; nothing that was learned serves yet"
+        by = ", ".join(summary["snapshots"]) or "trending products; no trained model serves yet"
         screen.out().print(f"{summary['users']:,} users, {summary['rows']:,} rows, answered by {by}")
         screen.print_lines(f"{summary['digest']}  {out}")
 

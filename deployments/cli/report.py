@@ -11,6 +11,7 @@ import typer
 from cluster.clock import iso_ms
 from deployments.cli import screen
 from deployments.cli.charts import FORMS, build_bar_chart, write_charts
+from deployments.cli.clients import archive_app
 from deployments.cli.installation import Installation
 from deployments.operations.archive_report import UNANSWERED_BELOW, ArchiveReport
 from deployments.operations.time_span import parse_span_ms as parse_span_ms
@@ -66,7 +67,7 @@ def mcp(
     """Report the archive's use: clients, skills, questions, articles, refusals. No person is named."""
     parse_span_ms(since)
     installation = Installation()
-    app_id = name or installation.settings.archive_app
+    app_id = name or archive_app(installation)
     report: ArchiveReport = installation.perform(
         "archive.report", app_id=app_id, since=since, top=top, unanswered_below=below
     )
@@ -93,7 +94,7 @@ def search(
 ) -> None:
     """Report what users searched for, and their feedback on answers. No person is named.
 
-    Most asked queries, what found nothing, by day, how fast; and the feedback on answers, the worst first.
+    Top queries, searches without results, by day, latency; and the feedback on answers, the worst first.
     """
     # Imported here: every other command starts faster without it.
     from deployments.operations.search_activity import ReadSearchReport, check_report, load_search_activity
@@ -127,7 +128,7 @@ def build_charts(report: ArchiveReport) -> dict[str, BarChart]:
             "Calls by client", [(one.name, one.calls) for one in report.clients], note
         ),
         "skills": build_bar_chart("Calls by skill", report.skills, note),
-        "questions": build_bar_chart("Most asked questions", report.questions, note),
+        "questions": build_bar_chart("Top questions", report.questions, note),
         "articles": build_bar_chart(
             "Most read articles", [(one, read) for one, read, _ in report.articles if read], note
         ),
@@ -163,7 +164,10 @@ def _show(report: ArchiveReport, app_id: str) -> None:
     _show_unanswered(report)
     table = screen.build_table("read", "found", "article", title="Articles")
     for product_id, read, found in report.articles:
-        table.add_row(str(read), str(found), screen.quote_text(product_id))
+        title = report.titles.get(product_id, "")
+        table.add_row(
+            str(read), str(found), screen.quote_text(f"{title} ({product_id})" if title else product_id)
+        )
     out.print(table)
 
 
@@ -190,9 +194,9 @@ def build_search_charts(report: SearchReport) -> dict[str, BarChart]:
             note,
             unit="%",
         ),
-        "search-queries": build_bar_chart("Most asked queries", report.texts, note),
+        "search-queries": build_bar_chart("Top queries", report.texts, note),
         "search-missing": build_bar_chart(
-            "Most asked queries that found nothing",
+            "Top queries without results",
             report.missing_texts,
             note,
         ),
@@ -221,8 +225,8 @@ def print_search_report(report: SearchReport, app_id: str) -> None:
     for source, count in report.served_by:
         table.add_row(source or "-", str(count))
     out.print(table, "")
-    _show_queries("Most asked", report.top)
-    _show_queries("Found nothing", report.missing)
+    _show_queries("Top queries", report.top)
+    _show_queries("Searches without results", report.missing)
     print_feedback(report.feedback)
     table = screen.build_table("day", "queries", "nothing", title="Days")
     for day in report.days:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from cluster.clock import iso_ms
-from cluster.records.run import Run
+from cluster.records.run import FACT_LABELS, Run
 from deployments.cli import screen
 from deployments.cli.installation import Installation
 from deployments.cli.train import AsJson, run_to_dict
@@ -102,10 +102,12 @@ def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> Non
         screen.out().print(f"now: {run.stage} {run.fraction:.0%} {run.message}")
     stages = screen.build_table("stage", "seconds", "facts")
     for stage in run.stages:
-        facts = ", ".join(f"{key} {value}" for key, value in stage.facts.items())
+        facts = ", ".join(f"{FACT_LABELS.get(key, key)} {value}" for key, value in stage.facts.items())
         stages.add_row(stage.name, f"{stage.seconds:.1f}", facts)
     if run.stages:
         screen.out().print(stages)
+    if run.split.get("sentence"):
+        screen.out().print(run.split["sentence"])
     if run.figures:
         screen.out().print(", ".join(f"{key} {value:.4f}" for key, value in run.figures.items()))
     if run.parts:
@@ -146,7 +148,9 @@ def report(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> N
     if as_json:
         screen.print_json(found)
     elif "rows" in found:
-        screen.print_lines(markdown_from_rows(found["rows"], title))
+        screen.print_lines(
+            markdown_from_rows(found["rows"], title, found.get("split", {}).get("sentence", ""))
+        )
     else:
         screen.print_lines(markdown_from_reports(found["reports"], title))
 

@@ -102,6 +102,8 @@ def exit_on_error(*, as_json: bool) -> Iterator[None]:
         raise typer.Exit(PARTLY) from None
 
 
+PIPE_WIDTH = 100
+"Columns of a line in a pipe or a file, unless the longest words need more."
 SHORT_ID = 12
 "How many characters of an id a narrow terminal shows."
 _GAP = 2
@@ -113,7 +115,8 @@ class ResponsiveTable:
 
     The widest form that fits is printed. The steps from wide to narrow: every cell on one line; cells wrap between
     words; columns of `droppable` are left out one by one; ids show their first characters. A table that is still
-    too wide is printed anyway, and the terminal wraps its lines.
+    too wide is printed anyway, and the terminal wraps its lines. A pipe or a file gets every column and every id
+    whole; cells wrap between words where lines would be longer than `PIPE_WIDTH`.
     """
 
     def __init__(
@@ -136,9 +139,12 @@ class ResponsiveTable:
         self._rows.append(tuple(row))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the widest form that fits; where nobody looks at it, everything on one line a row."""
+        """Draw the widest form that fits; in a pipe, nothing is left out."""
         if not console.is_terminal:
-            table, width = self._draw(range(len(self._columns)), frozenset(), None)
+            places: Sequence[int] = range(len(self._columns))
+            table, width = self._draw(places, frozenset(), None)
+            if width > PIPE_WIDTH:
+                table, width = self._draw(places, frozenset(), PIPE_WIDTH)
             yield from console.render(table, options.update(width=max(width, cell_len(self._title), 1)))
             return
         for places, short in self._forms():

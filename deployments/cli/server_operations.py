@@ -15,9 +15,16 @@ from cluster.admin.allowed_learners import allow_learner, allowed_learners, remo
 from cluster.artifacts.signing import SigningResult, sign_manifests
 from cluster.runtime.signing_upgrade import KeySigningResult, sign_keys
 from cluster.settings import Settings
+from cluster.store.audit_chain import ACCEPT
+from cluster.store.ports.administration import AuditVerdict
 from deployments.operations.all_operations import OPERATIONS, AdminOperation, build_table
 from deployments.operations.operation import Arguments, Operation
 from deployments.operations.services import AdminServices
+
+
+async def _accept(services: AdminServices, given: Arguments) -> AuditVerdict:
+    """Return what is wrong; the row of this operation, which holds it, accepts it."""
+    return await services.stores.audit.verify()
 
 
 class OneLearner(Arguments):
@@ -66,6 +73,10 @@ def build_server_operations(settings: Settings) -> Mapping[str, AdminOperation]:
         Operation(
             "learners.remove", "Take a learner class off the list.", "owner", "DELETE", "/learners/{learner}",
             OneLearner, remove, scope="installation", read_before=read,
+        ),
+        Operation(
+            ACCEPT, "Accept what is wrong in the audit log, with a row that says so.", "owner", "POST",
+            "/audit/accept", Arguments, _accept, scope="installation",
         ),
         Operation(
             "artifacts.check", "Show what is not signed.", "owner", "GET", "/signatures", Arguments, _check,

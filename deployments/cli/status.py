@@ -118,6 +118,7 @@ def inspect_parts(installation: Installation, state: InstallationState) -> list[
         _ray(state, len(processes)),
         _proxy(installation, state),
         _api_replicas(installation, titles),
+        _agreement(installation),
         _intake(installation, titles),
         _trainer(installation, titles),
         _actor("assigner", "AssignerHost", titles, "assigns variants to users"),
@@ -181,6 +182,18 @@ def _api_replicas(installation: Installation, titles: list[str]) -> Installation
     seen = probe.is_healthy(host, port)
     count = sum("ServeReplica:api" in title for title in titles)
     return InstallationPart("api", seen.is_good, f"{count} replica{'s' * (count != 1)}, {seen.message}")
+
+
+def _agreement(installation: Installation) -> InstallationPart:
+    """Return whether the API replicas hold the same state at the same offset of the change log."""
+    try:
+        differing = installation.list_differing_replicas()
+    except HouseError as error:
+        return InstallationPart("agreement", False, error.message)
+    words = "; ".join(f"{app_id}: {', '.join(names)}" for app_id, names in differing.items())
+    return InstallationPart(
+        "agreement", not words, f"replicas differ: {words}" if words else "replicas hold the same state"
+    )
 
 
 def _intake(installation: Installation, titles: list[str]) -> InstallationPart:

@@ -30,7 +30,7 @@ def build_ingest_commands() -> typer.Typer:
     """Build `kiosk ingest`: its options are those of the programs, which run beside this command."""
     app = build_ingest_app(
         lambda options, words: _ingest(
-            "jobs.ingest", words, dry_run=options.dry_run, fans_out=options.at_once > 1
+            "jobs.ingest", words, dry_run=options.dry_run or options.guess, fans_out=options.at_once > 1
         )
     )
     add_archive_command(app, "archive", lambda options, words: _ingest("jobs.archive", words[1:]))

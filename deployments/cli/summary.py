@@ -42,6 +42,8 @@ class InstallationSummary:
     playground_user: str = ""
     password: str = ""
     "Only on the first start."
+    edge_url: str = ""
+    "Origin by which browsers reach the API; empty: that of the API."
     console: bool = True
     "Whether the console and the demonstrations are served."
 
@@ -52,7 +54,10 @@ class InstallationSummary:
             administrator["password"] = self.password
         return {
             "ready": self.state.phase == "ready",
+            "degraded": self.state.is_degraded,
+            "proxy": self.state.proxy,
             "api_url": self.state.api_url,
+            "edge_url": self.edge_url or self.state.api_url,
             "mcp_url": f"{self.state.api_url}/mcp",
             "console_url": f"{self.state.api_url}/console",
             "data_dir": self.state.data_dir,
@@ -66,9 +71,10 @@ class InstallationSummary:
         lines = [
             "",
             f"  API        {state.api_url}   (interface described at {state.api_url}/docs)",
+            *([f"  Browsers   {self.edge_url}   (load kiosk-1.js from there)"] if self.edge_url else ()),
             *(self._pages() if self.console else ()),
             f"  Data       {state.data_dir}",
-            f"  Logs       {state.logs_dir}",
+            f"  Logs       {state.logs_dir} (`kiosk logs` shows them)",
         ]
         if state.dashboard_url:
             lines.append(f"  Ray        {state.dashboard_url}   (token in {state.data_dir}/ray.token)")
@@ -171,6 +177,9 @@ def build_summary(
         users = await stores.records.ids("playground", "user") if reveal else []
         user = next((user_id for user_id in users if user_id != "playground-keeper"), "")
         password = await ensure_administrator(stores.accounts, read_clock_ms()) if first else ""
-        return InstallationSummary(state, list(found.values()), user, password, installation.settings.console)
+        settings = installation.settings
+        return InstallationSummary(
+            state, list(found.values()), user, password, settings.edge_url, settings.console
+        )
 
     return installation.administer(read)

@@ -57,7 +57,7 @@ def bundle(
     now_s = int(time.time())
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_s))
     path = out or Path(f"kiosk-support-{stamp}.tar.gz")
-    folders = [installation.places.logs_dir, installation.places.ray_dir / "session_latest" / "logs"]
+    folders = [installation.places.logs_dir, installation.places.ray_logs_dir]
     folders += [RAY_LOGS] if installation.settings.redis_is_external else []
     parts = {name: _collect(read, installation) for name, read in _PARTS.items()}
     names = _write(path, parts, folders, now_s)

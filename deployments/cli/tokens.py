@@ -33,9 +33,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 def create(
     name: Annotated[str, typer.Argument(help="What the token is for.")],
     user: Annotated[str, typer.Option(help="The account that it stands for.")],
-    role: Annotated[
-        str, typer.Option(help="The most it allows: viewer, analyst, editor or owner.")
-    ] = "viewer",
+    role: Annotated[str, typer.Option(help="Maximum role: viewer, analyst, editor or owner.")] = "viewer",
     apps: Annotated[
         list[str] | None,
         typer.Option("--app", help="Only this app, can be repeated; else all of the account."),

@@ -224,7 +224,7 @@ def show_run(run: Run, *, as_json: bool) -> None:
         return
     if run.status == "queued":
         screen.out().print(
-            f"Run {run.run_id} is ordered. `kiosk runs show {run.app_id} {run.run_id}` follows it."
+            f"Run {run.run_id} is queued. `kiosk runs show {run.app_id} {run.run_id}` follows it."
         )
         return
     if run.status != "finished":
@@ -239,7 +239,10 @@ def show_run(run: Run, *, as_json: bool) -> None:
     for name, value in run.figures.items():
         table.add_row(name, f"{value:.4f}")
     screen.out().print(f"Run {run.run_id} published snapshot {run.version} of {run.app_id}/{run.engine_id}.")
-    screen.out().print(table)
+    if run.split.get("sentence"):
+        screen.out().print(run.split["sentence"])
+    if run.figures:
+        screen.out().print(table)
     if run.chosen:
         screen.out().print(_capitalised(run.chosen))
         screen.out().print(f"Why, part by part: kiosk runs show {run.app_id} {run.run_id}", soft_wrap=True)
@@ -260,6 +263,8 @@ def show_run(run: Run, *, as_json: bool) -> None:
         screen.out().print(
             f"It serves from now on. Undo: kiosk rollback {run.app_id} --engine {run.engine_id}"
         )
+    elif not run.figures:
+        screen.out().print("It has no trained model, so there is no reason to promote it yet.")
     else:
         screen.out().print(f"Let it serve: kiosk promote {run.app_id} {run.version} --engine {run.engine_id}")
 
@@ -301,8 +306,8 @@ def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, 
             )
         facts = found.facts
         screen.out().print(
-            f"{facts['events']:,} events of {facts['readers']:,} readers with {facts['items']:,} products "
-            f"({facts['dropped']:,} rows made no sense)"
+            f"{facts['events']:,} events of {facts['readers']:,} users with {facts['items']:,} products "
+            f"({facts['dropped']:,} invalid rows)"
         )
         for sentence in () if found.account is None else found.account.explain():
             screen.out().print(f"  {sentence}")

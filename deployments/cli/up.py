@@ -193,8 +193,11 @@ def _refuse_failed(state: InstallationState) -> None:
 
 def _show(summary: InstallationSummary, *, as_json: bool) -> None:
     state = summary.state
-    if state.proxy and state.proxy != "haproxy":
-        words = f" requests go through the {state.proxy}. They are up to ten times slower."
+    if state.is_degraded:
+        words = (
+            f" requests go through the {state.proxy}. They are up to ten times slower. Kiosk changes over to HAProxy "
+            "as soon as that starts; meanwhile it answers requests with 503."
+        )
         screen.err().print(screen.style_text("warning:", "bold red", words))
     if as_json:
         screen.print_json(summary.to_dict(secrets=True))

@@ -9,13 +9,12 @@ from starlette.requests import Request
 from cluster.errors import Forbidden
 from deployments.console import csrf
 from deployments.console.services import ConsoleServices
-from deployments.console.sessions import ConsoleSessions
 from deployments.operations.principal import Principal, principal_of
 
 
 def find_session_principal(services: ConsoleServices) -> Callable[[Request], Awaitable[Principal | None]]:
     """Return a function that finds who is signed in; for a change it requires the token of a page in a header."""
-    sessions = ConsoleSessions(services.accounts, services.signing, services.clock)
+    sessions = services.sign_in.sessions
 
     async def find(request: Request) -> Principal | None:
         if not services.addresses.may_sign_in(request.headers.get("host", "")):

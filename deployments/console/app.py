@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -20,19 +21,22 @@ from deployments.console.entrance import ANYBODY, may_enter
 from deployments.console.forms import find_bounds, read_form, split_form
 from deployments.console.navigation import build_layout
 from deployments.console.page import NavigationEntry, Page
+from deployments.console.pages.account import HOME
 from deployments.console.pages.table import NAVIGATION, PAGES
 from deployments.console.renderer import PAGE_HEADERS, Renderer
 from deployments.console.request import ConsoleRequest
 from deployments.console.services import ConsoleServices
-from deployments.console.sessions import PATH, ConsoleSessions, Session
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.errors import status_from_error
 from deployments.edge.request import ClientDisconnected
 from deployments.edge.signin_limits import BucketRate
 from deployments.operations.principal import principal_of
+from deployments.sign_in.sessions import PATH, BrowserSessions, Session
 
 SIGN_IN = "/sign-in"
 STATIC = PATH + "/static"
+PASSWORD_PAGES = (HOME, HOME + "/password")
+"Pages that are open before a temporary password was replaced."
 REQUESTS = BucketRate(20.0, 200)
 "Requests of one person."
 
@@ -51,7 +55,7 @@ def build_console_routes(
     console = _Console(
         services,
         Renderer(assets, texts, services.title, services.version),
-        ConsoleSessions(services.accounts, services.signing, services.clock),
+        services.sign_in.sessions,
         texts,
         pages,
         navigation,
@@ -91,7 +95,7 @@ class _Endpoint:
 class _Console:
     services: ConsoleServices
     renderer: Renderer
-    sessions: ConsoleSessions
+    sessions: BrowserSessions
     texts: ConsoleTexts
     pages: Sequence[Page]
     navigation: Sequence[NavigationEntry]
@@ -113,8 +117,10 @@ class _Console:
         except HouseError as error:
             response = self._show_error(asked, status_from_error(error), error.message)
         except Exception as error:  # noqa: BLE001 - the last layer: everything becomes a page
-            _log.error("console_failed", page=path, exc_info=error)
-            response = self._show_error(asked, 500, self.texts("error.unexpected"))
+            request_id = secrets.token_hex(6)
+            _log.error("console_failed", page=path, request_id=request_id, exc_info=error)
+            message = self.texts("error.unexpected", request_id=request_id)
+            response = self._show_error(asked, 500, message, request_id)
         if session is not None and response.status_code == 200:
             self.sessions.remember_app(request, response, asked.app_id, secure=secure)
         if asked.session is not None and not _sets_session(response):
@@ -166,6 +172,8 @@ class _Console:
             return asked.redirect(f"{SIGN_IN}?next={quote(goal, safe='')}")
         if not may_enter(asked.principal):
             return asked.page("session/no_entry.html", status=403)
+        if asked.session.account.has_temporary_password and (page is None or page.path not in PASSWORD_PAGES):
+            return asked.redirect(HOME, self.texts("account.choose_new"), "warn")
         if page is not None and page.role is not None:
             asked.principal.require(page.role, asked.app_id)
         return None
@@ -251,14 +259,18 @@ class _Console:
             return asked.session.session_id
         return self.sessions.browser_name(asked.raw, secure=asked.secure)
 
-    def _show_error(self, asked: ConsoleRequest, status: int, message: str) -> Response:
+    def _show_error(self, asked: ConsoleRequest, status: int, message: str, request_id: str = "") -> Response:
+        message = message[:1].upper() + message[1:]
         if asked.is_htmx:
             notice = {"text": message, "kind": "bad"}
             response = asked.fragment("notice_fragment.html", status=status, notice=notice)
             response.headers["hx-retarget"] = "#notices"
             response.headers["hx-reswap"] = "innerHTML"
             return response
-        return asked.page("error.html", status=status, code=status, message=message)
+        title = "error.no_access" if status == 403 else "error.title"
+        return asked.page(
+            "error.html", status=status, code=status, message=message, title=title, request_id=request_id
+        )
 
 
 def _find(pages: Iterable[Page], method: str) -> Page | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from deployments.console.signing import ConsoleSigner
+from deployments.sign_in.signing import SignInSigner
 
 FIELD = "csrf"
 HEADER = "x-csrf-token"
@@ -20,6 +20,6 @@ def is_same_origin(request: Request, base: str) -> bool:
     return origin in ("null", base) and site in ("same-origin", "none")
 
 
-def is_genuine(signing: ConsoleSigner, bound_to: str, token: str) -> bool:
+def is_genuine(signing: SignInSigner, bound_to: str, token: str) -> bool:
     """Return whether a token was made for this session or browser."""
     return bool(bound_to) and signing.is_form_proof(bound_to, token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from deployments.console.texts.console_texts import ConsoleTexts
 
 FOLDER = Path(__file__).parent / "templates"
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: https:; connect-src 'self'; "
     "font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 PAGE_HEADERS = {
@@ -47,14 +48,30 @@ HTMX = json.dumps(
 "Settings of htmx: no evaluated text, no style of its own, and answers to refused requests are shown."
 
 
+class _KeyedEnvironment(Environment):
+    """Reads `a.b` of a mapping as its key `b`: a field that is named `items` or `count` is no method of `dict`."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return the value of a key, or the attribute of anything else."""
+        if isinstance(obj, Mapping):
+            return self.getitem(obj, attribute)
+        return super().getattr(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """Return the value of a key or an index; jinja also looks for an attribute, here mappings have none."""
+        if not isinstance(obj, Mapping):
+            return super().getitem(obj, argument)
+        return obj[argument] if argument in obj else self.undefined(obj=obj, name=argument)
+
+
 class Renderer:
     """Renders pages and parts of pages; every value is escaped."""
 
     def __init__(self, assets: Assets, texts: ConsoleTexts, title: str, version: str) -> None:
         self._texts = texts
-        self._environment = Environment(
+        self._environment = _KeyedEnvironment(
             loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined,
-            trim_blocks=True, lstrip_blocks=True, auto_reload=False,
+            trim_blocks=True, lstrip_blocks=True, auto_reload=False, finalize=format_value,
         )  # fmt: skip
         self._environment.globals.update(
             t=texts, asset=assets.url, installation=title, version=version, htmx_config=HTMX,
@@ -82,6 +99,19 @@ class Renderer:
         # Texts of clients may hold halves of surrogate pairs, which UTF-8 can't.
         body = text.encode("utf-8", "replace")
         return Response(body, status, {**PAGE_HEADERS, **(headers or {})}, media_type="text/html")
+
+
+def format_value(value: Any) -> Any:
+    """Return a value as people read it: a dash for nothing, yes or no, and lists and objects without quotes."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {format_value(part)}" for name, part in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(str(format_value(part)) for part in value)
+    return value
 
 
 def format_number(value: float | None, digits: int = 0) -> str:

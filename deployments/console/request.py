@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from deployments.console.renderer import PAGE_HEADERS, Renderer
 from deployments.console.services import ConsoleServices
-from deployments.console.sessions import PATH, ConsoleSessions, Session
 from deployments.operations.principal import Principal
+from deployments.sign_in.sessions import PATH, BrowserSessions, Session
 
 MOST_QUERY_FIELDS = 100
 LONGEST_QUERY_VALUE = 10_000
@@ -26,7 +26,7 @@ class ConsoleRequest:
         self,
         request: Request,
         services: ConsoleServices,
-        sessions: ConsoleSessions,
+        sessions: BrowserSessions,
         renderer: Renderer,
         *,
         principal: Principal,

@@ -9,33 +9,26 @@ from typing import Any
 
 from starlette.requests import Request
 
-from cluster.admin.second_factor import SecondFactors
 from cluster.clock import Clock
-from cluster.secrecy import Vault
 from cluster.store.ports.accounts import AccountStore
-from cluster.store.ports.stores import Stores
-from deployments.console.identity_provider import IdentityProvider, ProviderConfig
-from deployments.console.signing import ConsoleSigner
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.body_pace import UploadSlots
 from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.password_checks import PasswordChecks
 from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.signin_limits import AddressLimits, SignInLimits, SignInRates
+from deployments.edge.signin_limits import AddressLimits
 from deployments.operations.administration import Administration
 from deployments.operations.result_cache import ResultCache
+from deployments.sign_in.sign_in import Browser, SignIn
+from deployments.sign_in.signing import SignInSigner
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleServices:
-    """The administration, accounts, signatures, addresses and limits."""
+    """The administration, the sign-in, addresses and limits."""
 
     administration: Administration[Any]
     accounts: AccountStore
-    passwords: PasswordChecks
-    factors: SecondFactors
-    signing: ConsoleSigner
-    sign_ins: SignInLimits
+    sign_in: SignIn
     limits: AddressLimits
     "Of people and of addresses, in this process."
     clock: Clock
@@ -43,8 +36,6 @@ class ConsoleServices:
     client_addresses: ClientAddresses
     app_ids: Callable[[], Iterable[str]]
     "All apps of the installation, from memory."
-    provider: IdentityProvider | None = None
-    "Provider of identities; None: people sign in with passwords only."
     uploads: UploadSlots = field(default_factory=UploadSlots)
     live: ResultCache = field(default_factory=ResultCache)
     "Parts of live pages that many consoles share."
@@ -66,37 +57,39 @@ class ConsoleServices:
         """Return the client address of a request."""
         return self.client_addresses.find(request.scope)
 
+    @property
+    def signing(self) -> SignInSigner:
+        """Return the signatures of sessions and forms."""
+        return self.sign_in.signing
+
+    def browser(self, request: Request) -> Browser:
+        """Return the browser of a request, for the sign-in."""
+        return Browser(request, "console", self.client_address(request), self.is_secure(request))
+
 
 def open_console(
     administration: Administration[Any],
-    stores: Stores,
-    vault: Vault,
+    accounts: AccountStore,
+    sign_in: SignIn,
     clock: Clock,
     addresses: ServerAddresses,
     *,
     app_ids: Callable[[], Iterable[str]],
     client_addresses: ClientAddresses = DIRECT,
-    provider: ProviderConfig | None = None,
-    rates: SignInRates | None = None,
     uploads: UploadSlots | None = None,
     title: str = "Kiosk",
     version: str = "",
 ) -> ConsoleServices:
     """Create the services of the console."""
-    signing = ConsoleSigner(vault)
     return ConsoleServices(
         administration=administration,
-        accounts=stores.accounts,
-        passwords=PasswordChecks(stores.accounts),
-        factors=SecondFactors(stores.accounts, vault),
-        signing=signing,
-        sign_ins=SignInLimits(stores.limits, signing.hash_slot, clock, rates or SignInRates()),
+        accounts=accounts,
+        sign_in=sign_in,
         limits=AddressLimits(clock),
         clock=clock,
         addresses=addresses,
         client_addresses=client_addresses,
         app_ids=app_ids,
-        provider=None if provider is None else IdentityProvider(provider, clock),
         uploads=uploads or UploadSlots(),
         title=title,
         version=version,

@@ -64,6 +64,8 @@ class AdmissionRules:
     "Whether a publishable key must prove a `user_id` by `user_hash` or token."
     proves_writer: bool = False
     "The same if the app's setting `prove_writers` is on."
+    proves_asker: bool = False
+    "The same as `proves_writer`, for a `user_id` only: a visitor without one stays unproven."
     browser_bytes: int = 1 << 20
     "Largest body with a publishable key, in bytes."
 
@@ -200,6 +202,10 @@ def _examine(request: ApiRequest, rules: AdmissionRules, schema: Callable[[Any],
         rules.proves_user or (rules.proves_writer and credential.app.settings.prove_writers)
     ):
         verify_identity(request, ClaimedIdentity.from_body(request.payload))
+    elif rules.proves_asker and not credential.is_secret and credential.app.settings.prove_writers:
+        claimed = ClaimedIdentity.from_body(request.payload)
+        if claimed.user_id:
+            verify_identity(request, claimed)
 
 
 def _is_switched_on(credential: Credential, switch: str) -> bool:
@@ -271,9 +277,9 @@ def _verify_token(request: ApiRequest, text: str) -> UserToken:
 
 def _read_token(request: ApiRequest, rules: AdmissionRules) -> None:
     text = parse_bearer(request.headers.get(b"authorization"))
-    if text is None and rules.token_in_body:
-        given = _field(request, "jwt_token")
-        text = given or None
+    payload = request.payload
+    if text is None and rules.token_in_body and type(payload) is dict and "jwt_token" in payload:
+        text = _field(request, "jwt_token") or None
     if text is None:
         return
     token = _verify_token(request, text)

@@ -66,6 +66,23 @@ def matches_etag(etag: bytes, if_none_match: bytes) -> bool:
     return etag in tags or tags == [b"*"]
 
 
+def with_warning(reply: Reply, parameter: str, message: str) -> Reply:
+    """Add a warning to a reply: as a header, and in `warnings` of a body that has `message` first.
+
+    The body of a reply with a tag stays as it is, because caches compare it.
+    """
+    headers = (*reply.headers, (b"x-kiosk-warning", message.encode()))
+    body = reply.body
+    if body.startswith(b'{"message":') and not reply.etag:
+        warning = dumps({"field": parameter, "message": message})
+        first = b'{"message":"%s","warnings":[' % messages.SUCCESS.encode()
+        if body.startswith(first):
+            body = first + warning + b"," + body[len(first) :]
+        else:
+            body = body[:-1] + b',"warnings":[' + warning + b"]}"
+    return Reply(reply.status, body, headers, reply.content_type, reply.etag)
+
+
 def plain_reply(value: Any, status: int = 200) -> Reply:
     """Return a reply without an envelope."""
     return Reply(status, dumps(value))

@@ -25,6 +25,9 @@ from deployments.edge.envelope import Header, Reply, dumps
 Family = Literal["message", "detail", "upload", "experiments"]
 
 BUSY = "The service is busy or restarting. Please retry."
+UNSENT_STATUS = 501
+"""Status of a write that this replica could not begin, because its connection to Redis is away. Only HAProxy sees it,
+and sends the write to another replica (`cluster/local/haproxy_config.py`)."""
 METHOD_NOT_ALLOWED = "method not allowed"
 _ANSWERED_EVERYWHERE = ("HEAD", "OPTIONS")
 _HELP: Header = (b"link", b'</docs>; rel="help"')
@@ -68,9 +71,10 @@ def method_not_allowed_reply(allowed: tuple[str, ...]) -> Reply:
     return Reply(405, dumps({"message": f"{METHOD_NOT_ALLOWED}; use {right} on this path"}), (allow,))
 
 
-def unknown_path_reply() -> Reply:
-    """Return the reply for an unknown path; its message is fixed, so the link to /docs is a header."""
-    return Reply(404, dumps({"message": messages.NOT_FOUND}), (_HELP,))
+def unknown_path_reply(meant: str = "") -> Reply:
+    """Return the reply for an unknown path, with a link to /docs; `meant` is a path that exists."""
+    hint = f": there is no such path; did you mean {meant}?" if meant else ""
+    return Reply(404, dumps({"message": messages.NOT_FOUND + hint}), (_HELP,))
 
 
 def timeout_reply() -> Reply:

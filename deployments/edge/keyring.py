@@ -7,12 +7,12 @@ round trip, so guessed keys do not load the store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
 from cluster.errors import Fault, NewerRelease
-from cluster.records.access import IN_BROWSER, ApiKey, reveal_key
+from cluster.records.access import IN_BROWSER, ApiKey, App, find_archive_app, reveal_key
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.ports.access import AccessBook, AccessStore
 from cluster.store.refreshing_cache import RefreshingCache
@@ -34,6 +34,7 @@ class Keyring:
         self._poll_s = poll_s
         self._version = -1
         self._credentials: dict[str, Credential] = {}
+        self._apps: Mapping[str, App] = {}
         self._unreadable: frozenset[str] = frozenset()
         self._cache = RefreshingCache(self._load)
         self._listeners: list[Callable[[frozenset[str]], None]] = []
@@ -92,12 +93,23 @@ class Keyring:
         ]
         return min(found, key=lambda credential: credential.key_id, default=None)
 
+    def archive_app(self, default: str) -> str:
+        """Return the app that agents read; the default before one was chosen."""
+        return find_archive_app(self._apps, default)
+
     def tokens_of(self, app_id: str) -> int:
         """Return how many language-model tokens the answers of an app may use per day; 0: no limit."""
         for credential in self._credentials.values():
             if credential.app.app_id == app_id:
                 return credential.app.settings.provider_tokens_per_day
         return 0
+
+    def affiliation_of(self, app_id: str) -> tuple[str, tuple[str, ...]]:
+        """Return an app's filter of partners' products, and the fields that browsers can't read."""
+        for credential in self._credentials.values():
+            if credential.app.app_id == app_id:
+                return credential.app.settings.affiliation_fq, credential.app.settings.confidential_fields
+        return "", ()
 
     def secret_of(self, app_id: str) -> str:
         """Return the newest live secret key of an app as text; empty without one."""
@@ -150,6 +162,7 @@ class Keyring:
             return last
         book = await self._store.read_all()
         self._credentials = self._open(book)
+        self._apps = book.apps
         blocked = {key.sha256 for key in book.keys.values() if key.app_id in book.unreadable_apps}
         self._unreadable = book.unreadable_keys | blocked
         self._version = book.version

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from deployments.admin.endpoint import AdminEndpointServices, build_admin_routes
 from deployments.admin.openapi import describe_administration
 from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.request_handler import RequestHandler
+from deployments.archive.openapi import describe_archive
 from deployments.archive.services import ArchiveServices
+from deployments.archive.tools import Tool
 from deployments.console.api_session import find_session_principal
 from deployments.console.app import build_console_routes
-from deployments.console.identity_provider import ProviderConfig
 from deployments.console.services import open_console
 from deployments.demo.routes import DemoServices, build_demo_routes
 from deployments.edge.body_pace import UploadSlots
@@ -44,7 +46,6 @@ def build_administration_routes(
     handler: RequestHandler,
     recommender: RecommenderClient,
     access_log: AccessLog,
-    provider: tuple[str, str, str] | None,
     data_dir: Path,
     disk_limit: float,
     environment: Callable[[], Mapping[str, str]],
@@ -53,20 +54,23 @@ def build_administration_routes(
 ) -> list[BaseRoute]:
     """Return the routes of the console, of `/v1/admin` and of the demonstrations.
 
-    The console shares addresses and limits of the sign-in with the archive. `environment` returns the variables of
+    The console shares the sign-in with the archive. `environment` returns the variables of
     processes that import uploaded files.
     """
     config, uploads = archive.config, UploadSlots()
     admin = open_admin(
         stores, vault, clock, artifacts, api=LocalApi(handler, keyring.secret_of), recommender=recommender,
-        config=AdminConfig(config.app_id, data_dir=data_dir, public_url=config.public_url, disk_limit=disk_limit),
+        config=AdminConfig(
+            config.app_id, data_dir=data_dir, public_url=config.public_url,
+            edge_url=config.edge_url, disk_limit=disk_limit,
+        ),
         launch_import=ImportProcesses(environment).start, preview=PreviewProcesses(environment).preview,
         why_full=why_full,
     )  # fmt: skip
     console = open_console(
-        admin, stores, vault, clock, archive.oauth.addresses, app_ids=lambda: keyring.app_ids,
-        provider=None if provider is None else ProviderConfig(*provider),
-        client_addresses=config.client_addresses, version=config.version, uploads=uploads,
+        admin, stores.accounts, archive.oauth.sign_in, clock, archive.oauth.addresses,
+        app_ids=lambda: keyring.app_ids, client_addresses=config.client_addresses, version=config.version,
+        uploads=uploads,
     )  # fmt: skip
     http = AdminEndpointServices(
         admin, Authenticator(stores, clock, find_session_principal(console)), clock, request_counts, access_log,
@@ -79,3 +83,9 @@ def build_administration_routes(
 def describe_administration_routes() -> dict[str, Any]:
     """Return the description of `/v1/admin` for the OpenAPI document."""
     return describe_administration(OPERATIONS.values())
+
+
+def describe_routes(tools: Sequence[Tool], console: bool) -> list[Callable[[], Mapping[str, Any]]]:
+    """Return what describes the routes beside the API for the OpenAPI document."""
+    archive = partial(describe_archive, tools)
+    return [archive, describe_administration_routes] if console else [archive]

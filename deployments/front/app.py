@@ -27,7 +27,7 @@ def build(args: dict[str, Any]) -> Application:
     holds no secrets.
     """
     settings = Settings()
-    budget_mb = int(args.get("memory_budget_mb", 512))
+    budget_mb = int(args.get("memory_budget_mb") or settings.memory_mb)
     per_node = args.get("max_replicas_per_node")
     reserved = {"memory": reserved_bytes(budget_mb)} if settings.reserve_memory else {}
     autoscaling = AutoscalingConfig(

@@ -26,9 +26,9 @@ from actors.models.allowed_learners import ALLOWED
 from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
+from cluster.admin.audit_log import begin_audit
 from cluster.admin.memory import guard_writes
 from cluster.admin.schema import check_schema, record_running
-from cluster.admin.vault import open_vault
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
@@ -69,15 +69,14 @@ from deployments.edge.readiness import Readiness
 from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.edge.request_observer import open_observer
 from deployments.edge.scaling import LoadMeter
-from deployments.front.administration import build_administration_routes, describe_administration_routes
+from deployments.front.administration import build_administration_routes, describe_routes
 from deployments.hosts.engine_connections import EngineConnections
 from deployments.hosts.gateway import open_answering
+from deployments.sign_in.identity_provider import ProviderConfig
 
 ACCESS_SHARE = 0.01
 "Share of requests that get a line in the access log."
 REPORT_EVERY_S = 5
-MEMORY_BUDGET_MB = 512
-"Memory for embedded engines."
 ARCHIVE_BUDGET_MB = 2_048
 "Memory for archives: mapped files, which the replicas of a node share."
 KEYS_S = 10.0
@@ -91,7 +90,7 @@ class Gateway:
     """One API replica."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        self._budget_mb = int(options.get("memory_budget_mb", MEMORY_BUDGET_MB))
+        self._budget_mb = int(options.get("memory_budget_mb") or Settings().memory_mb)
 
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the FastAPI application; Serve calls this inside the replica."""
@@ -103,7 +102,8 @@ class Gateway:
         open_tracing(settings.trace_url, "api")
         self._stores = stores = await check_schema(await open_stores(address, meter=meter, clock=clock))
         self._identity = await IdentityWatch.open(stores, settings, has_key=True)
-        vault, artifact_store = open_vault(settings), open_artifact_store(settings)
+        vault = await begin_audit(stores.audit, settings, clock)
+        artifact_store = open_artifact_store(settings)
         self._keyring, self._counts = Keyring(stores.access, vault), RequestCounts()
         self._limits = RateLimiter(self._stores.limits, clock)
         self._keyring.on_change(self._limits.prune)
@@ -119,7 +119,7 @@ class Gateway:
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
         config = archive_config_from_settings(settings)
         self._archive_client = client = LocalArchiveClient(self._archive_host)
-        self._archive = open_archive(stores, vault, client, clock, config, request_counts=self._counts)
+        self._archive = open_archive(stores, vault, client, clock, config, self._keyring, self._counts)
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.infos, meter, clock)
         gate = AdmissionServices(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.refusal_reason
@@ -129,6 +129,7 @@ class Gateway:
             build_endpoints(self._open_services(settings, artifact_store, clock)), gate, clock=clock,
             replays=stores.idempotency, request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
             addresses=config.client_addresses, observer=observer,
+            is_behind_haproxy=is_behind_haproxy(os.environ),
             readiness=Readiness(self._host.probe, self._keyring, stores.server, clock, self._identity),
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
@@ -146,12 +147,12 @@ class Gateway:
         if settings.console:
             routes += build_administration_routes(
                 stores, vault, clock, artifact_store, self._archive, self._keyring, self.handler, self._engine_router,
-                AccessLog(ACCESS_SHARE, Random()), settings.oidc, settings.data_dir, settings.disk_limit,
+                AccessLog(ACCESS_SHARE, Random()), settings.data_dir, settings.disk_limit,
                 _build_environment, self._counts, self._memory.refusal_reason,
             )  # fmt: skip
         return build_application(
             self.handler, version=installed_version(), close=self.close, more=routes, pages=settings.console,
-            describe_more=describe_administration_routes if settings.console else None,
+            describe_more=describe_routes(config.tools, settings.console),
         )  # fmt: skip
 
     def _open_services(
@@ -162,27 +163,22 @@ class Gateway:
         local_client = LocalExperimentClient(self._stores.experiments, clock, self._meter)
         self._experiments = _build_experiments(_find_assigner, local_client, clock, meter=self._meter)
         self._query_log = QueryLogWriter(self._stores.queries, clock, self._meter)
-        history = LocalHistoryClient(self._stores, clock, open_answering(self._stores))
+        history, keys = LocalHistoryClient(self._stores, clock, open_answering(self._stores)), self._keyring
         self._question_client = open_question_client(
-            self._stores, self._archive_client, clock, self._meter, app_ids=lambda: self._keyring.app_ids,
-            begun=record_in_history(history), llm=settings.llm, tokens_of=self._keyring.tokens_of,
+            self._stores, self._archive_client, clock, self._meter, begun=record_in_history(history), llm=settings.llm,
+            app_ids=lambda: keys.app_ids, tokens_of=keys.tokens_of, affiliation_of=keys.affiliation_of,
         )  # fmt: skip
         ask = AskServices(self._question_client, self._archive_client, self._stores.questions, clock, history)
         return ApiServices(
             self._stores, self._engine_router, clock, self._experiments, self._query_log, ask=ask, history=history,
-            artifact_store=artifact_store,
+            artifact_store=artifact_store, find_unknown_products=self._host.find_unknown_products,
         )  # fmt: skip
 
     async def check_health(self) -> None:
-        """Raise if this replica no longer follows revoked keys, or if it belongs to another installation.
-
-        A store that is unavailable does not make the replica unhealthy.
-        """
+        """Raise if this replica follows revoked keys no longer, or is of another installation; not for the store."""
         self._identity.refuse()
-        if not self._keyring.is_following:
-            raise RuntimeError("keys are not followed any more")
-        if not self._archive.is_following:
-            raise RuntimeError("revocations are not followed any more")
+        if not (self._keyring.is_following and self._archive.is_following):
+            raise RuntimeError("keys or revocations are not followed any more")
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """Return the load of this replica."""
@@ -211,14 +207,13 @@ class Gateway:
 
     async def _report_metrics(self) -> None:
         for second in itertools.count(1):
-            await asyncio.sleep(1.0)
-            await self._memory.refresh()
+            await asyncio.gather(asyncio.sleep(1.0), self._memory.refresh())
             if second % REPORT_EVERY_S == 0:
                 self._counts.flush(self._meter)
                 await self._meter.report(RedisLiveFigures(self._stores.server), SystemClock().now_ms())
                 self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
                 await record_running(self._stores, SystemClock().now_ms())
-                await self._experiments.treatments.flush()
+                await asyncio.gather(self._experiments.treatments.flush(), self._host.evict_apps())
             for app_id, counts in self._engine_router.take_counts().items():
                 with contextlib.suppress(HouseError):
                     await self._stores.engine_watch.add_requests(app_id, counts, SystemClock().now_ms())
@@ -228,12 +223,13 @@ class Gateway:
 def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
     """Return the archive's configuration from the settings."""
     addresses = ClientAddresses(settings.proxy_networks, behind_haproxy=is_behind_haproxy(os.environ))
-    origins = tuple(origin.strip() for origin in settings.archive_origins.split(",") if origin.strip())
     return ArchiveConfig(
-        app_id=settings.archive_app, title=settings.archive_title, version=installed_version(),
-        public_url=settings.public_url, host=settings.host, port=settings.port, origins=origins,
+        app_id=settings.archive_app, title=settings.archive_title, subjects=settings.archive_subjects,
+        version=installed_version(), public_url=settings.public_url, edge_url=settings.edge_url, host=settings.host,
+        port=settings.port, plain_sign_in=settings.plain_sign_in, client_addresses=addresses,
+        origins=tuple(filter(None, map(str.strip, settings.archive_origins.split(",")))),
         citation=CitationRules(settings.archive_licence, settings.archive_citation),
-        plain_sign_in=settings.plain_sign_in, client_addresses=addresses,
+        has_passwords=settings.password_sign_in, provider=settings.oidc and ProviderConfig(*settings.oidc),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from cluster.errors import Forbidden, HouseError, NotFound, TooMany, Unavailable
 from cluster.log import redact, redact_keys
 from cluster.records.administration import AuditRow
 from deployments.edge.signin_limits import AddressLimits, BucketRate
-from deployments.operations.operation import Arguments, Operation, result_to_json
+from deployments.operations.operation import Arguments, OfApp, Operation, result_to_json
 from deployments.operations.principal import Principal
 
 S = TypeVar("S")
@@ -79,6 +79,8 @@ class Administration(Generic[S]):
         operation = self.operations.get(name)
         if operation is None:
             raise NotFound(f"there is no operation {name}")
+        # First: somebody without the role learns nothing about arguments, and costs nothing.
+        await self.authorize(principal, operation, given)
         work = self._perform(principal, operation, parse_arguments(operation, given))
         if not operation.changes:
             return await work
@@ -87,13 +89,34 @@ class Administration(Generic[S]):
         task.add_done_callback(self._end)
         return await asyncio.shield(task)
 
-    async def _perform(self, principal: Principal, operation: Operation[S, Any], arguments: Arguments) -> Any:
+    async def authorize(
+        self, principal: Principal, operation: Operation[S, Any], given: Mapping[str, Any]
+    ) -> None:
+        """Refuse somebody who may not perform an operation, whatever the other arguments are.
+
+        Errors:
+            Forbidden: the role is not enough; the audit log gets a row
+            TooMany: the principal was refused too often
+        """
         self._refuse_paused(principal)
+        if operation.scope == "person":
+            return
+        app_id = given.get("app_id") if operation.scope == "app" else ""
+        app_id = app_id if isinstance(app_id, str) else ""
+        try:
+            principal.require(operation.role, app_id)
+        except Forbidden as error:
+            try:
+                arguments: Arguments = parse_arguments(operation, given)
+            except Unprocessable:
+                arguments = OfApp(app_id=app_id[:LARGEST_FORBIDDEN]) if app_id else Arguments()
+            await self._add_refused(principal, operation, arguments, error, LARGEST_FORBIDDEN)
+            raise
+
+    async def _perform(self, principal: Principal, operation: Operation[S, Any], arguments: Arguments) -> Any:
         services = self.services if self._bind is None else self._bind(self.services, principal)
         before, begun_id = None, ""
         try:
-            if operation.scope != "person":
-                principal.require(operation.role, operation.app_of(arguments))
             if operation.changes:
                 before = await _read_before(operation, services, arguments)
                 begun = self._build_row(principal, operation, arguments, "begun", UNKNOWN_END, before)
@@ -101,11 +124,8 @@ class Administration(Generic[S]):
             result = await operation.call(services, arguments)
         except HouseError as error:
             if operation.changes or isinstance(error, Forbidden):
-                reason = error.facts.get("audit_reason") or error.message or error.code
                 most = LARGEST_FORBIDDEN if isinstance(error, Forbidden) else LARGEST_PART
-                row = self._build_row(principal, operation, arguments, "refused", reason, most=most)
-                await self._audit.append(row, begun_id=begun_id)
-                self._count_refused(principal)
+                await self._add_refused(principal, operation, arguments, error, most, begun_id)
             raise
         except Exception as error:
             # It may have changed something before it failed; the message may hold a secret.
@@ -122,7 +142,24 @@ class Administration(Generic[S]):
                 await self._audit.append(row, begun_id=begun_id)
             except Unavailable as error:
                 raise Unavailable(MADE_UNLOGGED.format(operation.name), told=True) from error
+        elif operation.recorded:
+            # Before the result leaves: what can't be recorded is not shown.
+            await self._audit.append(self._build_row(principal, operation, arguments, "done"))
         return result
+
+    async def _add_refused(
+        self,
+        principal: Principal,
+        operation: Operation[S, Any],
+        arguments: Arguments,
+        error: HouseError,
+        most: int,
+        begun_id: str = "",
+    ) -> None:
+        reason = error.facts.get("audit_reason") or error.message or error.code
+        row = self._build_row(principal, operation, arguments, "refused", reason, most=most)
+        await self._audit.append(row, begun_id=begun_id)
+        self._count_refused(principal)
 
     def _refuse_paused(self, principal: Principal) -> None:
         """Refuse somebody who was refused too often, without a row.

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from collections import Counter
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import Field
 
+from actors.hosting.uncompacted_interactions import read_uncompacted
 from cluster.admin.key_admin import FIRST_APPS, KeyAdmin
+from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid
 from cluster.records.access import SWITCHES, App, AppSettings, Environment, IssuedKey, Limits
+from cluster.records.interaction import INTERACTION_TYPES
 from deployments.operations.operation import Arguments, OfApp, Operation
 from deployments.operations.services import AdminServices
 
+_PAGE_EVENTS = (
+    "product_detail_page_view",
+    "click",
+    "home_page_view",
+    "category_page_view",
+    "impression",
+    "read",
+)
+"Interactions that web pages send."
+_LATE_PAGES = 3
+"Pages of the change log that are read for interactions that are not compacted yet."
 SwitchValue = str | bool | int | float | list[str] | dict[str, int]
 
 
@@ -82,6 +98,26 @@ class AppSwitches:
         return {"app_id": self.app_id, **switches_to_dict(self.settings)}
 
 
+@dataclass(frozen=True, slots=True)
+class AppProgress:
+    """The first steps of an app, and how far each of them is."""
+
+    app_id: str
+    products: int
+    interactions: int
+    "Compacted ones; new ones follow within minutes."
+    orders: int
+    "Interactions of the type checkout."
+    models: int
+    "Engines that serve a trained model."
+    is_on_page: bool
+    "Whether web pages send views or clicks."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the progress for JSON."""
+        return asdict(self)
+
+
 class CreateApp(Arguments):
     """Arguments of `apps.create`."""
 
@@ -131,6 +167,41 @@ async def read_app(services: AdminServices, given: OfApp) -> AppDetails:
         NotFound: no such app
     """
     return AppDetails(await key_admin(services).app(given.app_id))
+
+
+async def read_progress(services: AdminServices, given: OfApp) -> AppProgress:
+    """Return how far the first steps of an app are: catalog, orders, model, web page.
+
+    Errors:
+        NotFound: no such app
+    Cost:
+        reads the types of all interactions, once in 30 seconds
+    """
+    await key_admin(services).app(given.app_id)
+    stores = services.stores
+    products, engines, types = await asyncio.gather(
+        stores.records.count(given.app_id, "product"), stores.engines.all(given.app_id),
+        services.cache.get(("apps.progress", given.app_id), lambda: _count_types(services, given.app_id)),
+    )  # fmt: skip
+    return AppProgress(
+        given.app_id, products, sum(types.values()), types.get("checkout", 0),
+        sum(1 for engine in engines if engine.snapshot), any(types.get(kind) for kind in _PAGE_EVENTS),
+    )  # fmt: skip
+
+
+async def _count_types(services: AdminServices, app_id: str) -> dict[str, int]:
+    segments = SegmentStore(services.artifacts)
+    counts = Counter(await asyncio.to_thread(segments.count_interactions, app_id, "type"))
+    offsets = await asyncio.to_thread(segments.offsets, app_id)
+    late = await read_uncompacted(
+        services.stores.changes,
+        app_id,
+        offsets.get("interaction", "0"),
+        INTERACTION_TYPES,
+        most_pages=_LATE_PAGES,
+    )
+    counts.update(str(one.item["type"]) for one in late)
+    return dict(counts)
 
 
 async def create_app(services: AdminServices, given: CreateApp) -> NewKeys:
@@ -215,6 +286,14 @@ OPERATIONS = (
         "apps.get", "Show one app with its limits and switches.", "viewer", "GET", "/apps/{app_id}", OfApp, read_app,
         example={"app_id": "bookshop"},
         example_result={**_SHOP, "switches": {"bot_rule": "on", "strict_user_hash": False}},
+    ),
+    Operation(
+        "apps.progress", "Show how far the first steps of an app are.", "viewer", "GET", "/apps/{app_id}/progress",
+        OfApp, read_progress, example={"app_id": "bookshop"},
+        example_result={
+            "app_id": "bookshop", "products": 1_199, "interactions": 66_489, "orders": 18_204, "models": 1,
+            "is_on_page": True,
+        },
     ),
     Operation(
         "apps.create", "Make an app with a secret and a publishable key, which are shown once.", "owner", "POST",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import orjson
 from pydantic import Field, ValidationError
 
+from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
+from cluster.records.access import find_archive_app
 from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name, short_id
 from cluster.store.ports.accounts import ActiveGrant
 from deployments.operations.archive_report import (
@@ -19,13 +22,14 @@ from deployments.operations.archive_report import (
     ClientUsage,
     build_archive_report,
 )
-from deployments.operations.operation import OfApp, Operation
+from deployments.operations.operation import Arguments, OfApp, Operation
 from deployments.operations.sample_results import PERFORMED
 from deployments.operations.services import AdminServices
 from deployments.operations.time_span import parse_span_ms
 
 SEEN_DAYS = "30d"
 _MOST_SEEN = 1_000
+_LONGEST_TITLE = 300
 _READ_AT_ONCE = 50
 "Accounts whose grants are read at once."
 
@@ -161,7 +165,15 @@ async def report_archive(services: AdminServices, given: ReadArchiveReport) -> A
     async def load() -> ArchiveReport:
         until = services.now_ms()
         calls = await services.stores.archive_calls.read_since(given.app_id, until - span_ms)
-        return await asyncio.to_thread(_build_report, calls, until - span_ms, until, given)
+        report = await asyncio.to_thread(_build_report, calls, until - span_ms, until, given)
+        ids = [line[0] for line in report.articles]
+        bodies = await services.stores.records.get_many(given.app_id, "product", ids)
+        titles = {
+            product_id: str(orjson.loads(body).get("title") or "")[:_LONGEST_TITLE]
+            for product_id, body in zip(ids, bodies, strict=True)
+            if body is not None
+        }
+        return replace(report, titles=titles)
 
     report: ArchiveReport = await services.cache.get(
         ("archive.report", given.app_id, given.since, given.top, given.unanswered_below), load
@@ -221,7 +233,7 @@ async def list_connections(services: AdminServices, given: OfApp) -> ConnectedAp
     Errors:
         NotFound: the app is not the archive's
     """
-    _require_archive(services, given.app_id)
+    await _require_archive(services, given.app_id)
     by_client: dict[str, list[ActiveGrant]] = {}
     for active in await _load_grants(services):
         by_client.setdefault(active.grant.client_id, []).append(active)
@@ -235,7 +247,7 @@ async def disconnect_application(services: AdminServices, given: OfConnection) -
     Errors:
         NotFound: the app is not the archive's, or the client has no grant
     """
-    _require_archive(services, given.app_id)
+    await _require_archive(services, given.app_id)
     grants = [one for one in await _load_grants(services) if short_id(one.grant.client_id) == given.client_id]
     if not grants:
         raise NotFound(f"there is no connected application {given.client_id}")
@@ -287,11 +299,45 @@ def _build_report(
     )
 
 
-def _require_archive(services: AdminServices, app_id: str) -> None:
-    if app_id != services.config.archive_app:
-        raise NotFound(
-            f"{app_id} is not the archive's app; KIOSK_ARCHIVE_APP is {services.config.archive_app}"
-        )
+@dataclass(frozen=True, slots=True)
+class ArchiveChoice:
+    """The app that agents read."""
+
+    app_id: str
+    is_chosen: bool
+    "Whether somebody chose it; else it is the one of KIOSK_ARCHIVE_APP."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the choice for JSON."""
+        return asdict(self)
+
+
+async def read_archive_app(services: AdminServices, _: Arguments) -> ArchiveChoice:
+    """Return the app that agents read."""
+    apps = (await services.stores.access.read_all()).apps
+    app_id = find_archive_app(apps, services.config.archive_app)
+    return ArchiveChoice(app_id, any(app.archive_since for app in apps.values()))
+
+
+async def choose_archive_app(services: AdminServices, given: OfApp) -> ArchiveChoice:
+    """Let agents read an app from now on; API replicas follow within a second.
+
+    Errors:
+        NotFound: no such app
+    """
+    keys = KeyAdmin(services.stores.access, services.vault)
+    chosen = await keys.choose_archive_app(given.app_id, services.now_ms())
+    return ArchiveChoice(chosen.app_id, True)
+
+
+async def _read_choice(services: AdminServices, given: OfApp) -> Any:
+    return (await read_archive_app(services, given)).to_dict()
+
+
+async def _require_archive(services: AdminServices, app_id: str) -> None:
+    chosen = (await read_archive_app(services, Arguments())).app_id
+    if app_id != chosen:
+        raise NotFound(f"agents do not read {app_id}; they read {chosen}")
 
 
 async def _read_rule(services: AdminServices, given: OfClient) -> dict[str, Any] | None:
@@ -314,6 +360,15 @@ def _client_operation(
 
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "archive.app", "Show the app that agents read.", "viewer", "GET", "/archive", Arguments, read_archive_app,
+        scope="person", example_result={"app_id": "archive", "is_chosen": True},
+    ),
+    Operation(
+        "archive.choose", "Let agents read an app from now on.", "owner", "POST", "/apps/{app_id}/archive/choose",
+        OfApp, choose_archive_app, scope="installation", read_before=_read_choice, example={"app_id": "archive"},
+        example_result={"app_id": "archive", "is_chosen": True},
+    ),
     Operation(
         "archive.report", "Report the archive's use by clients, skills and questions.", "analyst", "GET",
         "/apps/{app_id}/archive/report", ReadArchiveReport, report_archive,

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cluster.clock import from_ms
-from cluster.records.archive_client import ArchiveCall
+from cluster.records.archive_client import CHECK_CLIENT, ArchiveCall
 
 UNANSWERED_BELOW = 0.5
 """Coverage below which a question counts as unanswered.
@@ -66,6 +66,10 @@ class ArchiveReport:
     articles: list[tuple[str, int, int]] = field(default_factory=list)
     "Product id, number of reads, number of results that contain it."
     refusals: list[tuple[str, int]] = field(default_factory=list)
+    titles: dict[str, str] = field(default_factory=dict)
+    "Product id of an article -> its title; deleted articles are absent."
+    checks: int = 0
+    "Calls of `kiosk doctor`, which no other figure counts."
     days: list[tuple[str, int]] = field(default_factory=list)
     "Calls of each day (UTC), oldest first."
     took_ms: dict[str, float] = field(default_factory=dict)
@@ -82,6 +86,7 @@ class ArchiveReport:
             "since": self.since,
             "until": self.until,
             "calls": self.calls,
+            "checks": self.checks,
             "clients": [
                 {
                     "client_name": line.name, "client_ids": list(line.client_ids), "calls": line.calls,
@@ -97,7 +102,7 @@ class ArchiveReport:
             "unanswered": [asdict(line) for line in self.missing],
             "took_ms": self.took_ms,
             "articles": [
-                {"product_id": product_id, "read": read, "found": found}
+                {"product_id": product_id, "title": self.titles.get(product_id, ""), "read": read, "found": found}
                 for product_id, read, found in self.articles
             ],
             "refusals": _pairs_to_dicts("reason", self.refusals),
@@ -114,7 +119,8 @@ def build_archive_report(
     unanswered_below: float = UNANSWERED_BELOW,
 ) -> ArchiveReport:
     """Return the report of the calls of a period; lists are limited to `top` rows, days are not."""
-    inside = [call for call in calls if since <= call.at <= until]
+    whole = [call for call in calls if since <= call.at <= until]
+    inside = [call for call in whole if call.client_name != CHECK_CLIENT]
     asks = [call for call in inside if call.outcome == "answered" and call.question]
     read: Counter[str] = Counter()
     found: Counter[str] = Counter()
@@ -126,6 +132,7 @@ def build_archive_report(
     days = Counter(f"{from_ms(call.at):%Y-%m-%d}" for call in inside)
     return ArchiveReport(
         calls=len(inside),
+        checks=len(whole) - len(inside),
         since=since,
         until=until,
         clients=_clients(inside)[:top],

@@ -12,14 +12,17 @@ ADDRESS, KEY = "http://localhost:8080", "YOUR_SECRET_KEY"
 
 
 def render_snippets(
-    method: str, path: str, body: Mapping[str, Any] | None, *, address: str = ADDRESS
+    method: str, path: str, body: Mapping[str, Any] | None, *, address: str = ADDRESS, edge: str = ""
 ) -> dict[str, str]:
-    """Return language -> program that sends the call. Any text of the body stays data in all three."""
+    """Return language -> program that sends the call. Any text of the body stays data in all three.
+
+    `edge` is the address for browsers; empty: `address`.
+    """
     url = address.rstrip("/") + path
     return {
         "curl": _render_curl(method, url, body),
         "python": _render_python(method, url, body),
-        "javascript": _render_javascript(method, url, body),
+        "javascript": _render_javascript(method, (edge or address).rstrip("/") + path, body),
     }
 
 

@@ -18,7 +18,7 @@ from actors.retrieval.lexical.product_fields import read_texts, read_translation
 from actors.retrieval.lexical.text_query import FIELDS
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import iso_ms
-from cluster.errors import HouseError, NotFound
+from cluster.errors import Conflict, HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.interaction import INTERACTION_TYPES
 from deployments.operations.api_calls import call_api
@@ -28,7 +28,9 @@ from deployments.operations.operation import OfApp, Operation
 from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
 
-SHOWN_FIELDS = ("title", "type", "brand", "price", "availability", "categories", "updated_at")
+SHOWN_FIELDS = (
+    "title", "type", "brand", "price", "availability", "categories", "cover_image", "updated_at",
+)  # fmt: skip
 MOST_WORDS = 60
 "Words of a field that are shown."
 DAY_MS = 86_400_000
@@ -60,6 +62,17 @@ class OneProduct(OfApp):
     """One product."""
 
     product_id: str = Field(min_length=1, max_length=512)
+
+
+class EditProduct(OneProduct):
+    """Changes of one product, or a new one."""
+
+    fields: dict[str, Any] = Field(
+        min_length=1,
+        max_length=100,
+        description="Field -> value, as an upload has them; null removes a field.",
+    )
+    is_new: bool = Field(False, description="Add the product; it must not exist.")
 
 
 class ProductOfEngine(OneProduct):
@@ -154,6 +167,34 @@ async def get_product(services: AdminServices, given: OneProduct) -> ProductView
     return ProductView(record, words, languages)
 
 
+async def edit_product(services: AdminServices, given: EditProduct) -> dict[str, Any]:
+    """Change fields of a stored product, or add a product, as an upload of the whole record.
+
+    Errors:
+        NotFound: there is no such app or product
+        Conflict: the product is to be added and exists, or its values contradict the types of other products
+        Unprocessable: a field does not exist, or has no such value
+    """
+    await require_app(services.stores, given.app_id)
+    body = await services.stores.records.get(given.app_id, "product", given.product_id)
+    if given.is_new and body is not None:
+        raise Conflict(f"there is already a product {given.product_id} in {given.app_id}")
+    if not given.is_new and body is None:
+        raise NotFound(f"there is no product {given.product_id} in {given.app_id}")
+    record = {} if body is None else orjson.loads(body)
+    changed = {**record, **given.fields, "product_id": given.product_id}
+    product = {name: value for name, value in changed.items() if value is not None}
+    answer = await call_api(services.api, given.app_id, "POST", "/v1/products", {"data": [product]})
+    if answer.get("errors"):
+        raise Conflict("; ".join(map(str, answer.get("data") or ())) or str(answer.get("message", "")))
+    return {"product_id": given.product_id, "task_id": answer["data"]["task_id"], "product": product}
+
+
+async def _read_product(services: AdminServices, given: EditProduct) -> Any:
+    body = await services.stores.records.get(given.app_id, "product", given.product_id)
+    return None if body is None else shorten_record(orjson.loads(body))
+
+
 def list_words(record: Mapping[str, Any]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
     """Return the stems of the texts of a product by field, and the languages that stemmed them."""
     analyzers = Analyzers()
@@ -181,7 +222,7 @@ async def relate_product(services: AdminServices, given: ProductOfEngine) -> dic
     """
     body = {
         "product_id": [given.product_id], "rows": given.limit, "engine_id": given.engine_id, "explain": True,
-        "fl": ["product_id", "title", "price"],
+        "fl": ["product_id", "title", "price", "cover_image"],
     }  # fmt: skip
     path = "/v1/recommendation/product_to_products"
     similar, together, questions = await asyncio.gather(
@@ -284,6 +325,12 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         "/apps/{app_id}/catalog/products/{product_id}", OneProduct, get_product,
         example={"app_id": "bookshop", "product_id": "b-1"},
         example_result=RESULTS["catalog.get"],
+    ),
+    Operation(
+        "catalog.edit", "Change fields of a product, or add a product.", "editor", "PATCH",
+        "/apps/{app_id}/catalog/products/{product_id}", EditProduct, edit_product, read_before=_read_product,
+        example={"app_id": "bookshop", "product_id": "b-1", "fields": {"price": 24.5, "availability": "IN_STOCK"}},
+        example_result=RESULTS["catalog.edit"],
     ),
     Operation(
         "catalog.relate", "Show products related to a product with reasons, and questions it answers.", "viewer",

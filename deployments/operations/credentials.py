@@ -103,6 +103,8 @@ async def begin_second_factor(services: AdminServices, given: ProvePassword) -> 
 async def confirm_second_factor(services: AdminServices, given: ConfirmSecondFactor) -> AccountChange:
     """Switch the second factor on with its first code; return recovery codes, which are shown once.
 
+    Sessions and connected applications that the password alone made end.
+
     Errors:
         Forbidden: not from the console
         Conflict: the account has a second factor
@@ -113,6 +115,7 @@ async def confirm_second_factor(services: AdminServices, given: ConfirmSecondFac
     codes = await _factors(services).confirm(account, given.pending, given.code, services.now_ms())
     if codes is None:
         raise Invalid("this code is wrong; check the clock of the phone, and type the newest code")
+    await services.stores.grants.revoke_user(account.user_id, now_ms=services.now_ms())
     return AccountChange(account.username, {"second_factor": True, "recovery_codes": codes})
 
 
@@ -122,11 +125,15 @@ async def remove_second_factor(services: AdminServices, given: ProveCode) -> Acc
     Errors:
         Forbidden: not from the console
         Invalid: the code is wrong
+        TooMany: ten wrong codes in a row, within the hour
     """
     account = await _account(services)
     factors = _factors(services)
     await _count_attempt(services, account)
-    if not await factors.check(account, given.code, services.now_ms()):
+    check = await factors.check(account, given.code, services.now_ms())
+    if check.wait_s:
+        raise TooMany("too many wrong codes; use a recovery code, or wait", retry_after_s=check.wait_s)
+    if not check.is_right:
         raise Invalid("this code is wrong, or was used before")
     await factors.remove(account)
     return AccountChange(account.username, {"second_factor": False})

@@ -58,6 +58,9 @@ class EditExperiment(OfExperiment):
     goal: Annotated[tuple[str, ...], Field(max_length=50)] | None = None
     layer: str | None = None
     slice: tuple[float, float] | None = None
+    reports_exposure: bool | None = Field(
+        None, description="Whether your own code reports who met a variant, so variants may serve the same."
+    )
 
 
 class PlanExperiment(Arguments):
@@ -171,7 +174,7 @@ async def edit_experiment(services: AdminServices, given: EditExperiment) -> Exp
     """
     update = ExperimentUpdate(
         name=given.name, traffic=given.traffic, weights=given.weights, ends_at=given.ends_at, goal=given.goal,
-        layer=given.layer, slice=given.slice,
+        layer=given.layer, slice=given.slice, reports_exposure=given.reports_exposure,
     )  # fmt: skip
     if update == ExperimentUpdate():
         raise Invalid("name at least one thing that is to be changed")
@@ -278,7 +281,9 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         create_experiments,
         example={
             "app_id": "bookshop",
-            "experiments": [{"name": "Paywall", "variants": [{"name": "three"}, {"name": "five"}]}],
+            "experiments": [
+                {"name": "Paywall", "reports_exposure": True, "variants": [{"name": "three"}, {"name": "five"}]}
+            ],
         },
         example_result=PERFORMED["experiments.create"],
     ),

@@ -7,22 +7,34 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 _SOURCES: Mapping[str, str] = {
-    "live:trend": "many users turn to it at present",
-    "live:popular": "it is popular",
-    "live:newest": "it is new in the catalog",
-    "live:together": "users deal with it together with these products",
-    "live:baskets": "it is bought together with these products",
-    "learned:baskets": "it was bought together with these products in the training data",
-    "live:related": "the catalog names it as related",
-    "live:content": "its texts resemble these products",
-    "live:cohort": "it is popular among similar users at present",
-    "new:content": "it is new and resembles products that do well",
-    "learned:cohort": "it is popular among similar users",
-    "learned:popularity": "it was popular in the training data",
-    "newer": "it is newer than products of the same score",
+    "live:trend": "Trending now",
+    "live:popular": "Popular",
+    "live:newest": "New in the catalog",
+    "live:together": "Viewed or bought together",
+    "live:baskets": "Often bought together",
+    "learned:baskets": "Often bought together, by the training data",
+    "live:related": "Listed as related in the catalog",
+    "live:content": "Similar texts",
+    "live:cohort": "Trending among similar users",
+    "new:content": "New, and similar to popular products",
+    "learned:cohort": "Popular among similar users",
+    "learned:popularity": "Popular in the training data",
+    "newer": "Newer than products of the same score",
+    "learned:rules": "Often bought after products of this user",
+    "learned:session_knn": "Often viewed next after recent products",
+    "learned:repeats": "Bought before, and due again",
+    "learned:content_knn": "Similar to products of this user",
+    "learned:als": "Chosen by users with a similar history",
+    "learned:graph_filter": "Chosen by users with a similar history",
+    "learned:content_regression": "Similar to popular products",
+    "learned:trend": "Trending in the training data",
+    "learned:ease": "Chosen by users with a similar history",
+    "learned:item_knn": "Chosen by users with a similar history",
 }
 "Names of score components -> what they mean."
 MOST_REASONS = 3
+MADE_WAY = "made way for others"
+"Cause of a move that no rule names: of a product whose neighbours were moved."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +45,7 @@ class ProductReason:
     place: int
     "0-based, in the whole list."
     score: float
-    "What the list is ordered by: in lists of similar products the likeness, else the whole score."
+    "Key by which the list is sorted: in lists of similar products the likeness, else the whole score."
     reasons: tuple[str, ...]
     "Sentences, the strongest first."
     parts: tuple[tuple[str, float], ...]
@@ -70,7 +82,7 @@ def describe_component(name: str) -> str:
     if found is not None:
         return found
     source, _, part = name.partition(":")
-    return f"the learned part “{part}” ranks it high" if source == "learned" and part else f"component {name}"
+    return f"Ranked by the model component “{part}”" if source == "learned" and part else f"Component {name}"
 
 
 def describe_missing(reasons: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -84,13 +96,16 @@ def describe_rules(rules: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _describe_move(move: Mapping[str, Any]) -> str:
-    by = {
-        "diversity": "for variety",
+    before, after = int(move.get("from", 0)) + 1, int(move.get("to", 0)) + 1
+    causes = {
+        "diversity": "for diversity",
         "dither": "by dithering",
-        "made way for others": "to make way for others",
+        MADE_WAY: "after a rule removed or moved the products before it"
+        if after < before
+        else "after a rule pinned products before it",
     }
-    cause = by.get(str(move.get("by")), f"by {move.get('by')}")
-    return f"moved from place {int(move.get('from', 0)) + 1} to {int(move.get('to', 0)) + 1} {cause}"
+    cause = causes.get(str(move.get("by")), f"by {move.get('by')}")
+    return f"Moved from position {before} to {after} {cause}"
 
 
 def _describe_reason(reason: Mapping[str, Any]) -> str:
@@ -108,7 +123,7 @@ def _describe_reason(reason: Mapping[str, Any]) -> str:
         "shown_before": "an earlier page of this list held it",
         "anchor": str(reason.get("told") or "it is a product that the query starts from"),
         "below_the_cut": f"other products score higher: it has rank {rank} with the score {reason.get('score', 0):.3f}",
-        "seen": "the user dealt with it lately" + (f", by its variant {other}" if other else ""),
+        "seen": "the user viewed or bought it recently" + (f", by its variant {other}" if other else ""),
         "same_group": f"its variant {other} stands for it, at rank {rank}",
         "no_candidate": f"it is no candidate: {reason.get('told', 'it was not ranked')}",
     }

@@ -15,13 +15,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from cluster.errors import Invalid
 from cluster.records.file_import import FileImport
 from deployments.operations.import_mapping import read_choices
 from deployments.operations.upload_files import check_parquet
-from jobs.ingest.column_proposal import list_noun_fields, propose_columns
+from jobs.ingest.column_proposal import list_noun_fields, propose_columns, propose_mapping
 from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.preview import IngestPreview, preview_ingest
-from jobs.ingest.sources import PlainFiles
+from jobs.ingest.record_fields import read_fields
+from jobs.ingest.sources import PlainFiles, propose_source_encoding
 from jobs.ingest.upload_ingest import build_order
 
 _FIRST_ROWS = 200
@@ -42,6 +44,8 @@ class PreviewTask(BaseModel):
     mapping: tuple[str, ...] | None = None
     "None: the proposed one, for columns."
     limit: int = _FIRST_ROWS
+    encoding: str | None = None
+    "None: the one of the upload."
 
 
 Previewer = Callable[[PreviewTask], Awaitable[dict[str, Any]]]
@@ -59,6 +63,8 @@ def preview_file(task: PreviewTask) -> dict[str, Any]:
         Invalid: the file does not have its format, or a rule is invalid
     """
     record, path = task.record, Path(task.path)
+    if task.encoding is not None:
+        record = record.model_copy(update={"encoding": task.encoding})
     if task.kind == "check":
         if record.format == "parquet":
             check_parquet(path)
@@ -73,15 +79,27 @@ def _preview_columns(
 ) -> dict[str, Any]:
     files = PlainFiles(record.format, DelimitedFormat(record.delimiter, record.encoding))
     (source,) = files.find(str(path))
-    columns = propose_columns(source, files, record.noun)
-    rules = tuple(column.rule for column in columns if column.rule)
+    proposed_encoding = propose_source_encoding(source)
+    try:
+        columns = propose_columns(source, files, record.noun)
+    except Invalid:
+        # not even the header is UTF-8, so there is nothing to choose
+        if not proposed_encoding:
+            raise
+        record = record.model_copy(update={"encoding": proposed_encoding})
+        return _preview_columns(record, path, given, now_ms)
+    rules = tuple(propose_mapping(columns, record.noun))
     is_plain = record.format == "jsonl" and all(column.field == column.name for column in columns)
+    names = [column.name for column in columns]
     proposed = () if is_plain else rules
     mapping = proposed if given is None else given
     return {
         "columns": [column.to_dict() for column in columns],
-        **read_choices([column.name for column in columns], mapping, is_plain=is_plain and not mapping),
+        **read_choices(names, mapping, record.noun, is_plain=is_plain and not mapping).to_dict(),
         "fields": list_noun_fields(record.noun),
+        "choices": {name: list(values) for name, values in read_fields(record.noun).choices.items()},
+        "encoding": record.encoding,
+        "proposed_encoding": proposed_encoding,
         "proposed": list(proposed),
         "mapping": list(mapping),
         "preview": _preview_rows(record, path, mapping, _FIRST_ROWS, now_ms),

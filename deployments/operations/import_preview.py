@@ -11,10 +11,11 @@ from pydantic import Field
 from cluster.errors import NotFound
 from cluster.records.file_import import FileImport
 from deployments.operations.file_preview import PreviewTask
-from deployments.operations.imports import OneImport, Rules, find_import, state_folder
+from deployments.operations.imports import Encoding, OneImport, Rules, find_import, state_folder
 from deployments.operations.operation import Operation
 from deployments.operations.sample_results import RESULTS
 from deployments.operations.services import AdminServices
+from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.upload_ingest import fetch_upload
 
 
@@ -22,12 +23,14 @@ class PreviewImport(OneImport):
     """How to look at the file."""
 
     mapping: Rules | None = Field(None, description="Rules of a mapping; null: the proposed ones.")
+    encoding: Encoding = Field(None, description="Encoding of CSV; null: that of the upload.")
 
 
 class DryRunImport(OneImport):
     """How to read the file."""
 
     mapping: Rules = ()
+    encoding: Encoding = Field(None, description="Encoding of CSV; null: that of the upload.")
     limit: int = Field(1_000, ge=1, le=10_000)
 
 
@@ -42,7 +45,12 @@ async def preview_import(services: AdminServices, given: PreviewImport) -> dict[
     path = await _local_file(services, record)
     return await services.preview(
         PreviewTask(
-            kind="columns", record=record, path=str(path), mapping=given.mapping, now_ms=services.now_ms()
+            kind="columns",
+            record=record,
+            path=str(path),
+            mapping=given.mapping,
+            now_ms=services.now_ms(),
+            encoding=_check_encoding(given.encoding),
         )
     )
 
@@ -54,9 +62,19 @@ async def dry_run_import(services: AdminServices, given: DryRunImport) -> dict[s
     return await services.preview(
         PreviewTask(
             kind="rows", record=record, path=str(path), mapping=given.mapping, limit=given.limit,
-            now_ms=services.now_ms(),
+            now_ms=services.now_ms(), encoding=_check_encoding(given.encoding),
         )
     )  # fmt: skip
+
+
+def _check_encoding(encoding: str | None) -> str | None:
+    """Return an encoding that exists.
+
+    Errors:
+        Invalid: it does not
+    """
+    DelimitedFormat("", encoding or "")
+    return encoding
 
 
 async def _local_file(services: AdminServices, record: FileImport) -> Path:

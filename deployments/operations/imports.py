@@ -44,6 +44,7 @@ MOST_WAITING = 20
 RECEIVING = "receiving"
 "Folder of files that are being received, below the folder of the ingests."
 Rules = Annotated[tuple[str, ...], Field(max_length=500)]
+Encoding = Annotated[str | None, Field(max_length=40)]
 
 
 class UploadFile(OfApp):
@@ -54,7 +55,7 @@ class UploadFile(OfApp):
     noun: ImportNoun = Field(description="What every row is.")
     file_name: str = Field("upload", min_length=1, max_length=255, description="A name to recognise it by.")
     delimiter: str = Field(
-        "", max_length=2, description="Sign between cells of CSV; empty: the header tells it."
+        "", max_length=2, description="Delimiter of CSV; empty: detected from the header line."
     )
     encoding: str = Field("", max_length=40, description="Encoding of CSV; empty: UTF-8.")
     content: Any = Field(None, exclude=True, description="The bytes of the file.")
@@ -73,6 +74,7 @@ class StartImport(OneImport):
         None,
         description="Rules of a mapping; null: those of the last start. Without rules, columns are fields.",
     )
+    encoding: Encoding = Field(None, description="Encoding of CSV; null: that of the upload.")
     keep_going: bool = Field(False, description="Read on although none of the first 1,000 rows is accepted.")
     restart: bool = Field(False, description="Take every row again, also those of an earlier attempt.")
 
@@ -199,9 +201,11 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
     if status in ("running", "finished"):
         raise Conflict(f"the import is {status}")
     mapping = record.mapping if given.mapping is None else given.mapping
-    FieldMap.parse(mapping)
+    FieldMap.parse(mapping, record.noun)
+    encoding = record.encoding if given.encoding is None else given.encoding
+    DelimitedFormat(record.delimiter, encoding)
     has_rows = stored.progress is not None and stored.progress.accepted > 0
-    if has_rows and mapping != record.mapping and not given.restart:
+    if has_rows and (mapping, encoding) != (record.mapping, record.encoding) and not given.restart:
         raise Conflict("rows were taken with another mapping already; start it again with restart")
     if not given.restart:
         _refuse_duplicates(services, stored)
@@ -216,8 +220,8 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
         )
     started = record.model_copy(
         update={
-            "mapping": mapping, "keep_going": given.keep_going, "restart": given.restart, "attempt": attempt,
-            "slot": slot, "started_at": services.now_ms(),
+            "mapping": mapping, "encoding": encoding, "keep_going": given.keep_going, "restart": given.restart,
+            "attempt": attempt, "slot": slot, "started_at": services.now_ms(),
         }
     )  # fmt: skip
     await services.stores.imports.clear_stop(given.app_id, given.import_id)
@@ -403,7 +407,7 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     ),
     Operation(
         "imports.refused", "List refused rows of an import with their reasons.", "editor", "GET",
-        "/apps/{app_id}/imports/{import_id}/refused", RefusedOfImport, list_refused,
+        "/apps/{app_id}/imports/{import_id}/refused", RefusedOfImport, list_refused, recorded=True,
         example={"app_id": "bookshop", "import_id": "0190d2b4", "limit": 100},
         example_result=RESULTS["imports.refused"],
     ),

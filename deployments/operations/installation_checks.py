@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -46,6 +46,17 @@ def check_redis_persistence(facts: Mapping[str, str]) -> Finding:
         advice = "is the disk full? writes go on by themselves"
         return Finding("redis persistence", "bad", "its file can't be written", advice)
     return Finding("redis persistence", "ok", "append-only file on, last write good")
+
+
+def check_differing(differing: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """Return the apps whose replicas answer from different states."""
+    for app_id, names in differing.items():
+        yield Finding(
+            f"replicas {app_id}",
+            "bad",
+            f"{len(names)} replicas at the same offset of the log hold different states: {', '.join(names)}",
+            "restart the API replicas one by one; docs/guides/monitoring.md#kioskreplicasdiffer",
+        )
 
 
 def check_redis_memory(facts: Mapping[str, str]) -> Finding:

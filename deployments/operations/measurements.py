@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from actors.models.allowed_learners import ALLOWED
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.run import Run, RunKind
 from deployments.operations.evaluations import load_report
@@ -90,7 +91,8 @@ async def order_sweep(services: AdminServices, given: OrderSweep) -> RunView:
     recipe = await choose_recipe(given.recipe, given.changes)
     from jobs.refresh.runs.sweep import build_variants
 
-    await asyncio.to_thread(build_variants, recipe, given.sweep)
+    for variant in await asyncio.to_thread(build_variants, recipe, given.sweep):
+        ALLOWED.check_recipe(variant.recipe.model_dump(mode="json"))
     return await _order(services, given, "sweep", recipe.model_dump(mode="json"), {"sweep": given.sweep})
 
 

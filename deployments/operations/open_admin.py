@@ -40,7 +40,10 @@ def open_admin(
     training_owner: str = "",
     training_code: str = "",
 ) -> Admin:
-    """Return the administration with all its operations; rows of its audit log go to the stores."""
+    """Return the administration with all its operations.
+
+    Rows of its audit log go to the stores, which the caller protected with proofs.
+    """
     services = AdminServices(
         stores, vault, clock, artifacts, config=config or AdminConfig(), api=api or NoApi(),
         launch_import=launch_import, recommender=recommender, preview=preview, why_full=why_full,

@@ -77,6 +77,8 @@ class Operation(Generic[S, A]):
     "Type of the reply over HTTP; with another one than JSON, the result is a `Download`."
     is_query: bool = False
     "A POST that changes nothing: its arguments do not fit into an address. The audit log gets no row."
+    recorded: bool = False
+    "A read of personal data or of the log itself: the audit log gets a row, without the result."
     stream_field: str = ""
     """The argument that is the body of the request as it arrives (an asynchronous iterator of bytes). The other
     arguments then come from the query string."""

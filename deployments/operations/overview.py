@@ -11,8 +11,8 @@ from typing import Any
 from cluster.admin.memory import used_memory_share
 from cluster.admin.schema import newest_schema
 from cluster.errors import Forbidden, HouseError
-from cluster.store.ports.changes import Noun
-from cluster.store.redis.cluster_report import FOLLOWING_MS, LEASES, RedisClusterOverview
+from cluster.store.ports.changes import FOLLOWING_MS, Noun
+from cluster.store.redis.cluster_report import LEASES, RedisClusterOverview
 from cluster.store.redis.live_figures import WINDOW_MS, RedisLiveFigures
 from cluster.store.redis.schema import RedisSchema
 from deployments.edge.live_figures import duration_of_class
@@ -194,7 +194,7 @@ async def _read_app(services: AdminServices, app_id: str) -> AppState:
     (waiting, engines, runs, followers), newest = await asyncio.gather(
         asyncio.gather(
             stores.intake.depth(app_id), stores.engines.all(app_id), stores.runs.newest(app_id, 10),
-            RedisClusterOverview(stores.server).list_followers(app_id),
+            stores.changes.list_followers(app_id),
         ),
         asyncio.gather(*(stores.changes.last(app_id, noun) for noun in _NOUNS)),
     )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from cluster.admin.accounts import AccountAdmin, account_to_dict
-from cluster.errors import Forbidden, Invalid
+from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.account import Account, Role
 from cluster.records.administration import APP_ROLES, AppRole
 from cluster.store.ports.accounts import ActiveGrant
@@ -150,9 +150,18 @@ async def create_person(services: AdminServices, given: CreatePerson) -> Account
     """
     role = _role(given.role)
     account, password = await account_admin(services).create(
-        given.username, role, given.password, services.now_ms()
+        given.username,
+        role,
+        given.password,
+        services.now_ms(),
+        is_temporary=_is_temporary(services, given.password),
     )
     return AccountDetails(account, "" if given.password else password)
+
+
+def _is_temporary(services: AdminServices, password: str) -> bool:
+    """Return whether a person carries a generated password to another one; on the command line, programs do."""
+    return not password and services.principal.way != "command line"
 
 
 async def lock_person(services: AdminServices, given: OfPerson) -> PersonChange:
@@ -199,7 +208,12 @@ async def set_password(services: AdminServices, given: SetPassword) -> PersonCha
         Forbidden: it is the principal's own account
     """
     _refuse_same_account(services, given)
-    fresh = await account_admin(services).set_password(given.username, given.password, services.now_ms())
+    fresh = await account_admin(services).set_password(
+        given.username,
+        given.password,
+        services.now_ms(),
+        is_temporary=_is_temporary(services, given.password),
+    )
     return _changed(given, **({} if given.password else {"password": fresh}))
 
 
@@ -251,11 +265,10 @@ async def grant_role(services: AdminServices, given: GrantRole) -> PersonChange:
     Errors:
         NotFound: no such app or account
         Invalid: no such role
-        Conflict: the account is an administrator
+        Conflict: the account is an administrator; owners of an app get NotFound
     """
     await key_admin(services).app(given.app_id)
-    account = await account_admin(services).set_role(given.username, given.app_id, _app_role(given.role))
-    return _role_changed(given, account)
+    return await _set_role(services, given, _app_role(given.role))
 
 
 async def revoke_role(services: AdminServices, given: OfAppPerson) -> PersonChange:
@@ -264,7 +277,7 @@ async def revoke_role(services: AdminServices, given: OfAppPerson) -> PersonChan
     Errors:
         NotFound: no such account, or it has no role in the app
     """
-    return _role_changed(given, await account_admin(services).set_role(given.username, given.app_id, None))
+    return await _set_role(services, given, None)
 
 
 def account_admin(services: AdminServices) -> AccountAdmin:
@@ -290,6 +303,18 @@ def _refuse_same_account(services: AdminServices, given: OfPerson) -> None:
 
 def _changed(given: OfPerson, **facts: Any) -> PersonChange:
     return PersonChange(given.username.lower(), facts)
+
+
+async def _set_role(services: AdminServices, given: OfAppPerson, role: AppRole | None) -> PersonChange:
+    """Set a role; an owner of an app does not learn which other accounts there are, and who administers."""
+    try:
+        return _role_changed(
+            given, await account_admin(services).set_role(given.username, given.app_id, role)
+        )
+    except (NotFound, Conflict):
+        if services.principal.may("owner", ""):
+            raise
+        raise NotFound(f"no role of {given.username} in {given.app_id} can be changed") from None
 
 
 def _role_changed(given: OfAppPerson, account: Account) -> PersonChange:

@@ -41,7 +41,7 @@ class RollBack(OfEngine):
     """What shall serve again."""
 
     to: str = Field(default="", pattern=_VERSION)
-    "A version or its start, or `none`: nothing that was learned; empty: what served before."
+    "A version or its start, or `none`: no trained model; empty: what served before."
 
 
 class ReadHistory(OfEngine):

@@ -88,7 +88,7 @@ class ShownQuestion:
             "understood": self.understood,
             "asked_at": iso_ms(self.asked_at),
             "state": self.state,
-            "finish_reason": self.answer.finish_reason,
+            "finish_reason": self.answer.public_finish_reason,
             "sentences": [
                 {"text": one.text, "source": one.passage, "support": one.support}
                 for one in self.answer.sentences
@@ -145,6 +145,8 @@ async def list_questions(services: AdminServices, given: ListQuestions) -> Shown
     while start < _LISTED:
         some = await services.stores.questions.list_recent(given.app_id, start=start, count=step)
         for at, one in enumerate(some):
+            if one.question.generation is not None:
+                continue
             question = show_question(one)
             if given.state in ("all", question.state):
                 shown.append(question)
@@ -272,7 +274,7 @@ _EXAMPLE = {"app_id": "bookshop", "question": "Which pan is oven-safe?"}
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "questions.list", "List questions of late with their answers and sources.", "analyst", "GET",
-        "/apps/{app_id}/questions", ListQuestions, list_questions,
+        "/apps/{app_id}/questions", ListQuestions, list_questions, recorded=True,
         example={"app_id": "bookshop", "state": "unanswered"},
         example_result={"questions": [], "next_start": None},
     ),

@@ -50,9 +50,11 @@ async def choose_recipe(given: str | Mapping[str, Any], changes: str | Mapping[s
 
     Errors:
         NotFound: there is no built-in recipe of that name
-        Invalid: a field does not exist or a value is not allowed
+        Invalid: a field does not exist, a value is not allowed, or a learner class is not
     """
-    return await asyncio.to_thread(_choose_recipe, given, changes)
+    recipe = await asyncio.to_thread(_choose_recipe, given, changes)
+    ALLOWED.check_recipe(recipe.model_dump(mode="json"))
+    return recipe
 
 
 def _choose_recipe(given: str | Mapping[str, Any], changes: str | Mapping[str, Any]) -> Recipe:

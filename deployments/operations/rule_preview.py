@@ -26,7 +26,9 @@ from deployments.operations.services import AdminServices
 
 MOST_SAMPLES = 6
 "Requests of one kind; each is sent twice."
-_TITLE = "title"
+LOOKED_THROUGH = 100
+"Places that are looked through for the new place of a product that leaves the shown ones."
+_TITLE, _IMAGE = "title", "cover_image"
 _EVERYTHING = "*"
 _Texts = Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=MOST_SAMPLES)]
 _Ids = Annotated[list[Annotated[str, Field(max_length=512)]], Field(max_length=MOST_SAMPLES)]
@@ -58,7 +60,9 @@ class ProductMovement:
     before: int | None
     "1-based place without the draft; None: not in the list."
     after: int | None
+    "Place with the draft; None: removed, or below the places that are looked through."
     change: Movement
+    cover_image: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ async def preview_rule(services: AdminServices, given: PreviewRule) -> RulePrevi
 
 def build_samples(rule: BoostRule, given: PreviewRule) -> list[_SampleRequest]:
     """Return requests that meet the conditions of a rule, for the endpoints it applies to."""
-    shared = {"engine_id": given.engine_id, "rows": given.rows, "fl": [_TITLE], **_conditions(rule)}
+    shared = {"engine_id": given.engine_id, "rows": given.rows, "fl": [_TITLE, _IMAGE], **_conditions(rule)}
     samples: list[_SampleRequest] = []
 
     def applies(endpoint: str) -> bool:
@@ -178,12 +182,17 @@ def build_samples(rule: BoostRule, given: PreviewRule) -> list[_SampleRequest]:
 
 
 def compare_lists(
-    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]], rows: int = 0
 ) -> list[ProductMovement]:
-    """Return the products of the second list and those that left the first one, with their places."""
+    """Return the first products of the second list and those that left the first one, with their places.
+
+    `after` may be longer than the `rows` that are shown: it then has the places of products that moved down.
+    """
+    rows = rows or len(after)
+    top = {str(one.get("product_id")) for one in after[:rows]}
     places = {str(one.get("product_id")): place for place, one in enumerate(before, 1)}
     later = {str(one.get("product_id")): place for place, one in enumerate(after, 1)}
-    shown = [*after, *(one for one in before if str(one.get("product_id")) not in later)]
+    shown = [*after[:rows], *(one for one in before if str(one.get("product_id")) not in top)]
     return [
         ProductMovement(
             product_id := str(one.get("product_id")),
@@ -191,6 +200,7 @@ def compare_lists(
             places.get(product_id),
             later.get(product_id),
             _movement(places.get(product_id), later.get(product_id)),
+            str(one.get(_IMAGE) or ""),
         )
         for one in shown
     ]
@@ -235,11 +245,12 @@ async def _preview_sample(
 ) -> SamplePreview:
     (status, first), (_, second) = await asyncio.gather(
         _call_with_rules(services, app_id, sample.path, sample.body, before),
-        _call_with_rules(services, app_id, sample.path, sample.body, after),
+        _call_with_rules(services, app_id, sample.path, {**sample.body, "rows": LOOKED_THROUGH}, after),
     )
     if status >= 400:
         return SamplePreview(sample.endpoint, sample.label, 0, error=_read_error(first))
-    products = compare_lists(_products_of(first), _products_of(second))
+    rows = int(sample.body["rows"])
+    products = compare_lists(_products_of(first), _products_of(second), rows)
     moved = sum(one.change != "same" for one in products)
     return SamplePreview(sample.endpoint, sample.label, moved, tuple(products))
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from actors.models.allowed_learners import ALLOWED
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.records.run import Run
@@ -164,7 +163,6 @@ async def estimate_run(services: AdminServices, given: EstimateRun) -> TrainingE
     from jobs.refresh.runs.run_commands import check_engine
 
     await check_engine(services.stores, given.app_id, given.engine_id)
-    ALLOWED.check_recipe(recipe.model_dump(mode="json"))
     newest = await services.stores.runs.newest(given.app_id, 20)
     return await asyncio.to_thread(
         estimate_from_counts, services.artifacts, given.app_id, given.engine_id, recipe, newest

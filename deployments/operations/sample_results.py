@@ -17,7 +17,7 @@ PERFORMED: Final[Mapping[str, Any]] = json.loads(
 
 _PRODUCT: Final = {"product_id": "b-1", "title": "Oak board", "type": "tool", "price": 22.0}
 _WHY: Final = {
-    "product_id": "b-1", "place": 0, "score": 1.31, "reasons": ["it is bought together with these products"],
+    "product_id": "b-1", "place": 0, "score": 1.31, "reasons": ["Often bought together"],
     "parts": [["live:baskets", 1.2], ["live:popular", 0.11]],
 }  # fmt: skip
 _ERASURE: Final[Mapping[str, Any]] = {
@@ -53,13 +53,17 @@ RESULTS: Final[Mapping[str, Any]] = {
     "catalog.search": {"total": 1, "products": [_PRODUCT], "spellcheck": None, "warnings": []},
     "catalog.list": {"total": 1, "products": [_PRODUCT], "next": ""},
     "catalog.get": {"product": _PRODUCT, "words": {"title": ["oak", "board"]}, "languages": ["en"]},
+    "catalog.edit": {
+        "product_id": "b-1", "task_id": "0190d2b4-7c1e-7000-8000-5f3a1c9d2e13",
+        "product": {**_PRODUCT, "price": 24.5, "availability": "IN_STOCK"},
+    },
     "catalog.relate": {
         "similar": [], "together": [{**_PRODUCT, "why": _WHY}], "questions": [], "refused": {},
     },
     "catalog.outcomes": {
         "total": 2, "by_type": {"click": 2}, "days": [{"day": "2026-03-02", "counts": {"click": 2}}],
     },
-    "users.search": {"total": 1, "users": [{"user_id": "ada", "city": "Bern"}], "next": ""},
+    "users.search": {"total": 1, "active": 1, "users": [{"user_id": "ada", "city": "Bern"}], "next": ""},
     "users.get": {
         "user_id": "ada", "anonymous_id": "", "record": {"user_id": "ada"}, "visitors": ["v-81"], "linked_to": "",
         "profile": {
@@ -97,9 +101,12 @@ RESULTS: Final[Mapping[str, Any]] = {
         "columns": [
             {
                 "name": "sku", "kind": "text", "filled": 200, "samples": ["b-1"], "field": "product_id",
-                "rule": "product_id=sku",
+                "rule": "product_id=sku", "reading": "", "values": [], "table": {},
             }
         ],
+        "chosen": {"0": "product_id"}, "readings": {}, "tables": {}, "row_type": "", "joins_rows": False,
+        "has_refunds": False, "more": [], "choices": {"condition": ["NEW", "USED", "REFURBISHED"]}, "encoding": "",
+        "proposed_encoding": "",
         "fields": ["product_id", "type", "title"], "proposed": ["product_id=sku"], "mapping": ["product_id=sku"],
         "preview": _PREVIEW,
     },

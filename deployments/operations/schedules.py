@@ -107,7 +107,7 @@ async def add_schedule(services: AdminServices, given: NewSchedule) -> ScheduleV
     """
     check_schedule(given, given.when)
     recipe = await choose_recipe(given.recipe, {})
-    from jobs.refresh.runs.run_commands import check_engine
+    from jobs.refresh.runs.run_commands import check_engine, check_memory_limit
 
     app_id, name, now_ms = given.app_id, given.schedule, services.now_ms()
     made = Schedule(
@@ -119,7 +119,7 @@ async def add_schedule(services: AdminServices, given: NewSchedule) -> ScheduleV
         promote=given.promote,
         created_at=now_ms,
     )
-    await check_engine(services.stores, app_id, given.engine_id)
+    check_memory_limit(made.recipe, await check_engine(services.stores, app_id, given.engine_id))
     if any(other.name == name for other in await services.stores.schedules.all(app_id)):
         raise Conflict(
             f"app {app_id} has a schedule {name} already; remove it first: "

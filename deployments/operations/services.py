@@ -77,6 +77,8 @@ class AdminConfig:
     "Data directory of this machine: progress and refused rows of ingests are below it."
     public_url: str = ""
     "Address of the API in calls to copy."
+    edge_url: str = ""
+    "Address of the API in programs for browsers; empty: `public_url`."
     disk_limit: float = 0.94
     "Used share of the disk from which writes are refused."
 

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from cluster.errors import TooMany
 
 MOST = 4
-"Two comparisons of two."
+"Two comparisons of two, in one app."
+MOST_IN_ALL = 16
+"In all apps together: each loaded snapshot takes memory of this process."
 LOADED_S = 600.0
 "An engine releases a version without a query after so long."
 
@@ -18,8 +20,8 @@ SnapshotName = tuple[str, str, str]
 class SnapshotBounds:
     """Counts the snapshots that engines hold for comparisons of this process."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, most: int = MOST, most_in_all: int = MOST_IN_ALL) -> None:
+        self._most, self._most_in_all = most, most_in_all
         self._asked_s: dict[SnapshotName, float] = {}
 
     @property
@@ -34,12 +36,15 @@ class SnapshotBounds:
             TooMany: too many others are loaded; fact `retry_after_s`
         """
         self._asked_s = {one: at_s for one, at_s in self._asked_s.items() if at_s > now_s - LOADED_S}
-        wanted = dict.fromkeys(snapshots, now_s)
-        if len(self._asked_s.keys() | wanted.keys()) > self._most:
-            oldest_s = min(at_s for one, at_s in self._asked_s.items() if one not in wanted)
-            wait_s = max(1, round(oldest_s + LOADED_S - now_s))
-            raise TooMany(
-                f"{self._most} snapshots are loaded for comparisons already; one is released in {wait_s} s",
-                retry_after_s=wait_s,
-            )
-        self._asked_s |= wanted
+        requested = dict.fromkeys(snapshots, now_s)
+        apps = {app_id for app_id, _, _ in requested}
+        of_apps = {one: at_s for one, at_s in self._asked_s.items() if one[0] in apps}
+        for most, loaded in ((self._most, of_apps), (self._most_in_all, self._asked_s)):
+            others = [at_s for one, at_s in loaded.items() if one not in requested]
+            if others and len(loaded.keys() | requested.keys()) > most:
+                wait_s = max(1, round(min(others) + LOADED_S - now_s))
+                raise TooMany(
+                    f"{most} snapshots are loaded for comparisons already; one is released in {wait_s} s",
+                    retry_after_s=wait_s,
+                )
+        self._asked_s |= requested

@@ -73,7 +73,7 @@ class CreateToken(Arguments):
     """Arguments of `tokens.create`."""
 
     name: str = Field(min_length=1, max_length=80, description="What the token is for.")
-    role: str = Field("viewer", description="The most it allows: viewer, analyst, editor or owner.")
+    role: str = Field("viewer", description="Maximum role: viewer, analyst, editor or owner.")
     apps: tuple[str, ...] = Field(
         (), max_length=100, description="Apps it is limited to; empty: all of yours."
     )
@@ -95,6 +95,8 @@ def token_to_dict(token: AdminToken) -> dict[str, Any]:
 async def list_tokens(services: AdminServices, given: ListTokens) -> TokenList:
     """Return the tokens of the principal; of everybody to the command line, and to administrators who ask.
 
+    A token that is limited to apps sees those that are limited to some of them.
+
     Errors:
         Forbidden: tokens of everybody, and the principal is no administrator
     """
@@ -102,7 +104,8 @@ async def list_tokens(services: AdminServices, given: ListTokens) -> TokenList:
     if given.everyone or not principal.user_id:
         principal.require("owner", "")
         return TokenList(await store.all())
-    return TokenList(await store.of_user(principal.user_id))
+    tokens, apps = await store.of_user(principal.user_id), set(principal.apps)
+    return TokenList([one for one in tokens if not apps or (one.apps and apps.issuperset(one.apps))])
 
 
 async def create_token(services: AdminServices, given: CreateToken) -> NewToken:

@@ -168,7 +168,13 @@ async def _try_one(
     begun_s = time.perf_counter()
     status, answer = await services.api.call(app_id, method, path, body)
     took_ms = round((time.perf_counter() - begun_s) * 1000, 1)
-    snippets = render_snippets(method, path, body, address=services.config.public_url or ADDRESS)
+    snippets = render_snippets(
+        method,
+        path,
+        body,
+        address=services.config.public_url or ADDRESS,
+        edge=services.config.edge_url,
+    )
     if status >= 400:
         message = error_from_answer(status, answer).message
         return TriedCall(status, took_ms, answer, error=message, snippets=snippets)

@@ -42,9 +42,12 @@ class UserProfileView:
 
 
 def describe_user(
-    events: Sequence[RecentEvent], products: Mapping[str, Mapping[str, Any]]
+    events: Sequence[RecentEvent], products: Mapping[str, Mapping[str, Any]], *, is_cut: bool = False
 ) -> UserProfileView:
-    """Describe a user by the newest interactions and the records of their products."""
+    """Describe a user by the newest interactions and the records of their products.
+
+    `is_cut`: there may be earlier interactions, so the counts are lower bounds.
+    """
     types = Counter(event.type for event in events)
     categories, brands = defaultdict[str, float](float), defaultdict[str, float](float)
     prices: list[float] = []
@@ -66,7 +69,9 @@ def describe_user(
         (), dict(types.most_common()), _shares(categories), _shares(brands),
         (min(prices), max(prices)) if prices else None,
     )  # fmt: skip
-    return UserProfileView(_sentences(events, view), view.types, view.categories, view.brands, view.price)
+    return UserProfileView(
+        _sentences(events, view, is_cut), view.types, view.categories, view.brands, view.price
+    )
 
 
 def _paths(product: Mapping[str, Any]) -> list[str]:
@@ -82,13 +87,14 @@ def _shares(counts: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     return tuple((name, round(value / total, 3)) for name, value in ranked[:10] if value > 0)
 
 
-def _sentences(events: Sequence[RecentEvent], view: UserProfileView) -> tuple[str, ...]:
+def _sentences(events: Sequence[RecentEvent], view: UserProfileView, is_cut: bool) -> tuple[str, ...]:
     if not events:
-        return ("Nothing is known of this user yet; recommendations come from what is popular and trending.",)
+        return ("No interactions yet. Recommendations are popular and trending products.",)
     times = [event.at_ms for event in events]
     first, last = iso_ms(min(times))[:10], iso_ms(max(times))[:10]
     did = ", ".join(
-        f"{_VERBS.get(kind, kind.replace('_', ' '))} {count:,}" for kind, count in view.types.items()
+        f"{_VERBS.get(kind, kind.replace('_', ' '))} {'at least ' * is_cut}{count:,}"
+        for kind, count in view.types.items()
     )
     sentences = [f"Between {first} and {last}: {did} ({len(events):,} newest interactions)."]
     if view.categories:

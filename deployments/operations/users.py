@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import Any
 
 import orjson
@@ -12,6 +15,7 @@ from pydantic import Field
 from actors.intake.client import Erasures
 from actors.intake.person_places import PersonPlaces
 from cluster.admin.person_files import PersonFiles
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE, anonymous_reader, new_request_id, user_reader
@@ -22,7 +26,6 @@ from deployments.operations.app_access import require_app
 from deployments.operations.catalog import (
     ListRecords,
     explained_products,
-    list_records,
     shorten_record,
 )
 from deployments.operations.explanations import describe_missing, describe_rules
@@ -32,11 +35,14 @@ from deployments.operations.services import AdminServices
 from deployments.operations.user_profile import describe_user
 
 MOST_EVENTS = 200
+MOST_LOOKED_THROUGH = 20_000
+"Users with a record whose ids a search looks through."
+_IDS_AT_ONCE = 1_000
 MOST_PRODUCTS = 100
 "Records of products that are read for a profile."
 _WAYS = {"command line": "command", "console": "console"}
 _RECOMMENDATIONS = "/v1/recommendation/user_to_products"
-_FIELDS = ["product_id", "title", "type", "price"]
+_FIELDS = ["product_id", "title", "type", "price", "cover_image"]
 
 
 class UserLookup(OfApp):
@@ -44,6 +50,14 @@ class UserLookup(OfApp):
 
     user_id: str = Field("", max_length=512)
     anonymous_id: str = Field("", max_length=1_024)
+
+
+class SearchUsers(ListRecords):
+    """A page of users."""
+
+    contains: str = Field(
+        "", max_length=512, description="A part of the ids; upper and lower case are alike."
+    )
 
 
 class UserOfEngine(UserLookup):
@@ -74,9 +88,80 @@ class OneErasure(OfApp):
     erasure_id: str = Field(min_length=1, max_length=100)
 
 
-async def search_users(services: AdminServices, given: ListRecords) -> dict[str, Any]:
-    """List users by the beginning of their ids."""
-    return await list_records(services, given, "user")
+async def search_users(services: AdminServices, given: SearchUsers) -> dict[str, Any]:
+    """List users with a record or with compacted interactions by id, and how many there are of both.
+
+    Cost:
+        the ids of interactions are read once in a minute
+    """
+    await require_app(services.stores, given.app_id)
+    active: list[str] = await services.cache.get(
+        ("users.active", given.app_id), lambda: _list_active_users(services, given.app_id), keep_s=60
+    )
+    part = given.contains.casefold()
+    (stored, has_more), total = await asyncio.gather(
+        _list_stored_users(services, given, part), services.stores.records.count(given.app_id, "user")
+    )
+    begin = (
+        bisect_right(active, given.after)
+        if given.after >= given.prefix
+        else bisect_left(active, given.prefix)
+    )
+    fitting = takewhile(lambda one: one.startswith(given.prefix), islice(active, begin, None))
+    shown, after = merge_user_ids(
+        stored, has_more, (one for one in fitting if part in one.casefold()), given.limit
+    )
+    bodies = await services.stores.records.get_many(given.app_id, "user", shown)
+    return {
+        "total": total,
+        "active": len(active),
+        "users": [
+            shorten_record(orjson.loads(body)) if body is not None else {"user_id": user_id}
+            for user_id, body in zip(shown, bodies, strict=True)
+        ],
+        "next": after,
+    }
+
+
+def merge_user_ids(
+    stored: Sequence[str], has_more: bool, active: Iterable[str], limit: int
+) -> tuple[list[str], str]:
+    """Return a page of two sorted lists of ids, and the cursor of the next page; empty at the end.
+
+    `has_more`: further stored ids follow the last one, so no active id after it can be shown yet.
+    """
+    last = stored[-1] if has_more and stored else None
+    merged = {*stored, *islice(takewhile(lambda one: last is None or one <= last, active), limit + 1)}
+    shown = sorted(merged)[:limit]
+    return shown, shown[-1] if shown and (has_more or len(merged) > limit) else ""
+
+
+async def _list_active_users(services: AdminServices, app_id: str) -> list[str]:
+    segments = SegmentStore(services.artifacts)
+    readers = await asyncio.to_thread(segments.count_interactions, app_id, "reader")
+    return sorted(reader[2:] for reader in readers if reader.startswith("u:"))
+
+
+async def _list_stored_users(
+    services: AdminServices, given: SearchUsers, part: str
+) -> tuple[list[str], bool]:
+    """Return ids of users with a record after a cursor, and whether more follow.
+
+    With a part, at most `MOST_LOOKED_THROUGH` ids are looked through.
+    """
+    stored: list[str] = []
+    after, size = given.after, _IDS_AT_ONCE if part else given.limit
+    for _ in range(MOST_LOOKED_THROUGH // _IDS_AT_ONCE):
+        ids = await services.stores.records.page(
+            given.app_id, "user", prefix=given.prefix, after=after, limit=size
+        )
+        stored += [one for one in ids if part in one.casefold()]
+        if len(ids) < size:
+            return stored, False
+        if len(stored) >= given.limit:
+            break
+        after = ids[-1]
+    return stored, True
 
 
 async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]:
@@ -113,7 +198,7 @@ async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]
         "record": record,
         "visitors": visitors,
         "linked_to": linked,
-        "profile": describe_user(events, products).to_dict(),
+        "profile": describe_user(events, products, is_cut=len(events) >= MOST_EVENTS).to_dict(),
         "history": [
             {
                 "type": event.type,
@@ -278,13 +363,14 @@ async def _find_link(services: AdminServices, given: UserLookup) -> str:
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
-        "users.search", "List users by the beginning of their ids.", "analyst", "GET", "/apps/{app_id}/users",
-        ListRecords, search_users, example={"app_id": "bookshop", "prefix": "ada"},
+        "users.search", "List users by their ids.", "analyst", "GET", "/apps/{app_id}/users",
+        SearchUsers, search_users, example={"app_id": "bookshop", "prefix": "ada"},
         example_result=RESULTS["users.search"],
     ),
     Operation(
         "users.get", "Show what is known of a user or a visitor.", "analyst", "GET", "/apps/{app_id}/users/one",
-        UserLookup, get_user, example={"app_id": "bookshop", "user_id": "ada"},
+        UserLookup, get_user, secret_fields=frozenset({"user_id", "anonymous_id"}), recorded=True,
+        example={"app_id": "bookshop", "user_id": "ada"},
         example_result=RESULTS["users.get"],
     ),
     Operation(
@@ -318,7 +404,9 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     ),
     Operation(
         "users.export", "Export everything that is known of a user or a visitor.", "owner", "GET",
-        "/apps/{app_id}/users/one/export", UserLookup, export_user, example={"app_id": "bookshop", "user_id": "ada"},
+        "/apps/{app_id}/users/one/export", UserLookup, export_user,
+        secret_fields=frozenset({"user_id", "anonymous_id"}), recorded=True,
+        example={"app_id": "bookshop", "user_id": "ada"},
         example_result=RESULTS["users.export"],
     ),
 )  # fmt: skip

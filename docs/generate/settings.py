@@ -37,7 +37,16 @@ follow within a second. The columns show the values that a new app of each envir
 _GROUPS = {
     "Data and keys": ("data_dir", "redis_", "master_key", "manifest_key", "learners", "disk_limit"),
     "Artifact store": ("artifacts_", "cache_"),
-    "HTTP": ("host", "port", "public_url", "plain_sign_in", "trusted_proxies", "address_", "max_body"),
+    "HTTP": (
+        "host",
+        "port",
+        "public_url",
+        "edge_url",
+        "plain_sign_in",
+        "trusted_proxies",
+        "address_",
+        "max_body",
+    ),
     "Processes and memory": (
         "replicas_",
         "reserve_memory",

@@ -9,6 +9,7 @@ import bz2
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from cluster.errors import HouseError, Invalid, Unavailable
 from jobs.archive import feeds, mediawiki, tables
 from jobs.archive.source_article import DEFAULT_LICENCE, NotAnArticle, SourceArticle, record_from_article
 from jobs.ingest import sources
+from jobs.ingest.chunks import CHUNK_BYTES, ReadBounds, cut_rows
 from jobs.ingest.row import Row, UnreadableRow
 from jobs.ingest.sources import SourceFile
 
@@ -54,18 +56,12 @@ class ArchiveReading:
         return known
 
     def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, list[Row]]]:
-        """Yield lists of `size` records after the first `skip`, each with the number of its first record."""
-        waiting: list[Row] = []
+        """Yield lists of at most `size` records after the first `skip`, each with the number of its first record."""
         first = skip
-        for number, make in enumerate(self._row_factories(source)):
-            if number < skip:
-                continue
-            waiting.append(make())
-            if len(waiting) == size:
-                yield first, waiting
-                first, waiting = number + 1, []
-        if waiting:
-            yield first, waiting
+        made = (make() for make in islice(self._row_factories(source), skip, None))
+        for chunk in cut_rows(((_measure(row), row) for row in made), size, ReadBounds(CHUNK_BYTES)):
+            yield first, chunk
+            first += len(chunk)
 
     def _row_factories(self, source: SourceFile) -> Iterator[RowFactory]:
         """Yield a record factory for each article of a file.
@@ -131,6 +127,14 @@ class ArchiveReading:
 
     def _kind(self, source: SourceFile) -> Kind | None:
         return self.kind or detect_kind(source)
+
+
+def _measure(row: Row) -> int:
+    """Return about the characters of a record: those of its content."""
+    if isinstance(row, UnreadableRow):
+        return len(row.text)
+    texts = [row.get(name) for name in ("title", "description", "html")] + list(row.get("paragraphs") or ())
+    return sum(len(text) for text in texts if isinstance(text, str))
 
 
 def detect_kind(source: SourceFile) -> Kind | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from jobs.archive.source_article import ArticleSection, SourceArticle
+from jobs.ingest.dates import parse_written_date
+from jobs.ingest.mapping_rules import parse_time
 
 _NAMES = {
     "id": ("product_id", "id", "_id", "article_id", "guid", "uuid", "pageid"),
@@ -31,6 +34,8 @@ _NAMES = {
     "licence": ("licence", "license", "rights"),
     "language": ("language", "lang"),
 }
+_WIKI_QUOTES = re.compile(r"(?<!')'{2,5}(?!')")
+"Marks of italic and bold text in wikis, which extracts of articles keep."
 _RECORD_MARKS = ("children", "paragraphs", "custom_attributes")
 
 
@@ -42,22 +47,28 @@ def is_record(row: Mapping[str, Any]) -> bool:
 
 
 def article_from_row(row: Mapping[str, Any]) -> SourceArticle:
-    """Return the article of a row; sections may be a list of objects with `title` and `text`."""
+    """Return the article of a row; sections may be a list of objects with `title` and `text`.
+
+    Marks of italic and bold wiki text are removed. A first paragraph that is only a date is the day of publication, if
+    no column has it, and no text.
+    """
     found = {field: _first_value(row, names) for field, names in _NAMES.items()}
-    url, title = _parse_text(found["url"]), _parse_text(found["title"])
+    url, title = _parse_text(found["url"]), _parse_prose(found["title"])
     sections = row.get("sections")
     parts = _parse_sections(sections) if isinstance(sections, list) else ()
+    dateline = ""
     if not parts and _parse_text(found["text"]):
-        parts = (ArticleSection("", _parse_text(found["text"])),)
+        dateline, text = _split_dateline(_parse_prose(found["text"]))
+        parts = (ArticleSection("", text),) if text else ()
     named = _parse_text(found["id"]) or (_digest(url) if url else "")
     return SourceArticle(
         id=named or (_digest(title + _parse_text(found["published"])) if title else ""),
         title=title,
         parts=parts,
         html="" if parts else _parse_text(found["html"]),
-        summary=_parse_text(found["summary"]),
+        summary=_parse_prose(found["summary"]),
         authors=_parse_list(found["authors"], (";", ",")),
-        published=_parse_time(found["published"]),
+        published=_parse_time(found["published"]) or _parse_time(dateline),
         updated=_parse_time(found["updated"]),
         topic=next(iter(_parse_list(found["topic"], ("|", ">"))), ""),
         tags=_parse_list(found["tags"], ("|", ";", ",")),
@@ -71,8 +82,8 @@ def _parse_sections(sections: list[Any]) -> tuple[ArticleSection, ...]:
     found = []
     for section in sections:
         if isinstance(section, Mapping):
-            title = _parse_text(section.get("title") or section.get("heading"))
-            found.append(ArticleSection(title, _parse_text(section.get("text") or section.get("content"))))
+            title = _parse_prose(section.get("title") or section.get("heading"))
+            found.append(ArticleSection(title, _parse_prose(section.get("text") or section.get("content"))))
     return tuple(part for part in found if part.text)
 
 
@@ -84,6 +95,17 @@ def _parse_text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value).strip() if isinstance(value, (str, int, float)) else ""
+
+
+def _parse_prose(value: Any) -> str:
+    """Return a text without marks of italic and bold wiki text."""
+    return _WIKI_QUOTES.sub("", _parse_text(value))
+
+
+def _split_dateline(text: str) -> tuple[str, str]:
+    """Return the date of a first paragraph that is only a date, and the text after it."""
+    first, _, rest = text.partition("\n")
+    return (first.strip(), rest.strip()) if parse_written_date(first) is not None else ("", text)
 
 
 def _parse_list(value: Any, separators: tuple[str, ...]) -> tuple[str, ...]:
@@ -99,7 +121,7 @@ def _parse_list(value: Any, separators: tuple[str, ...]) -> tuple[str, ...]:
 def _parse_time(value: Any) -> str:
     if hasattr(value, "isoformat"):
         return str(value.isoformat())
-    text = _parse_text(value)
+    text = str(parse_time(value if isinstance(value, int) else _parse_text(value)))
     return text if len(text) >= 8 and text[:4].isdigit() else ""
 
 

@@ -20,10 +20,10 @@ from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.query_log import QueryLogStore, table_from_queries, without_erased
-from cluster.artifacts.segment_files import position_from_offset
 from cluster.artifacts.segment_stream import SegmentRange, SegmentStream
 from cluster.artifacts.tables import RECORDS
 from cluster.errors import Unavailable
+from cluster.ids import position_from_offset
 from cluster.records.logged_query import LoggedQuery
 from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Noun
 from cluster.store.ports.query_log import QueryStore

@@ -5,6 +5,10 @@ row         one row, or why there is none; counts of rejected rows by reason
 delimited_files  CSV and TSV to rows
 columns     columns of Parquet to rows
 mapping     columns to fields
+mapping_rules  the text of rules, and the conversion of values
+record_fields  fields of a noun, and the closest name to a mistyped one
+dates       dates as people write them
+row_baskets  rows of one order to one interaction
 plain_interactions  the most frequent form of interactions, validated in a tenth of the time,
             from rows or from columns
 validation  validation of rows, as in the API; an invalid row affects no other row

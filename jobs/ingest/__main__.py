@@ -17,9 +17,8 @@ from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from jobs.command_line import run_program
 from jobs.ingest.cli import IngestOptions, build_ingest_app
-from jobs.ingest.display import IngestDisplay, print_report_json, print_stop, show_preview
+from jobs.ingest.display import IngestDisplay, print_report_json, print_stop, show_files
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest
-from jobs.ingest.preview import preview_ingest
 from jobs.ingest.progress import check_disk_space
 
 
@@ -32,10 +31,9 @@ def _execute(options: IngestOptions, _: Sequence[str]) -> int:
     try:
         settings = Settings()
         order = options.build_order()
-        if options.dry_run:
-            preview = preview_ingest(order, now_ms=SystemClock().now_ms())
-            show_preview(order, preview, as_json=options.as_json)
-            return 1 if preview.refused else 0
+        if options.guess or options.dry_run:
+            now_ms = SystemClock().now_ms()
+            return show_files(order, is_guess=options.guess, as_json=options.as_json, now_ms=now_ms)
         state_dir = options.state_dir or settings.data_dir / "ingest"
         if options.at_once > 1:
             report = _ingest_on_ray(order, options, state_dir)

@@ -33,10 +33,21 @@ EPILOG = """
   user_id=CustomerID:integer               whole numbers that a table wrote as 17850.0
   availability=Stock{ja:IN_STOCK,nein:OUT_OF_STOCK}
                                            one value for another
+  timestamp=Datum:time(day-first)          dates such as 09.12.2010 19:23; also time(month-first)
+
+  Columns with the name of a field stay, with or without a mapping; --exclude COLUMN leaves one out. Columns that are
+  not used are named in a warning.
+
+[bold]Orders[/]
+
+  --orders COLUMN joins the rows with the same order number to one purchase; --orders "same user and time" does so
+  without order numbers. --returns refund takes purchases with a negative quantity as refunds.
 
 [bold]Examples[/]
 
   kiosk ingest orders.csv --noun interaction --app bookshop --dry-run --limit 100
+  kiosk ingest orders.csv --noun interaction --app bookshop --guess > orders.map
+  kiosk ingest orders.csv --noun interaction --app bookshop --map-file orders.map --orders InvoiceNo --returns refund
   kiosk ingest people.csv --noun user --app bookshop --map user_id=nr --map created_at=since
   kiosk ingest catalog.parquet --noun product --app bookshop --map-file catalog.map
   kiosk ingest s3://bucket/events --noun interaction --app bookshop --at-once 8
@@ -56,6 +67,10 @@ class IngestOptions:
     app_id: str
     mapping: tuple[str, ...] = ()
     map_file: Path | None = None
+    excluded: tuple[str, ...] = ()
+    orders: str = ""
+    returns: Literal["refuse", "refund"] = "refuse"
+    guess: bool = False
     format: Literal["jsonl", "csv", "tsv", "parquet"] | None = None
     delimiter: str = ""
     encoding: str = ""
@@ -81,13 +96,31 @@ class IngestOptions:
             address=self.address,
             noun=self.noun,
             app_id=self.app_id,
-            mapping=(*_read_rules(self.map_file), *self.mapping),
+            mapping=(*_read_rules(self.map_file), *self.mapping, *self._further_rules()),
             format=self.format,
             chunk=self.chunk or (2_000 if self.noun == "interaction" else 500),
             layout=DelimitedFormat(self.delimiter.replace("\\t", "\t"), self.encoding),
             limit=self.limit,
             keep_going=self.keep_going,
         )
+
+    def _further_rules(self) -> list[str]:
+        """Return the rules of options that are not rules.
+
+        Errors:
+            Invalid: an option of interactions is given for other records
+        """
+        from jobs.ingest.mapping import ORDER_ID, REFUND, RETURNS, SAME_USER_AND_TIME
+        from jobs.ingest.mapping_rules import quote_column
+
+        if self.noun != "interaction" and (self.orders or self.returns == REFUND):
+            raise Invalid("--orders and --returns are options of interactions")
+        rules = [f"={quote_column(column)}" for column in self.excluded]
+        if self.orders == SAME_USER_AND_TIME:
+            rules.append(f"{ORDER_ID}:={SAME_USER_AND_TIME}")
+        elif self.orders:
+            rules.append(f"{ORDER_ID}={quote_column(self.orders)}")
+        return [*rules, f"{RETURNS}:={REFUND}"] if self.returns == REFUND else rules
 
 
 AddressOption = Annotated[
@@ -103,6 +136,25 @@ MappingOption = Annotated[
 MapFileOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="A file of rules, one a line; lines that begin with # are remarks."),
+]
+ExcludeOption = Annotated[
+    list[str] | None,
+    typer.Option("--exclude", metavar="COLUMN", help="A column to leave out; as many as needed."),
+]
+OrdersOption = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMN",
+        help='Join rows with the same order number to one event; or "same user and time".',
+    ),
+]
+ReturnsOption = Annotated[
+    Literal["refuse", "refund"],
+    typer.Option(help="What becomes of purchases with a negative quantity."),
+]
+GuessOption = Annotated[
+    bool,
+    typer.Option("--guess", help="Print proposed rules for the columns, as a map file, and write nothing."),
 ]
 FormatOption = Annotated[
     Literal["jsonl", "csv", "tsv", "parquet"] | None,
@@ -158,6 +210,10 @@ def build_ingest_app(execute: Callable[[IngestOptions, Sequence[str]], int]) -> 
         app_id: AppIdOption,
         mapping: MappingOption = None,
         map_file: MapFileOption = None,
+        exclude: ExcludeOption = None,
+        orders: OrdersOption = "",
+        returns: ReturnsOption = "refuse",
+        guess: GuessOption = False,
         format: FormatOption = None,
         delimiter: DelimiterOption = "",
         encoding: EncodingOption = "",
@@ -176,7 +232,8 @@ def build_ingest_app(execute: Callable[[IngestOptions, Sequence[str]], int]) -> 
         to a file with their reasons and do not stop the ingest, unless none of the first 1,000 rows is accepted.
         """
         options = IngestOptions(
-            address, noun, app_id, tuple(mapping or ()), map_file, format, delimiter, encoding, dry_run, limit or 0,
+            address, noun, app_id, tuple(mapping or ()), map_file, tuple(exclude or ()), orders, returns, guess,
+            format, delimiter, encoding, dry_run, limit or 0,
             keep_going, chunk, at_once, state, restart, as_json,
         )  # fmt: skip
         raise typer.Exit(execute(options, context.meta[WORDS]))

@@ -67,24 +67,6 @@ def read_batch_rows(names: Sequence[str], batch: Any) -> Iterator[dict[str, Any]
             yield dict(zip(names, row, strict=True))
 
 
-def split_batches(batches: Iterator[Any], size: int, skip: int) -> Iterator[Any]:
-    """Yield tables of exactly `size` rows (the last one may be smaller), after the first `skip` rows."""
-    waiting: list[Any] = []
-    wanted = size
-    for batch in batches:
-        at = min(skip, batch.num_rows)
-        skip -= at
-        while at < batch.num_rows:
-            waiting.append(batch.slice(at, wanted))
-            at += waiting[-1].num_rows
-            wanted -= waiting[-1].num_rows
-            if not wanted:
-                yield pa.Table.from_batches(waiting)
-                waiting, wanted = [], size
-    if waiting:
-        yield pa.Table.from_batches(waiting)
-
-
 def format_timestamps(column: Any) -> Any | None:
     """Return a timestamp column as text in UTC with milliseconds; None if a year does not have four digits."""
     at = column.cast(pa.timestamp("ms", "UTC"), safe=False)

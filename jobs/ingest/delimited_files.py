@@ -74,6 +74,29 @@ def open_text(stream: ByteStream, layout: DelimitedFormat) -> io.TextIOWrapper:
     return io.TextIOWrapper(buffered, encoding=encoding, errors="surrogateescape", newline="")
 
 
+WINDOWS_TEXT = "cp1252"
+"Encoding of most tables that are not UTF-8: Windows in Western Europe and America; it contains Latin-1's letters."
+_MOST_SCANNED = 64 << 20
+
+
+def propose_encoding(stream: Any) -> str:
+    """Return the encoding of a text that is not UTF-8: `cp1252` or `utf-16`; empty for UTF-8.
+
+    `stream` has a method `read`; the first 64 MB are read.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    count = 0
+    while (block := stream.read(_BLOCK)) and count < _MOST_SCANNED:
+        if not count and block[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        count += len(block)
+        try:
+            decoder.decode(block)
+        except UnicodeDecodeError:
+            return WINDOWS_TEXT
+    return ""
+
+
 def read_delimited_rows(text: TextIO, separator: str, name: str, longest: int) -> Iterator[Row]:
     """Yield the rows after the header; `name` is the name of the file in messages.
 

@@ -11,9 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cluster.errors import HouseError, Unavailable
+from jobs.ingest.column_proposal import propose_for_file
 from jobs.ingest.pipeline import IngestOrder, IngestReport
-from jobs.ingest.preview import IngestPreview
+from jobs.ingest.preview import IngestPreview, preview_ingest
 from jobs.ingest.progress import IngestProgress as Standing
+from jobs.ingest.sources import PlainFiles
 from jobs.ingest.validation import RejectionReason
 
 _LONGEST_SAMPLE = 2_000
@@ -102,6 +104,20 @@ def print_rejections(console: Console, reasons: Sequence[RejectionReason], warni
         console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
 
 
+def show_files(order: IngestOrder, *, is_guess: bool, as_json: bool, now_ms: int) -> int:
+    """Print a proposed mapping or the result of a dry run; return the exit code.
+
+    Errors:
+        Invalid: there is no file, it does not have its format, or the mapping is invalid
+    """
+    if is_guess:
+        show_proposal(order, as_json=as_json)
+        return 0
+    preview = preview_ingest(order, now_ms=now_ms)
+    show_preview(order, preview, as_json=as_json)
+    return 1 if preview.refused else 0
+
+
 def show_preview(order: IngestOrder, found: IngestPreview, *, as_json: bool) -> None:
     """Print the result of a dry run on standard output."""
     if as_json:
@@ -124,6 +140,34 @@ def show_preview(order: IngestOrder, found: IngestPreview, *, as_json: bool) -> 
         highlight=False,
     )
     print_rejections(console, found.reasons, found.warnings)
+
+
+def show_proposal(order: IngestOrder, *, as_json: bool) -> None:
+    """Print a proposed mapping on standard output: a map file with the columns as comments.
+
+    Errors:
+        Invalid: there is no file, or it does not have its format
+    """
+    files = PlainFiles(order.format, order.layout)
+    proposal = propose_for_file(files.find(order.address)[0], files, order.noun)
+    columns, rules, encoding = proposal.columns, proposal.rules, proposal.encoding
+    if as_json:
+        found = {
+            "noun": order.noun, "mapping": list(rules), "encoding": encoding,
+            "columns": [column.to_dict() for column in columns],
+        }  # fmt: skip
+        sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+        return
+    lines = ["# Proposed rules. Check them, then name this file with --map-file."]
+    if encoding:
+        lines.append(f"# The file looks like {encoding} text: add --encoding {encoding}.")
+    of_columns = {column.rule for column in columns if column.rule}
+    for column in columns:
+        samples = " ".join(json.dumps(sample, ensure_ascii=False) for sample in column.samples)
+        lines += [f"# {json.dumps(column.name, ensure_ascii=False)}: {column.kind} {samples}".rstrip()]
+        lines.append(column.rule or "#   not used")
+    lines += [rule for rule in rules if rule not in of_columns]
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 def _reasons_json(reasons: Sequence[RejectionReason]) -> list[dict[str, object]]:

@@ -7,77 +7,69 @@
     price=Preis:number(,)                    a number with a decimal comma
     timestamp=Date:time(%m/%d/%Y %H:%M)      a time in another format, in UTC unless it has an offset
     availability=Stock{ja:IN_STOCK,nein:OUT_OF_STOCK}    values that are replaced; others stay unchanged
+    timestamp=Datum:time(day-first)          dates such as 09.12.2010 19:23; also time(month-first)
     price="Preis: EUR":number                a column whose name has signs of rules, in quotes as in JSON
+    =Notes                                   leave the column out
 
-Without a mapping every column is the field of the same name; a dotted name is a nested field. The schema determines
-the conversion of each field, so CSV works as well: `price` is a number, `tags` is a list, and times may be seconds or
-milliseconds since 1970. Without a mapping, JSON Lines are not changed. A value that can't be converted is not changed
-either, so that the validation reports it.
+Two rules of interactions are not about one field:
+
+    order_id=Invoice                         join the rows of one order (`jobs.ingest.row_baskets`)
+    order_id:=same user and time             the same for files without order numbers
+    returns:=refund                          a purchase with a negative quantity is a refund
+
+Every column with the name of a field is that field, unless a rule takes the column or the field, or leaves the column
+out. Without any rule, a column with another name is a field as well, which the validation then refuses; a dotted name
+is a nested field. The schema determines the conversion of each field, so CSV works as well: `price` is a number,
+`tags` is a list, and times may be seconds or milliseconds since 1970. Without a mapping, JSON Lines are not changed,
+except numbers in fields of times. A value that can't be converted is not changed, so that the validation reports it.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime, timezone
-from decimal import Decimal
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from cluster.errors import Invalid
-from cluster.records.times import is_stored_moment, moment_text
+from jobs.ingest.mapping_rules import (
+    KINDS,
+    TIME_FIELDS,
+    MappingRule,
+    join_names,
+    parse_path,
+    parse_rule,
+    parse_time,
+    read_value,
+    rule_from_name,
+    set_value,
+    split_quoted,
+    squeeze_name,
+    target_kind,
+)
+from jobs.ingest.record_fields import read_fields
 
-_KINDS = {
-    **dict.fromkeys(
-        ("price", "original_price", "sale_price", "margin", "rating", "revenue", "duration"), "number"
-    ),
-    **dict.fromkeys(("lat", "lon"), "number"),
-    **dict.fromkeys(("tags", "authors", "publishers", "collections", "related_ids", "images"), "list"),
-    **dict.fromkeys(
-        ("headers", "paragraphs", "anchors", "product_ids", "product_group_ids", "category"), "list"
-    ),
-    **dict.fromkeys(("created_at", "updated_at", "published_at", "timestamp"), "time"),
-    **dict.fromkeys(
-        ("user_id", "anonymous_id", "product_id", "product_group_id", "parent_id", "group_id"), "text"
-    ),
-    "quantities": "numbers",
-    "categories": "paths",
-    "age": "integer",
-    "enable_question_answering": "bool",
-}
-_NAMED = re.compile(r"(?P<column>.+?):(?P<kind>[a-z]+)(?:\((?P<option>.*)\))?", re.DOTALL)
-_TABLED = re.compile(r"(?P<column>[^{]+)\{(?P<table>.*)\}", re.DOTALL)
 _FLOAT_ID = re.compile(r"\d+\.0")
-_QUOTED = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
-_PLACE = "q"
-"Stands for a quoted column while the rest of its rule is read."
-_SPLIT = ("list", "numbers", "paths")
-KINDS = tuple(sorted({*_KINDS.values()}))
-"Target types of a conversion."
-_SECONDS_BELOW = 100_000_000_000
-_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_NUMERIC = (int, float)
+ORDER_ID = "order_id"
+"Target of the rule that joins rows; no field of an interaction."
+RETURNS = "returns"
+SAME_USER_AND_TIME = "same user and time"
+REFUND = "refund"
 
 RowReader = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class MappingRule:
-    """A rule: the target field, its source column and the conversion."""
+class UnusedColumns:
+    """Columns of a file that a mapping does not use."""
 
-    target: tuple[str, ...]
-    column: str = ""
-    constant: str | None = None
-    kind: str = ""
-    option: str = ""
-    "Format of a time, or decimal sign of a number."
-    table: Mapping[str, str] = field(default_factory=dict)
-    "Value in the file -> value of the field."
-    item_separator: str = "|"
-    level_separator: str = ">"
+    fields: tuple[str, ...] = ()
+    "Those that have the name of a field."
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,57 +77,155 @@ class FieldMap:
     """All rules of an ingest; without rules, columns are fields."""
 
     rules: tuple[MappingRule, ...] = ()
+    noun: str = ""
+    "Columns with the names of its fields stay; empty: only columns of rules."
+    excluded: frozenset[str] = frozenset()
+    "Columns that are left out on purpose."
+    order_rule: MappingRule | None = None
+    "How rows of one order are joined; None: every row is an interaction."
+    has_refunds: bool = False
+    "A purchase with a negative quantity is a refund."
 
     @classmethod
-    def parse(cls, texts: Sequence[str]) -> FieldMap:
-        """Return the rules of texts in the form above.
+    def parse(cls, texts: Sequence[str], noun: str = "") -> FieldMap:
+        """Return the rules of texts in the form above; with a noun, fields and types are checked.
 
         Errors:
-            Invalid: a rule is invalid
+            Invalid: a rule is invalid, or names a field or type that does not exist
         """
-        return cls(tuple(_parse_rule(text) for text in texts))
+        rules: list[MappingRule] = []
+        excluded: set[str] = set()
+        order_rule: MappingRule | None = None
+        has_refunds = False
+        for text in texts:
+            if text.startswith("=") and len(text) > 1:
+                quoted, column = split_quoted(text[1:])
+                excluded.add(column if quoted is None else quoted)
+                continue
+            rule = parse_rule(text)
+            target = rule.target[0]
+            if noun == "interaction" and target == ORDER_ID:
+                order_rule = _check_order_rule(rule, text)
+            elif noun == "interaction" and target == RETURNS:
+                if rule.constant != REFUND:
+                    raise Invalid(f"mapping {text!r}: returns are taken with {RETURNS}:={REFUND}")
+                has_refunds = True
+            else:
+                _check_target(rule, noun)
+                rules.append(rule)
+        return cls(tuple(rules), noun, frozenset(excluded), order_rule, has_refunds)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return true if there is no rule of any kind."""
+        return not (self.rules or self.excluded or self.order_rule or self.has_refunds)
+
+    def with_order_column(self, columns: Collection[str]) -> FieldMap:
+        """Return the mapping with the rule `order_id=order_id` if interactions have this column and no other rule."""
+        is_new = self.order_rule is None and ORDER_ID not in self.excluded and ORDER_ID in columns
+        if self.noun != "interaction" or not is_new:
+            return self
+        return replace(self, order_rule=MappingRule((ORDER_ID,), ORDER_ID, kind="text"))
 
     def build_reader(self, format: str) -> RowReader:
         """Return the function that makes a record from a row of a file format."""
-        if self.rules:
-            return self._map_row
+        if not self.is_empty:
+            return self._build_mapping_reader()
         if format == "jsonl":
-            return dict
-        known: dict[str, MappingRule] = {}
+            return _read_times
+        by_name: dict[str, MappingRule] = {}
         as_it_is: dict[str, bool] = {}
         "Column -> true if its texts are copied without conversion."
 
-        def by_name(row: Mapping[str, Any]) -> dict[str, Any]:
+        def read_by_name(row: Mapping[str, Any]) -> dict[str, Any]:
             record: dict[str, Any] = {}
             for name, value in row.items():
                 if value.__class__ is str and value and as_it_is.get(name, False):
                     record[name] = value
                     continue
-                rule = known.get(name)
+                rule = by_name.get(name)
                 if rule is None:
-                    rule = known[name] = _rule_from_name(name)
+                    rule = by_name[name] = rule_from_name(name)
                     as_it_is[name] = len(rule.target) == 1 and rule.kind in ("", "text")
-                _set_value(record, rule, value)
+                set_value(record, rule, value)
             return record
 
-        return by_name
+        return read_by_name
+
+    def kept_rule(self, column: str) -> MappingRule | None:
+        """Return the rule of a column that stays because it has the name of a field; None for other columns."""
+        if not self.noun or column in self.excluded:
+            return None
+        path = parse_path(column)
+        if path[0] not in read_fields(self.noun).names:
+            return None
+        if any(
+            (rule.column == column and rule.constant is None) or rule.target == path
+            for rule in self._all_rules
+        ):
+            return None
+        return rule_from_name(column)
+
+    def find_unused(self, columns: Sequence[str]) -> UnusedColumns:
+        """Return the columns of a file that are not used and not excluded; none without a mapping."""
+        if self.is_empty or not self.noun:
+            return UnusedColumns()
+        fields = read_fields(self.noun)
+        taken = fields.fields_of(self._constant_type())
+        sources = {rule.column for rule in self._all_rules if rule.constant is None}
+        paths = {column.partition(".")[0] for column in sources if column not in columns}
+        unused = [
+            column
+            for column in columns
+            if column not in self.excluded | sources | paths
+            and (
+                self.kept_rule(column) is None
+                or (taken is not None and column.partition(".")[0] not in taken)
+            )
+        ]
+        squeezed = {squeeze_name(name) for name in fields.names}
+        loud = [column for column in unused if squeeze_name(column.partition(".")[0]) in squeezed]
+        return UnusedColumns(tuple(loud), tuple(column for column in unused if column not in loud))
+
+    def bound_chunk(self, rows: int, size: int) -> tuple[int, int]:
+        """Return the rows and bytes of a chunk for which the mapped records have about `size` bytes.
+
+        Rules may copy one column many times, and add the same texts to each record.
+        """
+        columns = (rule.column.partition(".")[0] for rule in self.rules if rule.constant is None)
+        copies = max(Counter(columns).values(), default=1)
+        added = sum(max(map(len, (rule.constant or "", *rule.table.values()))) for rule in self.rules)
+        return max(1, min(rows, size // max(added, 1))), max(1, size // copies)
 
     def map_columns(self, table: Any) -> Any | None:
         """Return a table with mapped columns, equal to the mapped rows; None if the mapping depends on values."""
-        if not self.rules:
+        if self.is_empty:
             return table
-        names, found = frozenset(table.schema.names), dict[str, Any]()
+        if self.has_refunds or self.order_rule:
+            return None
+        names, columns = frozenset(table.schema.names), dict[str, Any]()
         for rule in self.rules:
             name = rule.target[0]
-            plainly = rule.target == (name,) and rule.kind == _target_kind(name) and name not in found
+            plainly = rule.target == (name,) and rule.kind == target_kind(name) and name not in columns
             plainly = plainly and not rule.option and not rule.table
             if plainly and rule.constant is None and "." not in rule.column and rule.column in names:
-                found[name] = table[rule.column]
+                columns[name] = table[rule.column]
             elif plainly and rule.constant and rule.kind in ("", "text"):
-                found[name] = pa.repeat(rule.constant, table.num_rows)
+                columns[name] = pa.repeat(rule.constant, table.num_rows)
             else:
                 return None
-        return pa.table(found)
+        if not self.noun:
+            return pa.table(columns)
+        fields = read_fields(self.noun)
+        allowed = fields.fields_of(self._constant_type())
+        for column in table.schema.names:
+            if self.kept_rule(column) is None:
+                continue
+            if "." in column or (allowed is None and fields.by_type and column not in fields.shared):
+                return None
+            if allowed is None or column in allowed:
+                columns[column] = table[column]
+        return pa.table(columns)
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Check that a file has the columns that the rules name.
@@ -143,12 +233,21 @@ class FieldMap:
         Errors:
             Invalid: a column is missing; the message lists the existing ones
         """
-        for rule in self.rules:
+        for rule in self._all_rules:
             column = rule.column
             if rule.constant is None and column not in names and column.partition(".")[0] not in names:
                 _, colon, kind = column.rpartition(":")
                 hint = f"; kinds after a colon are {', '.join(KINDS)}" if colon and kind.isalpha() else ""
-                raise Invalid(f"there is no column {column!r}; there are {_join_names(names)}{hint}")
+                raise Invalid(f"there is no column {column!r}; there are {join_names(names)}{hint}")
+        for column in sorted(self.excluded.difference(names)):
+            raise Invalid(f"there is no column {column!r} to leave out; there are {join_names(names)}")
+
+    @property
+    def _all_rules(self) -> tuple[MappingRule, ...]:
+        return self.rules if self.order_rule is None else (*self.rules, self.order_rule)
+
+    def _constant_type(self) -> str:
+        return next((rule.constant for rule in self.rules if rule.target == ("type",) and rule.constant), "")
 
     def find_float_ids(self, records: Sequence[Mapping[str, Any]]) -> str:
         """Return an id field whose values all end in `.0`, as some tables write whole numbers; empty if
@@ -160,229 +259,82 @@ class FieldMap:
                 return name
         return ""
 
-    def _map_row(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        record: dict[str, Any] = {}
-        for rule in self.rules:
-            _set_value(
-                record, rule, _read_value(row, rule.column) if rule.constant is None else rule.constant
-            )
-        return record
+    def _build_mapping_reader(self) -> RowReader:
+        """Return the function that makes a record with the rules, and with the columns that stay."""
+        kept: dict[str, MappingRule | None] = {}
+        fields = read_fields(self.noun) if self.noun else None
+        shared = fields.shared if fields is not None and fields.by_type else None
+
+        def map_row(row: Mapping[str, Any]) -> dict[str, Any]:
+            record: dict[str, Any] = {}
+            for name, value in row.items() if fields is not None else ():
+                if name not in kept:
+                    kept[name] = self.kept_rule(name)
+                rule = kept[name]
+                if rule is not None:
+                    set_value(record, rule, value)
+            stays = list(record) if shared is not None else []
+            for rule in self._all_rules:
+                set_value(
+                    record, rule, read_value(row, rule.column) if rule.constant is None else rule.constant
+                )
+            if shared is not None and fields is not None:
+                allowed = fields.fields_of(record.get("type"))
+                # a column that happens to have a name of a field must not cost an event of another type
+                for name in [] if allowed is None else [name for name in stays if name not in allowed]:
+                    del record[name]
+            return _refund_of(record) if self.has_refunds and is_return(record) else record
+
+        return map_row
 
 
-def _parse_rule(text: str) -> MappingRule:
-    target, constant, value = text.partition(":=")
-    if constant and target and "=" not in target:
-        return MappingRule(_parse_path(target), constant=value, kind=_target_kind(target))
-    target, equals, column = text.partition("=")
-    if not (target.strip(":") and equals and column):
-        raise Invalid(f"mapping {text!r} is neither field=column nor field:=value")
-    table: Mapping[str, str] = {}
-    quoted, column = _split_quoted(column)
-    if tabled := _TABLED.fullmatch(column):
-        column, table = tabled["column"], _parse_value_table(tabled["table"], text)
-    named = _NAMED.fullmatch(column)
-    bare, kind, option = column, _target_kind(target), ""
-    if named is not None and named["kind"] in KINDS:
-        bare, kind, option = named["column"], named["kind"], named["option"] or ""
-    elif named is not None and named["option"] is not None:
-        raise Invalid(f"mapping {text!r}: there is no kind {named['kind']!r}; there are {', '.join(KINDS)}")
-    _check_option(kind, option, text)
-    separators = ""
-    if kind in _SPLIT:
-        column = bare.rstrip("|>;,/") or bare
-        separators, bare = bare[len(column) :], column
-    if len(separators) > 2 or len(set(separators)) < len(separators):
+def is_return(record: Mapping[str, Any]) -> bool:
+    """Return true for a purchase whose quantities are all below 0, as shops write returned products."""
+    if record.get("type") != "checkout":
+        return False
+    quantities = record.get("quantities")
+    numbers = quantities if isinstance(quantities, list) else [quantities]
+    return bool(numbers) and all(
+        isinstance(number, _NUMERIC) and number.__class__ is not bool and number < 0 for number in numbers
+    )
+
+
+def _refund_of(record: dict[str, Any]) -> dict[str, Any]:
+    rest = {name: value for name, value in record.items() if name not in ("quantities", "revenue")}
+    return {**rest, "type": "refund"}
+
+
+def _read_times(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of JSON Lines as a record: numbers in fields of times are seconds or milliseconds."""
+    record: dict[str, Any] = row if row.__class__ is dict else dict(row)
+    for name in TIME_FIELDS:
+        if name in record and record[name].__class__ in _NUMERIC:
+            record = {**record, name: parse_time(record[name])}
+    return record
+
+
+def _check_target(rule: MappingRule, noun: str) -> None:
+    """Check the field of a rule, and the type that a rule gives to all rows.
+
+    Errors:
+        Invalid: there is no such field or type
+    """
+    if not noun:
+        return
+    fields = read_fields(noun)
+    fields.check_field(rule.target[0])
+    if rule.target == ("type",) and rule.constant is not None:
+        fields.check_type(rule.constant)
+
+
+def _check_order_rule(rule: MappingRule, text: str) -> MappingRule:
+    """Return the rule that joins rows.
+
+    Errors:
+        Invalid: it is a constant of another text
+    """
+    if rule.constant not in (None, SAME_USER_AND_TIME):
         raise Invalid(
-            f"mapping {text!r}: after the column stand at most two different signs, the one between items "
-            "and the one inside a path, for example categories=cat|>"
+            f"mapping {text!r}: rows are joined by a column or with {ORDER_ID}:={SAME_USER_AND_TIME}"
         )
-    filled = separators + "|>"[len(separators) :]
-    if quoted is not None:
-        if bare != _PLACE:
-            raise Invalid(f"mapping {text!r}: behind a quoted column stand separators, a kind or a table")
-        bare = quoted
-    return MappingRule(
-        _parse_path(target), bare, kind=kind, option=option, table=table,
-        item_separator=filled[0], level_separator=filled[1],
-    )  # fmt: skip
-
-
-def quote_column(name: str) -> str:
-    """Return a column name for a rule: as JSON text, if signs of rules stand in it."""
-    plain = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
-    return name if plain else json.dumps(name)
-
-
-def _split_quoted(column: str) -> tuple[str | None, str]:
-    """Return the name of a column in quotes, and the rest behind a name that stands for it."""
-    match = _QUOTED.match(column)
-    if match is None:
-        return None, column
-    try:
-        name = json.loads(match.group())
-    except ValueError:
-        return None, column
-    return name, _PLACE + column[match.end() :]
-
-
-def _parse_value_table(text: str, rule: str) -> dict[str, str]:
-    """Return the value table of a text such as `ja:IN_STOCK,nein:OUT_OF_STOCK`."""
-    table: dict[str, str] = {}
-    for pair in text.split(","):
-        value, colon, becomes = pair.strip().partition(":")
-        if not (value and colon and becomes):
-            raise Invalid(f"mapping {rule!r}: a table of values looks like {{ja:IN_STOCK,nein:OUT_OF_STOCK}}")
-        table[value] = becomes
-    return table
-
-
-def _check_option(kind: str, option: str, rule: str) -> None:
-    if not option:
-        return
-    if kind == "number" and option not in (",", "."):
-        raise Invalid(f"mapping {rule!r}: a number's decimal sign is a comma or a point: number(,)")
-    if kind == "time" and "%" not in option:
-        raise Invalid(f"mapping {rule!r}: the form of a time looks like time(%d.%m.%Y %H:%M)")
-    if kind not in ("number", "time"):
-        raise Invalid(f"mapping {rule!r}: only number and time take something in brackets")
-
-
-def _join_names(names: Sequence[str], most: int = 20) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more
-
-
-def _rule_from_name(name: str) -> MappingRule:
-    return MappingRule(_parse_path(name), name, kind=_target_kind(name))
-
-
-def _parse_path(name: str) -> tuple[str, ...]:
-    return tuple(name.split("."))
-
-
-def _target_kind(target: str) -> str:
-    return "" if target.startswith("custom_attributes.") else _KINDS.get(target.rpartition(".")[2], "")
-
-
-def _read_value(row: Mapping[str, Any], column: str) -> Any:
-    """Return the value of a column, or of a path into objects."""
-    if column in row:
-        return row[column]
-    value: Any = row
-    for step in column.split("."):
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(step)
-    return value
-
-
-def _set_value(record: dict[str, Any], rule: MappingRule, value: Any) -> None:
-    value = _to_json_value(value)
-    if value is None or value == "":
-        return
-    for step in rule.target[:-1]:
-        inner = record.setdefault(step, {})
-        if not isinstance(inner, dict):
-            return
-        record = inner
-    record[rule.target[-1]] = _convert_value(rule, value)
-
-
-def _to_json_value(value: Any) -> Any:
-    """Convert a Parquet value to a JSON value."""
-    if isinstance(value, (str, int)) or value is None:
-        return value
-    if value.__class__ is list:
-        return [inner if inner.__class__ is str else _to_json_value(inner) for inner in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, datetime):
-        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
-        return moment_text(round(aware.timestamp() * 1000))
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return _to_json_value(float(value))
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, Mapping):
-        return {str(name): _to_json_value(inner) for name, inner in value.items() if inner is not None}
-    if isinstance(value, (list, tuple)):
-        return [_to_json_value(inner) for inner in value]
-    return value
-
-
-def _convert_value(rule: MappingRule, value: Any) -> Any:
-    kind = rule.kind
-    if rule.table:
-        value = rule.table.get(value if isinstance(value, str) else str(value), value)
-    if kind == "time":
-        return _parse_time_format(value, rule.option) if rule.option else _parse_time(value)
-    if kind == "integer":
-        number = _parse_number(value) if isinstance(value, str) else value
-        whole = isinstance(number, float) and number.is_integer()
-        value = int(number) if whole else value
-        natural = _target_kind(rule.target[-1])
-        return str(value) if whole and natural == "text" else _convert_id(rule, value)
-    if not isinstance(value, str):
-        return _convert_id(rule, value)
-    if kind == "number":
-        return _parse_number(_decimal_point(value) if rule.option == "," else value)
-    if kind == "bool":
-        return _BOOLEANS.get(value.lower(), value)
-    if kind not in _SPLIT:
-        return value
-    items = [item.strip() for item in value.split(rule.item_separator) if item.strip()]
-    if kind == "numbers":
-        return [_parse_number(item) for item in items]
-    if kind == "paths":
-        return [[level.strip() for level in item.split(rule.level_separator)] for item in items]
-    return items
-
-
-def _convert_id(rule: MappingRule, value: Any) -> Any:
-    """Convert whole numbers to text in id fields, because many tables have numeric ids."""
-    if rule.target[0] == "custom_attributes":
-        return value
-    if type(value) is int:
-        return str(value) if rule.kind == "text" else [str(value)] if rule.kind == "list" else value
-    if rule.kind == "list" and isinstance(value, list):
-        return [str(item) if type(item) is int else item for item in value]
-    return value
-
-
-def _parse_time(value: Any) -> Any:
-    if value.__class__ is str and is_stored_moment(value):
-        return value
-    number = _parse_number(value) if isinstance(value, str) and len(value) > 8 else value
-    if isinstance(number, (str, bool)) or not isinstance(number, (int, float)):
-        return value
-    at_ms = number * 1000 if abs(number) < _SECONDS_BELOW else number
-    try:
-        return moment_text(round(at_ms))
-    except (OverflowError, ValueError):
-        return value
-
-
-def _parse_time_format(value: Any, form: str) -> Any:
-    if not isinstance(value, str):
-        return _parse_time(value)
-    try:
-        at = datetime.strptime(value.strip(), form)  # noqa: DTZ007 - a form without an offset means UTC
-    except ValueError:
-        return value
-    aware = at if at.tzinfo else at.replace(tzinfo=timezone.utc)
-    return moment_text(round(aware.timestamp() * 1000))
-
-
-def _decimal_point(text: str) -> str:
-    """Convert a decimal comma to a point and remove thousands separators (points and blanks)."""
-    return re.sub(r"[.\s']", "", text).replace(",", ".", 1)
-
-
-def _parse_number(text: str) -> float | str:
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return number if math.isfinite(number) else text
+    return replace(rule, kind="text")

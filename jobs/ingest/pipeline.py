@@ -23,15 +23,18 @@ from cluster.clock import Clock, SystemClock
 from cluster.errors import HouseError, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.meter import Meter, SilentMeter
+from cluster.records.erasure import ErasedReaders
 from cluster.store.app_bounds import check_stored_bytes
 from cluster.store.ports.changes import Noun
 from cluster.store.ports.stores import Stores
 from jobs.ingest import sources as reading
+from jobs.ingest.chunks import CHUNK_BYTES, ReadBounds
 from jobs.ingest.columns import ColumnRows
 from jobs.ingest.delimited_files import DelimitedFormat
-from jobs.ingest.mapping import FieldMap
+from jobs.ingest.mapping import FieldMap, RowReader
 from jobs.ingest.plain_interactions import PlainColumns, PlainInteractions
 from jobs.ingest.progress import IngestProgress, IngestRun
+from jobs.ingest.row_baskets import BasketFiles
 from jobs.ingest.validation import (
     AcceptedPart,
     CheckedChunk,
@@ -41,8 +44,8 @@ from jobs.ingest.validation import (
     check_columns,
     check_interactions,
     check_records,
-    check_source_columns,
     find_warnings,
+    prepare_mapping,
 )
 from jobs.ingest.writing import InteractionWriter, RecordWriter, StoreRetry, SubmittedChunk
 
@@ -63,7 +66,11 @@ class IngestOrder:
     mapping: tuple[str, ...] = ()
     format: reading.Format | None = None
     chunk: int = 500
-    "Rows that are validated and written together."
+    "Rows that are validated and written together, at most."
+    chunk_bytes: int = CHUNK_BYTES
+    "Bytes after which such a chunk ends."
+    decoded_bytes: int = 0
+    "Bytes that a file may hold after decompression and decoding; 0: any number."
     window: int = 8
     "Maximum number of chunks in the intake."
     patience_s: float = 600.0
@@ -75,6 +82,8 @@ class IngestOrder:
     "Continue even if none of the first rows was accepted."
     title: str = ""
     "Name of the file in the quarantine, for an upload whose path means nothing to people; empty: its path."
+    erased: ErasedReaders | None = None
+    "Whose rows are refused: people that were erased after the file was uploaded."
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +141,13 @@ async def ingest(
         one core: see tests/benchmarks; memory is bounded by a few chunks
     """
     clock = SystemClock() if clock is None else clock
-    mapping = FieldMap.parse(order.mapping)
+    mapping = FieldMap.parse(order.mapping, order.noun)
     source: reading.RowFiles = reading.PlainFiles(order.format, order.layout) if files is None else files
     found = await asyncio.to_thread(source.find, order.address)
+    chunk, chunk_bytes = mapping.bound_chunk(order.chunk, order.chunk_bytes)
+    warnings: list[str] = []
     if files is None:
-        await asyncio.to_thread(check_source_columns, mapping, found)
+        mapping, warnings = await asyncio.to_thread(prepare_mapping, mapping, found, source)
     patience = StoreRetry(order.patience_s, clock, random.Random())
     book = await patience.call(stores.access.read_all)
     if order.app_id not in book.apps:
@@ -156,13 +167,19 @@ async def ingest(
             clock.now_ms(),
             restart=restart,
             once=order.noun == "interaction",
-            chunk=order.chunk,
+            chunk=chunk,
+            chunk_bytes=chunk_bytes,
         )
         if progress.finished:
             return _build_report(run, progress, 0, 0.0, already=True)
         await asyncio.to_thread(run.describe, order.app_id, order.noun, progress.started_ms)
         order = replace(order, chunk=progress.chunk or order.chunk)
-        work = _IngestTask(order, run, progress, found, source, mapping, clock, watch or (lambda _: None))
+        if files is None:
+            bounds = ReadBounds(progress.chunk_bytes, order.decoded_bytes)
+            source = reading.PlainFiles(order.format, order.layout, bounds)
+        baskets = _join_rows(source, mapping, order) if mapping.order_rule is not None else None
+        rows_of = source if baskets is None else baskets
+        work = _IngestTask(order, run, progress, found, rows_of, mapping, clock, watch or (lambda _: None))
         started_s, before = clock.monotonic_s(), progress.rows
         if order.noun == "interaction":
             await work.interactions(InteractionWriter(stores, order.app_id, segments, patience))
@@ -180,7 +197,8 @@ async def ingest(
             )
         done = work.finish()
         report = _build_report(run, done, done.rows - before, clock.monotonic_s() - started_s)
-        return replace(report, reasons=work.reasons.most_frequent(), warnings=tuple(work.warnings))
+        warnings += [*work.warnings, *(baskets.report.warnings() if baskets is not None else ())]
+        return replace(report, reasons=work.reasons.most_frequent(), warnings=tuple(dict.fromkeys(warnings)))
 
 
 def run_from_order(order: IngestOrder, state_dir: Path) -> IngestRun:
@@ -193,6 +211,11 @@ def run_from_order(order: IngestOrder, state_dir: Path) -> IngestRun:
     return IngestRun.of(
         state_dir, order.app_id, order.noun, address, order.format or "", *order.mapping, *layout, *limit
     )
+
+
+def _join_rows(files: reading.RowFiles, mapping: FieldMap, order: IngestOrder) -> BasketFiles:
+    """Return the source of joined rows; a limit counts rows before they are joined."""
+    return BasketFiles(reading.FirstRows(files, order.limit) if order.limit else files, mapping)
 
 
 async def _apply_in_process(loop: IntakeLoop, writing: Coroutine[Any, Any, None]) -> None:
@@ -400,20 +423,25 @@ class _IngestTask:
         read_rows = self._progress.rows
         for file in range(start, len(self._found)):
             source = self._found[file]
-            read = self._mapping.build_reader(source.format)
+            # joined rows are records already
+            is_joined = self._mapping.order_rule is not None
+            read: RowReader = dict if is_joined else self._mapping.build_reader(source.format)
             for first, rows in self._files.chunks(source, self._order.chunk, skip if file == start else 0):
                 if self._order.limit:
                     rows = rows[: self._order.limit - read_rows]
                     read_rows += len(rows)
                     if not len(rows):
                         return
-                if not first and not file:
+                if not first:
                     self.warnings += find_warnings(rows, read, self._mapping)
                 checked: CheckedChunk[Any] | None = None
+                erased = (
+                    self._order.erased or None
+                )  # none while nobody is erased: whole chunks are checked faster
                 if self._order.noun != "interaction":
-                    checked = check_records(self._order.noun, rows, first, read, now_ms)
-                elif isinstance(rows, ColumnRows):
+                    checked = check_records(self._order.noun, rows, first, read, now_ms, erased)
+                elif isinstance(rows, ColumnRows) and erased is None:
                     checked = check_columns(rows, first, self._mapping, now_ms, plain_columns)
                 if checked is None:
-                    checked = check_interactions(rows, first, read, now_ms, plain)
+                    checked = check_interactions(rows, first, read, now_ms, plain, erased)
                 yield _Chunk(checked, file, first, len(rows))

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.ingest import sources as reading
-from jobs.ingest.mapping import FieldMap
+from jobs.ingest.mapping import FieldMap, RowReader
 from jobs.ingest.pipeline import IngestOrder
 from jobs.ingest.row import UnreadableRow
+from jobs.ingest.row_baskets import BasketFiles
 from jobs.ingest.validation import (
     CheckedChunk,
     ReasonCounter,
     RejectionReason,
     check_interactions,
     check_records,
-    check_source_columns,
     find_warnings,
+    prepare_mapping,
 )
 
 PREVIEWED_ROWS = 1_000
@@ -44,22 +45,24 @@ def preview_ingest(order: IngestOrder, *, now_ms: int) -> IngestPreview:
         Invalid: the address, the format or the mapping is invalid
         Unavailable: an object store does not answer
     """
-    mapping = FieldMap.parse(order.mapping)
-    files = reading.PlainFiles(order.format, order.layout)
+    mapping = FieldMap.parse(order.mapping, order.noun)
+    files: reading.RowFiles = reading.PlainFiles(order.format, order.layout)
     found = files.find(order.address)
-    check_source_columns(mapping, found)
+    mapping, warnings = prepare_mapping(mapping, found, files)
+    baskets: BasketFiles | None = None
+    if mapping.order_rule is not None:
+        files = baskets = BasketFiles(reading.FirstRows(files, order.limit or PREVIEWED_ROWS), mapping)
     left = order.limit or PREVIEWED_ROWS
     counter, rows_read, refused = ReasonCounter(), 0, 0
     samples: list[dict[str, Any]] = []
-    warnings: list[str] = []
     for source in found:
-        read = mapping.build_reader(source.format)
+        read: RowReader = dict if baskets is not None else mapping.build_reader(source.format)
         for first, lot in files.chunks(source, order.chunk):
-            rows = list(lot[:left])
+            rows = lot[:left] if len(lot) > left else lot
             if not rows:
                 break
             if not rows_read:
-                warnings = find_warnings(rows, read, mapping)
+                warnings += find_warnings(rows, read, mapping)
             good = (row for row in rows if not isinstance(row, UnreadableRow))
             samples += [read(row) for row, _ in zip(good, range(_SAMPLES - len(samples)), strict=False)]
             checked: CheckedChunk[Any] = (
@@ -69,6 +72,7 @@ def preview_ingest(order: IngestOrder, *, now_ms: int) -> IngestPreview:
             )
             counter.add(checked.refused)
             rows_read, refused, left = rows_read + len(rows), refused + len(checked.refused), left - len(rows)
+    warnings += baskets.report.warnings() if baskets is not None else []
     return IngestPreview(
         rows_read, rows_read - refused, refused, counter.most_frequent(), tuple(warnings), tuple(samples)
     )

@@ -36,6 +36,8 @@ class IngestProgress:
     started_ms: int
     chunk: int = 0
     "Rows per chunk; a continued run must use the same chunks."
+    chunk_bytes: int = 0
+    "Bytes after which a chunk ends; 0 in runs of earlier releases, whose chunks end by rows alone."
     file: int = 0
     row: int = 0
     "Number of written rows of that file."
@@ -120,6 +122,7 @@ class IngestRun:
         restart: bool,
         once: bool = False,
         chunk: int = 0,
+        chunk_bytes: int = 0,
     ) -> IngestProgress:
         """Return the progress of an unfinished run over the same files, else that of a new run.
 
@@ -142,7 +145,7 @@ class IngestRun:
             self._cut_quarantine(before.quarantine_bytes)
             return before
         self._cut_quarantine(0)
-        fresh = IngestProgress(facts, now_ms, chunk)
+        fresh = IngestProgress(facts, now_ms, chunk, chunk_bytes)
         self.save(fresh)
         return fresh
 

@@ -24,11 +24,20 @@ from pyarrow import fs
 from cluster.artifacts.artifact_store import RetryPolicy
 from cluster.errors import Invalid, Malformed, Unavailable
 from cluster.records.validation.json_limits import MAX_DEPTH, check_tree
-from jobs.ingest.columns import ColumnRows, split_batches
+from jobs.ingest.chunks import (
+    ReadBounds,
+    SizedRow,
+    cut_batches,
+    cut_rows,
+    measure_row,
+    rows_at_once,
+)
+from jobs.ingest.columns import ColumnRows
 from jobs.ingest.delimited_files import (
     ByteStream,
     DelimitedFormat,
     open_text,
+    propose_encoding,
     read_delimited_rows,
     read_header_names,
 )
@@ -101,7 +110,7 @@ class RowFiles(Protocol):
         ...
 
     def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
-        """Yield chunks of `size` rows after the first `skip`, each with the number of its first row."""
+        """Yield chunks of at most `size` rows after the first `skip`, each with the number of its first row."""
         ...
 
 
@@ -112,12 +121,36 @@ class PlainFiles:
     format: Format | None = None
     "Format of all files; None: detected from their names."
     layout: DelimitedFormat = field(default_factory=DelimitedFormat)
+    bounds: ReadBounds = field(default_factory=ReadBounds)
 
     def find(self, address: str) -> list[SourceFile]:
         return [replace(source, layout=self.layout) for source in find_files(address, self.format)]
 
     def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
-        return read_chunks(source, size, skip)
+        return read_chunks(source, size, skip, self.bounds)
+
+
+class FirstRows:
+    """At most so many rows of all files together."""
+
+    def __init__(self, files: RowFiles, most: int) -> None:
+        self._files = files
+        self._left = most
+
+    def find(self, address: str) -> list[SourceFile]:
+        """Return the files of an address in a stable order."""
+        return self._files.find(address)
+
+    def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
+        """Yield chunks until the bound is reached."""
+        if self._left <= 0:
+            return
+        for first, rows in self._files.chunks(source, size, skip):
+            taken = rows[: self._left]
+            self._left -= len(taken)
+            yield first, taken
+            if self._left <= 0:
+                return
 
 
 def find_files(
@@ -193,6 +226,22 @@ def _read_column_names(source: SourceFile) -> Sequence[str]:
         return read_header_names(text, _detect_separator(source), source.name, LONGEST_ROW)
 
 
+def propose_source_encoding(source: SourceFile) -> str:
+    """Return the encoding that a file of CSV or TSV seems to have if none is named; empty for UTF-8.
+
+    Errors:
+        Unavailable: an object store does not return the file after all attempts
+    """
+    if source.format not in ("csv", "tsv") or source.layout.encoding:
+        return ""
+
+    def read() -> str:
+        with _open_stream(source) as stream:
+            return propose_encoding(stream)
+
+    return _call_with_retry(source.files, source.name, source.retry, read)
+
+
 def read_rows(source: SourceFile) -> Iterator[Row]:
     """Yield the rows of a file; continue after an interrupted read of an object store.
 
@@ -200,56 +249,65 @@ def read_rows(source: SourceFile) -> Iterator[Row]:
         Invalid: the file does not have its format, or is damaged
         Unavailable: an object store does not return it after all attempts
     """
-    return _read_with_retry(source, 0, lambda done: islice(_read_rows(source), done, None), lambda _: 1)
-
-
-def _read_rows(source: SourceFile) -> Iterator[Row]:
     if source.format == "parquet":
-        return _read_parquet_rows(source)
+        return _read_with_retry(
+            source, 0, lambda done: islice(_read_parquet_rows(source), done, None), lambda _: 1
+        )
+    return (row for _, row in _read_sized_rows(source))
+
+
+def _read_sized_rows(source: SourceFile) -> Iterator[SizedRow]:
+    return _read_with_retry(source, 0, lambda done: islice(_read_text_rows(source), done, None), lambda _: 1)
+
+
+def _read_text_rows(source: SourceFile) -> Iterator[SizedRow]:
     if source.format == "jsonl":
         return _read_jsonl_rows(source)
     return _read_csv_rows(source, _detect_separator(source))
 
 
-def read_chunks(source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, Sequence[Row]]]:
-    """Yield chunks of `size` rows after the first `skip`, each with the number of its first row.
+def read_chunks(
+    source: SourceFile, size: int, skip: int = 0, bounds: ReadBounds | None = None
+) -> Iterator[tuple[int, Sequence[Row]]]:
+    """Yield chunks of at most `size` rows after the first `skip`, each with the number of its first row.
 
     Rows of Parquet stay in columnar form until they are accessed.
+
+    Errors:
+        Invalid: the file can't be read, or holds more than the bounds allow
+        Unavailable: an object store does not return it after all attempts
     """
-    lots = (
-        _read_parquet_chunks(source, size, skip)
+    bounds = ReadBounds() if bounds is None else bounds
+    chunks: Iterator[Sequence[Row]] = (
+        _read_parquet_chunks(source, size, skip, bounds)
         if source.format == "parquet"
-        else _read_chunks(source, size, skip)
+        else cut_rows(_read_sized_rows(source), size, bounds, skip)
     )
     first = skip
-    for lot in lots:
-        yield first, lot
-        first += len(lot)
+    for chunk in chunks:
+        yield first, chunk
+        first += len(chunk)
 
 
-def _read_chunks(source: SourceFile, size: int, skip: int) -> Iterator[list[Row]]:
-    left = islice(read_rows(source), skip, None)
-    while lot := list(islice(left, size)):
-        yield lot
-
-
-def _read_parquet_chunks(source: SourceFile, size: int, skip: int) -> Iterator[ColumnRows]:
+def _read_parquet_chunks(
+    source: SourceFile, size: int, skip: int, bounds: ReadBounds
+) -> Iterator[ColumnRows]:
     return _read_with_retry(
         source,
         skip,
-        lambda done: map(ColumnRows, split_batches(_read_batches(source, size), size, done)),
+        lambda done: map(ColumnRows, cut_batches(_read_batches(source, size), size, bounds, done)),
         len,
     )
 
 
-def _read_jsonl_rows(source: SourceFile) -> Iterator[Row]:
+def _read_jsonl_rows(source: SourceFile) -> Iterator[SizedRow]:
     for line in _read_lines(source):
         if isinstance(line, UnreadableRow):
-            yield line
+            yield len(line.text), line
             continue
         text = line.strip()
         if text:
-            yield _parse_json_row(text)
+            yield len(text), _parse_json_row(text)
 
 
 def _parse_json_row(text: bytes) -> Row:
@@ -290,20 +348,20 @@ def _read_lines(source: SourceFile) -> Iterator[bytes | UnreadableRow]:
         yield rest
 
 
-def _read_csv_rows(source: SourceFile, separator: str) -> Iterator[Row]:
-    held: Row | None = None
+def _read_csv_rows(source: SourceFile, separator: str) -> Iterator[SizedRow]:
+    before: Row | None = None
     with _open_stream(source) as stream:
         counted = ByteStream(stream)
         for row in read_delimited_rows(
             open_text(counted, source.layout), separator, source.name, LONGEST_ROW
         ):
-            if held is not None:
-                yield held
-            held = row
+            if before is not None:
+                yield measure_row(before), before
+            before = row
         # the last row of a truncated body is indistinguishable from other rows
         _check_complete(source, counted.count)
-    if held is not None:
-        yield held
+    if before is not None:
+        yield measure_row(before), before
 
 
 def _detect_separator(source: SourceFile) -> str:
@@ -335,7 +393,9 @@ def _read_batches(source: SourceFile, most: int) -> Iterator[Any]:
         names = parquet.schema_arrow.names
         if len(set(names)) < len(names):
             raise Invalid(f"{source.name} has two columns of one name")
-        yield from parquet.iter_batches(batch_size=most, use_threads=False)
+        for group in range(parquet.num_row_groups):
+            rows = min(most, rows_at_once(source.files, source.path, parquet, group))
+            yield from parquet.iter_batches(batch_size=rows, row_groups=[group], use_threads=False)
 
 
 def _read_with_retry(

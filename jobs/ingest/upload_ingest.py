@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import structlog
@@ -20,6 +20,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, NotFound
+from cluster.records.erasure import ErasedReaders
 from cluster.records.file_import import LEASE_MS, FileImport, ImportProgress
 from cluster.store.ports.imports import StoredImport
 from cluster.store.ports.stores import Stores
@@ -33,6 +34,9 @@ TOO_MUCH = (
 )
 UPLOADS = "uploads"
 "Folder below the state directory for copies of uploaded files of a bucket."
+LEAST_DECODED = 1 << 30
+DECODED_SHARE = 20
+"Bytes of an import after decoding, as a multiple of its file; any file may have `LEAST_DECODED`."
 _REASONS = 20
 
 
@@ -60,6 +64,7 @@ class UploadedFileIngest:
         self._beat_s = beat_s
         self._progress = ImportProgress(attempt="", at=0)
         self._stop_reason = ""
+        self._erased = ErasedReaders()
         self._log = structlog.get_logger()
 
     async def run(self, app_id: str, import_id: str) -> ImportProgress:
@@ -83,6 +88,7 @@ class UploadedFileIngest:
             attempt=record.attempt, at=self._clock.now_ms(), node=self._node,
             run_id=run_from_order(order, self._state_dir).folder.name,
         )  # fmt: skip
+        await self._look_for_erasures(record)
         await self._write(record)
         beats = asyncio.create_task(self._beat(record))
         try:
@@ -102,7 +108,8 @@ class UploadedFileIngest:
         """Ingest the file; the outcome is in the progress."""
         try:
             report = await ingest(
-                order, self._stores, state_dir=self._state_dir, segments=SegmentStore(self._artifacts, self._clock),
+                replace(order, erased=self._erased),
+                self._stores, state_dir=self._state_dir, segments=SegmentStore(self._artifacts, self._clock),
                 restart=record.restart, clock=self._clock, watch=self._watch,
             )  # fmt: skip
         except (HouseError, MemoryError, RecursionError) as error:
@@ -132,12 +139,17 @@ class UploadedFileIngest:
             await asyncio.sleep(self._beat_s)
             try:
                 await self._write(record)
+                await self._look_for_erasures(record)
                 if not await self._hold(record):
                     self._stop_reason = "another process took this import over"
                 stored = await self._stores.imports.get(record.app_id, record.import_id)
                 self._note_stop(stored)
             except HouseError as error:
                 self._log.warning("import_beat_failed", reason=error.message)
+
+    async def _look_for_erasures(self, record: FileImport) -> None:
+        """Skip rows of people that were erased after the file was uploaded; the file would bring them back."""
+        self._erased.update(await self._stores.erasures.erased_since(record.app_id, record.created_at))
 
     def _note_stop(self, stored: StoredImport | None) -> None:
         if stored is None:
@@ -193,6 +205,7 @@ def build_order(record: FileImport, path: Path, *, limit: int = 0) -> IngestOrde
         mapping=record.mapping,
         format=record.format,
         chunk=2_000 if record.noun == "interaction" else 500,
+        decoded_bytes=max(LEAST_DECODED, DECODED_SHARE * record.size),
         layout=DelimitedFormat(record.delimiter, record.encoding),
         keep_going=record.keep_going,
         limit=limit,
@@ -203,5 +216,7 @@ def build_order(record: FileImport, path: Path, *, limit: int = 0) -> IngestOrde
 def _outcome(report: IngestReport) -> dict[str, object]:
     return {
         "accepted": report.accepted, "refused": report.refused, "failed": report.failed,
-        "reasons": tuple(asdict(reason) for reason in report.reasons[:_REASONS]), "warnings": report.warnings,
+        # Without examples: they hold personal data, and an erasure reaches the file of refused rows.
+        "reasons": tuple({**asdict(reason), "example": ""} for reason in report.reasons[:_REASONS]),
+        "warnings": report.warnings,
     }  # fmt: skip

@@ -13,18 +13,25 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from cluster.errors import HouseError, Invalid, Unprocessable
+from cluster.records.erasure import ErasedReaders
+from cluster.records.fields import MAX_RECORD_BYTES
 from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords
 from cluster.records.validation.upload import parse_interactions, parse_upload
+from jobs.ingest.chunks import CHUNK_BYTES
 from jobs.ingest.columns import ColumnRows
-from jobs.ingest.mapping import FieldMap, RowReader
+from jobs.ingest.mapping import REFUND, RETURNS, FieldMap, RowReader, is_return
+from jobs.ingest.mapping_rules import join_names
 from jobs.ingest.plain_interactions import PlainColumns, PlainInteractions
 from jobs.ingest.row import Row, UnreadableRow
-from jobs.ingest.sources import SourceFile, read_column_names
+from jobs.ingest.row_baskets import BasketChunk
+from jobs.ingest.sources import RowFiles, SourceFile, propose_source_encoding, read_column_names
 
 T = TypeVar("T")
 
+RETURN = f"the quantity is negative, as of a return; the rule {RETURNS}:={REFUND} imports returns as refunds"
 _BAD_INDEX = re.compile(r"data\.(\d+)\b\.?( is invalid\. )?")
 _TEXT_KEPT = 4_000
+_TOO_LARGE = f"The record should have at most {MAX_RECORD_BYTES} bytes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +62,34 @@ class CheckedChunk(Generic[T]):
     refused: tuple[RejectedRow, ...]
 
 
+ERASED = "the user was erased after the file was uploaded"
+
+
 def check_records(
-    noun: Any, rows: Sequence[Row], first: int, read: RowReader, now_ms: int
+    noun: Any,
+    rows: Sequence[Row],
+    first: int,
+    read: RowReader,
+    now_ms: int,
+    erased: ErasedReaders | None = None,
 ) -> CheckedChunk[AcceptedRecords]:
     """Validate users or products as the API does, except that an invalid row rejects no other row."""
     return _check_rows(
-        rows, first, read, lambda body: parse_upload(noun, body, now_ms=now_ms, is_detailed=True)
+        rows,
+        first,
+        read,
+        lambda body: parse_upload(noun, body, now_ms=now_ms, is_detailed=True),
+        erased=erased,
     )
 
 
 def check_interactions(
-    rows: Sequence[Row], first: int, read: RowReader, now_ms: int, plain: PlainInteractions | None = None
+    rows: Sequence[Row],
+    first: int,
+    read: RowReader,
+    now_ms: int,
+    plain: PlainInteractions | None = None,
+    erased: ErasedReaders | None = None,
 ) -> CheckedChunk[AcceptedInteractions]:
     """Validate interactions as the API does; an interaction without any user id is rejected.
 
@@ -73,14 +97,14 @@ def check_interactions(
         6 microseconds a row if all rows of a chunk are plain (`jobs.ingest.plain_interactions`), 12 if all are valid,
         three times that if one is invalid
     """
-    whole = _check_plain_chunk(rows, first, read, now_ms, plain or PlainInteractions())
+    whole = None if erased else _check_plain_chunk(rows, first, read, now_ms, plain or PlainInteractions())
     if whole is not None:
         return whole
 
     def parse(body: bytes) -> AcceptedInteractions:
         return parse_upload("interaction", body, now_ms=now_ms, is_detailed=True)
 
-    return _check_rows(rows, first, read, parse, _missing_actor_reason)
+    return _check_rows(rows, first, read, parse, _interaction_fault, erased)
 
 
 def check_columns(
@@ -89,7 +113,7 @@ def check_columns(
     """Validate interactions in columnar form that are all plain; return None to leave them to `check_interactions`."""
     table = fields.map_columns(rows.table)
     accepted = None if table is None else plain.accept(table, now_ms)
-    return None if accepted is None else _chunk_without_rejections(accepted, first)
+    return None if accepted is None else _chunk_without_rejections(accepted, row_numbers(rows, first))
 
 
 def _check_plain_chunk(
@@ -103,18 +127,28 @@ def _check_plain_chunk(
         accepted = plain.accept(records, now_ms) or parse_interactions(records, now_ms=now_ms)
     except (HouseError, TypeError, ValueError):
         return None
-    return _chunk_without_rejections(accepted, first)
+    return _chunk_without_rejections(accepted, row_numbers(rows, first))
+
+
+def row_numbers(rows: Sequence[Row], first: int) -> Sequence[int]:
+    """Return the number in the file of each row of a chunk; joined rows have that of their first row."""
+    return rows.numbers if isinstance(rows, BasketChunk) else range(first, first + len(rows))
 
 
 def _chunk_without_rejections(
-    accepted: AcceptedInteractions, first: int
+    accepted: AcceptedInteractions, numbers: Sequence[int]
 ) -> CheckedChunk[AcceptedInteractions]:
     """Return the result of a chunk whose rows are all valid."""
-    return CheckedChunk((AcceptedPart(accepted, tuple(range(first, first + accepted.count))),), ())
+    return CheckedChunk((AcceptedPart(accepted, tuple(numbers)),), ())
 
 
 def _missing_actor_reason(record: dict[str, Any]) -> str:
     return "" if record.get("user_id") or record.get("anonymous_id") else "neither user_id nor anonymous_id"
+
+
+def _interaction_fault(record: dict[str, Any]) -> str:
+    """Return why a record can't be an interaction, where the validation of uploads would not say it clearly."""
+    return _missing_actor_reason(record) or (RETURN if is_return(record) else "")
 
 
 def row_from_message(message: str, rows: Sequence[int]) -> int | None:
@@ -139,10 +173,11 @@ def _check_rows(
     read: RowReader,
     parse: Callable[[bytes], T],
     also: Callable[[dict[str, Any]], str] = lambda record: "",
+    erased: ErasedReaders | None = None,
 ) -> CheckedChunk[T]:
     refused: list[RejectedRow] = []
     good: list[tuple[int, bytes]] = []
-    for number, row in enumerate(rows, first):
+    for number, row in zip(row_numbers(rows, first), rows, strict=True):
         if isinstance(row, UnreadableRow):
             refused.append(RejectedRow(number, row.reason, row.text))
             continue
@@ -152,12 +187,29 @@ def _check_rows(
         except (TypeError, ValueError) as error:
             refused.append(RejectedRow(number, f"can't be written as JSON: {error}", str(row)[:_TEXT_KEPT]))
             continue
-        if reason := also(record):
+        if erased is not None and erased.has_any_of(record):
+            refused.append(RejectedRow(number, ERASED, ""))  # without the text, which names the person
+            continue
+        reason = also(record) or (_TOO_LARGE if len(text) > MAX_RECORD_BYTES else "")
+        if reason:
             refused.append(RejectedRow(number, reason, _decode_beginning(text)))
         else:
             good.append((number, text))
-    parts = tuple(_parse_until_accepted(good, parse, refused))
-    return CheckedChunk(parts, tuple(sorted(refused, key=lambda bad: bad.row)))
+    parts = [part for some in _split_by_size(good) for part in _parse_until_accepted(some, parse, refused)]
+    return CheckedChunk(tuple(parts), tuple(sorted(refused, key=lambda bad: bad.row)))
+
+
+def _split_by_size(good: list[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    """Split records so that those of a part have at most `CHUNK_BYTES` as JSON, which may take more than their rows."""
+    part: list[tuple[int, bytes]] = []
+    size = 0
+    for number, text in good:
+        if part and size + len(text) > CHUNK_BYTES:
+            yield part
+            part, size = [], 0
+        part.append((number, text))
+        size += len(text)
+    yield part
 
 
 def _parse_until_accepted(
@@ -204,29 +256,79 @@ def _decode_beginning(text: bytes) -> str:
 
 
 _SAMPLED_ROWS = 200
+_MOST_NAMED = 40
+_MOST_SAMPLED_FILES = 20
 
 
-def check_source_columns(mapping: FieldMap, found: Sequence[SourceFile]) -> None:
-    """Check that files have the columns that a mapping names.
+def prepare_mapping(
+    mapping: FieldMap, found: Sequence[SourceFile], files: RowFiles
+) -> tuple[FieldMap, list[str]]:
+    """Return the mapping of files, and warnings about columns that it does not use.
+
+    A column `order_id` of interactions joins rows without a rule.
 
     Errors:
-        Invalid: a file lacks a column
+        Invalid: a file lacks a column that the mapping names, or does not have its format
     """
-    if not mapping.rules:
-        return
-    for source in found:
+    warnings: list[str] = []
+    for at, source in enumerate(found):
         names = read_column_names(source)
-        if names is not None:
+        if names is not None and not mapping.is_empty:
             mapping.check_columns(names)
+        if at < _MOST_SAMPLED_FILES:
+            columns = [name for name in _sample_names(source, files) if name] if names is None else names
+            mapping = mapping.with_order_column(columns)
+            warnings += _column_warnings(mapping, [name for name in columns if name])
+            warnings += _encoding_warnings(source)
+    return mapping, list(dict.fromkeys(warnings))
+
+
+def _sample_names(source: SourceFile, files: RowFiles) -> list[str]:
+    """Return the names in the first rows of JSON Lines."""
+    rows = next((rows for _, rows in files.chunks(source, _SAMPLED_ROWS)), ())
+    return list(dict.fromkeys(name for row in rows if not isinstance(row, UnreadableRow) for name in row))
 
 
 def find_warnings(rows: Sequence[Row], read: RowReader, mapping: FieldMap) -> list[str]:
-    """Return warnings about suspicious values in the first rows of an ingest."""
+    """Return warnings about the first rows of a file: missing times and suspicious values."""
     records = [read(row) for row in rows[:_SAMPLED_ROWS] if not isinstance(row, UnreadableRow)]
+    found = [*_time_warnings(mapping, records)]
     name = mapping.find_float_ids(records)
-    if not name:
-        return []
-    return [f"every {name} ends in '.0': whole numbers that a table wrote as decimals; map it with :integer"]
+    if name:
+        found.append(
+            f"every {name} ends in '.0': whole numbers that a table wrote as decimals; map it with :integer"
+        )
+    return found
+
+
+def _encoding_warnings(source: SourceFile) -> Iterator[str]:
+    encoding = propose_source_encoding(source) if source.is_local else ""
+    if encoding:
+        yield f"{source.name} is not UTF-8; it looks like {encoding} text, read it with --encoding {encoding}"
+
+
+def _column_warnings(mapping: FieldMap, columns: Sequence[str]) -> Iterator[str]:
+    unused = mapping.find_unused(columns)
+    if unused.fields:
+        yield (
+            f"NOT USED, although they have names of fields: {join_names(unused.fields, _MOST_NAMED)}. Map them to "
+            "fields, or leave them out with --exclude COLUMN"
+        )
+    if unused.others:
+        yield f"not used: {join_names(unused.others, _MOST_NAMED)}"
+
+
+def _time_warnings(mapping: FieldMap, records: Sequence[dict[str, Any]]) -> Iterator[str]:
+    if mapping.noun != "interaction" or not records:
+        return
+    missing = sum(not record.get("timestamp") for record in records)
+    if missing == len(records):
+        yield (
+            "no row has a timestamp: ALL EVENTS GET THE TIME OF THE IMPORT. Map the column of their time, for example "
+            "--map timestamp=COLUMN"
+        )
+    elif missing:
+        yield f"{missing} of the first {len(records)} rows have no timestamp; such events get the time of the import"
 
 
 # Counts of rejected rows by reason, with an example for each.

@@ -156,7 +156,7 @@ class LimitsRecipe(BaseModel):
 
     model_config = STRICT
 
-    memory_mb: int = Field(default=4_096, ge=64)
+    memory_mb: int = Field(default=4_096, ge=64, le=1 << 20)
     "A training with a larger memory estimate is refused before it starts."
 
 

@@ -200,5 +200,12 @@ class UntrackedChangeLog:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._changes, name)
 
-    async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
+    async def record_follower(
+        self,
+        app_id: str,
+        name: str,
+        offsets: Mapping[Noun, str],
+        now_ms: int,
+        digest: Mapping[str, str] | None = None,
+    ) -> None:
         """Do nothing."""

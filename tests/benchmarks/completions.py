@@ -26,6 +26,7 @@ from tests.benchmarks.typos import (
     Case,
     Titles,
     generate,
+    half_typed,
     load,
     load_all,
     load_films,
@@ -58,6 +59,7 @@ def groups_of(titles: Titles, data: Path, count: int) -> dict[str, list[Case]]:
     groups = {f"{typos} typos": with_typos(titles, typos, count) for typos in range(5)}
     groups["first letter"] = with_typos(titles, 1, count, first_letter=True)
     groups |= {f"{typos} hasty": with_typos(titles, typos, count, hasty=True) for typos in range(5)}
+    groups |= {f"{typos} anywhere": half_typed(titles, typos, count) for typos in range(5)}
     groups["misspelled"] = misspelled(titles, data, count)
     return groups
 

@@ -181,7 +181,8 @@ async def _write_models(stage: Stage, app_id: str, sizes: PageDataSizes, folder:
 
 async def _write_experiment(stage: Stage, app_id: str, sizes: PageDataSizes, now_ms: int) -> dict[str, str]:
     draft = {
-        "name": "Paywall", "slug": "paywall", "goal": ["checkout"], "variants": [{"name": "three"}, {"name": "five"}],
+        "name": "Paywall", "slug": "paywall", "goal": ["checkout"], "reports_exposure": True,
+        "variants": [{"name": "three"}, {"name": "five"}],
     }  # fmt: skip
     made = (await stage.perform("experiments.create", app_id=app_id, experiments=[draft])).experiments[0]
     await stage.perform("experiments.start", app_id=app_id, experiment="paywall")

@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.language.folding import fold_text
+from actors.retrieval.autocomplete.folded_texts import restore_article
 
 _SHARE = 0.6
 _SHORTEST = {0: 5, 1: 5, 2: 7, 3: 10, 4: 14}
 "Number of typos -> characters typed at least; nobody makes four typos in five letters."
 _HASTY = {0: 3, 1: 3, 2: 6, 3: 8, 4: 10}
 "The same for people who type carelessly and stop early."
+_HALF_TYPED = {0: 4, 1: 5, 2: 7, 3: 10, 4: 12}
+"The same for beginnings that may have typos anywhere: as many as the look-up allows for the length."
+_ANY = string.ascii_lowercase + string.digits + " "
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,22 @@ def with_typos(
     return cases
 
 
+def half_typed(titles: Titles, typos: int, count: int, *, share: float = 0.5) -> list[Case]:
+    """Type the first half of some titles with their years, with typos anywhere: in digits and in blanks, too."""
+    rng = random.Random(f"{titles.name} {typos} {share}")
+    order = sorted(set(titles.texts))
+    rng.shuffle(order)
+    cases = []
+    for title in order:
+        whole = fold_text(restore_article(title))
+        beginning = whole[: int(len(whole) * share)].rstrip()
+        if len(beginning) >= _HALF_TYPED[typos]:
+            cases.append(Case(_mistyped(beginning, typos, rng, _ANY), title))
+        if len(cases) == count:
+            break
+    return cases
+
+
 def misspelled(titles: Titles, data: Path, count: int) -> list[Case]:
     """Type titles of which one word is spelled as people really misspell it."""
     wrong: dict[str, list[str]] = {}
@@ -147,10 +167,10 @@ def _begun(title: str) -> str:
     return whole[: max(4, int(len(whole) * _SHARE))].rstrip()
 
 
-def _mistyped(typed: str, typos: int, rng: random.Random) -> str:
+def _mistyped(typed: str, typos: int, rng: random.Random, alphabet: str = string.ascii_lowercase) -> str:
     letters = list(typed)
     for _ in range(typos):
-        at, letter = rng.randrange(max(len(letters), 1)), rng.choice(string.ascii_lowercase)
+        at, letter = rng.randrange(max(len(letters), 1)), rng.choice(alphabet)
         kind = rng.choice(["replace", "insert", "delete", "swap"])
         if kind == "insert":
             letters.insert(at, letter)

@@ -38,7 +38,7 @@ async def test_a_person_types_a_wrong_password_then_the_right_one_and_is_signed_
         assert await tab.page.get_by_label("User name").input_value() == "ada"
         await tab.page.get_by_label("Password").fill(PASSWORD)
         await tab.page.keyboard.press("Enter")
-        await tab.page.get_by_role("heading", name="People").wait_for()
+        await tab.page.get_by_role("heading", name="Team").wait_for()
         people = AccountAdmin(redis_stores.accounts, redis_stores.grants)
         await people.set_password("ada", "a password from elsewhere", stage.corner.clock.now_ms())
         await tab.go("/tokens")
@@ -65,7 +65,7 @@ async def test_another_site_can_neither_frame_a_page_nor_send_a_form(
             assert await tab.page.frames[1].locator("table, form, .side").count() == 0
             async with tab.page.expect_navigation():
                 await tab.page.get_by_role("button", name="go").click()
-            assert await tab.page.get_by_role("heading", level=1).inner_text() == "This did not work"
+            assert await tab.page.get_by_role("heading", level=1).inner_text() == "You don’t have access"
     assert "evil" not in (await redis_stores.access.read_all()).apps
 
 
@@ -85,7 +85,7 @@ async def test_a_second_factor_is_set_up_and_needed(redis_stores: OpenStores, tm
         now_s = stage.corner.clock.now_ms() // 1000
         code = TOTP(secret, 6, SHA1(), 30).generate(now_s).decode()
         await tab.page.get_by_label("Code").fill(code)
-        await tab.page.get_by_role("button", name="Switch on").click()
+        await tab.page.get_by_role("button", name="Turn on").click()
         await tab.page.get_by_role("heading", name="Recovery codes").wait_for()
         recovery = (await tab.page.locator("pre").inner_text()).splitlines()[0]
         assert await tab.find_faults() == []

@@ -45,6 +45,8 @@ async def test_a_look_at_a_product_changes_the_lists(site: Site) -> None:
     async with site.visit("/demo/shop") as page:
         await expect(page.locator("#for-you .card")).to_have_count(8)
         before = await _titles(page, "#for-you")
+        await expect(page.locator("#trending .card")).to_have_count(4)
+        assert set(before) & set(await _titles(page, "#trending")) == set()
         await page.locator("#for-you .name").first.click()
         await expect(page.locator("#looked-title")).to_have_text(before[0])
         await expect(page.locator("#looked-title")).to_be_focused()

@@ -58,6 +58,7 @@ async def _import(tab: Tab, folder: Path) -> None:
     assert await tab.find_faults() == []
     assert await page.get_by_label("Field of the column SKU").input_value() == "product_id"
     assert await page.get_by_label("Field of the column Preis").input_value() == "price"
+    await page.get_by_text("Further rules").first.click()
     await page.get_by_label("Further rules").fill("type:=tool")
     await page.get_by_role("button", name="Dry run").click()
     await page.get_by_text("40 of the first 42 rows would be accepted, 2 refused").wait_for()
@@ -91,7 +92,7 @@ async def _look_around(tab: Tab, stores: OpenStores) -> None:
     await page.get_by_text("Served by").wait_for()
     await page.get_by_label("Product id").fill("a-1")
     await page.get_by_role("button", name="Explain").click()
-    await page.get_by_text("the user dealt with it lately").wait_for()
+    await page.get_by_text("the user viewed or bought it recently").wait_for()
     assert await tab.find_faults() == []
     await tab.go(f"/apps/{APP}/try")
     await page.get_by_label("User id").first.fill("gina")

@@ -308,12 +308,36 @@ async def test_a_list_shows_hostile_texts_as_texts(site: Site) -> None:
     network.html = "<ul data-kiosk-list='recommendation.user_to_trending'></ul>"
     async with site.visit() as page:
         await _load(page, network, 'data-key="kpk_dev_x" data-session="only"')
-        await expect(page.locator("a")).to_have_text([HOSTILE, "Fork"])
-        assert await page.locator("a").first.get_attribute("href") is None
+        await expect(page.locator("li")).to_have_text([HOSTILE, "Fork"])
+        assert await page.get_by_role("button").get_attribute("href") is None
         assert await page.locator("img").count() == 0
-        await page.locator("a").first.click()
+        await page.get_by_role("button").click()
         body = await page.evaluate("kiosk.search.search({q: 'x'}).then(() => kiosk.session)")
         assert [event["product_ids"] for event in body] == [["a"]]
         assert network.sent[-1][2]["additional_interactions"] == body
         assert await page.evaluate("kiosk.flush().then(() => document.title)") == "x"
         assert [path for path, _, _ in network.sent if "interactions" in path] == []
+
+
+async def test_products_without_an_address_are_reached_by_keyboard(site: Site) -> None:
+    network = Network()
+    products = [
+        {"product_id": "a", "title": "Fork"},
+        {"product_id": "c", "title": "Spade", "url": "https://shop.example/c"},
+        {"product_id": "b", "title": "Rake", "url": ""},
+    ]
+    network.replies["/v1/recommendation/user_to_trending"] = [(200, {"data": {"products": products}}, {})]
+    network.html = "<form><ul data-kiosk-list='recommendation.user_to_trending'></ul></form>"
+    async with site.visit() as page:
+        await _load(page, network, 'data-key="kpk_dev_x" data-session="only"')
+        await expect(page.locator("li")).to_have_text(["Fork", "Spade", "Rake"])
+        address = page.url
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_role("button", name="Fork")).to_be_focused()
+        await page.keyboard.press("Enter")
+        await page.keyboard.press("Tab")
+        await expect(page.get_by_role("link", name="Spade")).to_be_focused()
+        await page.keyboard.press("Tab")
+        await page.keyboard.press("Space")
+        assert await page.evaluate("kiosk.session.flatMap((event) => event.product_ids)") == ["a", "b"]
+        assert page.url == address

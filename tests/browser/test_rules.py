@@ -57,12 +57,12 @@ async def test_a_rule_is_made_previewed_seen_in_conflict_and_undone(
         await page.get_by_role("link", name="New rule").click()
         await page.get_by_label("Name", exact=False).first.fill("boards first")
         await page.get_by_label("Filter that selects products to pin").fill("product_id:cutting-board")
-        await page.get_by_label("Places").fill("1")
+        await page.get_by_label("Positions", exact=False).fill("1")
         await page.get_by_label("Priority").fill("5")
         preview = page.locator("#preview")
         await preview.get_by_text("boards first wins over almanac").wait_for()
         await preview.get_by_text("Oak cutting board").first.wait_for()
-        await preview.get_by_text("new visitor").wait_for()
+        await preview.get_by_role("heading", name="new visitor").wait_for()
         assert [rule.name for rule in (await shop.perform("rules.list")).rules] == ["almanac"]
         assert await tab.find_faults() == []
         await page.get_by_role("button", name="Save", exact=True).click()
@@ -77,6 +77,30 @@ async def test_a_rule_is_made_previewed_seen_in_conflict_and_undone(
         assert tab.complaints == []
 
 
+async def test_a_product_is_picked_by_keyboard_and_taken_out_again(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    async with open_shop(redis_stores, tmp_path) as (_, base), open_browser() as browser:
+        tab = await Tab.open(browser, base)
+        await tab.sign_in()
+        await tab.go(f"/apps/{APP}/rules/edit")
+        page: Any = tab.page
+        await page.get_by_label("Find a product").fill("hand fork")
+        await page.get_by_role("button", name="Add").first.focus()
+        await page.keyboard.press("Enter")
+        position = page.get_by_label("Position of Steel hand fork")
+        assert await position.input_value() == "1"
+        assert await page.locator("[data-picks] [name=pick]").input_value() == "hand-fork"
+        await page.get_by_role("button", name="Add").first.click()
+        assert await page.locator("[data-picks] li").count() == 1
+        await page.get_by_label("Name", exact=False).first.fill("fork first")
+        await page.locator("#preview").get_by_text("Steel hand fork").first.wait_for()
+        assert await tab.find_faults() == []
+        await page.get_by_role("button", name="Remove", exact=True).click()
+        assert await page.locator("[data-picks] li").count() == 0
+        assert tab.complaints == []
+
+
 async def test_an_experiment_is_planned_made_and_started(redis_stores: OpenStores, tmp_path: Path) -> None:
     async with open_shop(redis_stores, tmp_path) as (shop, base), open_browser() as browser:
         tab = await Tab.open(browser, base)
@@ -84,11 +108,12 @@ async def test_an_experiment_is_planned_made_and_started(redis_stores: OpenStore
         await tab.go(f"/apps/{APP}/experiments/new")
         page: Any = tab.page
         await page.get_by_label("Conversion rate today").fill("20")
-        await page.get_by_label("Smallest change that matters").fill("15")
+        await page.get_by_label("Minimum detectable effect").fill("15")
         await page.locator("#plan").get_by_text("5,766").wait_for()
         await page.locator("[name=name]").fill("Blue button")
         await page.locator("[name=variant_1]").fill("now")
         await page.locator("[name=variant_2]").fill("blue")
+        await page.get_by_label("Our shop reports exposure itself").check()
         await page.get_by_role("button", name="Create the draft").click()
         await page.get_by_role("heading", name="Blue button").wait_for()
         await page.get_by_role("button", name="Start").click()

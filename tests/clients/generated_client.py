@@ -107,6 +107,7 @@ class Walk:
         models = self._models
         draft = models.ExperimentDraft(
             name="Paywall",
+            reports_exposure=True,
             variants=[
                 models.ExperimentDraftVariant(name="three"),
                 models.ExperimentDraftVariant(name="five"),

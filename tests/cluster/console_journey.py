@@ -64,10 +64,10 @@ class ConsoleJourney:
         with self.step("create an app"):
             await self.page.get_by_role("link", name="Apps").click()
             await self.page.get_by_label("Name").fill(APP)
-            await self.page.get_by_role("button", name="Create").click()
-            await self.page.get_by_role("heading", name=f"Keys of {APP}").wait_for()
+            await self.page.get_by_role("button", name="Create", exact=True).click()
+            await self.page.get_by_role("heading", name=f"{APP} · API keys").wait_for()
             await self.page.get_by_role("link", name=f"Back to {APP}").click()
-            await self.page.get_by_role("heading", name=f"Access to {APP}").wait_for()
+            await self.page.get_by_role("heading", name=f"{APP} · Access").wait_for()
 
     def _hear(self, response: Any) -> None:
         if response.status >= 400:
@@ -163,22 +163,22 @@ class ConsoleJourney:
             await page.get_by_role("button", name="Compare").click()
             await page.get_by_role("heading", name=f"{first} and {second}").wait_for()
             await page.get_by_label("User ids").fill(USER)
-            await page.get_by_role("button", name="Show their lists").click()
+            await page.get_by_role("button", name="Show recommendations").click()
             await page.get_by_role("heading", name=USER).wait_for()
             await self._look("compare")
         with self.step("promote the second snapshot and roll back"):
             await self._promote(second)
             await page.get_by_role("button", name="Roll back").click()
             await page.get_by_role("dialog").get_by_role("button", name="Roll back").click()
-            await page.get_by_text(f"Snapshot {first} serves again.").wait_for()
+            await page.get_by_text(f"Rolled back to snapshot {first}.").wait_for()
 
     async def _order(self, changes: str) -> None:
         page = self.page
         await self.tab.go(f"{MODELS}/trainings/new")
         await page.get_by_label("Recipe", exact=True).select_option("fast")
-        await page.get_by_label("Changes of the recipe").fill(changes)
+        await page.get_by_label("Recipe changes").fill(changes)
         await page.get_by_role("button", name="Train", exact=True).click()
-        await page.get_by_text("is ordered.").wait_for()
+        await page.get_by_text("is queued.").wait_for()
 
     async def _wait_for_snapshot(self) -> str:
         link = self.page.locator("#progress a[href*='/snapshots/']")
@@ -191,11 +191,11 @@ class ConsoleJourney:
         await page.get_by_role("heading", name="Promotion").wait_for()
         if await page.get_by_label("Reason").count():
             await page.get_by_label("Reason").fill("a journey through the console")
-            await page.get_by_role("button", name="Promote it all the same").click()
+            await page.get_by_role("button", name="Promote anyway").click()
         else:
             await page.get_by_role("button", name="Promote").click()
             await page.get_by_role("dialog").get_by_role("button", name="Promote").click()
-        await page.get_by_text(f"Snapshot {version} serves from now on.").wait_for()
+        await page.get_by_text(f"Snapshot {version} is promoted.").wait_for()
 
     async def steer(self) -> None:
         """Make and preview a rule, and run an experiment."""
@@ -204,7 +204,7 @@ class ConsoleJourney:
             await self.tab.go(f"/apps/{APP}/rules/edit")
             await page.get_by_label("Name", exact=False).first.fill("first bead")
             await page.get_by_label("Filter that selects products to pin").fill(f"product_id:{name(3)}")
-            await page.get_by_label("Places").fill("1")
+            await page.get_by_label("Positions", exact=False).fill("1")
             await page.get_by_label("Users to try").fill(USER)
             await page.locator("#preview").get_by_text("Bead number 3 ").first.wait_for()
             await self._look("rule-preview")
@@ -213,11 +213,12 @@ class ConsoleJourney:
         with self.step("run an experiment"):
             await self.tab.go(f"/apps/{APP}/experiments/new")
             await page.get_by_label("Conversion rate today").fill("20")
-            await page.get_by_label("Smallest change that matters").fill("15")
+            await page.get_by_label("Minimum detectable effect").fill("15")
             await page.locator("#plan").get_by_text("5,766").wait_for()
             await page.locator("[name=name]").fill("Blue button")
             await page.locator("[name=variant_1]").fill("now")
             await page.locator("[name=variant_2]").fill("blue")
+            await page.get_by_label("Our shop reports exposure itself").check()
             await page.get_by_role("button", name="Create the draft").click()
             await page.get_by_role("heading", name="Blue button").wait_for()
             for step, status in (("Start", "Active"), ("Conclude", "Completed")):
@@ -250,7 +251,7 @@ class ConsoleJourney:
         with self.step("look a user up"):
             await self.tab.go(f"/apps/{APP}/readers")
             await page.get_by_label("User id").fill(USER)
-            await page.get_by_role("button", name="Open").click()
+            await page.get_by_role("button", name="View").click()
             await page.get_by_text("Served by: personal").wait_for()
             await self._look("reader")
             await page.get_by_label("Product id").fill(name(3))

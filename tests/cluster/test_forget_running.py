@@ -146,7 +146,12 @@ def live(callers: Callers, folder: Path) -> None:
     page = {"user_id": USER, "pagination_id": "page-1", "size": 3}
     call(WITH, "POST", "/v1/recommendation/user_to_products", page)
     variants = [{"name": "Now"}, {"name": "Blue"}]
-    call(WITH, "POST", "/v1/experiments", {"name": "Blue buttons", "variants": variants})
+    call(
+        WITH,
+        "POST",
+        "/v1/experiments",
+        {"name": "Blue buttons", "reports_exposure": True, "variants": variants},
+    )
     call(WITH, "POST", "/v1/experiments/blue-buttons/start")
     met = call(
         WITH, "POST", "/v1/experiments/blue-buttons/events", {"user_id": USER, "anonymous_id": VISITOR}

@@ -367,6 +367,18 @@ def test_a_replica_that_dies_at_work_leaves_no_new_caller_without_an_answer(
     assert [serving.ask("POST", "/v1/users", b"{}")[0] for _ in range(3)] == [503] * 3
 
 
+def test_without_a_replica_every_request_gets_503_and_none_429(front: Proxy, replica: Replica) -> None:
+    front.write(replica)
+    front.start()
+    front.wait_up(1)
+    replica.stop()
+    front.wait_up(0)
+    for _ in range(3):
+        for method, path in (("POST", "/v1/recommendation/user_to_products"), ("GET", "/v1/users/x")):
+            status, headers, body = front.ask(method, path, b"" if method == "GET" else b"{}")
+            assert (status, headers["retry-after"], json.loads(body)["message"]) == (503, "1", BUSY), path
+
+
 def test_reads_over_the_room_of_the_replicas_are_refused_at_once_and_writes_are_not(
     front: Proxy, replica: Replica
 ) -> None:

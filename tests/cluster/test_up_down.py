@@ -127,7 +127,7 @@ def test_the_administrator_signs_in_to_the_console(up: dict[str, Any]) -> None:
         form = {"csrf": token, "next": "/console/", **up["administrator"]}
         overview = browser.post("/console/sign-in", data=form)
         assert (overview.status_code, overview.url.path) == (200, "/console/")
-        assert "Requests a second" in overview.text
+        assert "Requests/s" in overview.text
 
 
 def _settled_processes(installed: Installed) -> set[int]:
@@ -215,6 +215,7 @@ def test_every_part_is_well(installed: Installed, up: dict[str, Any]) -> None:
             "ray",
             "proxy",
             "api",
+            "agreement",
             "intake",
             "trainer",
             "assigner",

@@ -148,11 +148,17 @@ async def test_pages_and_documents_load_nothing_and_can_not_be_framed(app: Any) 
     (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'" in policy
+    assert not re.search(r"<(?:link|img|iframe|base)\b|\ssrc=|\sstyle=|@import|url\(|\son[a-z]+=", text)
+    (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'" in policy
+    assert "connect-src" not in policy, "the page calls nobody"
     assert not re.search(
-        r"<(?:script|link|img|iframe|base)\b|\ssrc=|\sstyle=|@import|url\(|\son[a-z]+=", text
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|localStorage|cookie", script
     )
-    assert not re.search(r'href="(?!#|openapi\.json|docs/try)', text)
-    for path in ("/", "/docs/try", "/docs", "/openapi.json", "/llms.txt", "/.well-known/mcp-server-card"):
+    assert not re.search(r'href="(?!#|openapi\.json|docs/try|docs/administration)', text)
+    pages = ("/", "/docs/try", "/docs/administration", "/docs", "/openapi.json", "/llms.txt")
+    for path in (*pages, "/.well-known/mcp-server-card"):
         answer = await call(app, "GET", path)
         assert answer.status == 200
         assert answer.headers["x-content-type-options"] == "nosniff", path
@@ -189,3 +195,12 @@ async def test_the_archive_and_its_sign_in_are_kept_by_nobody(app: Any, method: 
     answer = await call(app, method, path, json={})
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_no_cache_stores_a_user(corner: Corner, app: Any) -> None:
+    user = {"data": [{"user_id": "gina-7"}]}
+    await call(app, "POST", "/v1/users", headers=corner.headers(), json=user)
+    await corner.apply()
+    answer = await call(app, "GET", "/v1/users/gina-7", headers=corner.headers())
+    assert answer.status == 200
+    assert is_kept_by_nobody(answer)

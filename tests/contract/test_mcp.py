@@ -341,3 +341,26 @@ async def test_every_row_is_answered_exactly(row: Row, corner: ArchiveCorner) ->
     if row.expect != 401:
         assert "www-authenticate" not in answer.headers
     assert "mcp-session-id" not in answer.headers
+
+
+class ChosenApp:
+    """The choice of an administrator."""
+
+    app_id = "news"
+
+    def archive_app(self, default: str) -> str:
+        assert default == "playground"
+        return self.app_id
+
+
+async def test_agents_read_the_chosen_app_without_a_restart() -> None:
+    chosen = ChosenApp()
+    corner = await open_archive_corner(apps=chosen)
+    (first, *_) = await corner.ask("river water rules")
+    chosen.app_id = "second"
+    await corner.ask("river water rules")
+    assert [query.app_id for query in corner.archive.queries] == ["news", "second"]
+    again = await corner.tool(
+        "get_archive_article", {"product_id": first["product_id"], "offset": first["offset"]}
+    )
+    assert "ask_archive first" in again["error"]["message"]

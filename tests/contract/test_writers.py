@@ -423,3 +423,21 @@ async def test_a_bulk_ends_with_its_key(corner: Corner) -> None:
     assert statuses[0] == 404
     assert statuses[-1] == 401
     assert statuses.count(401) >= 12
+
+
+async def test_ask_endpoints_take_no_unproven_user(corner: Corner) -> None:
+    await open_safe(corner)
+    for path, body in (
+        ("questions", {"question": "How deep?"}),
+        ("search", {"q": "oak"}),
+        ("related_questions", {}),
+        ("trending_questions", {}),
+        ("query_suggestion", {"q": "oak"}),
+        ("autocomplete", {"q": "oak"}),
+        ("search_autocomplete", {"q": "oak"}),
+    ):
+        refused = await send(corner, f"/v1/ask/{path}", {**body, "user_id": "victim"})
+        assert (refused.status, b"user_hash is required." in refused.body) == (401, True), path
+        for more in ({}, {"anonymous_id": "v-1"}, {"user_id": "gina", "user_hash": signed(corner, "gina")}):
+            answer = await send(corner, f"/v1/ask/{path}", {**body, **more})
+            assert answer.status not in (401, 500), (path, more, answer.body)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import collections
+import http.client
 import json
 import os
+import random
 import shutil
 import subprocess
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.paths import InstallationPaths
+from cluster.runtime.processes import list_processes
 from cluster.runtime.sockets import free_ports
+from cluster.settings import Settings
+from deployments.cli.installation import Installation
 from tests.benchmarks.data import interactions, products, users
 from tests.benchmarks.stack import KIOSK, ROOT, Stack
 
@@ -113,3 +122,133 @@ def test_a_restored_installation_starts_and_answers_as_before(tmp_path: Path) ->
     finally:
         first.down()
         second.down()
+
+
+class Life:
+    """Requests and operations of an installation that go on while it is backed up, and processes that die."""
+
+    def __init__(self, place: Place, running: Stack, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.counts: collections.Counter[str] = collections.Counter()
+        self._place, self._running = place, running
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._go_on, daemon=True)
+
+    def __enter__(self) -> Life:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def act(self) -> None:
+        """Do one operation; what a killed process leaves unanswered is counted."""
+        rng, call = self.rng, self._running.call
+        steps: dict[str, Callable[[], Any]] = {
+            "products": lambda: call("POST", "/v1/products", {"data": products(300)[: rng.randrange(1, 50)]}),
+            "users": lambda: call("POST", "/v1/users", {"data": users(COUNT)[: rng.randrange(1, 20)]}),
+            "interactions": lambda: call("POST", "/v1/interactions", {"data": interactions(20, COUNT, 300)}),
+            "more products": lambda: call("POST", "/v1/products", {"data": products(300)[200:]}),
+            "recommend": lambda: call(
+                "POST", "/v1/recommendation/user_to_products", {"user_id": f"u{rng.randrange(COUNT)}"}
+            ),
+        }
+        name = rng.choice(list(steps))
+        try:
+            steps[name]()
+        except (OSError, AssertionError, http.client.HTTPException):
+            name = "unanswered"
+        self.counts[name] += 1
+
+    def wait_until_answered(self) -> None:
+        """Wait until killed processes are replaced: fifty requests in a row are answered."""
+        until, row = time.monotonic() + 120, 0
+        while row < 50:
+            assert time.monotonic() < until, self.counts
+            before = self.counts["unanswered"]
+            self.act()
+            row = row + 1 if self.counts["unanswered"] == before else 0
+            time.sleep(0.05)
+
+    def _go_on(self) -> None:
+        while not self._ended.wait(0.2):
+            self.act()
+
+    def kill(self, part: str) -> None:
+        """Kill the processes of a part."""
+        paths = InstallationPaths.from_data_dir(self._place.folder)
+        killed = [one for one in list_processes(paths) if part in " ".join([one.name(), *one.cmdline()])]
+        assert killed, part
+        for process in killed[:1]:
+            process.kill()
+        self.counts[f"killed {part}"] += 1
+
+
+def assert_same(restored: list[Any], expected: list[Any]) -> None:
+    """Compare what two installations answer at different times.
+
+    Records are equal. Lists may differ at their end: the weight of an interaction falls with time. `kiosk backup
+    verify` compares them at one time, to the last digit.
+    """
+    pairs = list(zip(restored, expected, strict=True))
+    assert [one for one, _ in pairs[2::3]] == [other for _, other in pairs[2::3]]
+    lists = [(one, other) for number, (one, other) in enumerate(pairs) if number % 3 != 2]
+    shared = [len({*map(str, one)} & {*map(str, other)}) / max(1, len(other)) for one, other in lists]
+    equal, overlap = sum(one == other for one, other in lists), sum(shared) / len(shared)
+    print(f"{equal} of {len(lists)} lists equal, overlap {overlap:.4f}")
+    assert overlap > 0.98
+
+
+def administer(place: Place, *steps: tuple[str, dict[str, Any]]) -> None:
+    """Perform operations of the administration."""
+    settings = Settings(data_dir=place.folder)
+    for name, arguments in steps:
+        Installation(settings).perform(name, app_id=APP, **arguments)
+
+
+@pytest.mark.timeout(1800)
+def test_installations_with_a_history_are_backed_up_while_they_serve_and_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, place = str(tmp_path / "backups"), Place(tmp_path / "0")
+    places = [place]
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(place.folder))
+    try:
+        running = place.up()
+        place.kiosk("apps", "limit", APP, "--queries", "100000", "--writes", "100000")
+        running.call("POST", "/v1/products", {"data": products(300)})
+        running.call("POST", "/v1/users", {"data": users(COUNT)})
+        running.call("POST", "/v1/interactions", {"data": interactions(500, COUNT, 300)})
+        for number in range(int(os.environ.get("RESTORE_LIVES", "2"))):
+            rules = [
+                ("rules.put", {"rules": [{"name": f"r{n}", "boost_fq": "brand:Birk"}]}) for n in range(20)
+            ]
+            draft = {"name": f"test {number}", "variants": [{"name": "a"}, {"name": "b"}]}
+            rotation = ("keys.rotate", {"kind": "publishable"})
+            administer(place, *rules, ("experiments.create", {"experiments": [draft]}), rotation)
+            place.kiosk("forget", APP, "--user", f"u{number}")
+            place.kiosk("train", APP, "--recipe", "fast", "--promote")
+            with Life(place, running, number) as life:
+                life.kill(("IntakeHost", "redis-server" if number % 2 else "valkey-server")[number % 2])
+                made = place.kiosk("backup", target, "--pause", "0.5")
+                life.kill("ServeReplica")
+            assert made["verified"]["good"], made
+            life.wait_until_answered()
+            expected = settled(running)
+            final = place.kiosk("backup", target, "--pause", "0")
+            verified = place.kiosk("backup", "verify", target, "--require-answers")
+            print(f"\nlife {number}: {dict(life.counts)}, {final['keys']} keys, {verified['answers']}")
+            place.kiosk("backup", "verify", target, "--backup", made["backup"])
+            place.down()
+            restored = Place(tmp_path / str(number + 1))
+            places.append(restored)
+            restored.folder.mkdir()
+            shutil.copy2(place.folder / "master.key", restored.folder / "master.key")
+            restored.kiosk("restore", target)
+            place, running = restored, restored.up()
+            monkeypatch.setenv("KIOSK_DATA_DIR", str(place.folder))
+            assert_same(settled(running), expected)
+    finally:
+        for one in places:
+            one.down()

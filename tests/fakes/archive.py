@@ -16,7 +16,13 @@ from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, Archiv
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import Stores
-from deployments.archive.services import ArchiveConfig, ArchiveServices, build_archive_routes, open_archive
+from deployments.archive.services import (
+    ArchiveAppChoice,
+    ArchiveConfig,
+    ArchiveServices,
+    build_archive_routes,
+    open_archive,
+)
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import MASTER, StillClock
 from tests.fakes.stores.memory import memory_stores
@@ -167,7 +173,10 @@ class ArchiveCorner:
 
 
 async def open_archive_corner(
-    stores: Stores | None = None, clock: StillClock | None = None, **config: Any
+    stores: Stores | None = None,
+    clock: StillClock | None = None,
+    apps: ArchiveAppChoice | None = None,
+    **config: Any,
 ) -> ArchiveCorner:
     """Open an archive at https://news.example.com with three articles."""
     clock = clock or StillClock()
@@ -179,5 +188,5 @@ async def open_archive_corner(
         "origins": ("https://tools.example.org", "Chrome-Extension://abcdef"),
         **config,
     }
-    means = open_archive(stores, vault, archive, clock, ArchiveConfig(**given))
+    means = open_archive(stores, vault, archive, clock, ArchiveConfig(**given), apps)
     return ArchiveCorner(stores, clock, vault, archive, means, Starlette(routes=build_archive_routes(means)))

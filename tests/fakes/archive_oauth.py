@@ -25,6 +25,7 @@ from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth
 from deployments.edge.server_addresses import ServerAddresses
+from deployments.sign_in.identity_provider import ProviderConfig
 
 MASTER = bytes(range(32))
 BASE = "https://news.example.com"
@@ -53,10 +54,14 @@ def oauth_services(
     public_url: str = BASE,
     limits: OAuthLimits | None = None,
     plain_sign_in: bool = False,
+    provider: ProviderConfig | None = None,
+    has_passwords: bool = True,
 ) -> OAuthServices:
     """Put the means together."""
     addresses = ServerAddresses.from_config(public_url, plain_sign_in=plain_sign_in)
-    return open_oauth(stores, Vault(MASTER), clock, addresses, limits=limits)
+    return open_oauth(
+        stores, Vault(MASTER), clock, addresses, limits=limits, provider=provider, has_passwords=has_passwords
+    )
 
 
 def app_over(means: OAuthServices) -> Starlette:

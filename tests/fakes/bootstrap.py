@@ -19,13 +19,20 @@ from pathlib import Path
 from cluster.runtime.sockets import answers
 
 DOORS = """
-import http.server, sys
+import http.server, socket, sys
 class Door(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
     def log_message(self, *words): pass
-http.server.ThreadingHTTPServer.allow_reuse_address = True
-http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Door).serve_forever()
+class Server(http.server.ThreadingHTTPServer):
+    allow_reuse_address = True
+    request_queue_size = 128
+    def server_bind(self):  # as Serve's proxy does
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        super().server_bind()
+server = Server(("127.0.0.1", int(sys.argv[1])), Door)
+print("bound", flush=True)
+server.serve_forever()
 """
 
 
@@ -55,9 +62,12 @@ def main() -> int:
             shutil.copy(shutil.which("sleep") or "/bin/sleep", copy)
         subprocess.Popen([str(copy), "600"], **quiet)  # type: ignore[call-overload]
     report_step("api")
-    subprocess.Popen([sys.executable, "-c", DOORS, str(plan["port"])], **quiet)  # type: ignore[call-overload]
-    while not answers("127.0.0.1", plan["port"]):
-        time.sleep(0.02)
+    # where HAProxy listens, it keeps the port
+    if not (plan["haproxy"] and answers("127.0.0.1", plan["port"])):
+        serving = subprocess.Popen(
+            [sys.executable, "-c", DOORS, str(plan["port"])], **{**quiet, "stdout": subprocess.PIPE}
+        )  # type: ignore[call-overload]
+        assert serving.stdout.readline() == b"bound\n"
     report_step("ready", "ready")
     return 0
 

@@ -16,7 +16,6 @@ from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.ports.stores import Stores
 from deployments.console.app import build_console_routes
-from deployments.console.identity_provider import ProviderConfig
 from deployments.console.page import Page
 from deployments.console.pages.table import PAGES
 from deployments.console.services import ConsoleServices, open_console
@@ -25,6 +24,8 @@ from deployments.edge.signin_limits import SignInRates
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.services import AdminServices
+from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
+from deployments.sign_in.sign_in import SignIn
 from tests.fakes.archive_oauth import MASTER, PASSWORD
 
 HTTPS = "https://shop.example.com"
@@ -47,6 +48,7 @@ def open_console_services(
     public_url: str = HTTPS,
     rates: SignInRates | None = None,
     provider: ProviderConfig | None = None,
+    has_passwords: bool = True,
 ) -> ConsoleServices:
     """Open the console's services; `services` are the AdminServices of the operations."""
     vault = Vault(MASTER)
@@ -54,9 +56,13 @@ def open_console_services(
     administration: Administration[Any] = Administration(
         given, operations, audit or stores.audit, clock, AdminServices.for_principal
     )
+    sign_in = SignIn(
+        stores, vault, clock, rates=rates, has_passwords=has_passwords,
+        provider=None if provider is None else IdentityProvider(provider, clock),
+    )  # fmt: skip
     return open_console(
-        administration, stores, vault, clock, ServerAddresses.from_config(public_url),
-        app_ids=lambda: tuple(app_ids), rates=rates, version="0", provider=provider,
+        administration, stores.accounts, sign_in, clock, ServerAddresses.from_config(public_url),
+        app_ids=lambda: tuple(app_ids), version="0",
     )  # fmt: skip
 
 

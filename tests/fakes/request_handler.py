@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, get_args
 
 import orjson
 
+from actors.answers.answer_pipeline import AnswerWriter
 from actors.answers.archive.client import LocalArchiveClient
 from actors.answers.archive.host import ArchiveHost
 from actors.answers.wiring import LocalQuestionClient, open_question_client
@@ -30,6 +31,7 @@ from deployments.api.http.query_log_writer import DisabledQueryLog, QueryLog
 from deployments.api.http.request_handler import RequestHandler
 from deployments.api.resources.questions import AskServices
 from deployments.edge.admission import AdmissionServices
+from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.keyring import Keyring
 from deployments.edge.limits import RateLimiter as Purses
 from deployments.edge.request_log import AccessLog, RequestCounts
@@ -168,6 +170,9 @@ async def open_corner(
     client: RecommenderClient | None = None,
     query_log: QueryLog | None = None,
     shelf: ArtifactStore | None = None,
+    find_unknown_products: Callable[[str, Sequence[str]], Sequence[str]] = lambda app_id, product_ids: (),
+    addresses: ClientAddresses = DIRECT,
+    writer: AnswerWriter | None = None,
 ) -> Corner:
     """Open a door on apps `shop`, `other` (development) and `playground`; `client` answers instead of the told one."""
     clock = clock or StillClock()
@@ -180,7 +185,10 @@ async def open_corner(
     experiments = LocalExperimentClient(stores.experiments, clock)
     archive = ArchiveHost(stores, None, None, clock, SilentMeter())
     local = LocalArchiveClient(archive)
-    asking = open_question_client(stores, local, clock, SilentMeter(), app_ids=lambda: keyring.app_ids)
+    asking = open_question_client(
+        stores, local, clock, SilentMeter(), app_ids=lambda: keyring.app_ids, writer=writer,
+        affiliation_of=keyring.affiliation_of,
+    )  # fmt: skip
     history = LocalHistoryClient(stores, clock)
     ask = AskServices(asking, local, stores.questions, clock, history)
     services = ApiServices(
@@ -192,6 +200,7 @@ async def open_corner(
         ask=ask,
         history=history,
         artifact_store=shelf,
+        find_unknown_products=find_unknown_products,
     )
     links = IdentityLinkWriter(stores.interactions, SilentMeter())
     door = RequestHandler(
@@ -203,6 +212,7 @@ async def open_corner(
         clock=clock,
         request_counts=request_counts,
         access_log=AccessLog(share, Random(1)),
+        addresses=addresses,
     )
     corner = Corner(stores, clock, vault, keyring, recommender, door, experiments, archive, asking, links)
     await corner.open_app("shop")

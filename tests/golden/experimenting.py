@@ -14,12 +14,19 @@ DRAFTS: list[Any] = [
         "goal": ["checkout"],
         "variants": [{"name": "three"}, {"name": "five", "weight": 2, "configuration": {"free": 5}}],
     },
-    {"name": "Half", "slug": "half", "traffic": 0.5, "variants": [{"name": "a"}, {"name": "b"}]},
+    {
+        "name": "Half",
+        "slug": "half",
+        "traffic": 0.5,
+        "reports_exposure": True,
+        "variants": [{"name": "a"}, {"name": "b"}],
+    },
     {
         "name": "Layered",
         "slug": "left",
         "layer": "shop",
         "slice": [0, 0.5],
+        "reports_exposure": True,
         "variants": [{"name": "a"}, {"name": "b"}],
     },
     {
@@ -27,6 +34,7 @@ DRAFTS: list[Any] = [
         "slug": "right",
         "layer": "shop",
         "slice": [0.5, 1],
+        "reports_exposure": True,
         "variants": [{"name": "a"}, {"name": "b"}],
     },
     {

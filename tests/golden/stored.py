@@ -26,8 +26,8 @@ from tests.golden.randomness import FixedRandomness
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_waiting import EASY
 
-_MOMENTARY = (":question-open", ":lease")
-"Keys that are there while something is worked on."
+_MOMENTARY = (":question-open", ":lease", ":answers-recheck", ":question-checked")
+"Keys that are there while something is worked on, and those of the recheck, which begins only in slow recordings."
 _DRAWN = re.compile(
     r"[0-9a-f]{12,}|(?<=[:-])[A-Za-z0-9_-]{20,}|\d{5,}|(?<=:)m-\d+|(?<=:)user-\d+|(?<=:)visitor-\d+|(?<=key-)[0-9a-f]+"
 )
@@ -128,7 +128,7 @@ async def _walk(caller: Caller, process: Installation, look: Callable[[], None])
     await caller.post("/v1/search/search", {"q": "steel", "user_id": "user-001"})
     look()
     await caller.post("/v1/qa/questions", {"data": [{"question": "How deep?"}]})
-    draft = {"name": "Colours", "variants": [{"name": "a"}, {"name": "b"}]}
+    draft = {"name": "Colours", "reports_exposure": True, "variants": [{"name": "a"}, {"name": "b"}]}
     await caller.post("/v1/experiments", draft)
     await caller.send("POST", "/v1/experiments/colours/start", key=(SHOP, "secret"))
     await caller.post("/v1/experiments/colours/events", {"user_id": "user-001"})

@@ -29,7 +29,7 @@ HOMES = {
     "authlib": (
         "deployments/edge/tokens.py",
         "deployments/archive/oauth/",
-        "deployments/console/identity_provider.py",
+        "deployments/sign_in/identity_provider.py",
     ),
     "itsdangerous": ("deployments/edge/signing.py", "deployments/archive/oauth/"),
     "jinja2": ("deployments/",),
@@ -46,7 +46,7 @@ HOMES = {
     ),
 }
 "Library -> where it may be imported."
-SHARED_STORE = ("ports", "refreshing_cache", "app_bounds")
+SHARED_STORE = ("ports", "refreshing_cache", "app_bounds", "audit_proof")
 "What the rest of the project imports of the store."
 _WHOLE_STORE = {
     "cluster/store/": "the store itself",

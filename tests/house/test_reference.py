@@ -11,6 +11,7 @@ import pytest
 from cluster.settings import Settings
 from docs.generate import commands, errors, metrics
 from docs.generate.pages import FOLDER, build_pages
+from docs.generate.rest import build_document
 from tests.house.tree import ROOT
 
 pytestmark = pytest.mark.usefixtures("allow_world")
@@ -27,6 +28,39 @@ def test_the_pages_equal_what_the_code_generates(pages: dict[str, str]) -> None:
         committed = (FOLDER / name).read_text("utf-8")
         assert committed == text, f"docs/reference/{name} differs; run `python -m docs.generate`"
     assert {page.name for page in FOLDER.glob("*.md")} == set(pages)
+
+
+def test_every_field_of_a_request_has_a_row(pages: dict[str, str]) -> None:
+    document = build_document()
+    schemas, text = document["components"]["schemas"], pages["rest.md"]
+    waiting = [
+        operation["requestBody"]["content"]["application/json"]["schema"]
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        if "requestBody" in operation
+    ]
+    read: set[str] = set()
+    names: set[str] = set()
+    while waiting:
+        schema = waiting.pop()
+        model = schema.get("$ref", "").rpartition("/")[2]
+        if model and model not in read:
+            read.add(model)
+            waiting.append(schemas[model])
+        names.update(schema.get("properties", ()))
+        waiting += schema.get("properties", {}).values()
+        waiting += [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+        waiting += [
+            part
+            for part in (schema.get("items"), schema.get("additionalProperties"))
+            if isinstance(part, dict)
+        ]
+    assert len(names) > 100
+    lost = [
+        name for name in sorted(names) if not re.search(rf"^\| `{re.escape(name)}` \|", text, re.MULTILINE)
+    ]
+    inline = set(re.findall(r"`([a-z_]+)`", " ".join(re.findall(r"object with [^|]+", text))))
+    assert [name for name in lost if name not in inline] == []
 
 
 def test_every_setting_has_a_row_with_a_meaning(pages: dict[str, str]) -> None:

@@ -7,10 +7,14 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+COMPOUNDS = frozenset({"sign_in"})
+"Names of more than one word of which the last is no noun by itself."
+
 NOUNS = _words(
     """
-    25 access account accounts acl actor actors address addresses admin administrator admission aggregation als
-    backup catalogue chunks classes copies creation evaluations pace recipes restoring verification
+    25 access account accounts acl actor actors address addresses admin administrator admission affiliation
+    aggregation als
+    backup basket catalogue chunks classes copies creation evaluations pace recipes restoring verification
     analysis anchor anchors answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap bounds breaker browser bucket buckets bulk cache caller
@@ -26,11 +30,12 @@ NOUNS = _words(
     geo grams graph groups handler handover handshake haproxy head histories history host hosts html http
     idempotency identity ids index indexes info injection input installation intake interaction
     interactions item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
-    library lifecycle limits line links lists llm loader local lock log lookup loop machine management manifest map
+    library lifecycle limits line links lists llm loader local lock log logs lookup loop machine management manifest map
     markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
     models monitor mounts multiplexer names neighbours niceness node notifier numbers oauth offsets onnx openapi
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
     parser parts passage passages password paths patterns person phrases pictures pipeline pkce places
+    digest renewal replica
     plan playground plots popularity ports postings preferences prefixes preview prior priority probe
     process processes product products profile profiles progress promotion promotions prompt proof protocol qa
     quarantine queries query question questions queue rate random ray reader reasons rebuilder recipe

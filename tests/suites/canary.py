@@ -19,6 +19,7 @@ from cluster.artifacts.run_folders import RUNS
 from cluster.artifacts.segments import SegmentStore
 from cluster.ids import new_task_id
 from cluster.records.experiment import Experiment, Exposure
+from cluster.records.file_import import ImportProgress
 from cluster.records.interaction import RecentEvent
 from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.records.question import Answer, CitedPassage, Question
@@ -163,6 +164,14 @@ async def open_experiment(stores: Stores, now_ms: int) -> None:
 async def be_refused(stores: OpenStores, folder: Path, now_ms: int) -> None:
     """Leave refused rows: in the quarantine of Redis, in messages of a task, and in the file of an ingest."""
     poison = orjson.dumps([{"user_id": USER, "email": MAIL}, {"user_id": 5, "email": MAIL, "city": CITY}])
+    example = {
+        "text": "age is invalid",
+        "count": 1,
+        "row": 0,
+        "example": f'{{"user_id": "{USER}", "age": "{MAIL}"}}',
+    }
+    progress = ImportProgress(attempt="a", at=now_ms, reasons=(example,))  # as releases before stored it
+    await stores.imports.put_progress(APP, "an-old-import", progress)
     task_id = new_task_id()
     await stores.intake.accept(
         APP,

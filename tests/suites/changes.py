@@ -115,6 +115,24 @@ class ChangeLogSuite:
         await stores.changes.record_follower(APP, "slow", {"product": offsets[1]}, NOW + TEN_MINUTES)
         assert await stores.changes.compact(APP, "product", offsets[3], NOW + TEN_MINUTES) == 1
 
+    async def test_followers_are_listed_with_their_offsets_and_digests(self, stores: Stores) -> None:
+        digest = {"records": "12-3", "lists": "", "version": "v"}
+        await stores.changes.record_follower(APP, "b", {"product": "5-0", "user": "0"}, NOW, digest)
+        await stores.changes.record_follower(APP, "a", {"product": "4-0"}, NOW + 1)
+        first, second = await stores.changes.list_followers(APP)
+        assert (first.name, first.at_ms, first.offsets, first.digest) == (
+            "a",
+            NOW + 1,
+            {"product": "4-0"},
+            {},
+        )
+        assert (second.offsets, second.digest) == ({"product": "5-0", "user": "0"}, digest)
+        # the offsets of a follower with a digest hold the log back, too
+        offsets = await self.write(stores, 2)
+        await stores.changes.record_follower(APP, "a", {"product": offsets[0]}, NOW, digest)
+        await stores.changes.record_follower(APP, "b", {"product": offsets[1]}, NOW, digest)
+        assert await stores.changes.compact(APP, "product", offsets[1], NOW) == 1
+
     async def test_a_silent_follower_stops_counting_after_ten_minutes(self, stores: Stores) -> None:
         offsets = await self.write(stores, 3)
         await stores.changes.record_follower(APP, "gone", {"product": "0"}, NOW)

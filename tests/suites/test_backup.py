@@ -24,7 +24,7 @@ from cluster.admin.backup.removal import (
     plan_removal,
     remove_backups,
 )
-from cluster.admin.backup.restoring import RestoreJob, RestorePlan, plan_restore, refuse_used
+from cluster.admin.backup.restoring import RestoreJob, RestorePlan, plan_restore, prepare_restore
 from cluster.admin.backup.verification import compare_records, find_damage
 from cluster.admin.schema import ensure_schema
 from cluster.artifacts.artifact_store import ArtifactStore, checksum
@@ -344,13 +344,14 @@ async def test_a_restore_is_refused_where_it_would_destroy_or_not_fit(sides: Sid
     with pytest.raises(Conflict, match="another master key"):
         plan_restore(target, "0" * 32)
     with pytest.raises(Conflict, match="runs"):
-        await refuse_used(redis_stores, source, replace=True)
+        await prepare_restore(redis_stores, source, "b", replace=True)
     await redis_stores.server.execute_slow("DEL", keys.lease("intake"))
     with pytest.raises(Conflict, match="has data"):
-        await refuse_used(redis_stores, source, replace=False)
-    await refuse_used(easy_stores, into, replace=False)
-    await refuse_used(redis_stores, source, replace=True)
-    assert await redis_stores.server.execute_slow("KEYS", "*") == [b"foreign"]
+        await prepare_restore(redis_stores, source, "b")
+    await prepare_restore(easy_stores, into, "b")
+    await prepare_restore(redis_stores, source, "b", replace=True)
+    assert sorted(await redis_stores.server.execute_slow("KEYS", "*")) == [b"foreign", keys.schema().encode()]
+    assert (await redis_stores.schema.read()).restoring == "b"
     assert source.entries("") == []
     newer = load_backup(target, list_backup_ids(target)[0], MARK)
     facts = msgspec.structs.replace(newer.facts, schema=99, oldest=99, backup_id="29990101T000000000Z-abcdef")
@@ -414,10 +415,18 @@ async def test_the_commands_and_no_trace_of_the_master_key(
     place = str(tmp_path / "there")
     made = await run("backup", place, "--pause", "0")
     assert made["keys"] > 100
-    assert [one["backup"] for one in (await run("backup", "list", place))["backups"]] == [made["backup"]]
+    assert made["verified"]["good"]
+    assert made["verified"]["chunks"] == made["verified"]["of"] - 1, "all but the records at the cut"
+    assert made["verified"]["keys"] == made["keys"] + 3, "the change logs are keys more"
+    assert (await run("backup", place, "--no-verify"))["verified"] is None
+    made = await run("backup", place)
+    listed = (await run("backup", "list", place))["backups"]
+    assert (len(listed), listed[-1]["backup"]) == (3, made["backup"])
     verified = await run("backup", "verify", place)
     assert (verified["damaged"], verified["different"], verified["compared"]) == ([], [], 100)
-    assert verified["answers"] == {"answered": 229, "compared": 229, "different": [], "not_compared": {}}
+    assert verified["answers"] == {
+        "answered": 229, "compared": 229, "different": [], "apps": 1, "apps_compared": 1, "not_compared": {},
+    }  # fmt: skip
     assert (await run("restore", place, code=1)) == {}
     await redis_stores.server.execute_slow("DEL", keys.lease("intake"))
     restored = await run("restore", place, "--replace")

@@ -15,6 +15,7 @@ from actors.serving.app_follower import AppFollower
 from cluster.admin.backup.creation import BackupJob
 from cluster.admin.backup.pace import Pace
 from cluster.admin.backup.restoring import RestoreJob, RestorePlan, plan_restore
+from cluster.admin.backup.verification import ComparedRecords
 from cluster.admin.schema import ensure_schema
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
@@ -218,3 +219,40 @@ async def test_an_app_that_changed_too_much_since_is_named_and_not_compared(shop
     assert (found.compared, found.answered) == (0, 100)
     assert found.not_compared == {APP: "its engines or boost rules were changed since"}
     assert found.is_good
+
+
+async def compact_all(shop: Shop) -> None:
+    """Compact what is in the log of the source."""
+    stores, artifacts = shop.source
+    segments = SegmentStore(artifacts)
+    rebuilder = SegmentRebuilder(stores, segments, HashingEmbedder(), SystemClock())
+    await put(stores, RecordPut(name(2), orjson.dumps(ring_products()[2]), "bead"), task_id="after the cut")
+    compactor = ChangeLogCompactor(stores.changes, segments, rebuilder, SystemClock(), SilentMeter())
+    await compactor.run_once([APP], at_once=True)
+
+
+async def test_an_app_whose_changes_were_compacted_since_is_compared_while_its_log_has_them(
+    shop: Shop,
+) -> None:
+    stores, now_ms = shop.source[0], SystemClock().now_ms()
+    offsets = await stores.changes.compacted_offsets(APP)
+    await stores.changes.record_follower(APP, "a slow replica", offsets, now_ms)
+    before = {entry.path for entry in shop.source[1].entries(f"{APP}/segments")}
+    await compact_all(shop)
+    assert {entry.path for entry in shop.source[1].entries(f"{APP}/segments")} != before
+    verified = await shop.compare()
+    assert (verified.compared, verified.different, verified.not_compared) == (100, [], {})
+    await lose_a_recent_list(shop)
+    assert (await shop.compare()).different
+
+
+async def test_an_app_whose_log_was_trimmed_since_fails_only_where_answers_are_required(shop: Shop) -> None:
+    await compact_all(shop)
+    verified = await shop.compare()
+    assert verified.not_compared == {APP: "its changes were compacted since"}
+    assert (verified.apps, verified.compared, verified.answered) == (1, 0, 100)
+    assert "0 answers of 0 of 1 app compared" in verified.summary
+    verified.records = ComparedRecords(0, ())
+    assert verified.is_good
+    verified.require_answers = True
+    assert not verified.is_good

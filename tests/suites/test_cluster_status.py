@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from cluster.admin.schema import ensure_schema, record_running
 from cluster.build_info import installed_version
 from cluster.records.engine import Engine, EngineStatus
+from cluster.records.question import LATE_RECHECK, RECHECK
 from cluster.runtime.cluster_report import LEASES, log_lag_ms, read_cluster
 from cluster.runtime.identity_check import prepare_external_key
 from cluster.runtime.identity_start import mark_identity
@@ -138,6 +139,46 @@ async def test_the_lag_of_the_slowest_live_follower(installation: OpenStores) ->
     _, told = await run("cluster", "status")
     levels = {part["check"]: part["level"] for part in told["findings"]}
     assert levels[f"log {APP}"] == "warning"
+
+
+async def test_a_follower_that_has_read_nothing_yet_is_no_older_than_its_record(
+    installation: OpenStores,
+) -> None:
+    now = read_clock_ms()
+    log = keys.change(APP, "product")
+    await installation.server.execute_slow("XADD", log, f"{now - 1_000}-0", "op", "put", "payload", "x")
+    for name, at, lag in (("recheck", now - 3_000, 2_000), ("stuck", now + 59_000, 60_000)):
+        await installation.changes.record_follower(APP, name, {"product": "0"}, at)
+        report = await read_cluster(installation, now)
+        [product] = [one for one in report.logs if one.noun == "product"]
+        assert product.follower_lag_ms == lag
+        if name == "recheck":
+            _, told = await run("cluster", "status")
+            levels = {part["check"]: part["level"] for part in told["findings"]}
+            assert levels[f"log {APP}"] == "ok"
+
+
+async def test_the_check_of_answers_that_is_late_on_purpose_is_no_lag(installation: OpenStores) -> None:
+    now = read_clock_ms()
+    log = keys.change(APP, "product")
+    await installation.server.execute_slow("XADD", log, f"{now}-0", "op", "put", "payload", "x")
+    for name, offset in ((LATE_RECHECK, now - 110_000), (f"{RECHECK}-now", now - 5_000)):
+        await installation.changes.record_follower(APP, name, {"product": f"{offset}-0"}, now)
+    report = await read_cluster(installation, now)
+    [product] = [one for one in report.logs if one.noun == "product"]
+    assert (product.followers, product.follower_lag_ms) == (2, 5_000)
+
+
+async def test_replicas_that_differ_at_one_offset_are_named(installation: OpenStores) -> None:
+    now = read_clock_ms()
+    for name, records in (("left", "1"), ("right", "2")):
+        digest = {"records": records, "lists": "", "version": ""}
+        await installation.changes.record_follower(APP, name, {"product": "1-0"}, now, digest)
+    code, told = await run("cluster", "status")
+    assert code == 1
+    words = "2 replicas at the same offset of the log hold different states: left, right"
+    assert bad(told)[f"replicas {APP}"] == words
+    assert told["differing"] == {APP: ["left", "right"]}
 
 
 async def test_another_key_and_another_store_are_named(

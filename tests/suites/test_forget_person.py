@@ -59,6 +59,7 @@ class World:
     stores: OpenStores
     server: RedisProcess
     folder: Path
+    loop: IntakeLoop
 
     @property
     def shelf(self) -> ArtifactStore:
@@ -150,7 +151,7 @@ async def a_world(*, owns_redis: bool = True) -> AsyncIterator[World]:
             )
             work = asyncio.create_task(loop.run())
             try:
-                yield World(stores, server, folder)
+                yield World(stores, server, folder, loop)
             finally:
                 loop.stop()
                 await work

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from actors.intake.client import Erasures
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.errors import (
@@ -27,9 +28,11 @@ from cluster.errors import (
     Unavailable,
 )
 from cluster.records.administration import AppRole
+from cluster.records.erasure import Erasure
 from cluster.records.file_import import ALIVE_WITHIN_MS, KEPT_MS, STARTS_WITHIN_MS
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
+from cluster.store.ports.erasures import IMPORTS
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.principal import Principal
@@ -150,7 +153,7 @@ async def test_a_dirty_file_is_imported_from_upload_to_refused_rows(desk: Desk) 
     with pytest.raises(NotFound, match="removed"):
         await desk.perform("imports.start", import_id=import_id)
     audited = [row.operation for row in desk.audit.rows]
-    assert audited == ["imports.upload", "imports.start", "imports.start"]
+    assert audited == ["imports.upload", "imports.start", "imports.refused", "imports.start"]
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
@@ -432,3 +435,98 @@ async def test_an_import_without_enough_memory_fails_with_advice(
     await desk.ended()
     found = await desk.status(import_id)
     assert (found["status"], "more memory" in found["error"]) == ("failed", True)
+
+
+USERS = b"""{"user_id": "canary-user", "country": "NO"}
+{"user_id": "canary-user-2", "city": "Oslo"}
+{"user_id": "canary-user", "country": 9, "city": "canary@example.com"}
+"""
+CLICKS = b"""{"user_id": "canary-user", "type": "product_detail_page_view", "product_ids": ["p1"]}
+{"anonymous_id": "canary-visitor", "type": "product_detail_page_view", "product_ids": ["p1"]}
+{"user_id": "other", "type": "product_detail_page_view", "product_ids": ["p1"]}
+"""
+
+
+async def forget(desk: Desk, user_id: str = "canary-user") -> Erasure:
+    """Erase a user and the linked visitor, as the intake does."""
+    stores = desk.services.stores
+    erasure = await Erasures(stores, desk.clock).order(APP, user_id=user_id, by="test", request_id="r1")
+    [(_, person)] = [pair for pair in await stores.erasures.list_orders() if pair[0].app_id == APP]
+    await stores.erasures.erase(person)
+    await stores.erasures.write(erasure, done=True)
+    return erasure
+
+
+async def everything_in_redis(desk: Desk) -> bytes:
+    """Return all values of the app."""
+    ask, found = desk.services.stores.server.execute_slow, []
+    for key in await ask("KEYS", f"{{{APP}}}:import*"):
+        found.append(repr(await ask("HGETALL", key)))
+    return "".join(found).encode()
+
+
+async def test_a_file_that_waited_brings_nobody_back(desk: Desk) -> None:
+    stores = desk.services.stores
+    await stores.interactions.append(APP, b"[]", [("canary-user", "canary-visitor", b"")])
+    users = await desk.upload(data=USERS, noun="user", file_name="users.jsonl")
+    clicks = await desk.upload(data=CLICKS, noun="interaction", file_name="clicks.jsonl")
+    desk.clock.ahead_ms += 1_000
+    await forget(desk)
+    for import_id in (users, clicks):
+        await desk.perform("imports.start", import_id=import_id)
+        await desk.ended()
+    assert await stores.records.get(APP, "user", "canary-user") is None
+    assert await stores.records.get(APP, "user", "canary-user-2") is not None
+    done = await desk.status(clicks)
+    assert (done["accepted"], done["refused"]) == (1, 2)
+    refused = await desk.perform("imports.refused", import_id=clicks)
+    assert {row["reason"] for row in refused.rows} == {"the user was erased after the file was uploaded"}
+    assert {row["text"] for row in refused.rows} == {""}
+    # What is uploaded after the erasure is new data.
+    desk.clock.ahead_ms += 1_000
+    again = await desk.upload(data=USERS.splitlines(keepends=True)[0], noun="user", file_name="users.jsonl")
+    await desk.perform("imports.start", import_id=again)
+    await desk.ended()
+    assert await stores.records.get(APP, "user", "canary-user") is not None
+
+
+async def test_an_erasure_during_an_import_holds_for_its_later_rows(desk: Desk) -> None:
+    record = (await desk.upload(data=USERS, noun="user", file_name="users.jsonl"),)
+    stored = await desk.services.stores.imports.get(APP, record[0])
+    assert stored is not None
+    running = desk.ingest()
+    await running._look_for_erasures(stored.record)
+    assert not running._erased
+    desk.clock.ahead_ms += 1_000
+    await forget(desk)
+    await running._look_for_erasures(stored.record)
+    assert running._erased.has_any_of({"user_id": "canary-user"})
+    assert not running._erased.has_any_of({"user_id": "canary-user-2", "anonymous_id": None})
+
+
+async def test_progress_holds_no_example_and_old_ones_are_erased(desk: Desk) -> None:
+    stores = desk.services.stores
+    import_id = await desk.upload(data=USERS, noun="user", file_name="export canary-user.jsonl")
+    await desk.perform("imports.start", import_id=import_id)
+    await desk.ended()
+    done = await desk.status(import_id)
+    assert done["refused"] == 1
+    assert [reason["example"] for reason in done["reasons"]] == [""]
+    assert b"canary@" not in await everything_in_redis(desk)
+    # As the release before stored it.
+    stored = await stores.imports.get(APP, import_id)
+    assert stored is not None
+    assert stored.progress is not None
+    example = {"text": "age: invalid", "count": 1, "row": 2, "example": '{"user_id":"canary-user"}'}
+    other = {"text": "age: invalid", "count": 1, "row": 3, "example": '{"user_id":"canary-user-2"}'}
+    old = stored.progress.model_copy(update={"reasons": (example, other)})
+    await stores.imports.put_progress(APP, import_id, old)
+    person = await stores.erasures.person(APP, "canary-user", "")
+    assert len((await stores.erasures.find(person))[IMPORTS]) == 2
+    await forget(desk)
+    after = await stores.imports.get(APP, import_id)
+    assert after is not None
+    assert after.progress is not None
+    assert [reason["example"] for reason in after.progress.reasons] == ["", other["example"]]
+    assert after.record.file_name == "erased"
+    assert (await stores.erasures.find(person))[IMPORTS] == []

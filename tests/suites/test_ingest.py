@@ -451,3 +451,32 @@ async def test_an_ingest_stops_at_the_bounds_of_its_app(stores: Stores, tmp_path
     with pytest.raises(Forbidden, match="at most 1 MB"):
         await run(stores, tmp_path, write(tmp_path / "clicks.jsonl", clicks(3)), "interaction")
     assert await logged(stores) == []
+
+
+@pytest.mark.parametrize("after", [1, 3, 5])
+async def test_a_killed_ingest_of_order_lines_continues_with_the_same_baskets(
+    stores: Stores, tmp_path: Path, after: int
+) -> None:
+    rows = [
+        {"order": f"o{at % 60}", "user": f"u{at % 60 % 7}", "item": f"p{at}", "ts": 1_600_000_000 + at % 60}
+        for at in range(300)
+    ]
+    address = write(tmp_path / "lines.jsonl", rows)
+    mapping = ("type:=checkout", "order_id=order", "user_id=user", "product_ids=item", "timestamp=ts")
+    seen = 0
+
+    def die(progress: IngestProgress) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == after:
+            raise Killed
+
+    with pytest.raises(Killed):
+        await run(stores, tmp_path, address, "interaction", mapping=mapping, chunk=10, watch=die)
+    report = await run(stores, tmp_path, address, "interaction", mapping=mapping, chunk=10)
+    assert (report.accepted, report.refused) == (60, 0)
+    found = await stores.changes.read(APP, {"interaction": "0"}, count=100_000, block_ms=0)
+    baskets = [item["product_ids"] for change in found for item in orjson.loads(change.payload)]
+    assert sorted(map(sorted, baskets)) == sorted(
+        sorted(f"p{at}" for at in range(first, 300, 60)) for first in range(60)
+    )

@@ -89,7 +89,7 @@ async def test_cancelled_waits_leave_no_connection_behind(
             wait.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
     await asyncio.sleep(0.05)
-    assert private_server.say("CLIENT", "LIST").count(b" addr=") <= 3
+    assert private_server.say("CLIENT", "LIST").count(b" addr=") <= 4  # this one, hot, slow and bulk
 
 
 async def test_waits_share_connections_one_after_the_other(
@@ -97,7 +97,7 @@ async def test_waits_share_connections_one_after_the_other(
 ) -> None:
     for _ in range(4):
         await easy_stores.changes.read(APP, {"product": "0"}, count=1, block_ms=1)
-    assert private_server.say("CLIENT", "LIST").count(b" addr=") <= 4
+    assert private_server.say("CLIENT", "LIST").count(b" addr=") <= 5  # and the one that waits
 
 
 async def test_closing_leaves_no_socket_behind(private_server: RedisProcess) -> None:

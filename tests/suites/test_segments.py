@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -240,6 +241,23 @@ def test_compaction_merges_many_small_segments_into_few(segments: SegmentStore, 
     runs = {entry.path.split("-")[1] for entry in files}
     assert len(runs) <= 7
     assert readers(segments) == [f"u:{step}-{n}" for step in range(1, 41) for n in range(3)]
+
+
+def test_a_merge_keeps_the_order_of_the_last_writes(segments: SegmentStore) -> None:
+    writes = [["a", "b", "c"], ["d"], ["b", "e"], ["f"], ["a"], ["g"], ["h"]]
+    for at, ids in enumerate(writes, 1):
+        segments.append(
+            "shop",
+            "product",
+            products(f"{at}-0", *((name, at) for name in ids)),
+            first=f"{at}-0",
+            last=f"{at}-0",
+        )
+    before = [product.json for product in segments.load("shop").products]
+    assert [orjson.loads(json)["product_id"] for json in before] == list("cdbefagh")
+    assert segments.compact("shop", "product", whole=True)
+    assert [product.json for product in segments.load("shop").products] == before
+    assert segments.records("shop", "product", newest=2) == before[:-3:-1]
 
 
 def test_a_second_writer_of_the_same_sequence_gets_a_conflict(

@@ -33,6 +33,11 @@ class ArchiveClient(Protocol):
 class QuestionClient(Protocol):
     """Accepts questions and answers them after the reply; the question store holds the answers."""
 
+    @property
+    def can_generate(self) -> bool:
+        """Return whether a language model that writes texts is configured."""
+        ...
+
     async def submit(self, question: Question) -> bool:
         """Store a question and begin to answer it; return False when it existed before.
 

@@ -41,7 +41,7 @@ class ArchiveHost:
         self._clock = clock
         self._meter = meter
         self._name = f"archive-{new_request_id()}"
-        self._followers = LoadedApps(self._create_follower, meter, memory_budget_mb << 20, _WORDS)
+        self._followers = LoadedApps(self._create_follower, meter, memory_budget_mb << 20, _WORDS, clock)
 
     async def start(self) -> None:
         """Get ready without loading anything: an app without requests costs nothing."""

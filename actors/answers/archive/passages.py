@@ -90,6 +90,8 @@ class _Writer:
 PASSAGE_WORDS = 150
 _LEAST_WORDS = 50
 "A shorter rest joins the passage before."
+_INDEXED_TITLE = 300
+"Characters of a title or heading that count for each passage below it."
 _MOST_CHARACTERS = 2_000_000
 "Maximal characters of an article; the rest is ignored."
 
@@ -139,7 +141,9 @@ class Document:
         heading = self.sections[passage.section].title
         lead = self.section_text(0) if passage is self.passages[0] and passage.section else ""
         own = self.text[passage.start : passage.end]
-        parts = (self.title, "" if heading == self.title else heading, lead, own)
+        # every passage repeats them: without a bound, a long title costs the square of its length
+        title, heading = self.title[:_INDEXED_TITLE], heading[:_INDEXED_TITLE]
+        parts = (title, "" if heading == title else heading, lead, own)
         return "\n".join(part for part in parts if part)
 
     def section_text(self, number: int) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.answers.archive.messages import Snippet
+from actors.answers.extractive.answer_evidence import has_evidence
 from actors.answers.extractive.form_evidence import score_form
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
 from actors.answers.extractive.question_analysis import QuestionAnalysis, analyze_question
@@ -31,6 +32,8 @@ from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 from actors.language.analysis import Analyzers
 from actors.language.analysis import split_words as words_of
 
+RULES_VERSION = 2
+"Grows when the same passages get another answer: earlier answers are not reused then."
 _READ = 1_000
 "Characters of a question that are read."
 _PASSAGES = 10
@@ -90,19 +93,20 @@ def compose_answer(
         8 ms for ten passages of 150 words, one core
     """
     del now_ms  # retrieval has already treated questions about news
-    wanted, ranked = rank_sentences(question, snippets, language)
+    wanted, everything = rank_sentences(question, snippets, language)
+    ranked = _filter_evident(wanted, everything, snippets)
     if not ranked:
         return ComposedAnswer()
     shows = _score_form(wanted, ranked[0][1], snippets)
     if wanted.form is not None and wanted.form.strict and shows < _NO_EVIDENCE:
         return ComposedAnswer()
-    sure = _certainty(wanted, ranked)
+    sure = _certainty(wanted, ranked[0], everything)
     if shows >= _EVIDENT:
         sure = max(sure, _FORM_CERTAINTY)
     if sure < THRESHOLD or is_unsupported(wanted, ranked[0][1], snippets):
         return ComposedAnswer(confidence=round(min(sure, THRESHOLD), 4))
-    chosen = _select_sentences(wanted, ranked[:_MAX_RANKED], snippets)
-    shown = _add_context(chosen, [one for _, one in ranked])
+    chosen = _select_sentences(wanted, ranked, snippets)
+    shown = _add_context(chosen, [one for _, one in everything])
     cited = tuple(one for one in (_build_answer_sentence(each, snippets) for each in shown) if one)
     return ComposedAnswer(cited, not cited, round(sure, 4))
 
@@ -148,6 +152,19 @@ def _filter_showable(ranked: Sequence[tuple[float, ScoredSentence]]) -> list[tup
     return first
 
 
+def _filter_evident(
+    wanted: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]], snippets: Sequence[Snippet]
+) -> list[tuple[float, ScoredSentence]]:
+    """Keep sentences with evidence for an answer; only the best are checked."""
+    if wanted.form is not None and wanted.form.strict:
+        return list(ranked[:_MAX_RANKED])
+    return [
+        (value, one)
+        for value, one in ranked[:_MAX_RANKED]
+        if has_evidence(wanted, one) or _score_form(wanted, one, snippets) > _NO_EVIDENCE
+    ]
+
+
 def _score_form(wanted: QuestionAnalysis, one: ScoredSentence, snippets: Sequence[Snippet]) -> float:
     """Score whether a sentence has the form of an answer to a plain question; neutral for any other question."""
     if wanted.form is None:
@@ -163,9 +180,14 @@ def _is_showable(one: ScoredSentence) -> bool:
     return len(one.words) > 1 and not text.rstrip("\"”»'").endswith("?") and not has_instructions(text)
 
 
-def _certainty(wanted: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]]) -> float:
-    best = ranked[0][1]
-    gap = ranked[0][0] - ranked[1][0] if len(ranked) > 1 else _WIDEST_GAP
+def _certainty(
+    wanted: QuestionAnalysis,
+    first: tuple[float, ScoredSentence],
+    everything: Sequence[tuple[float, ScoredSentence]],
+) -> float:
+    """Estimate the certainty of a sentence; its lead counts over all sentences, also those without evidence."""
+    value, best = first
+    gap = value - max((other for other, one in everything if one is not best), default=value - _WIDEST_GAP)
     return estimate_certainty({**rank_features(wanted, best), **certainty_features(wanted, best, gap)})
 
 

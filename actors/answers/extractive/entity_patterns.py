@@ -50,11 +50,15 @@ _WORDS_OF = MappingProxyType(
 )
 "Kind of entity -> its words."
 _PLACES = frozenset(collect(lambda data: data.entities.places))
+_NO_PLACE = frozenset(collect(lambda data: data.entities.no_place))
 _PLAIN_PLACES = frozenset(collect(lambda data: data.entities.plain_places))
 _PLAIN_ARTICLES = frozenset(collect(lambda data: data.entities.plain_articles))
 _ROLE_ENDINGS = collect(lambda data: data.entities.role_endings)
 _PEOPLE = frozenset(collect(lambda data: data.entities.people))
 _AGES = frozenset(collect(lambda data: data.entities.ages))
+_COPULAS = frozenset(
+    collect(lambda data: () if data.plain_questions is None else tuple(data.plain_questions.copulas))
+)
 _PER = frozenset(collect(lambda data: data.entities.per))
 _CLOCK = frozenset(collect(lambda data: data.entities.clock))
 _SPEEDS = frozenset(collect(lambda data: data.entities.speeds))
@@ -175,15 +179,15 @@ def _find_measures(words: list[tuple[str, CharSpan]], kind: str) -> Iterator[Cha
 
 
 def _find_ages(sentence: str, words: list[tuple[str, CharSpan]]) -> Iterator[CharSpan]:
-    """Find ages: `Volk, 58, won`, `aged 51`, `9,600 years old`, `at the age of four`."""
+    """Find ages: `Volk, 58, won`, `he was 58.`, `aged 51`, `9,600 years old`, `at the age of four`."""
     for at, (word, (start, end)) in enumerate(words):
         small = word.lower()
         if small in _AGES or (
             word.isdecimal()
             and len(word) <= 3
             and at
-            and sentence[start - 2 : start] == ", "
             and sentence[end : end + 1] in ",."
+            and (sentence[start - 2 : start] == ", " or words[at - 1][0].lower() in _COPULAS)
         ):
             yield start, end
 
@@ -203,7 +207,7 @@ def _find_places(words: list[tuple[str, CharSpan]], is_plain: bool) -> Iterator[
         if is_plain:
             if small in _PLAIN_PLACES and len(following) > 1 and following[0][0].lower() in _PLAIN_ARTICLES:
                 yield start, following[1][1][1]
-        elif small in _PLACES:
+        elif small in _PLACES and not (at and words[at - 1][0].lower() in _NO_PLACE):
             for other, (_, end) in following:
                 if other[0].isupper():
                     yield start, end

@@ -173,6 +173,8 @@ class EntityWords(LanguageSection):
     weak_reasons: Words = ()
     manners: Words = ()
     places: Words = ()
+    no_place: Words = ()
+    "A preposition behind one of these introduces no place: `according to`."
     plain_places: Words = ()
     plain_articles: Words = ()
     role_endings: Words = ()
@@ -190,6 +192,8 @@ class SentenceWords(LanguageSection):
 
     abbreviations: Words = ()
     references: Fragments = ()
+    after_ordinals: Words = ()
+    "Words behind a number with a full stop that ends no sentence: `am 18. Mai`."
 
 
 class SupportWords(LanguageSection):

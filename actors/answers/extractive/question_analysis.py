@@ -55,6 +55,10 @@ _LOW_CONTENT = frozenset(collect(lambda data: data.question.low_content))
 _NOUN_LAST = frozenset(code for code, data in load_languages().items() if data.question.head_noun_last)
 "Languages in which the counted noun comes last."
 _NEAR_NUMBER = 30
+_NEAR_NAME = 20
+_FULL_NAME = re.compile(r"[^\W\d_a-zß-ÿ]\S{0,40}(?: [^\W\d_a-zß-ÿ]\S{0,40}){1,5}")
+"A name of several words without `of`: no office."
+_QUOTATION_MARKS = '“„«"'
 _PARTS = re.compile(r"[’'.]")
 
 
@@ -78,6 +82,8 @@ class QuestionAnalysis:
     tokenizer: TextTokenizer = field(repr=False)
     form: QuestionForm | None = None
     "The form of a plain question."
+    predicate: tuple[int, ...] = ()
+    "What happens to the subject (when was the bridge *opened*), as places in `weights`: no names, no numbers."
 
     @property
     def total_weight(self) -> float:
@@ -94,18 +100,38 @@ def analyze_question(
     if form is not None:
         words = [word for word in words if _is_content(word, form)] or words
     own = {word.stem for word in select_names(text, words) if not word.is_number}
+    focus = _find_focus(text, wording, language)
+    answer_type = classify_question(text, language)
+    counted = focus[:1] if answer_type in _COUNTED else ()
     return QuestionAnalysis(
         text=text,
-        answer_type=classify_question(text, language),
+        answer_type=answer_type,
         words=tuple(words),
         weights={word.stem: _weigh_word(word, own, rarity) for word in words},
         names=frozenset(own),
         years=frozenset(_YEARS.findall(text)),
         numbers=frozenset(_NUMBERS.findall(text)),
-        focus=_find_focus(text, wording, language),
+        focus=focus,
         name_runs=_find_name_runs(words, own),
         tokenizer=wording,
         form=form,
+        predicate=_find_predicate(words, own.union(counted)),
+    )
+
+
+_COUNTED = frozenset(["many", "which", "share", "amount"])
+"Answer types whose focus is the thing that is counted or picked, not what happens."
+
+
+def _find_predicate(words: Sequence[TextToken], others: set[str]) -> tuple[int, ...]:
+    """Return the places of words that tell what happens; every language writes them small."""
+    places = {stem: at for at, stem in enumerate(dict.fromkeys(word.stem for word in words))}
+    return tuple(
+        dict.fromkeys(
+            places[word.stem]
+            for word in words
+            if word.stem not in others and not word.is_number and word.text.lower() not in _LOW_CONTENT
+        )
     )
 
 
@@ -181,6 +207,7 @@ def match_answer_type(wanted: QuestionAnalysis, sentence: str, words: Sequence[T
     kind = wanted.answer_type
     special = {
         "many": _match_count,
+        "age": _match_age,
         "person": _match_person,
         "name": _match_title,
         "place": _match_place,
@@ -210,7 +237,6 @@ _ENTITY_KINDS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "temperature": (("temperature", 1.0),),
     "speed": (("speed", 1.0),),
     "weight": (("weight", 1.0),),
-    "age": (("age", 1.0),),
 }
 "Entities that also fit a type, and how well."
 
@@ -250,11 +276,44 @@ def _match_count(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextTo
     return AnswerTypeMatch(best, found.spans)
 
 
-def _match_title(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
-    own = tuple(
-        (word.start, word.end) for word in select_names(sentence, words) if word.stem not in wanted.weights
+def _match_age(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
+    """Score an age, unless another person is named between the person of the question and the age."""
+    ages = _drop_repeated(wanted, sentence, find_entities("age", sentence))
+    if not ages.score:
+        return ages
+    subject = [word.end for word in words if word.stem in wanted.names]
+    others = [
+        start
+        for start, end in find_name_spans(sentence)
+        if _FULL_NAME.fullmatch(sentence, start, end)
+        and not any(word.stem in wanted.names for word in words if start <= word.start < end)
+    ]
+    spans = tuple(
+        (start, end)
+        for start, end in ages.spans
+        if not any(
+            max((place for place in subject if place <= start), default=start) <= other < start
+            for other in others
+        )
     )
-    return AnswerTypeMatch(1.0 if own or "“" in sentence or '"' in sentence else 0.3, own)
+    return AnswerTypeMatch(ages.score, spans) if spans else AnswerTypeMatch()
+
+
+def _match_title(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
+    """Score a name: best in quotation marks or beside the named thing."""
+    fresh = [word for word in select_names(sentence, words) if word.stem not in wanted.weights]
+    spans = tuple((word.start, word.end) for word in fresh)
+    if any(mark in sentence for mark in _QUOTATION_MARKS):
+        return AnswerTypeMatch(1.0, spans)
+    if not spans:
+        return AnswerTypeMatch(0.3)
+    plain = [word for word in words if word.stem in wanted.weights and word.stem not in wanted.names]
+    near = any(
+        word.start - end >= -_NEAR_NAME and start - word.end <= _NEAR_NAME
+        for start, end in spans
+        for word in plain
+    )
+    return AnswerTypeMatch(1.0 if near else 0.5, spans)
 
 
 def _match_place(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:

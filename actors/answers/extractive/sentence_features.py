@@ -26,6 +26,8 @@ _MOST_CHARACTERS = 6_000
 "Maximal characters of a passage; passages of the archive have about 1,000."
 _REFERENCE_START = compile_pattern(rf"{any_of(collect(lambda data: data.sentences.references))}\b")
 _MENTIONED = 0.7
+_LEAD_SENTENCES = 2
+"First sentences of an article, for which its headline is evidence."
 _BY_LAST_NAME = 0.9
 
 
@@ -56,6 +58,10 @@ class SentenceFeatures:
     "Whether it begins with a word that refers to the text before."
     score: float
     "Score of the passage in the search."
+    relation: float = 1.0
+    "Degree to which it contains any word for what happens to the subject; 1 when the question has none."
+    verb: float = 1.0
+    "The same for the first of these words, mostly the verb."
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +136,7 @@ def score_sentences(wanted: QuestionAnalysis, snippets: Sequence[Snippet]) -> li
         spread = _article_weights([row for other in own for row in pages[other].matched], page.title, weights)
         scale = _QuestionWeights(wanted, weights, spread, asked_pairs, plain, beside)
         results += (
-            _score_sentence(scale, at, number, snippet.score, page, article)
+            _score_sentence(scale, at, number, snippet, page, article)
             for number in range(len(page.sentences))
         )
     return results
@@ -150,6 +156,15 @@ def _tokenize_passage(
     heading = wanted.tokenizer.tokenize(f"{snippet.title} . {snippet.child_title}")
     title = beside.match_stems(word.stem for word in heading)
     return _TokenizedPassage(cut, words, matched, title, _column_max(matched, len(title)))
+
+
+def _headline_evidence(
+    own: Sequence[float], page: _TokenizedPassage, before: Sequence[float], is_lead: bool, refers: bool
+) -> Sequence[float]:
+    """Add the words of the headline to a lead sentence; and those before it to one that refers to them."""
+    if refers:
+        return [max(values) for values in zip(own, page.title, before, strict=True)]
+    return [max(values) for values in zip(own, page.title, strict=True)] if is_lead else own
 
 
 def _extend_name_matches(wanted: QuestionAnalysis, matched: list[float]) -> list[float]:
@@ -180,7 +195,7 @@ def _score_sentence(
     scale: _QuestionWeights,
     at: int,
     number: int,
-    score: float,
+    snippet: Snippet,
     page: _TokenizedPassage,
     article: Sequence[float],
 ) -> ScoredSentence:
@@ -198,6 +213,10 @@ def _score_sentence(
     wanted = scale.question
     found = match_answer_type(wanted, page.sentences[number].text, words)
     said = [word for word in words if scale.has_mention(word.stem)]
+    refers = starts_with_reference(page.sentences[number].text)
+    evidence = _headline_evidence(
+        own, page, before, snippet.position == 0 and number < _LEAD_SENTENCES, refers
+    )
     said_here, title, around_before, around_after, passage, elsewhere = shares
     facts = SentenceFeatures(
         in_sentence=said_here,
@@ -213,7 +232,9 @@ def _score_sentence(
         closeness=score_closeness(found, said),
         focus=wanted.tokenizer.best_similarity(wanted.focus[0], stems) if wanted.focus else 0.5,
         fresh=min(len(set(stems) - scale.question.weights.keys()), 3) / 3,
-        has_reference=float(starts_with_reference(page.sentences[number].text)),
-        score=score,
+        has_reference=float(refers),
+        score=snippet.score,
+        relation=max((evidence[place] for place in wanted.predicate), default=1.0),
+        verb=evidence[wanted.predicate[0]] if wanted.predicate else 1.0,
     )
     return ScoredSentence(at, number, page.sentences[number], tuple(words), tuple(own), tuple(best), facts)

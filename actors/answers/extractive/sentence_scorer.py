@@ -16,7 +16,7 @@ from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.question_analysis import QuestionAnalysis
 from actors.answers.extractive.sentence_features import ScoredSentence
 
-THRESHOLD = 0.65
+THRESHOLD = 0.6
 "Minimal certainty of an answer; below it the answer is a refusal."
 
 _MEASURED = frozenset(

@@ -162,8 +162,11 @@ def _starts_sentence(text: str, start: int) -> bool:
 
 
 _END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？؟।]+[」』”]*|\n\s*\n|\n(?=[-*•#])")
+_NAME_START = re.compile(r"\s{1,2}([^\W\d_]{3,14})\b")
 _BEFORE = re.compile(r"(\w[\w.]*)\Z")
 _ABBREVIATIONS = frozenset(collect(lambda data: data.sentences.abbreviations))
+_AFTER_ORDINAL = frozenset(collect(lambda data: data.sentences.after_ordinals))
+_LONGEST_AFTER_ORDINAL = 16
 _LONGEST = 1_200
 "A text without a sentence end is cut at this length; it is a table or a list, not a sentence."
 
@@ -211,7 +214,10 @@ def _is_sentence_end(text: str, begin: int, match: re.Match[str]) -> bool:
         return False
     if len(word) == 1 and word.isalpha() and word.isupper():
         return False
-    return not (word.isdigit() and len(word) <= 2 and match.start() - begin <= 3)
+    if word.isdigit() and len(word) <= 2:
+        following = _NAME_START.match(text, match.end(), match.end() + _LONGEST_AFTER_ORDINAL)
+        return match.start() - begin > 3 and not (following and following[1].lower() in _AFTER_ORDINAL)
+    return True
 
 
 def _append(found: list[Sentence], text: str, begin: int, end: int) -> None:

@@ -20,7 +20,11 @@ import structlog
 from actors.answers.answer_pipeline import LanguageModelError
 from actors.answers.archive.messages import Snippet
 from actors.answers.llm.model_address import GuardedTransport, InternalAddressError, ModelConfig
-from actors.answers.llm.prompt import build_answer_messages, build_rewrite_messages
+from actors.answers.llm.prompt import (
+    build_answer_messages,
+    build_generation_messages,
+    build_rewrite_messages,
+)
 from actors.answers.llm.stream import ChatStreamParser, InvalidModelReply, parse_reply
 from cluster.clock import Clock
 from cluster.deadline import run_within
@@ -138,6 +142,17 @@ class ModelWriter:
             LanguageModelError: late, broken, refused, or given up on for now
         """
         messages = build_answer_messages(question, snippets, _new_fence())
+        async with aclosing(self._complete(messages, self._terms.most_tokens)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def generate(self, instructions: str, snippets: Sequence[Snippet]) -> AsyncGenerator[str, None]:
+        """Write what instructions ask for, from the passages and nothing else, in pieces as they arrive.
+
+        Errors:
+            LanguageModelError: late, broken, refused, or given up on for now
+        """
+        messages = build_generation_messages(instructions, snippets, _new_fence())
         async with aclosing(self._complete(messages, self._terms.most_tokens)) as pieces:
             async for piece in pieces:
                 yield piece

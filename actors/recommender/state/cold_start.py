@@ -105,6 +105,8 @@ class ColdStartTracker:
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
+        self.is_complete = True
+        "Whether all cold-start products of the last call were compared; if not, the next call continues."
         self._compared: Mask = np.zeros(0, np.bool_)
         self._neighbours: npt.NDArray[np.int32] = np.zeros((0, _NEIGHBOURS), np.int32)
         self._weights: Matrix = np.zeros((0, _NEIGHBOURS), np.float32)
@@ -131,7 +133,9 @@ class ColdStartTracker:
         votes = self._overlay.votes.get_counts(count)
         new = np.flatnonzero((model.get_items(count) < 0) & signals.offered & (votes < ENOUGH_VOTES))[-_MOST:]
         self._compared = ensure_capacity(self._compared, count, False)
-        missing = new[~self._compared[new]][-(_A_REFRESH if self._compared.any() else _AT_FIRST) :]
+        waiting = new[~self._compared[new]]
+        missing = waiting[-(_A_REFRESH if self._compared.any() else _AT_FIRST) :]
+        self.is_complete = len(missing) == len(waiting)
         if len(missing):
             self._compare_items(missing, model)
         rows = new[self._compared[new]]

@@ -25,6 +25,8 @@ LEARNED_COHORT, LIVE_COHORT = "learned:cohort", "live:cohort"
 "Names of the cohort component: with a snapshot that learned the cohort, and without."
 
 _PROFILES = 16
+_CONTINUE_MS = 200
+"Pause between two comparisons of cold-start products."
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,7 @@ class EngineState:
         self._cohorts = LiveCohorts(overlay) if cohorts is None else cohorts
         self._cold_start = ColdStartTracker(overlay)
         self._item_priors: ItemPriors | None = None
+        self._built_ms = 0
         self._cohort_cache: OrderedDict[tuple[CohortValue, ...], tuple[CohortVotes, CohortScores | None]] = (
             OrderedDict()
         )
@@ -207,6 +210,19 @@ class EngineState:
         self._cohort_cache.clear()
         self._item_priors = None
 
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the priors have all cold-start products; if not, later calls add them."""
+        return self._cold_start.is_complete
+
+    def complete_priors(self, now_ms: int) -> Iterator[None]:
+        """Compare all cold-start products in steps of about 10 ms, for use after loading."""
+        self.get_item_priors(now_ms)
+        while not self.is_complete:
+            yield
+            self._item_priors = None
+            self.get_item_priors(now_ms)
+
     def get_item_priors(self, now_ms: int) -> ItemPriors:
         """Return the item priors, at most the refresh interval old.
 
@@ -215,8 +231,11 @@ class EngineState:
         """
         signals = self._global_signals.get(now_ms)
         now = self._item_priors
-        if now is None or now.global_signals is not signals:
-            now = self._item_priors = self._build_priors(signals, now_ms)
+        # cold-start products that no call compared yet: otherwise the scores would depend on the number of calls
+        is_partial = not self._cold_start.is_complete and now_ms - self._built_ms >= _CONTINUE_MS
+        if now is None or now.global_signals is not signals or is_partial:
+            now = self._item_priors = self._build_priors(signals)
+            self._built_ms = now_ms
             self._cohort_cache.clear()
         return now
 
@@ -274,8 +293,8 @@ class EngineState:
         """
         return self._global_signals.sum_by_group(groups, priors.offered, priors.relative_popularity)
 
-    def _build_priors(self, signals: GlobalSignals, now_ms: int) -> ItemPriors:
-        parts = list(self._list_components(signals, now_ms))
+    def _build_priors(self, signals: GlobalSignals) -> ItemPriors:
+        parts = list(self._list_components(signals))
         newcomers = (
             ColdStartItems()
             if self.serving_model is None
@@ -291,7 +310,7 @@ class EngineState:
             cold_start=newcomers,
         )
 
-    def _list_components(self, signals: GlobalSignals, now_ms: int) -> Iterator[PriorComponent]:
+    def _list_components(self, signals: GlobalSignals) -> Iterator[PriorComponent]:
         model, blend = self.serving_model, self.weights
         trend = np.where(signals.offered, signals.trend, np.float32(0))
         if model is None:
@@ -302,7 +321,7 @@ class EngineState:
         model.refresh(self.overlay.votes.get_counts(len(signals)))
         told_new = False
         for name, weight, weight_new, values in model.prior_contributions(
-            self.overlay.counts, signals.offered, now_ms
+            self.overlay.counts, signals.offered
         ):
             told_new = told_new or weight_new > 0
             yield PriorComponent(name, weight, weight_new, zscores(values, signals.offered))

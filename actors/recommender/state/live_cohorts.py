@@ -150,10 +150,10 @@ class LiveCohorts:
         self, profile: Mapping[str, Any], learned: CohortModel | None
     ) -> Iterator[tuple[str, CohortValue | None]]:
         for name, value in list(profile.items())[:_MOST_FIELDS]:
-            text = text_from_value(value)
             resolved = None
-            if text and len(text) <= _LONGEST_VALUE:
-                for field in fields_from_key(name):
+            for field in fields_from_key(name):
+                text = text_from_value(value, field)
+                if text and len(text) <= _LONGEST_VALUE:
                     is_learned = learned is not None and learned.find_row(field, text) >= 0
                     if is_learned or self._overlay.users.find(field, text) is not None:
                         resolved = field, text

@@ -60,6 +60,10 @@ class Overlay:
         "Searches of the query log. The follower of that log replaces this object."
         self.offsets: dict[str, str] = {}
         "Noun -> offset of the newest change that was applied."
+        self.loaded_offsets: dict[str, str] = {}
+        "Noun -> offset of the compacted state that was loaded."
+        self.is_damaged = False
+        "Whether damaged segments were left out of the load."
         self.users = UserAttributes()
         self.events_version = 0
         "Increases when events are counted and when attributes of users change."
@@ -107,7 +111,9 @@ class Overlay:
     def nbytes(self) -> int:
         """Return an estimate of the memory of the overlay, in bytes."""
         parts = (self.counts, self.votes, self.cooccurrence, self.baskets, self._contributions, self.users)
-        catalog_bytes = self.catalog.nbytes + self.index.nbytes + self.texts.nbytes
+        catalog_bytes = (
+            self.catalog.nbytes + self.index.nbytes + self.texts.nbytes + self.popular_queries.nbytes
+        )
         return catalog_bytes + sum(part.nbytes for part in parts)
 
     def put_products(self, products: Sequence[Mapping[str, Any]], vectors: Matrix | None) -> None:

@@ -20,7 +20,7 @@ from actors.models.user_history import UserHistory, compute_dense_scale, compute
 from actors.recommender.state.events import EVENT_WEIGHTS, offset_time_ms
 from actors.recommender.state.interaction_rows import WeightedInteractions
 from actors.recommender.state.score_components import DenseScores, SlotMap, SparseScores
-from actors.recommender.state.trending import DAY_MS, DecayedCounts
+from actors.recommender.state.trending import DecayedCounts
 from actors.retrieval.autocomplete.snapshot_format import COMPLETIONS, CompletionSnapshot
 from actors.retrieval.snapshot_format import SEARCH, SearchSnapshot
 from actors.vectors.types import Codes, Floats, Mask, Rows, Scores, ensure_capacity
@@ -198,7 +198,7 @@ class ServingModel:
         return scores if scores.count else None
 
     def prior_contributions(
-        self, counts: DecayedCounts, offered: Mask, now_ms: int
+        self, counts: DecayedCounts, offered: Mask
     ) -> Iterator[tuple[str, float, float, Floats]]:
         """Yield the user-independent parts: name, weights for users with and without history, values by row.
 
@@ -219,7 +219,7 @@ class ServingModel:
                     isinstance(part.model, PopularityModel)
                     and part.model.half_life_days in counts.half_lives_days
                 ):
-                    values = self._add_live_counts(part.model, values, counts, now_ms)
+                    values = self._add_live_counts(part.model, values, counts)
                 yield f"learned:{part.name}", part.weight, part.weight_new, values
 
     def expand_to_rows(self, values: npt.NDArray[np.floating], count: int) -> Floats:
@@ -282,13 +282,12 @@ class ServingModel:
         total *= np.float32(scorer.weight * compute_dense_scale(total, count))
         return DenseScores(scorer.name, total, many)
 
-    def _add_live_counts(
-        self, model: PopularityModel, learned: Floats, counts: DecayedCounts, now_ms: int
-    ) -> Floats:
+    def _add_live_counts(self, model: PopularityModel, learned: Floats, counts: DecayedCounts) -> Floats:
         days = model.half_life_days or 1.0
-        then = np.exp2(-max(now_ms - self.newest_ms, 0) / (days * DAY_MS))
-        past = learned ** (1.0 / model.power) * then
-        live = counts.get_counts_at(days, len(learned), now_ms)
+        past = learned ** (1.0 / model.power)
+        # as they were at the time of the snapshot: counts of now have the same order, but other rounding errors in each
+        # replica, because no two replicas compute them in the same millisecond
+        live = counts.get_counts_at(days, len(learned), self.newest_ms)
         # live counts usually include the past; if they do not (trained on other data), add both
         votes = live if live.sum() >= _ENOUGH_LIVE * past.sum() else live + past
         raised: Floats = votes**model.power

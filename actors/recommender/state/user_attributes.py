@@ -1,6 +1,6 @@
 """Attributes of users that form cohorts, as small numbers: an interaction then needs no look-up of a record.
 
-    fields   country, state, city, gender, group_id, and custom attributes with few values
+    fields   country, state, city, gender, group_id, the band of age, and custom attributes with few values
     codes    one number per user and field, 0 where the user has no value or a rare one
 
 Everything is bounded: the users, the fields, the values of a field, the length of a value.
@@ -99,7 +99,7 @@ class UserAttributes:
     def _codes_of(self, user: Mapping[str, Any]) -> npt.NDArray[np.uint16]:
         codes = np.zeros(len(self._values), np.uint16)
         for field in FIELDS:
-            codes[self._columns[field]] = self._code_for(field, text_from_value(user.get(field)))
+            codes[self._columns[field]] = self._code_for(field, text_from_value(user.get(field), field))
         for name, value in (user.get("custom_attributes") or {}).items():
             text = text_from_value(value)
             if text and "." not in name and (column := self._column_for(ATTRIBUTES + name)) >= 0:

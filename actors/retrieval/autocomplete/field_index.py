@@ -16,10 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.autocomplete.field_values import FieldFingerprints, field_fingerprint, values_of_field
+from actors.retrieval.autocomplete.lookup import BYTES_A_CHARACTER
 from actors.retrieval.autocomplete.snapshot_format import CompletionSnapshot, SavedFieldIndexes
 from actors.retrieval.autocomplete.text_index import CompletionHit, RowTextIndex, TextIndex
 from actors.retrieval.product_rows import ProductRows
 from actors.vectors.types import Floats, Mask, Rows
+from cluster.errors import Unavailable
 
 _LITTLE = 1_000
 _SHARE = 0.05
@@ -56,6 +58,16 @@ class FieldIndex:
     def __len__(self) -> int:
         """Count rows with a value."""
         return len(self._base) + len(self._later) + len(self._changed)
+
+    @property
+    def nbytes(self) -> int:
+        """Return an estimate of the memory in bytes."""
+        return self._base.nbytes + self._later.nbytes + sum(map(self.changed_bytes, self._changed))
+
+    def changed_bytes(self, row: int) -> int:
+        """Return the memory that a changed row takes in an index, in bytes."""
+        _, texts = self._changed.get(row, (0, ()))
+        return BYTES_A_CHARACTER * sum(map(len, texts))
 
     @property
     def changed_count(self) -> int:
@@ -211,6 +223,10 @@ class FieldIndexes:
     """The completion indexes of an app by field and language, kept up to date."""
 
     def __init__(self) -> None:
+        self.most_bytes = 0
+        "Memory of one index above which it is not built; 0: any."
+        self._refused: dict[FieldKey, int] = {}
+        "Indexes that did not fit, with the number of rows at that time."
         self._fields: dict[FieldKey, FieldIndex] = {}
         self._fingerprints: dict[str, FieldFingerprints] = {ALWAYS: FieldFingerprints()}
         self._saved: CompletionSnapshot | None = None
@@ -224,9 +240,19 @@ class FieldIndexes:
                     if key[0] == name:
                         field.record(row, product, fingerprint)
 
+    @property
+    def nbytes(self) -> int:
+        """Return an estimate of the memory of all indexes in bytes."""
+        return sum(field.nbytes for field in self._fields.values())
+
     def has_field(self, key: FieldKey) -> bool:
         """Return whether the index of a field is in memory."""
         return key in self._fields
+
+    @property
+    def field_keys(self) -> list[FieldKey]:
+        """Return the fields whose indexes are in memory."""
+        return list(self._fields)
 
     @property
     def version(self) -> str:
@@ -248,6 +274,8 @@ class FieldIndexes:
 
         Shapes:
             popularity: float [n], one for each row of the catalog
+        Errors:
+            Unavailable: the index would take more than `most_bytes`
         Cost:
             the first call for a field: 2 ms for 100,000 products of a snapshot, 3 s without; then nothing
         """
@@ -291,12 +319,30 @@ class FieldIndexes:
         self, key: FieldKey, catalog: ProductRows, popularity: Callable[[], Floats]
     ) -> FieldIndex:
         name, language, only = key
+        self._check_refused(key, len(catalog))
         fingerprints = self._field_fingerprints(name, catalog)
         found = FieldIndex(name, language, only=only)
+        size = 0
         for row in np.flatnonzero(catalog.present).tolist():
             found.record(row, catalog.record(row), fingerprints.get(row))
+            size += found.changed_bytes(row)
+            if self.most_bytes and size > self.most_bytes:
+                self._refused[key] = len(catalog)
+                self._check_refused(key, len(catalog))
+        self._refused.pop(key, None)
         found.adopt(found.plan_rebuild(popularity())())
         return found
+
+    def _check_refused(self, key: FieldKey, rows: int) -> None:
+        """Refuse an index that did not fit, until the catalog is smaller by more than a little."""
+        before = self._refused.get(key)
+        if before is not None and rows > before * (1 - _SHARE):
+            raise Unavailable(
+                f"completions of the field {key[0]} need more than {self.most_bytes >> 20} MB of memory; "
+                "raise KIOSK_MEMORY_MB, or complete another field",
+                retry_after_s=60,
+                told=True,
+            )
 
     def _field_fingerprints(self, name: str, catalog: ProductRows) -> FieldFingerprints:
         """Return the fingerprints of a field; the first call reads every product."""

@@ -5,6 +5,7 @@ A typo destroys about n of the n-grams of the typed text, so a near text shares 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +14,13 @@ import numpy.typing as npt
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.prefixes import Allowed
 from actors.retrieval.edit_distance import CharCodes
-from actors.vectors.types import Rows
+from actors.vectors.types import Floats, Rows
 
-_CHUNK = 4_000_000
+SHARED_BY_CHANCE = 0.05
+"N-grams of a typed text that each character of any other text has by chance; measured on film titles."
+
+Worth = Callable[[Rows], Floats]
+"""Orders texts that share equally many n-grams: int64 [k] -> float64 [k], larger is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +57,14 @@ class NgramIndex:
         starts = np.append(np.flatnonzero(first), len(keys)).astype(np.int64)
         return cls(size, keys[first], starts, owner)
 
-    def count_shared(
-        self, typed: CharCodes, edits: int, among: int, allowed: Allowed | None
-    ) -> tuple[Rows, Rows]:
-        """Count how many of the rarest n-grams of the typed text each of `among` texts has.
+    def nearest_texts(
+        self, typed: CharCodes, edits: int, among: int, limit: int, worth: Worth, allowed: Allowed | None
+    ) -> Rows:
+        """Return those of `among` texts that share most of the rarest n-grams of the typed text.
 
         Shapes:
             typed: uint16 [c], with the blank before its first word
-            returns: texts and counts, int64 [m] each, of the texts that have enough
+            returns: int64 [m], at most `limit`
         Cost:
             100,000 titles: 0.3 ms
         """
@@ -69,11 +74,20 @@ class NgramIndex:
         found = places[(places < len(self.keys))]
         found = found[self.keys[found] == wanted[places < len(self.keys)]]
         if not len(found):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+            return np.zeros(0, np.int64)
         lengths = self.starts[found + 1] - self.starts[found]
         rarest = found[np.argsort(lengths, kind="stable")][: self.size * edits + 6]
-        lists = [self.texts[self.starts[gram] : self.starts[gram + 1]] for gram in rarest.tolist()]
-        return _count_texts(lists, self.size * edits, among, allowed)
+        # one byte a text: there are less than 256 n-grams, and less memory is faster
+        counts = np.zeros(among, np.uint8)
+        for gram in rarest.tolist():
+            counts[self.texts[self.starts[gram] : self.starts[gram + 1]]] += np.uint8(1)
+        # two swapped characters are in one n-gram more than one character is
+        least = max(len(rarest) - (self.size + 1) * edits, 1)
+        texts = _most_shared(counts, least, limit, allowed)
+        if len(texts) > limit:
+            order = np.argpartition(-(counts[texts] + worth(texts)), limit)
+            texts = texts[order[:limit]]
+        return texts
 
 
 def ngram_keys(codes: CharCodes, size: int) -> npt.NDArray[np.uint64]:
@@ -95,15 +109,19 @@ def ngram_keys(codes: CharCodes, size: int) -> npt.NDArray[np.uint64]:
     return key
 
 
-def _count_texts(
-    lists: list[npt.NDArray[np.int32]], lost: int, among: int, allowed: Allowed | None
-) -> tuple[Rows, Rows]:
-    """Count how often each text occurs in lists; keep those that may be near enough."""
-    # one byte a text: there are less than 256 lists, and less memory is faster
-    counts = np.zeros(among, np.uint8)
-    for texts in lists:
-        counts[texts] += np.uint8(1)
-    enough: Rows = np.flatnonzero(counts >= max(len(lists) - lost, 1))
-    if allowed is not None:
-        enough = enough[allowed(enough)]
-    return enough, counts[enough].astype(np.int64)
+def _most_shared(counts: npt.NDArray[np.uint8], least: int, wanted: int, allowed: Allowed | None) -> Rows:
+    """Return `wanted` or more allowed texts with the highest counts, or all whose count is at least `least`."""
+    texts: Rows = np.zeros(0, np.int64)
+    seen = 0
+    for count in range(int(counts.max(initial=0)), least - 1, -1):
+        enough = counts >= count
+        size = int(np.count_nonzero(enough))
+        # a filter is asked again only for twice as many texts, so that all its calls cost as much as two
+        if count > least and size < max(wanted, 2 * seen):
+            continue
+        texts, seen = np.flatnonzero(enough), size
+        if allowed is not None:
+            texts = texts[allowed(texts)]
+        if len(texts) >= wanted:
+            break
+    return texts

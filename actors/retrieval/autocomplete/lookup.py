@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.autocomplete.folded_texts import FoldedTexts, restore_article
-from actors.retrieval.autocomplete.grams import NgramIndex
+from actors.retrieval.autocomplete.folded_texts import BLANK, FoldedTexts, restore_article
+from actors.retrieval.autocomplete.grams import SHARED_BY_CHANCE, NgramIndex
 from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
 from actors.retrieval.autocomplete.word_index import WordIndex
-from actors.retrieval.edit_distance import LONGEST, EditPattern, char_codes, max_edits
+from actors.retrieval.edit_distance import LONGEST, CharCodes, EditPattern, char_codes, max_edits
 from actors.vectors.types import Floats, Mask, Rows
 
+LONGEST_TEXT = 300
+"Characters of a text that are indexed: each costs about 50 bytes."
+BYTES_A_CHARACTER = 45
 _PULL = 0.8
 "Typos that the most popular text may have more."
 _FIRST_LETTER = 0.4
@@ -24,11 +27,23 @@ _INSIDE = 0.15
 "Cost of a match at a later word, in typos."
 _SHUFFLED = 0.5
 "Cost of a match by words in any order, in typos."
+_WHOLE_WORD = 0.1
+"Gain of a match that ends with a word, in typos."
+_SWAPPED = 0.2
+"Gain of a match whose typos only change the order of characters, in typos."
+_OTHER_NUMBER = 0.5
+"Additional cost of a text without a typed number, in typos."
 _LONGER = 1e-4
 "Cost of each character of a text, in typos."
 _AHEAD = 4
 "Exact prefixes that are ranked, as a multiple of the requested number."
-_COMPARED = 700
+_COMPARED = 600
+"Texts that are compared with the typed one. More found no more of the film titles with years."
+_COMPARED_PER_EDIT = 200
+_SHORT = 5
+"Typed characters up to which n-grams say little: more texts are compared, so that no popular one is missed."
+_COMPARED_LAST = 8_000
+"Texts that are compared where the nearest ones have too many typos, so that no near text is missed."
 _NUMBER = re.compile(r"\d+")
 _LONG = 8
 "Characters from which on typos may overlap, which counts as one more typo."
@@ -86,12 +101,12 @@ class CompletionIndex:
 
     @classmethod
     def of(cls, texts: Sequence[str], popularity: Floats) -> CompletionIndex:
-        """Build the index of the texts of one field, given as uploaded.
+        """Build the index of the texts of one field, given as uploaded; of each, the first 300 characters count.
 
         Shapes:
             popularity: float64 [n], 0 or more
         """
-        folded = FoldedTexts.of([restore_article(text) for text in texts])
+        folded = FoldedTexts.of([restore_article(text[:LONGEST_TEXT]) for text in texts])
         places = folded.word_starts()
         pull = np.log1p(np.maximum(popularity, 0.0))
         largest = float(pull.max(initial=0.0))
@@ -105,6 +120,11 @@ class CompletionIndex:
             place_starts=np.searchsorted(places, folded.starts).astype(np.int64),
             pull=(pull / largest if largest else pull).astype(np.float32),
         )
+
+    @property
+    def nbytes(self) -> int:
+        """Return an estimate of the memory in bytes, of which a snapshot maps a part: 45 for each character."""
+        return BYTES_A_CHARACTER * self.texts.size
 
     def look_up(
         self, typed: str, wanted: int, page: int = 0, allowed: Allowed | None = None
@@ -127,14 +147,18 @@ class CompletionIndex:
                 return exact
             # with exact prefixes, only texts a single typo away are likely
             most = 1
-        near = self._with_numbers(self._near(typed, min(most, _FEW), allowed), typed)
-        overlapping = int(len(typed) >= _LONG)
-        found = _merge_matches(exact, near, wanted)
-        if most + overlapping > _FEW and self._is_doubtful(found, wanted):
-            near = self._with_numbers(self._near(typed, most + overlapping, allowed), typed)
-            found = _merge_matches(found, near, wanted)
+        near = self._near(self._few_grams(typed, most), typed, min(most, _FEW), allowed)
+        if len(exact.texts) and _NUMBER.search(typed):
+            near = near.pick(np.flatnonzero(self._have_numbers(near.texts, typed)))
+        found = _merge_matches(exact, self._weigh_numbers(near, typed), wanted)
+        if self._is_doubtful(found, wanted):
+            all_edits = most + int(len(typed) >= _LONG)
+            near = self._near(self.pairs, typed, all_edits, allowed)
+            if not len(near.texts):
+                near = self._near(self.pairs, typed, all_edits, allowed, compared=_COMPARED_LAST)
+            found = _merge_matches(found, self._weigh_numbers(near, typed), wanted)
         if " " in typed.strip() and (not len(found.texts) or found.edits.min() > max(1, len(typed) // _SURE)):
-            shuffled = self._with_numbers(self._by_words(typed, most, wanted, allowed), typed)
+            shuffled = self._weigh_numbers(self._by_words(typed, most, wanted, allowed), typed)
             found = _merge_matches(found, shuffled, wanted)
         return found
 
@@ -147,19 +171,28 @@ class CompletionIndex:
         begins = found.place == self.texts.starts[found.texts] + 1
         return len(found.texts) < wanted and int(found.edits.min()) >= _FEW and not bool(begins.any())
 
-    def _with_numbers(self, found: CompletionMatches, typed: str) -> CompletionMatches:
-        """Keep texts that have the typed numbers exactly: 7 is no typo of 8."""
-        numbers = _NUMBER.findall(typed)
-        if not numbers:
+    def _weigh_numbers(self, found: CompletionMatches, typed: str) -> CompletionMatches:
+        """Put texts without the typed numbers behind those with them: 7 is rarely a typo of 8."""
+        if not _NUMBER.search(typed) or not len(found.texts):
             return found
+        return replace(found, cost=found.cost + _OTHER_NUMBER * ~self._have_numbers(found.texts, typed))
+
+    def _have_numbers(self, texts: Rows, typed: str) -> Mask:
+        """Return which texts have the typed numbers; of one that is still typed they have the beginning.
+
+        Shapes:
+            texts: int64 [m]; returns: bool [m]
+        """
+        numbers = _NUMBER.findall(typed)
         growing = numbers[-1] if typed.endswith(numbers[-1]) else ""
-        kept = []
-        for at, text in enumerate(found.texts.tolist()):
-            having = set(_NUMBER.findall(self.texts.folded(text)))
-            missing = set(numbers) - having
-            if not missing or (missing == {growing} and any(number.startswith(growing) for number in having)):
-                kept.append(at)
-        return found.pick(np.array(kept, np.int64))
+        having = np.ones(len(texts), np.bool_)
+        for at, text in enumerate(texts.tolist()):
+            present = set(_NUMBER.findall(self.texts.folded(text)))
+            missing = set(numbers) - present
+            having[at] = not missing or (
+                missing == {growing} and any(number.startswith(growing) for number in present)
+            )
+        return having
 
     def _exact(
         self, first: int, last: int, length: int, wanted: int, allowed: Allowed | None
@@ -178,15 +211,18 @@ class CompletionIndex:
         )
         return merit
 
-    def _near(self, typed: str, most: int, allowed: Allowed | None) -> CompletionMatches:
-        """Compare the typed text with the texts that share most n-grams with it."""
+    def _few_grams(self, typed: str, most: int) -> NgramIndex:
+        """Return the index that finds texts with few typos fastest: a swap destroys four triples or three pairs."""
+        return self.triples if len(typed) - 1 > 4 * min(most, _FEW) else self.pairs
+
+    def _near(
+        self, grams: NgramIndex, typed: str, most: int, allowed: Allowed | None, compared: int = 0
+    ) -> CompletionMatches:
+        """Compare the typed text with the texts that share most n-grams with it: `compared`, or a usual number."""
+        usual = _COMPARED if len(typed) <= _SHORT else min(_COMPARED_PER_EDIT * most, _COMPARED)
+        compared = compared or usual
         marked = char_codes(" " + typed)
-        grams = self.triples if most <= 2 and len(marked) - 2 > 3 * most else self.pairs
-        shared, counts = grams.count_shared(marked, most, len(self.texts), allowed)
-        if len(shared) > _COMPARED:
-            # of texts with equal counts the more popular ones are compared
-            worth = counts + 0.5 * self.pull[shared]
-            shared = shared[np.argpartition(-worth, _COMPARED)[:_COMPARED]]
+        shared = grams.nearest_texts(marked, most, len(self.texts), compared, self._worth, allowed)
         pattern = char_codes(typed)
         owner, places = self._places(shared, len(pattern), most)
         found = EditPattern(pattern).compare(self.texts.codes, places, most)
@@ -196,9 +232,27 @@ class CompletionIndex:
         cost = edits - self._merit(texts)
         cost = cost + _FIRST_LETTER * (self.texts.codes[places] != pattern[0])
         cost = cost + _INSIDE * (places != self.texts.starts[texts] + 1)
+        cost = cost - _WHOLE_WORD * (self.texts.codes[places + cut] == BLANK)
+        cost = cost - _SWAPPED * self._have_letters(pattern, places)
         order = np.lexsort((cost, texts))
         best = order[_first_of_each(texts[order])]
         return CompletionMatches(texts[best], edits[best], cost[best], places[best], cut[best])
+
+    def _worth(self, texts: Rows) -> Floats:
+        """Order texts that share equally many n-grams: popular ones first, and short ones."""
+        lengths = self.texts.starts[texts + 1] - self.texts.starts[texts]
+        return 0.5 * self.pull[texts] - SHARED_BY_CHANCE * lengths
+
+    def _have_letters(self, typed: CharCodes, places: Rows) -> Mask:
+        """Return where exactly the typed characters stand, in any order.
+
+        Shapes:
+            typed: uint16 [c]; places: int64 [m]; returns: bool [m]
+        """
+        ordered = np.sort(typed[:LONGEST])
+        windows = np.sort(self.texts.codes[places[:, None] + np.arange(len(ordered))], axis=1)
+        same: Mask = (windows == ordered).all(axis=1)
+        return same
 
     def _places(self, texts: Rows, length: int, most: int) -> tuple[Rows, Rows]:
         """Find the words of texts at which a match may begin: those that enough characters follow.

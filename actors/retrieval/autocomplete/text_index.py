@@ -113,6 +113,12 @@ class RowTextIndex:
         codes[rows] = np.arange(len(rows))
         return cls(built, codes)
 
+    @property
+    def nbytes(self) -> int:
+        """Return an estimate of the memory in bytes, that of a snapshot included."""
+        arrays = (self._codes, self._rows, self.built.starts, self.built.holders, self.built.fingerprints)
+        return sum(array.nbytes for array in arrays) + self.built.index.nbytes
+
     def __len__(self) -> int:
         """Count rows that are served."""
         return int(np.count_nonzero(self._rows >= 0))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
-from actors.retrieval.autocomplete.grams import NgramIndex
+from actors.retrieval.autocomplete.grams import SHARED_BY_CHANCE, NgramIndex
 from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
 from actors.retrieval.edit_distance import EditPattern, char_codes, max_edits
 from actors.vectors.types import Floats, Rows
@@ -96,9 +96,10 @@ class WordIndex:
         exact, _ = self.prefixes.top(first, last, _WORDS_EACH, None)
         candidates = exact
         if most and not word.isdigit():
-            shared, counts = self.grams.count_shared(char_codes(" " + word), most, len(self.vocabulary), None)
-            if len(shared) > _COMPARED:
-                shared = shared[np.argpartition(-counts, _COMPARED)[:_COMPARED]]
+            marked = char_codes(" " + word)
+            shared = self.grams.nearest_texts(
+                marked, most, len(self.vocabulary), _COMPARED, self._worth, None
+            )
             candidates = np.union1d(exact, shared)
         places = self.vocabulary.starts[candidates] + 1
         found = EditPattern(pattern).compare(self.vocabulary.codes, places, max(most, 1))
@@ -107,6 +108,12 @@ class WordIndex:
         if len(kept) > _WORDS_EACH:
             kept = kept[np.argsort(edits[kept], kind="stable")[:_WORDS_EACH]]
         return candidates[kept], edits[kept]
+
+    def _worth(self, words: Rows) -> Floats:
+        """Prefer short words: a long one shares n-grams by chance."""
+        lengths = self.vocabulary.starts[words + 1] - self.vocabulary.starts[words]
+        worth: Floats = (-SHARED_BY_CHANCE * lengths).astype(np.float64)
+        return worth
 
     def _texts_of_words(self, words: Rows, edits: Rows, candidates: Rows | None) -> tuple[Rows, Floats]:
         """Find the texts that have one of some words, with the fewest typos."""

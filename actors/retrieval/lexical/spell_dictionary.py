@@ -159,8 +159,8 @@ class ProductVocabulary:
         return len(self._counts)
 
     def add(self, words: Iterable[str]) -> None:
-        """Count the words of a product; they stay if the product is removed."""
-        self._counts.update(words)
+        """Count the words of a product, those of at most 40 characters; they stay if the product is removed."""
+        self._counts.update(word for word in words if len(word) <= _LONGEST)
         if len(self._counts) > _MOST_WORDS:
             self._drop_rare_words()
 

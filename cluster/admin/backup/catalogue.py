@@ -45,6 +45,13 @@ class ArtifactCopy(msgspec.Struct):
     pieces: list[str]
 
 
+class AuditPosition(msgspec.Struct, frozen=True):
+    """A row of the audit log; the signature of the manifest seals it."""
+
+    row_id: str = ""
+    chain: str = ""
+
+
 class BackupFacts(msgspec.Struct):
     """The facts of a backup's manifest without its chunks."""
 
@@ -63,6 +70,8 @@ class BackupFacts(msgspec.Struct):
     bulk: list[str] = []
     answers: list[str] = []
     artifacts: list[ArtifactCopy] = []
+    audit: AuditPosition = AuditPosition()
+    "The newest row of the audit log in the backup."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ class Backup:
         return {
             "backup": facts.backup_id, "as_of": iso_ms(facts.cut_ms), "release": facts.release,
             "schema": facts.schema, "keys": facts.keys, "artifacts": len(facts.artifacts), "bytes": self.size,
-            "fingerprint": facts.fingerprint,
+            "fingerprint": facts.fingerprint, "audit_chain": facts.audit.chain,
         }  # fmt: skip
 
 

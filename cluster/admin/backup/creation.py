@@ -15,24 +15,24 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import zlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from cluster.admin.backup.artifact_copies import copy_artifacts
+from cluster.admin.backup.audit_row import find_audit_position
 from cluster.admin.backup.catalogue import AppCut, BackupFacts, commit_backup, load_newest, new_backup_id
 from cluster.admin.backup.chunks import CHUNK_BYTES, ChunkWriter
 from cluster.admin.backup.pace import Pace
 from cluster.admin.backup.removal import mark_running
 from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.segment_files import position_from_offset
-from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.manifest_commits import newest_manifest
 from cluster.build_info import installed_version
 from cluster.clock import Clock, SystemClock
-from cluster.errors import Unavailable
-from cluster.ids import new_request_id
+from cluster.errors import Conflict, Unavailable
+from cluster.ids import new_request_id, position_from_offset
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.key_classes import NOUNS, control_keys, is_kiosk_key, key_class
@@ -88,7 +88,7 @@ class BackupJob:
         """Make the backup.
 
         Errors:
-            Conflict: old backups are being removed from the target
+            Conflict: old backups are being removed from the target, or a restore ended half way
             Unavailable: Redis or a store is away; a later backup uses the chunks that were written
             Fault: an artifact file is damaged
         """
@@ -103,32 +103,38 @@ class BackupJob:
 
     async def _run(self, started_ms: int, mark: str) -> BackupResult:
         stored = await self._stores.schema.read()
+        if stored.restoring:
+            raise Conflict(f"a restore of the backup {stored.restoring} ended half way here; repeat it first")
         chunks = await asyncio.to_thread(ChunkWriter.open, self._target)
-        apps = await self._app_ids()
-        cuts = {app_id: AppCut(start=await self._offsets(app_id)) for app_id in apps}
-        self._pace.refresh = lambda: self._follow(apps)
-        await self._follow(apps)
+        cuts: dict[str, AppCut] = {}
+        self._pace.refresh = lambda: self._follow(list(cuts))
+        await self._begin_apps(cuts)
         facts = BackupFacts(
             new_backup_id(started_ms, mark), installed_version(), stored.number,
             stored.oldest, self._fingerprints[0], started_ms, 0, apps=cuts,
         )  # fmt: skip
         try:
-            facts.bulk = [digest async for digest in self._bulk(chunks)]
+            facts.bulk = [digest async for digest in self._bulk(chunks, cuts)]
             await self._cut(facts, chunks)
             for app_id, cut in cuts.items():
                 for noun in NOUNS:
                     cut.changes[noun] = [d async for d in self._log(app_id, noun, cut.end[noun], chunks)]
         finally:
-            for app_id in apps:
+            for app_id in cuts:
                 await self._stores.server.execute_slow("HDEL", keys.follower(app_id), FOLLOWER)
         facts.keys = self._keys
         await asyncio.to_thread(commit_backup, self._target, facts, chunks.needed)
         size = sum(entry.size for entry in chunks.needed.values())
         return BackupResult(facts, size, chunks.new_bytes, chunks.new_chunks, len(chunks.needed))
 
-    async def _app_ids(self) -> list[str]:
+    async def _begin_apps(self, cuts: dict[str, AppCut]) -> list[str]:
+        """Note the offsets of apps that the backup lacks, and return their ids."""
         names = await self._stores.server.execute_slow("HKEYS", keys.access_app())
-        return sorted(text_of(name) for name in names)
+        begun = sorted({text_of(name) for name in names} - cuts.keys())
+        for app_id in begun:
+            cuts[app_id] = AppCut(start=await self._offsets(app_id))
+        await self._follow(begun)
+        return begun
 
     async def _offsets(self, app_id: str) -> dict[str, str]:
         return {noun: await self._reader.last_offset(keys.change(app_id, noun)) for noun in NOUNS}
@@ -145,21 +151,34 @@ class BackupJob:
                 app_id, FOLLOWER, self._kept[app_id], self._clock.now_ms()
             )
 
-    async def _bulk(self, chunks: ChunkWriter) -> AsyncIterator[str]:
-        """Write the bulk keys: names go to files by their hash first, so equal keys make equal chunks every time."""
+    async def _bulk(
+        self, chunks: ChunkWriter, apps: Collection[str], added: Sequence[str] = ()
+    ) -> AsyncIterator[str]:
+        """Write the bulk keys of everything but apps that are not begun, or of the added apps.
+
+        Names go to files by their hash first, so equal keys make equal chunks every time.
+        """
         with tempfile.TemporaryDirectory(prefix="kiosk-backup-") as folder:
-            total = await self._list_names(Path(folder))
+            total = await self._list_names(Path(folder), apps, added)
             buckets = 1 << (total // _BUCKET_KEYS).bit_length()
             for names in _buckets(Path(folder), buckets):
                 async for digest in self._bucket(names, chunks):
                     yield digest
 
-    async def _list_names(self, folder: Path) -> int:
+    async def _list_names(self, folder: Path, apps: Collection[str], added: Sequence[str]) -> int:
         total = 0
+        late = dict.fromkeys(apps, False)
+        "App -> whether it was made since, so that it is read later."
         async for page in self._reader.scan():
             spooled: dict[int, list[bytes]] = {}
-            for name in page:
-                if is_kiosk_key(name) and key_class(name_of(name)) == "bulk":
+            for name in filter(is_kiosk_key, page):
+                app_id = _app_of(name)
+                if added and app_id not in added:
+                    continue
+                if app_id and app_id not in late:
+                    exists = await self._stores.server.execute_slow("HEXISTS", keys.access_app(), app_id)
+                    late[app_id] = bool(exists)
+                if not (app_id and late[app_id]) and key_class(name_of(name)) == "bulk":
                     spooled.setdefault(zlib.crc32(name) % _PARTITIONS, []).append(name)
                     total += 1
             for partition, names in spooled.items():
@@ -188,22 +207,28 @@ class BackupJob:
 
     async def _cut(self, facts: BackupFacts, chunks: ChunkWriter) -> None:
         """Copy the artifact store and read the control keys of a moment at which its segments did not change."""
-        segments = SegmentStore(self._source)
         earlier = await asyncio.to_thread(load_newest, self._target, self._fingerprints)
         for _ in range(_CUTS):
-            before = {app_id: await asyncio.to_thread(segments.offsets, app_id) for app_id in facts.apps}
+            if added := await self._begin_apps(facts.apps):
+                facts.bulk += [digest async for digest in self._bulk(chunks, facts.apps, added)]
+            before = await asyncio.to_thread(self._newest_segments, facts.apps)
             facts.artifacts = await asyncio.to_thread(
                 copy_artifacts, self._source, chunks, earlier, self._pace.progress
             )
             parts, answers = await self._read_control(facts)
-            after = {app_id: await asyncio.to_thread(segments.offsets, app_id) for app_id in facts.apps}
-            if before == after:
+            after = await asyncio.to_thread(self._newest_segments, facts.apps)
+            if before == after and _app_ids(parts) <= facts.apps.keys():
                 facts.cut_ms = self._clock.now_ms()
+                facts.audit = find_audit_position(parts)
                 facts.control = [await asyncio.to_thread(chunks.write_parts, parts)]
                 facts.answers = [await asyncio.to_thread(chunks.write_parts, answers)]
                 self._keys += len(parts)
                 return
         raise Unavailable("compactions go on faster than files are copied; try again", retry_after_s=60)
+
+    def _newest_segments(self, apps: Iterable[str]) -> dict[str, str | None]:
+        """Return the manifest of each app's segments: an erasure replaces it without a new offset."""
+        return {app_id: newest_manifest(self._source, f"{app_id}/segments") for app_id in apps}
 
     async def _read_control(self, facts: BackupFacts) -> tuple[list[KeyPart], list[KeyPart]]:
         parts, answers = list[KeyPart](), list[KeyPart]()
@@ -221,7 +246,34 @@ class BackupJob:
                 KeyPart(key.encode("utf-8", "surrogateescape"), "string", [value])
                 for key, value in zip(sampled, values, strict=True)
             ]
-        return parts, answers
+            parts += await self._read_open(app_id, found)
+        return [*parts, *await self._read_receipts(parts)], answers
+
+    async def _read_open(self, app_id: str, control: Sequence[KeyPart]) -> list[KeyPart]:
+        """Read the unfinished tasks and questions of an app: the bulk keys may be older than they are."""
+        names = [
+            key_of(app_id, text_of(item)).encode("utf-8", "surrogateescape")
+            for list_key, key_of in ((keys.task_open, keys.task), (keys.question_open, keys.question))
+            for part in control
+            if part.key == list_key(app_id).encode()
+            for item in part.items[::2]
+        ]
+        pages = [names[first : first + PAGE] for first in range(0, len(names), PAGE)]
+        return [part for page in pages async for part in self._reader.read(page)]
+
+    async def _read_receipts(self, control: Sequence[KeyPart]) -> list[KeyPart]:
+        """Read the receipts of unfinished erasures: without its receipt, an order is not carried out."""
+        receipts, ask = list[KeyPart](), self._stores.server.execute_slow
+        for part in control:
+            for item in part.items[::2] if part.key == keys.erasure_order().encode() else ():
+                app_id, _, erasure_id = text_of(item).partition("\x1f")
+                key, ids = keys.erasure(app_id), keys.erasure_ids(app_id)
+                body = await ask("HGET", key, erasure_id)
+                score = await ask("ZSCORE", ids, erasure_id)
+                if body is not None and score is not None:
+                    receipts.append(KeyPart(key.encode(), "hash", [erasure_id.encode(), body]))
+                    receipts.append(KeyPart(ids.encode(), "zset", [erasure_id.encode(), score]))
+        return receipts
 
     async def _sample(self, app_id: str, share: int) -> list[str]:
         """Choose records whose answers are recorded; an absent one at the cut is an answer too."""
@@ -277,6 +329,17 @@ def _read_names(path: Path) -> set[bytes]:
 
 def _tag_of(key: str) -> str:
     return key[key.find("{") : key.find("}")]
+
+
+def _app_of(name: bytes) -> str:
+    """Return the app of a key; empty for a key of the installation."""
+    return name_of(name[1:].partition(b"}:")[0]) if name.startswith(b"{") else ""
+
+
+def _app_ids(parts: Iterable[KeyPart]) -> set[str]:
+    """Return the apps that exist at the cut."""
+    ids = (part.items[::2] for part in parts if part.key == keys.access_app().encode())
+    return {text_of(name) for names in ids for name in names}
 
 
 def _trimmed(parts: Sequence[KeyPart], app_id: str) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Which answers of a restored app can be compared with the installation that was backed up, and which questions to ask.
 
 The installation went on serving. Its change log is read up to the cut only, so users, products and interactions are
-those of the cut again. Three things have no such history: an app whose segments, engines or boost rules changed since
-is not compared, and a user who did something since the backup began is not asked for.
+those of the cut again. Where its segments changed since, its log is read from the segments of the backup on, as long as
+it reaches back to them. An app whose log was trimmed, or whose engines or boost rules changed since, is not compared,
+and a user who did something since the backup began is not asked for.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from cluster.admin.backup.catalogue import AppCut, Backup
 from cluster.admin.backup.chunks import read_parts
 from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.manifest_commits import newest_manifest
-from cluster.artifacts.segment_files import position_from_offset
+from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
+from cluster.ids import position_from_offset
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.ports.changes import Noun
@@ -55,25 +57,34 @@ async def sample_app(stores: OpenStores, app_id: str, most: int) -> AppSample:
 
 
 async def find_change_since(
-    source: OpenStores, artifacts: ArtifactStore, target: ArtifactStore, backup: Backup, app_id: str
-) -> str:
-    """Return why an app of the installation can't be compared with the backup; empty if it can."""
+    source: OpenStores,
+    artifacts: ArtifactStore,
+    restored: ArtifactStore,
+    target: ArtifactStore,
+    backup: Backup,
+    app_id: str,
+) -> tuple[ArtifactStore, str]:
+    """Return the artifact store with which an app of the installation has the state of the backup, its own or the
+    restored one; and why the app can't be compared, empty if it can.
+    """  # fmt: skip
     path = await asyncio.to_thread(newest_manifest, artifacts, f"{app_id}/segments")
     copied = {one.path: one.sha256 for one in backup.facts.artifacts}
+    cut = backup.facts.apps[app_id]
     if path is None:
         if any(one.startswith(f"{app_id}/segments/") for one in copied):
-            return "its segments are gone"
+            return artifacts, "its segments are gone"
     elif copied.get(path) != checksum(await asyncio.to_thread(artifacts.read, path)):
-        return "its changes were compacted since"
-    cut = backup.facts.apps[app_id]
-    if await _is_trimmed(source, app_id, cut):
-        return "its change log was trimmed since"
+        artifacts = restored
+        if await _is_trimmed(source, app_id, await asyncio.to_thread(SegmentStore(restored).offsets, app_id)):
+            return artifacts, "its changes were compacted since"
+    if await _is_trimmed(source, app_id, cut.start):
+        return artifacts, "its change log was trimmed since"
     wanted = [keys.engine(app_id), keys.boost_rule(app_id)]
     parts, _, _ = await KeyReader(source.server, SystemClock()).read_cut(wanted)
     written = [part for one in backup.facts.control for part in read_parts(target, backup.chunks[one])]
     if _as_hashes(parts) != _as_hashes(part for part in written if name_of(part.key) in wanted):
-        return "its engines or boost rules were changed since"
-    return ""
+        return artifacts, "its engines or boost rules were changed since"
+    return artifacts, ""
 
 
 async def find_active_readers(source: OpenStores, app_id: str, cut: AppCut) -> set[str]:
@@ -95,9 +106,10 @@ async def find_active_readers(source: OpenStores, app_id: str, cut: AppCut) -> s
     return active | {f"a:{one}" for one in visitors} | {f"u:{one}" for one in links.values()}
 
 
-async def _is_trimmed(source: OpenStores, app_id: str, cut: AppCut) -> bool:
+async def _is_trimmed(source: OpenStores, app_id: str, since: Mapping[Any, str]) -> bool:
+    """Return whether changes after these offsets are no longer in the log."""
     nouns: tuple[Noun, ...] = ("user", "product", "interaction")
-    trimmed = [(await source.changes.first(app_id, noun), cut.start.get(noun, "0")) for noun in nouns]
+    trimmed = [(await source.changes.first(app_id, noun), since.get(noun, "0")) for noun in nouns]
     return any(position_from_offset(first) > position_from_offset(start) for first, start in trimmed)
 
 

@@ -1,4 +1,12 @@
-"""Restoring a backup: its keys and files into an empty installation, then the changes up to the cut or to a time."""
+"""Restoring a backup: its keys and files into an empty installation, then the changes up to the cut or to a time.
+
+1  mark the installation: no release starts on it    (`StoredSchema.restoring`)
+2  files of the artifact store
+3  bulk keys
+4  change logs, applied again from the start of the backup on; who was erased meanwhile is erased again
+5  control keys, without which no app exists
+6  remove the mark
+"""
 
 from __future__ import annotations
 
@@ -15,20 +23,25 @@ from cluster.admin.backup.chunks import read_parts
 from cluster.admin.backup.pace import Progress, ignore_progress
 from cluster.admin.schema import check_readable, newest_schema
 from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.segment_files import position_from_offset
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
+from cluster.ids import position_from_offset
+from cluster.records.erasure import Person
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.key_classes import NOUNS, is_kiosk_key, key_class
-from cluster.store.ports.key_parts import KeyPart
+from cluster.store.ports.changes import Noun
+from cluster.store.ports.key_parts import KeyPart, StreamState
 from cluster.store.ports.schema import StoredSchema
 from cluster.store.redis.client import RedisClient
+from cluster.store.redis.erasures import erase_copies
 from cluster.store.redis.key_writer import KeyWriter
 from cluster.store.redis.multiplexer import name_of
 from cluster.store.redis.seal import salt_from_key, seal, unseal
 
 _PAGE = 500
+_LOGS: tuple[Noun, ...] = ("interaction", "user", "product")
+"Interactions first: their log names the erased persons, whose later profiles are in the log of users."
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +112,11 @@ def _plan_time(backups: Sequence[Backup], at_ms: int) -> RestorePlan:
     return RestorePlan(base, later, at_ms)
 
 
-async def refuse_used(stores: OpenStores, into: ArtifactStore, *, replace: bool) -> None:
-    """Empty the installation if it may be replaced, else refuse one with data.
+async def prepare_restore(
+    stores: OpenStores, into: ArtifactStore, backup_id: str, *, replace: bool = False
+) -> None:
+    """Mark and empty an installation that may be replaced, or into which a restore ended half way; refuse any other
+    with data.
 
     Errors:
         Conflict: it has data, or a process of it runs
@@ -115,13 +131,16 @@ async def refuse_used(stores: OpenStores, into: ArtifactStore, *, replace: bool)
             )
         durable += sum(kind != "ephemeral" for kind in kinds)
     files = await asyncio.to_thread(into.entries, "")
+    replace = replace or bool((await stores.schema.read()).restoring)
     if (durable or files) and not replace:
         raise Conflict(
             f"the installation has data ({durable} keys, {len(files)} files); an empty data directory, or --replace, "
             "which removes them"
         )
+    await stores.schema.mark_restoring(backup_id)
     async for found in _scan(server):
-        if page := [key for key in found if is_kiosk_key(key)]:
+        # the schema has the mark of a restore: the next one replaces it
+        if page := [key for key in found if is_kiosk_key(key) and name_of(key) != keys.schema()]:
             await asyncio.gather(*(server.execute_slow("DEL", key) for key in page))
     for entry in files:
         await asyncio.to_thread(into.remove, entry.path)
@@ -152,17 +171,24 @@ class RestoreJob:
             Fault: a chunk is damaged
         """
         facts = self._plan.backup.facts
+        await self._stores.schema.mark_restoring(facts.backup_id)
         files = await asyncio.to_thread(
             restore_artifacts, self._target, self._plan.backup, self._into, self._progress
         )
         for digest in facts.bulk:
             await self._write(await self._parts(self._plan.backup, digest))
+        await self._writer.finish()
+        control = [part for digest in facts.control for part in await self._parts(self._plan.backup, digest)]
+        salts = {keys.query_salt(app_id).encode() for app_id in facts.apps}
+        # an erasure finds what is stored under a pseudonym by the salt
+        await self._writer.write(part for part in control if part.key in salts)
         for app_id in facts.apps:
-            for noun in NOUNS:
+            for noun in _LOGS:
                 await self._log(app_id, noun, facts)
         await self._index_types(facts)
-        for digest in facts.control:
-            await self._write(await self._parts(self._plan.backup, digest))
+        await self._write(control)
+        await self._writer.finish()
+        await self._stores.schema.mark_restoring("")
         as_of_ms = self._plan.until_ms or facts.cut_ms
         return RestoreResult(facts.backup_id, as_of_ms, self._keys, self._changes, files)
 
@@ -184,16 +210,27 @@ class RestoreJob:
     async def _log(self, app_id: str, noun: str, facts: BackupFacts) -> None:
         """Write a change log, and apply its changes since the start of the backup to the records."""
         cut, key = facts.apps[app_id], keys.change(app_id, noun)
-        newest = cut.end[noun]
-        async for entry in self._entries(app_id, noun):
-            await self._writer.send([("XADD", key, entry[0], *entry[1])])
-            newest = entry[0].decode()
-            if position_from_offset(newest) > position_from_offset(cut.start[noun]):
-                await self._writer.send(_record_commands(app_id, noun, entry[1]))
-                self._changes += 1
-        await self._writer.finish_log(key.encode(), newest)
+        newest, since = cut.end[noun], position_from_offset(cut.start[noun])
+        erased: dict[Person, None] = {}
+        async for entries in self._entries(app_id, noun):
+            commands: list[tuple[Any, ...]] = []
+            for entry_id, fields in entries:
+                commands.append(("XADD", key, entry_id, *fields))
+                newest = entry_id.decode()
+                if position_from_offset(newest) > since:
+                    self._changes += 1
+                    if noun == "interaction":
+                        erased |= dict.fromkeys(_erased_persons(app_id, fields))
+                    else:
+                        commands += _record_commands(app_id, noun, fields)
+            await self._writer.send(commands)
+        for person in erased:
+            await erase_copies(self._stores.server, person)
+        if position_from_offset(newest) > (0, 0):
+            await self._writer.finish_stream(key.encode(), StreamState(newest.encode()))
 
-    async def _entries(self, app_id: str, noun: str) -> AsyncIterator[Any]:
+    async def _entries(self, app_id: str, noun: str) -> AsyncIterator[list[Any]]:
+        """Yield the entries of a change log, some at a time."""
         plan, done = self._plan, 0
         end = position_from_offset(plan.backup.facts.apps[app_id].end[noun])
         for backup in (plan.backup, plan.later):
@@ -201,10 +238,12 @@ class RestoreJob:
                 continue
             for digest in backup.facts.apps[app_id].changes[noun]:
                 for part in await self._parts(backup, digest):
-                    for entry in part.items:
-                        at = position_from_offset(entry[0].decode())
-                        if backup is plan.backup or (at > end and at[0] <= plan.until_ms):
-                            yield entry
+                    yield [
+                        entry
+                        for entry in part.items
+                        if backup is plan.backup
+                        or ((at := position_from_offset(entry[0].decode())) > end and at[0] <= plan.until_ms)
+                    ]
                     done += len(part.items)
                     self._progress(f"changes of {noun}s", done)
 
@@ -224,20 +263,30 @@ class RestoreJob:
                     break
 
 
-def _record_commands(app_id: str, noun: str, flat: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
-    """Yield what a change of users or products did to the keys of its records."""
+def _records_of(noun: str, flat: Sequence[bytes]) -> list[Any]:
+    """Return the records and ids of a change; none if it is damaged."""
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     payload = unseal(fields.get(b"payload", b""), salt_from_key(noun))
     if payload is None and b"copy" in fields:
         payload = unseal(fields[b"copy"], salt_from_key(noun))
+    return [] if payload is None else list(orjson.loads(payload))
+
+
+def _erased_persons(app_id: str, flat: Sequence[bytes]) -> list[Person]:
+    """Return the persons whom an entry of the interactions erased: users, each with all visitors of the entry, or
+    visitors."""
+    readers = [one for one in _records_of("interaction", flat) if isinstance(one, str)]
+    users = [one[2:] for one in readers if one.startswith("u:")]
+    visitors = tuple(one[2:] for one in readers if one.startswith("a:"))
+    if not users and not visitors:
+        return []
+    return [Person(app_id=app_id, user_id=user_id, anonymous_ids=visitors) for user_id in users or [""]]
+
+
+def _record_commands(app_id: str, noun: str, flat: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
+    """Yield what a change of users or products did to the keys of its records."""
     types, ids = keys.product_type(app_id), keys.record_ids(app_id, noun)
-    for one in [] if payload is None else orjson.loads(payload):
-        if noun == "interaction":
-            if isinstance(
-                one, str
-            ):  # an erasure; puts are in the recent lists, but for those of the last moments
-                yield ("DEL", keys.recent(app_id, one))
-            continue
+    for one in _records_of(noun, flat):
         if isinstance(one, str):
             yield ("DEL", keys.record(app_id, noun, one))
             yield ("ZREM", ids, one)

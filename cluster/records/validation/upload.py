@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cluster.errors import Unauthenticated, Unprocessable, messages
 from cluster.records.attributes import attribute_types
-from cluster.records.fields import json_type, wrong_type
+from cluster.records.fields import MAX_RECORD_BYTES, json_type, wrong_type
 from cluster.records.interaction import INTERACTION_MODELS, Interaction
 from cluster.records.product import PRODUCT_MODELS, PRODUCT_TIMES, Product
 from cluster.records.times import is_stored_moment, moment_text
@@ -30,7 +30,7 @@ from cluster.records.validation.accepted import (
     AcceptedRecords,
     RecordNoun,
 )
-from cluster.records.validation.error_messages import Explainer
+from cluster.records.validation.error_messages import Explainer, upload_message
 from cluster.records.validation.json_limits import check_tree, load_json
 from cluster.records.validation.recent_events import event_from_interaction
 
@@ -111,9 +111,9 @@ def parse_upload(
     items = _items(tree, noun)
     has_nulls = b"null" in body
     if noun == "user":
-        return AcceptedRecords(noun, _users(items, has_nulls, is_detailed))
+        return _accept_records(noun, _users(items, has_nulls, is_detailed))
     if noun == "product":
-        return AcceptedRecords(noun, _products(items, has_nulls, is_detailed))
+        return _accept_records(noun, _products(items, has_nulls, is_detailed))
     aliases = [alias for alias in service_id_aliases if alias.encode() in body]
     if aliases:
         _rename_aliases(items, aliases)
@@ -207,6 +207,19 @@ def _products(items: list[Any], has_nulls: bool, is_detailed: bool) -> tuple[Acc
     return tuple(accepted)
 
 
+def _accept_records(noun: RecordNoun, records: tuple[AcceptedRecord, ...]) -> AcceptedRecords:
+    _check_sizes(noun, [len(record.json) for record in records])
+    return AcceptedRecords(noun, records)
+
+
+def _check_sizes(noun: str, sizes: Sequence[int]) -> None:
+    """Refuse an upload with records that are too large as JSON, with one message for each of them."""
+    if max(sizes, default=0) > MAX_RECORD_BYTES:
+        text = f"The record should have at most {MAX_RECORD_BYTES} bytes."
+        large = [index for index, size in enumerate(sizes) if size > MAX_RECORD_BYTES]
+        raise rejected_upload_error(noun, *(upload_message(index, (), text) for index in large))
+
+
 def _normalize_times(record: dict[str, Any], model: User | Product, names: Sequence[str]) -> dict[str, Any]:
     """Write the times of a record as its model has them, in UTC."""
     for name in names:
@@ -283,8 +296,11 @@ def _interactions(
         elif user_id and visitor_id:
             links[user_id, visitor_id] = None
     recents.sort(key=itemgetter(0))
+    payload = orjson.dumps(items)
+    if len(payload) > MAX_RECORD_BYTES:
+        _check_sizes("interaction", [len(orjson.dumps(item)) for item in items])
     return AcceptedInteractions(
-        payload=orjson.dumps(items),
+        payload=payload,
         recents=tuple(entry for _, entry in recents),
         links=tuple(links),
         count=len(items),

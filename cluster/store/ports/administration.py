@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from cluster.records.administration import AdminToken, AuditRow
+from cluster.store.audit_proof import AuditProof
 
 START = "0" * 64
 "Replaces the chain before the first row."
@@ -53,6 +54,10 @@ class AuditVerdict:
     broken_at: str = ""
     "Id of the first row that does not fit; empty: the log is whole."
     reason: str = ""
+    proven_from: str = ""
+    "Id of the first row with a proof under the master key; it and all rows before it are proven."
+    since_rows: int = 0
+    "Rows after the row with the given chain."
 
     @property
     def is_whole(self) -> bool:
@@ -118,6 +123,20 @@ class AuditLog(Protocol):
         """Yield all rows, the oldest first."""
         ...
 
-    async def verify(self) -> AuditVerdict:
-        """Check the chain of all rows."""
+    async def verify(self, since_chain: str = "") -> AuditVerdict:
+        """Check the chain of all rows, their proofs, and the sealed row.
+
+        A row must have `since_chain`, if it is given.
+
+        Errors:
+            Fault: the file of the sealed row was changed
+        """
+        ...
+
+    def protect(self, proof: AuditProof) -> None:
+        """Prove rows from now on, and compare what is sealed."""
+        ...
+
+    async def has_proof(self) -> bool:
+        """Return whether the newest row carries a proof of this installation."""
         ...

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 Noun = Literal["user", "product", "interaction"]
 Op = Literal["put", "remove", "erase"]
@@ -29,6 +29,37 @@ class ChangeLogEntry:
     "An `erase` or `remove` whose two copies are both damaged: its ids are lost."
 
 
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """A process that follows the change log of an app."""
+
+    name: str
+    at_ms: int
+    "When the follower last recorded its offsets."
+    offsets: Mapping[str, str]
+    digest: Mapping[str, str] = field(default_factory=dict)
+    """Digests of its state at these offsets: `records`, and `lists` of a state that was just loaded with the snapshot
+    `version`. Empty for followers that answer no queries."""
+
+
+FOLLOWING_MS = 60_000
+"A follower that was silent for longer has ended."
+
+
+def find_differing(followers: Iterable[Follower], now_ms: int) -> list[str]:
+    """Return the names of live followers whose state differs from that of another one at the same offsets."""
+    digests: dict[tuple[Any, ...], dict[str, list[str]]] = {}
+    for follower in followers:
+        if now_ms - follower.at_ms >= FOLLOWING_MS:
+            continue
+        digest, offsets = follower.digest, tuple(sorted(follower.offsets.items()))
+        for kind, at in (("records", offsets), ("lists", (*offsets, digest.get("version", "")))):
+            if digest.get(kind):
+                digests.setdefault((kind, at), {}).setdefault(digest[kind], []).append(follower.name)
+    differing = [names for found in digests.values() if len(found) > 1 for names in found.values()]
+    return sorted({name for names in differing for name in names})
+
+
 class ChangeLog(Protocol):
     """The ordered stream of writes, one for each noun."""
 
@@ -51,8 +82,19 @@ class ChangeLog(Protocol):
         older offset has a gap and must load compacted segments."""
         ...
 
-    async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
-        """Record a follower's offsets; for 10 minutes no later entry is trimmed."""
+    async def record_follower(
+        self,
+        app_id: str,
+        name: str,
+        offsets: Mapping[Noun, str],
+        now_ms: int,
+        digest: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record a follower's offsets and the digests of its state; for 10 minutes no later entry is trimmed."""
+        ...
+
+    async def list_followers(self, app_id: str) -> list[Follower]:
+        """Return the followers of an app by name, those that ended too; damaged entries are left out."""
         ...
 
     async def compacted_offsets(self, app_id: str) -> dict[Noun, str]: ...

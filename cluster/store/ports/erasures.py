@@ -6,15 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from cluster.records.erasure import Erasure, Person
+from cluster.records.erasure import ErasedReaders, Erasure, Person
 
 PROFILE, RECENTS, LINKS = "profile", "recent list", "links to visitors"
 THREADS, QUESTIONS, POPULAR_QUESTIONS = "threads", "questions and answers", "question statistics"
 EXPOSURES, REPLIES, COUNTERS = "exposures of experiments", "replies kept for retries", "counters and pages"
 TASKS, QUARANTINE, LOG = "task messages", "quarantine", "change log"
+IMPORTS = "imports of files"
 REDIS_PLACES = (
     PROFILE, RECENTS, LINKS, THREADS, QUESTIONS, POPULAR_QUESTIONS, EXPOSURES, REPLIES, COUNTERS, TASKS,
-    QUARANTINE, LOG,
+    QUARANTINE, LOG, IMPORTS,
 )  # fmt: skip
 "All places in Redis, in the order of the receipts."
 
@@ -49,6 +50,14 @@ class ErasureStore(Protocol):
 
     async def subject(self, person: Person) -> str:
         """Return the keyed hash of a person."""
+        ...
+
+    async def subjects(self, person: Person) -> tuple[str, ...]:
+        """Return the keyed hash of each id of a person."""
+        ...
+
+    async def erased_since(self, app_id: str, since_ms: int) -> ErasedReaders:
+        """Return whom the app erased from a time on."""
         ...
 
     async def order(self, erasure: Erasure, person: Person) -> None:

@@ -15,6 +15,8 @@ class StoredSchema:
     "The schema a release needs to run on it."
     release: str = ""
     at_ms: int = 0
+    restoring: str = ""
+    "The backup whose restore has not ended; no release may start on it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,10 @@ class SchemaStore(Protocol):
 
     async def write(self, schema: StoredSchema) -> None:
         """Replace the stored schema; the caller holds the lease."""
+        ...
+
+    async def mark_restoring(self, backup_id: str) -> None:
+        """Mark the store as one into which a backup is being restored; an empty id removes the mark."""
         ...
 
     async def record_release(self, running: RunningRelease) -> None:

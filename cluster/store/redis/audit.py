@@ -17,12 +17,14 @@ from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import orjson
+import structlog
 
-from cluster.errors import Unavailable
+from cluster.errors import Fault, Unavailable
 from cluster.ids import new_request_id
 from cluster.records.administration import AuditRow
 from cluster.store import keys
-from cluster.store.audit_chain import ChainCheck, next_chain, row_json
+from cluster.store.audit_chain import ACCEPT, RESTORE, ChainCheck, next_chain, order, row_json
+from cluster.store.audit_proof import AuditProof, SealedRow
 from cluster.store.ports.administration import START, AuditFilter, AuditPage, AuditVerdict
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
@@ -37,12 +39,13 @@ _PAGE = 500
 _NOT_BEGUN = 2
 _TRIES = 30
 
+_log = structlog.get_logger()
 _APPEND = Script.load("append_audit")
 _ARCHIVE = Script.load("archive_audit")
 _LAST_OFFSET = Script.load("last_offset")
 
-StoredRow = tuple[str, bytes, str]
-"Id, JSON, chain."
+StoredRow = tuple[str, bytes, str, str]
+"Id, JSON, chain, proof."
 
 
 class RedisAudit:
@@ -56,6 +59,16 @@ class RedisAudit:
         self._block_rows = block_rows
         self._last: tuple[str, str] = ("", START)
         self._turn: asyncio.Lock | None = None
+        self._proof: AuditProof | None = None
+        self._is_broken = False
+
+    def protect(self, proof: AuditProof) -> None:
+        self._proof = proof
+
+    async def has_proof(self) -> bool:
+        found = await self._server.execute_slow("XREVRANGE", keys.audit_row(), "+", "-", "COUNT", 1)
+        _, _, chain, proof = _entry(found[0]) if found else ("", b"", "", "")
+        return self._proof is not None and self._proof.is_genuine(chain, proof)
 
     async def begin(self, row: AuditRow) -> str:
         begun_id = new_request_id()
@@ -64,7 +77,9 @@ class RedisAudit:
 
     async def begun(self) -> list[tuple[str, AuditRow]]:
         flat = await self._server.execute_slow("HGETALL", keys.audit_begun())
-        found = ((name, _parse("", stored, "")) for name, stored in zip(flat[::2], flat[1::2], strict=True))
+        found = (
+            (name, _parse("", stored, "", "")) for name, stored in zip(flat[::2], flat[1::2], strict=True)
+        )
         return [(text_of(name), row) for name, row in found if row is not None]
 
     async def append(self, row: AuditRow, *, begun_id: str = "", only_begun: bool = False) -> AuditRow:
@@ -75,10 +90,11 @@ class RedisAudit:
             for _ in range(_TRIES):
                 last_id, before = self._last
                 chain = next_chain(before, stored)
+                signed = self._proof.sign(chain) if self._proof else ""
                 done, found_id, more = await self._server.run(
                     _APPEND,
                     [keys.audit_row(), keys.audit_begun()],
-                    [last_id, stored, chain, begun_id, int(only_begun)],
+                    [last_id, stored, chain, begun_id, int(only_begun), signed],
                 )
                 if done == _NOT_BEGUN:
                     return row
@@ -88,7 +104,11 @@ class RedisAudit:
                     self._last = (row_id, chain)
                     if done and int(more) > self._live_rows:
                         await self._archive()
-                    return row.model_copy(update={"row_id": row_id, "chain": chain})
+                    made = row.model_copy(update={"row_id": row_id, "chain": chain, "proof": signed})
+                    if self._proof:
+                        await self._seal(self._proof, made, SealedRow(last_id, before))
+                        self._proof.report(made.model_dump(mode="json"))
+                    return made
                 self._last = (row_id, text_of(more) if row_id else START)
         raise Unavailable("the audit log is being written by many at once", retry_after_s=1)
 
@@ -96,12 +116,12 @@ class RedisAudit:
         found: list[AuditRow] = []
         scanned = 0
         last_id = ""
-        async for row_id, stored, chain in self._newest_first(before):
+        async for row_id, stored, chain, proof in self._newest_first(before):
             if scanned >= MOST_SCANNED or len(found) >= limit:
                 return AuditPage(found, last_id)
             scanned += 1
             last_id = row_id
-            row = _parse(row_id, stored, chain)
+            row = _parse(row_id, stored, chain, proof)
             if row is None:
                 continue
             if row.at < wanted.since - 60_000:
@@ -116,17 +136,48 @@ class RedisAudit:
             if row is not None:
                 yield row
 
-    async def verify(self) -> AuditVerdict:
-        check, last_id = ChainCheck(), ""
+    async def verify(self, since_chain: str = "") -> AuditVerdict:
         # First: rows that come meanwhile are checked too, and are no reason for an alarm.
+        sealed = await asyncio.to_thread(self._proof.sealed) if self._proof else None
         newest = text_of(await self._server.run(_LAST_OFFSET, [keys.audit_row()], []))
-        async for row_id, stored, chain in self._oldest_first():
-            if not check.fits(row_id, stored, chain):
-                return check.verdict(row_id, "the row does not continue the chain of the row before")
-            last_id = row_id
-        if _order(last_id) < _order(newest):
-            return check.verdict(newest, "the newest rows were removed")
-        return check.verdict()
+        check = ChainCheck(self._proof, sealed, since_chain)
+        async for row in self._oldest_first():
+            check.add(*row)
+        return check.verdict(newest)
+
+    async def _seal(self, proof: AuditProof, row: AuditRow, before: SealedRow) -> None:
+        """Seal a row that this process appended, if the log leads from the sealed row to it.
+
+        Otherwise the older seal stays, so that a removed row is missed for ever and not only until the next append.
+        """
+        try:
+            sealed = await asyncio.to_thread(proof.sealed)
+        except Fault as error:
+            _log.error("audit_seal_damaged", reason=error.message)
+            return
+        if sealed is None or sealed == before or row.operation in (ACCEPT, RESTORE):
+            self._is_broken = False
+        elif not self._is_broken and order(sealed.row_id) < order(row.row_id):
+            self._is_broken = not await self._leads(sealed, row)
+            if self._is_broken:
+                _log.error("audit_log_broken", sealed_row=sealed.row_id)
+        if not self._is_broken:
+            await asyncio.to_thread(proof.seal, row.row_id, row.chain)
+
+    async def _leads(self, sealed: SealedRow, row: AuditRow) -> bool:
+        """Return whether the chain leads from the sealed row to a newer one."""
+        start, chain = sealed.row_id, ""
+        while entries := await self._server.execute_slow(
+            "XRANGE", keys.audit_row(), start, row.row_id, "COUNT", _PAGE
+        ):
+            for row_id, stored, found, _ in map(_entry, entries):
+                is_linked = next_chain(chain, stored) == found if chain else row_id == sealed.row_id
+                if not is_linked or (not chain and found != sealed.chain):
+                    return (await self.verify()).is_whole
+                chain = found
+            start = "(" + text_of(entries[-1][0])
+        # The sealed row may be archived, or a row of the log accepts that it is missed.
+        return chain == row.chain or (await self.verify()).is_whole
 
     async def _archive(self) -> None:
         """Move the oldest rows that are not archived yet into a block."""
@@ -149,7 +200,7 @@ class RedisAudit:
 
     async def _read_block(self, number: int) -> list[StoredRow]:
         raw = await self._server.execute_slow("LRANGE", keys.audit_archive(), number, number)
-        return unpack_rows(raw[0]) if raw else [(f"block {number}", b"", "")]
+        return unpack_rows(raw[0]) if raw else [(f"block {number}", b"", "", "")]
 
     async def _oldest_first(self) -> AsyncIterator[StoredRow]:
         archived = ""
@@ -178,13 +229,17 @@ class RedisAudit:
             start = "(" + oldest
         for number in reversed(range(int(await self._server.execute_slow("LLEN", keys.audit_archive())))):
             for row in reversed(await self._read_block(number)):
-                if not oldest or _order(row[0]) < _order(oldest):
+                if not oldest or order(row[0]) < order(oldest):
                     yield row
 
 
 def pack_rows(rows: Iterable[StoredRow]) -> bytes:
     """Return rows as one compressed block."""
-    lines = [orjson.dumps([row_id, stored.decode(), chain]) for row_id, stored, chain in rows]
+    lines = [
+        # in one text, so that an earlier release reads the block
+        orjson.dumps([row_id, stored.decode(), f"{chain}.{proof}" if proof else chain])
+        for row_id, stored, chain, proof in rows
+    ]
     return zlib.compress(b"\n".join(lines), 6)
 
 
@@ -192,23 +247,22 @@ def unpack_rows(block: bytes) -> list[StoredRow]:
     """Return the rows of a block; a damaged one is a single row that fits no chain."""
     try:
         lines = [orjson.loads(line) for line in zlib.decompress(block).split(b"\n")]
-        return [(row_id, stored.encode(), chain) for row_id, stored, chain in lines]
+        parts = [(row_id, stored.encode(), *chain.partition(".")) for row_id, stored, chain in lines]
+        return [(row_id, stored, chain, proof) for row_id, stored, chain, _, proof in parts]
     except (zlib.error, ValueError):
-        return [("damaged block", b"", "")]
+        return [("damaged block", b"", "", "")]
 
 
 def _entry(entry: Any) -> StoredRow:
     fields = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
-    return text_of(entry[0]), fields.get(b"row", b""), fields.get(b"chain", b"").decode("ascii", "replace")
+    chain, proof = (fields.get(name, b"").decode("ascii", "replace") for name in (b"chain", b"proof"))
+    return text_of(entry[0]), fields.get(b"row", b""), chain, proof
 
 
-def _order(row_id: str) -> tuple[int, int]:
-    left, _, right = row_id.partition("-")
-    return (int(left), int(right or 0)) if left.isdigit() else (0, 0)
-
-
-def _parse(row_id: str, stored: bytes, chain: str) -> AuditRow | None:
+def _parse(row_id: str, stored: bytes, chain: str, proof: str) -> AuditRow | None:
     try:
-        return AuditRow.model_validate({**orjson.loads(stored), "row_id": row_id, "chain": chain})
+        return AuditRow.model_validate(
+            {**orjson.loads(stored), "row_id": row_id, "chain": chain, "proof": proof}
+        )
     except ValueError:
         return None

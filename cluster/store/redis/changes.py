@@ -9,7 +9,7 @@ from typing import cast
 import orjson
 
 from cluster.store import keys
-from cluster.store.ports.changes import ChangeLogEntry, Noun, Op
+from cluster.store.ports.changes import ChangeLogEntry, Follower, Noun, Op
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
 from cluster.store.redis.quarantine import Quarantine
@@ -44,7 +44,7 @@ class RedisChanges:
         changes: list[ChangeLogEntry] = []
         if nouns:
             names = [keys.change(app_id, noun) for noun in nouns]
-            logs = await self._server.run(_READ, names, [count, MOST_BYTES, *after.values()])
+            logs = await self._server.run(_READ, names, [count, MOST_BYTES, *after.values()], is_bulk=True)
             changes = [
                 await self._open(app_id, noun, *entry)
                 for noun, log in zip(nouns, logs, strict=True)
@@ -61,10 +61,32 @@ class RedisChanges:
         offset: bytes | None = await self._server.execute_slow("HGET", keys.trimmed(app_id), noun)
         return text_of(offset) if offset is not None and _OFFSET.fullmatch(offset) else "0"
 
-    async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
-        await self._server.execute_slow(
-            "HSET", keys.follower(app_id), name, orjson.dumps({**offsets, "at": now_ms})
-        )
+    async def record_follower(
+        self,
+        app_id: str,
+        name: str,
+        offsets: Mapping[Noun, str],
+        now_ms: int,
+        digest: Mapping[str, str] | None = None,
+    ) -> None:
+        value: dict[str, object] = {"at": now_ms}
+        value.update(offsets.items())
+        if digest:
+            value["digest"] = digest
+        await self._server.execute_slow("HSET", keys.follower(app_id), name, orjson.dumps(value))
+
+    async def list_followers(self, app_id: str) -> list[Follower]:
+        flat = await self._server.execute_slow("HGETALL", keys.follower(app_id))
+        found = []
+        for name, value in zip(flat[::2], flat[1::2], strict=True):
+            try:
+                stored = orjson.loads(value)
+                offsets = {noun: str(stored[noun]) for noun in _NOUNS if noun in stored}
+                digest = {str(kind): str(text) for kind, text in stored.get("digest", {}).items()}
+                found.append(Follower(text_of(name), int(stored["at"]), offsets, digest))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue
+        return sorted(found, key=lambda one: one.name)
 
     async def compacted_offsets(self, app_id: str) -> dict[Noun, str]:
         return await self._offsets(keys.compacted_offset(app_id))

@@ -37,9 +37,19 @@ class RedisClient(Protocol):
         """Send a command with a large argument or reply and return an awaitable of its reply."""
 
     async def run(
-        self, script: Script, keys: Sequence[str], args: Sequence[Argument], *, hot: bool = False
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[Argument],
+        *,
+        hot: bool = False,
+        is_bulk: bool = False,
     ) -> Any:
-        """Run a script and return its reply; its keys are exactly `keys`, and all of one slot."""
+        """Run a script and return its reply; its keys are exactly `keys`, and all of one slot.
+
+        A script that moves many megabytes is `is_bulk`: others do not wait behind it, and its time-outs say nothing
+        about the server.
+        """
 
     async def wait(self, *command: Argument, block_ms: int) -> Any:
         """Send a command that blocks up to `block_ms` on a separate connection, and return its reply.

@@ -71,14 +71,20 @@ class ClusterClient:
         )
 
     async def run(
-        self, script: Script, keys: Sequence[str], args: Sequence[Argument], *, hot: bool = False
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[Argument],
+        *,
+        hot: bool = False,
+        is_bulk: bool = False,
     ) -> Any:
         """Run a script at the master of its keys and return its reply."""
         slot = slot_of_key(keys[0]) if keys else None
         full = ("EVAL", script.text, len(keys), *keys, *args)
         within_s = self._hot_s if hot else self._slow_s
         return await self._follow(
-            slot, lambda master: master.run(script, keys, args, hot=hot), full, within_s
+            slot, lambda master: master.run(script, keys, args, hot=hot, is_bulk=is_bulk), full, within_s
         )
 
     async def wait(self, *command: Argument, block_ms: int) -> Any:

@@ -30,13 +30,16 @@ fail by that."""
 class RedisConnection:
     """Sends commands over one connection at a time."""
 
-    def __init__(self, dial: Dial, breaker: Breaker) -> None:
+    def __init__(self, dial: Dial, breaker: Breaker, *, is_bulk: bool = False) -> None:
+        """Take how to connect. Time-outs of an `is_bulk` connection never open the breaker."""
         self._dial_server = dial
         self._breaker = breaker
         self.wire_number = 0
         "Number of sockets so far; a command and its confirmation must use the same one."
         self._watch = ConnectionObserver(
-            answered=breaker.answered, timed_out=breaker.timed_out, lost=self._lost
+            answered=breaker.answered,
+            timed_out=breaker.bulk_timed_out if is_bulk else breaker.timed_out,
+            lost=self._lost,
         )
         self._wire: CommandMultiplexer | None = None
         self._dialling: asyncio.Task[None] | None = None
@@ -99,7 +102,7 @@ class RedisConnection:
 
     def _expire_early(self, future: asyncio.Future[Any]) -> None:
         if fail(future, Unavailable("the store did not answer in time", retry_after_s=1)):
-            self._breaker.timed_out(1)
+            self._watch.timed_out(1)
 
     async def _dial(self) -> None:
         error: HouseError | None = None

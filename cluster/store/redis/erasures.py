@@ -11,7 +11,8 @@ import structlog
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, HouseError, NewerRelease, Unavailable
 from cluster.ids import anonymous_reader
-from cluster.records.erasure import Erasure, Person, addresses_of
+from cluster.records.erasure import ErasedReaders, Erasure, Person, addresses_of
+from cluster.records.logged_query import pseudonym
 from cluster.store import keys
 from cluster.store.ports.erasures import REDIS_PLACES, AppendOnlyFileStatus, LogNoun, PersonData
 from cluster.store.redis.changes import LIVE_MS, RedisChanges
@@ -24,6 +25,7 @@ from cluster.store.redis.record_seal import parse_record, seal_record
 from cluster.store.redis.salts import Salts
 from cluster.store.redis.script import Script
 from cluster.store.redis.seal import salt_from_key, seal, unseal
+from cluster.store.redis.threads import erase_threads
 
 MOST_RECEIPTS = 10_000
 CLEAN_ENTRIES = 20_000
@@ -66,6 +68,20 @@ class RedisErasures:
 
     async def subject(self, person: Person) -> str:
         return await self._salts.pseudonym(person.app_id, person.reader_ids[0])
+
+    async def subjects(self, person: Person) -> tuple[str, ...]:
+        salt = await self._salts.get(person.app_id)
+        return tuple(pseudonym(salt, reader) for reader in person.reader_ids)
+
+    async def erased_since(self, app_id: str, since_ms: int) -> ErasedReaders:
+        order = keys.erasure_ids(app_id)
+        names = await self._server.execute_slow("ZRANGEBYSCORE", order, since_ms, "+inf")
+        subjects = set[str]()
+        for name in names:
+            with contextlib.suppress(NewerRelease):
+                receipt = await self.read(app_id, name_of(name))
+                subjects |= {receipt.subject, *receipt.subjects} if receipt is not None else set()
+        return ErasedReaders(await self._salts.get(app_id), subjects)
 
     async def order(self, erasure: Erasure, person: Person) -> None:
         await self._put(erasure)
@@ -222,3 +238,18 @@ class RedisErasures:
             return False
         await self._server.execute_slow("HSET", keys.log_rewrite(), "done", now_ms)
         return True
+
+
+async def erase_copies(server: RedisClient, person: Person) -> None:
+    """Erase a person's data in restored keys, except the profile; the change log already has the erasure."""
+    app_id, readers = person.app_id, person.reader_ids
+    salt = await Salts(server).get(app_id)
+    await erase_all([trace async for trace in PersonTraces(server, person, salt).find_all()])
+    await erase_questions(server, app_id, readers)
+    if person.user_id:
+        await erase_threads(server, app_id, [person.user_id])
+        await server.execute_slow("DEL", keys.linked(app_id, person.user_id))
+    if person.anonymous_ids:
+        await server.execute_slow("HDEL", keys.link(app_id), *person.anonymous_ids)
+    for reader in readers:
+        await server.execute_slow("DEL", keys.recent(app_id, reader))

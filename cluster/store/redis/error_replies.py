@@ -7,7 +7,7 @@
     NOSCRIPT                                               lost a script           -> ScriptMissing, sent again in full
     NOGROUP                                                lost a consumer group   -> NoGroup, created again
     NOAUTH, WRONGPASS, NOPERM                              wrong password          -> Unavailable
-    anything else                                          a bug in the caller     -> Fault
+    anything else                                          a bug in the caller     -> Fault with the words of Redis
 
 Inside a script, the code comes after the text in Redis 6.2 (`ERR Error running script ... -OOM command`) and
 before it in Redis 7, so both places are checked.
@@ -18,7 +18,10 @@ from __future__ import annotations
 import re
 
 from cluster.errors import Fault, HouseError, Unavailable
+from cluster.log import redact
 
+REFUSED = "the store refused a command"
+_ARGUMENTS = re.compile(r",? with args beginning with")
 _INNER = re.compile(r"^ERR Error running script .*?: -?([A-Z]{2,}) ")
 
 _AWAY = frozenset({"LOADING", "MASTERDOWN", "READONLY", "BUSY", "CLUSTERDOWN", "UNKILLABLE"})
@@ -85,19 +88,33 @@ def error_from_reply(reply: Exception) -> HouseError:
     if code in _REFUSES_WRITES:
         return Unavailable(_REFUSES_WRITES[code], retry_after_s=5)
     if code in _REFUSES_US:
-        return Unavailable("the store refuses our password or rights", retry_after_s=5)
+        return _with_words(Unavailable, "the store refuses our password or rights", reply, retry_after_s=5)
     if code == "NOSCRIPT":
         return ScriptMissing("script not loaded")
     if code == "NOGROUP":
         return NoGroup("no such consumer group")
-    return Fault("the store refused a command", reason=str(reply)[:200])
+    return _with_words(Fault, REFUSED, reply)
+
+
+def words_of(reply: Exception) -> str:
+    """Return the words of an error reply for people: one line of at most 200 characters.
+
+    Redis repeats arguments of an unknown command, which may be a record or a key: they are left out.
+    """
+    text = _ARGUMENTS.split(str(reply), maxsplit=1)[0]
+    return "".join(char if char.isprintable() else " " for char in redact(text))[:200].strip()
+
+
+def _with_words(kind: type[HouseError], message: str, reply: Exception, **facts: int) -> HouseError:
+    words = words_of(reply)
+    return kind(f"{message}: {words}" if words else message, reason=words, **facts)
 
 
 def _moved(text: str, *, asking: bool) -> HouseError:
     _, slot, place = [*text.split(" "), "", ""][:3]
     host, _, port = place.rpartition(":")
     if not (slot.isdigit() and port.isdigit()):
-        return Fault("the store refused a command", reason=text[:200])
+        return _with_words(Fault, REFUSED, ValueError(text))
     return SlotMoved(
         "the keys are on another server of the store; is it a cluster? then its URL is redis+cluster://",
         retry_after_s=1, slot=int(slot), host=host.strip("[]"), port=int(port), asking=asking,

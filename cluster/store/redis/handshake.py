@@ -29,10 +29,12 @@ def dial_located(address: Address, locate: Locate) -> Dial:
         try:
             return await run_within(_dial_now(address, locate, watch), within_s)
         except asyncio.TimeoutError:
-            raise Unavailable("the store did not answer in time", retry_after_s=1) from None
+            raise Unavailable("the store did not answer in time", retry_after_s=1, unsent=True) from None
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise Unavailable("the store can't be reached", retry_after_s=1, reason=reason) from None
+            raise Unavailable(
+                "the store can't be reached", retry_after_s=1, reason=reason, unsent=True
+            ) from None
 
     return dial
 

@@ -139,7 +139,7 @@ class RedisIntake:
                 seal(record.json, salt_from_key(key)),
                 b"" if record.product_type is None else type_prefix(record.product_type),
             )
-        applied = await self._server.run(_APPLY_PUT, names, args) is not None
+        applied = await self._server.run(_APPLY_PUT, names, args, is_bulk=True) is not None
         if applied and set_aside:
             await self._set_aside(batch, failed, set_aside, now_ms)
         return applied
@@ -202,7 +202,7 @@ class RedisIntake:
         args: list[Argument] = [GROUP, consumer, count, self._idle_ms, MOST_BYTES]
         batches: list[Batch] = []
         for names in self._server.group(list(app_of)):
-            answer = await self._server.run(_CLAIM, names, args)
+            answer = await self._server.run(_CLAIM, names, args, is_bulk=True)
             for name, entries in zip(names, answer, strict=True):
                 for entry_id, fields, deliveries in entries:
                     batches += await self._open(app_of[name], entry_id, fields, deliveries)

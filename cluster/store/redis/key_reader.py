@@ -8,7 +8,8 @@ from typing import Any
 
 from cluster.clock import Clock
 from cluster.errors import Fault
-from cluster.store.ports.key_parts import KeyPart
+from cluster.ids import position_from_offset
+from cluster.store.ports.key_parts import KeyPart, StreamState
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.script import Script
@@ -17,6 +18,10 @@ PAGE = 100
 "Keys or members read with one command."
 PAGE_BYTES = 1 << 20
 "About how much one read of a log returns."
+_WHOLE = 1000
+"Members of a list of short members, read with one command: a list that grows at its head moves between two reads."
+_SHORT_BYTES = 64 << 10
+"Bytes of a page of short members."
 
 _CUT = Script.load("read_cut")
 _SCANS = {b"hash": ("HSCAN",), b"set": ("SSCAN",), b"zset": ("ZSCAN",)}
@@ -61,9 +66,11 @@ class KeyReader:
             if begin is None:
                 continue
             expires_ms = self._clock.now_ms() + life if life >= 0 else 0
-            async for items, last_id in self._pages(key, kind, begin):
+            async for items in self._pages(key, kind, begin):
                 if items:
-                    yield KeyPart(key, kind.decode(), items, expires_ms, last_id)
+                    yield KeyPart(key, kind.decode(), items, expires_ms)
+            if kind == b"stream":
+                yield KeyPart(key, "stream", [], expires_ms, stream=begin)
 
     async def read_cut(
         self, small: Sequence[str], logs: Sequence[str] = (), strings: Sequence[str] = ()
@@ -81,9 +88,10 @@ class KeyReader:
                 text_of(kind),
                 [value] if text_of(kind) == "string" else list(value),
                 now_ms + life if life >= 0 else 0,
+                stream=_parse_state(*state) if state else None,
             )
-            for key, (kind, life, value) in zip(small, found, strict=True)
-            if value
+            for key, (kind, life, value, state) in zip(small, found, strict=True)
+            if value or state
         ]
         return parts, [text_of(offset) for offset in offsets], values
 
@@ -125,29 +133,68 @@ class KeyReader:
         if kind == b"list":
             return await ask("LRANGE", key, 0, PAGE - 1)
         if kind == b"stream":
-            return await self.last_offset(name_of(key))
+            return await self._read_state(key)
         if kind == b"none":
             return None
         raise Fault(f"keys of type {kind.decode()} can't be backed up")
 
-    async def _pages(self, key: bytes, kind: bytes, begin: Any) -> AsyncIterator[tuple[list[Any], bytes]]:
+    async def _read_state(self, key: bytes) -> StreamState | None:
+        """Return the state of a stream without its entries; None for an absent one."""
+        ask = self._server.execute_slow
+        try:
+            facts, groups = await asyncio.gather(ask("XINFO", "STREAM", key), ask("XINFO", "GROUPS", key))
+        except Fault as error:
+            if "no such key" in error.message:
+                return None
+            raise
+        names = [_as_dict(group)[b"name"] for group in groups]
+        pending = await asyncio.gather(*(ask("XPENDING", key, name) for name in names))
+        return _parse_state(facts, groups, [summary[1] for summary in pending])
+
+    async def _pages(self, key: bytes, kind: bytes, begin: Any) -> AsyncIterator[list[Any]]:
         """Yield the items of a key, page by page, from the reply of `_first_page` on."""
         ask = self._server.execute_slow
         if kind == b"string":
-            yield [begin], b""
+            yield [begin]
         elif kind in _SCANS:
             cursor, items = begin
-            yield items, b""
+            yield items
             while int(cursor):
                 cursor, items = await ask(*_SCANS[kind], key, cursor, "COUNT", PAGE)
-                yield items, b""
+                yield items
         elif kind == b"list":
-            items, first = begin, PAGE
-            yield items, b""
-            while len(items) == PAGE:
-                items = await ask("LRANGE", key, first, first + PAGE - 1)
-                first += PAGE
-                yield items, b""
+            items, most, first = begin, PAGE, 0
+            if len(items) == PAGE and sum(map(len, items)) < _SHORT_BYTES:
+                most = _WHOLE
+                items = await ask("LRANGE", key, 0, most - 1)
+            yield items
+            while len(items) == most:
+                first += most
+                items = await ask("LRANGE", key, first, first + most - 1)
+                yield items
         else:
-            async for page in self.read_log(name_of(key), "+"):
-                yield page, begin.encode()
+            # up to the newest id of the state: entries that are added meanwhile would be newer than it
+            async for page in self.read_log(name_of(key), begin.last_id.decode()):
+                yield page
+
+
+def _parse_state(facts: Sequence[Any], groups: Sequence[Any], pending: Sequence[Any]) -> StreamState:
+    """Read the replies of XINFO, and the oldest unacknowledged id of each group (empty: none)."""
+    stream = _as_dict(facts)
+    state = StreamState(stream[b"last-generated-id"])
+    if b"entries-added" in stream:
+        state.added, state.deleted = int(stream[b"entries-added"]), stream[b"max-deleted-entry-id"]
+    for group, oldest in zip(map(_as_dict, groups), pending, strict=True):
+        after = group[b"last-delivered-id"]
+        state.groups.append((group[b"name"], _id_before(oldest) if oldest else after))
+    return state
+
+
+def _id_before(entry_id: bytes) -> bytes:
+    """Return the greatest id before another one."""
+    ms, n = position_from_offset(entry_id.decode())
+    return f"{ms}-{n - 1}".encode() if n else f"{ms - 1}-{2**64 - 1}".encode()
+
+
+def _as_dict(flat: Sequence[Any]) -> dict[bytes, Any]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from cluster.store.ports.key_parts import KeyPart
+from cluster.ids import position_from_offset
+from cluster.store.ports.key_parts import KeyPart, StreamState
 from cluster.store.redis.client import RedisClient
 
 _BATCH = 400
@@ -21,10 +22,36 @@ class KeyWriter:
     def __init__(self, server: RedisClient, now_ms: int) -> None:
         self._server = server
         self._now_ms = now_ms
+        self._open: KeyPart | None = None
+        "The newest part of a stream of which more parts may follow."
 
     async def write(self, parts: Iterable[KeyPart]) -> None:
-        """Write parts in their order; what expired since the backup is left out."""
-        await self.send(command for part in parts for command in self._commands(part))
+        """Write parts in their order; keys that expired since the backup are left out.
+
+        The last stream may go on with the next call, so `finish` follows the last one.
+        """
+        commands: list[tuple[Any, ...]] = []
+        for part in parts:
+            if part.expires_ms and part.expires_ms <= self._now_ms:
+                continue
+            if self._open is not None and self._open.key != part.key:
+                await self.send(commands)
+                commands = []
+                await self.finish()
+            if part.kind == "stream":
+                self._open = _join(self._open, part)
+            commands += _commands(part)
+        await self.send(commands)
+
+    async def finish(self) -> None:
+        """Set the state of the last stream: Redis takes no older entries after its newest id is set."""
+        part, self._open = self._open, None
+        if part is None:
+            return
+        state = part.stream or StreamState(part.last_id)
+        await self.finish_stream(part.key, state)
+        if part.expires_ms:
+            await self._server.execute_slow("PEXPIREAT", part.key, part.expires_ms)
 
     async def send(self, commands: Iterable[tuple[Any, ...]]) -> None:
         """Send commands, some hundred at a time."""
@@ -36,32 +63,41 @@ class KeyWriter:
                 waiting = []
         await asyncio.gather(*waiting)
 
-    async def finish_log(self, key: bytes, last_id: str) -> None:
-        """Make a log, which may be empty, and set the newest offset that it ever gave."""
-        if last_id != "0":
-            # the only way to make an empty stream: a group that is removed again
-            await self._server.execute_slow("XGROUP", "CREATE", key, "kiosk-restore", "$", "MKSTREAM")
-            await self._server.execute_slow("XGROUP", "DESTROY", key, "kiosk-restore")
-            await self._server.execute_slow("XSETID", key, last_id)
+    async def finish_stream(self, key: bytes, state: StreamState) -> None:
+        """Make a stream that may have no entries, and set its newest id, its counts and its consumer groups."""
+        ask = self._server.execute_slow
+        # the only way to make an empty stream: a group that is removed again
+        await ask("XGROUP", "CREATE", key, "kiosk-restore", "$", "MKSTREAM")
+        await ask("XGROUP", "DESTROY", key, "kiosk-restore")
+        if position_from_offset(state.last_id.decode()) > (0, 0):
+            counts: tuple[Any, ...] = ("ENTRIESADDED", state.added, "MAXDELETEDID", state.deleted)
+            counted = state.added >= 0 and b"entries-added" in await ask("XINFO", "STREAM", key)
+            await ask("XSETID", key, state.last_id, *(counts if counted else ()))
+        for group, after in state.groups:
+            await ask("XGROUP", "CREATE", key, group, after)
 
-    def _commands(self, part: KeyPart) -> Iterator[tuple[Any, ...]]:
-        if part.expires_ms and part.expires_ms <= self._now_ms:
-            return
-        key, items = part.key, part.items
-        if part.kind == "string":
-            yield ("SET", key, items[0])
-        elif part.kind == "stream":
-            for entry_id, fields in items:
-                yield ("XADD", key, entry_id, *fields)
-            if part.last_id and part.last_id != b"0":
-                yield ("XSETID", key, part.last_id)
-        elif part.kind == "zset":
-            for first in range(0, len(items), 2 * _MEMBERS):
-                some = items[first : first + 2 * _MEMBERS]
-                pairs = zip(some[1::2], some[::2], strict=True)
-                yield ("ZADD", key, *(word for pair in pairs for word in pair))
-        else:
-            for first in range(0, len(items), 2 * _MEMBERS):
-                yield (_WORDS[part.kind], key, *items[first : first + 2 * _MEMBERS])
-        if part.expires_ms:
-            yield ("PEXPIREAT", key, part.expires_ms)
+
+def _join(before: KeyPart | None, part: KeyPart) -> KeyPart:
+    """Return a part without entries that has the state of a stream after both parts."""
+    ids = [part.last_id, *(entry[0] for entry in part.items[-1:]), *([before.last_id] if before else [])]
+    newest = max(ids, key=lambda one: position_from_offset(one.decode() or "0"))
+    return KeyPart(part.key, part.kind, [], part.expires_ms, newest, part.stream)
+
+
+def _commands(part: KeyPart) -> Iterator[tuple[Any, ...]]:
+    key, items = part.key, part.items
+    if part.kind == "string":
+        yield ("SET", key, items[0])
+    elif part.kind == "stream":
+        for entry_id, fields in items:
+            yield ("XADD", key, entry_id, *fields)
+    elif part.kind == "zset":
+        for first in range(0, len(items), 2 * _MEMBERS):
+            some = items[first : first + 2 * _MEMBERS]
+            pairs = zip(some[1::2], some[::2], strict=True)
+            yield ("ZADD", key, *(word for pair in pairs for word in pair))
+    else:
+        for first in range(0, len(items), 2 * _MEMBERS):
+            yield (_WORDS[part.kind], key, *items[first : first + 2 * _MEMBERS])
+    if part.expires_ms and items:
+        yield ("PEXPIREAT", key, part.expires_ms)

@@ -90,7 +90,13 @@ class LibraryClient:
         return self._ask(command, writes=command[0] in WRITES)
 
     async def run(
-        self, script: Script, keys: Sequence[str], args: Sequence[Argument], *, hot: bool = False
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[Argument],
+        *,
+        hot: bool = False,
+        is_bulk: bool = False,
     ) -> Any:
         """Run a script and return its reply."""
         writes = script.writes and not hot

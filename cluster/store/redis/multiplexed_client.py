@@ -4,7 +4,8 @@
     execute_slow   all other non-blocking commands        own connection, 2 s: a large upload never delays a read
     durable writes if replicas are to confirm them        own connection, which WAIT blocks meanwhile
     run            a script, on either of them            sent in full again if the server lost it
-    wait           XREAD and XREADGROUP with BLOCK        a connection each while they wait
+    run, is_bulk   a script that moves many megabytes     own connection, whose time-outs the breaker ignores
+    wait           XREAD and XREADGROUP with BLOCK        a connection each while they wait, ignored likewise
 
 One breaker guards all of them. While it is open, a background task probes the server every half second, and
 the first working reply closes it without a restart or a call. If Sentinel names the server, the client
@@ -63,6 +64,7 @@ class MultiplexedClient:
         self._dial = dial_located(address, self._find)
         self._hot = RedisConnection(self._dial, self._breaker)
         self._slow = RedisConnection(self._dial, self._breaker)
+        self._bulk = RedisConnection(self._dial, self._breaker, is_bulk=True)
         self._sure = RedisConnection(self._dial, self._breaker)
         self._durable = DurableWrites(self._sure, address.wait_replicas) if address.wait_replicas else None
         self._idle: list[RedisConnection] = []
@@ -108,16 +110,26 @@ class MultiplexedClient:
         return await self._slow.send(command, self._slow_s)
 
     async def run(
-        self, script: Script, keys: Sequence[str], args: Sequence[Argument], *, hot: bool = False
+        self,
+        script: Script,
+        keys: Sequence[str],
+        args: Sequence[Argument],
+        *,
+        hot: bool = False,
+        is_bulk: bool = False,
     ) -> Any:
         """Run a script and return its reply; its keys are exactly `keys`."""
         if self._durable is not None and script.writes and not hot:
             return await self._run_durably(self._durable, script, keys, args)
-        ask = self.execute if hot else self.execute_slow
+        ask = self.execute if hot else self._execute_bulk if is_bulk else self.execute_slow
         try:
             return await ask("EVALSHA", script.digest, len(keys), *keys, *args)
         except ScriptMissing:
             return await ask("EVAL", script.text, len(keys), *keys, *args)
+
+    def _execute_bulk(self, *command: Argument) -> asyncio.Future[Any]:
+        self._breaker.check()
+        return self._bulk.send(command, self._slow_s)
 
     async def _run_durably(
         self, durable: DurableWrites, script: Script, keys: Sequence[str], args: Sequence[Argument]
@@ -137,7 +149,7 @@ class MultiplexedClient:
         self._breaker.check()
         if self._closed or len(self._waiting) >= MAX_WAITERS:
             raise Unavailable("too many are waiting for news from the store", retry_after_s=1)
-        pipe = self._idle.pop() if self._idle else RedisConnection(self._dial, self._breaker)
+        pipe = self._idle.pop() if self._idle else RedisConnection(self._dial, self._breaker, is_bulk=True)
         self._waiting.add(pipe)
         kept = False
         try:
@@ -178,7 +190,7 @@ class MultiplexedClient:
         if self._knocking is not None:
             self._knocking.cancel()
             await asyncio.gather(self._knocking, return_exceptions=True)
-        pipes = [self._hot, self._slow, self._sure, *self._idle, *self._waiting]
+        pipes = [self._hot, self._slow, self._bulk, self._sure, *self._idle, *self._waiting]
         self._idle.clear()
         await asyncio.gather(*(pipe.close() for pipe in pipes), *self._leaving)
 
@@ -222,7 +234,7 @@ class MultiplexedClient:
             except (HouseError, asyncio.TimeoutError):
                 continue
             if now != self._place:
-                for pipe in (self._hot, self._slow, self._sure, *self._idle, *self._waiting):
+                for pipe in (self._hot, self._slow, self._bulk, self._sure, *self._idle, *self._waiting):
                     pipe.disconnect("the master of the store changed")
 
 

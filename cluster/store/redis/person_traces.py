@@ -23,6 +23,7 @@ from cluster.store import keys
 from cluster.store.ports.erasures import (
     COUNTERS,
     EXPOSURES,
+    IMPORTS,
     LINKS,
     LOG,
     POPULAR_QUESTIONS,
@@ -38,7 +39,7 @@ from cluster.store.redis.client import RedisClient
 from cluster.store.redis.experiments import erase_exposures_of
 from cluster.store.redis.multiplexer import name_of, text_of
 from cluster.store.redis.questions import question_fingerprint
-from cluster.store.redis.seal import WIDTH, salt_from_key, unseal
+from cluster.store.redis.seal import WIDTH, salt_from_key, seal, unseal
 
 _PAGE = 1_000
 _LOG_PAGE = 20
@@ -79,6 +80,7 @@ class PersonTraces:
             self._question_traces,
             self._quarantined,
             self._logged,
+            self._imports,
             self._walk,
         ):
             async for trace in part():
@@ -140,6 +142,26 @@ class PersonTraces:
                 payload = fields.get(b"payload", b"")
                 if self._names(payload):
                     yield Trace(LOG, self._mine(unseal(payload, salt_from_key(noun))))
+
+    async def _imports(self) -> AsyncIterator[Trace]:
+        """Find examples of refused rows that earlier releases stored, and names of files."""
+        for key in (keys.import_progress(self._app), keys.file_import(self._app)):
+            flat = await self._server.execute_slow("HGETALL", key)
+            for field, sealed in zip(flat[::2], flat[1::2], strict=True):
+                salt = salt_from_key(key, name_of(field))
+                stored = _read(unseal(sealed, salt))
+                if not isinstance(stored, dict):
+                    continue
+                reasons = stored.get("reasons") or []
+                mine = [one for one in reasons if self._person.is_named_in(orjson.dumps(one))]
+                name = str(stored.get("file_name", ""))
+                is_named = any(word in name for word in self._person.words)
+                if not mine and not is_named:
+                    continue
+                kept = [{**one, "example": "", "text": "erased"} if one in mine else one for one in reasons]
+                changed = {**stored, "reasons": kept} if mine else {**stored, "file_name": "erased"}
+                erase = self._act("HSET", key, field, seal(orjson.dumps(changed), salt))
+                yield Trace(IMPORTS, [*mine, *([name] if is_named else [])], erase)
 
     def _mine(self, payload: bytes | None) -> list[Any]:
         """Select the person's rows from the payload of a change."""

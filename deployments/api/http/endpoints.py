@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,7 +57,7 @@ from deployments.edge.admission import AdmissionRules
 _READ = AdmissionRules()
 _UPLOAD = AdmissionRules(bucket="write", writes=True, body="raw")
 _REMOVE = AdmissionRules(bucket="write", writes=True)
-_ASK = AdmissionRules(publishable=True, body="json", reads_token=True, proves_user=True)
+_ASK = AdmissionRules(publishable=True, body="json", reads_token=True, token_in_body=True, proves_user=True)
 _STREAM = AdmissionRules(publishable=True, writes=True, body="raw", reads_token=True, browser_bytes=256 << 10)
 _COUNT = AdmissionRules(body="json")
 _MANY = AdmissionRules(publishable=True, body="json")
@@ -71,6 +71,10 @@ _EVERYTHING = {
     }
 }
 _TASK = wire.build_envelope(wire.TaskId)
+
+
+def _know_all_products(app_id: str, product_ids: Sequence[str]) -> Sequence[str]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ class ApiServices:
     "None: the ask endpoints are missing."
     artifact_store: ArtifactStore | None = None
     "None: without compacted segments, experiment reports have no conversions."
+    find_unknown_products: Callable[[str, Sequence[str]], Sequence[str]] = _know_all_products
+    "Returns the ids that the loaded catalog of an app lacks; none while it is not loaded."
     new_task_id: Callable[[], ids.TaskId] = ids.new_task_id
     new_service_id: Callable[[], ids.ServiceId] = ids.new_service_id
 
@@ -104,7 +110,7 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
     banks = QuestionBankClient(services.stores.question_bank)
     suggestions = QuestionBankSuggestions(banks, services.recommender)
     table = (
-        *_interactions(InteractionsResource(services.stores, services.clock)),
+        *_interactions(InteractionsResource(services.stores, services.clock, services.find_unknown_products)),
         *_erasures(users),
         *_records(
             users, AggregationResource("user", services.stores.records), wire.build_envelope(wire.StoredUser)
@@ -144,7 +150,7 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
         ),
         *build_history_endpoints(HistoryResource(history)),
         *build_thread_endpoints(ThreadsResource(history)),
-        build_generation_endpoint(),
+        build_generation_endpoint(services.ask, services.stores, services.clock),
     )
     if services.ask is not None:
         ask_endpoints = build_ask_endpoints(

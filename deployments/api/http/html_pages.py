@@ -35,9 +35,13 @@ _CODE = re.compile(r"`([^`]+)`")
 _BOLD = re.compile(r"\*\*([^*]+)\*\*")
 
 
-def page_headers(style: str = STYLE, script: str = "") -> dict[str, str]:
-    """Return the headers of a page that runs `script` and loads nothing else; the page holds no user data."""
-    more = f"script-src '{_hash(script)}'; connect-src 'self'; " if script else ""
+def page_headers(style: str = STYLE, script: str = "", *, connects: bool = True) -> dict[str, str]:
+    """Return the headers of a page that runs `script` and loads nothing else; the page holds no user data.
+
+    `connects` lets the script call this installation.
+    """
+    reach = "connect-src 'self'; " if connects else ""
+    more = f"script-src '{_hash(script)}'; {reach}" if script else ""
     return {
         "content-security-policy": f"default-src 'none'; style-src '{_hash(style)}'; {more}base-uri 'none'; "
         "form-action 'none'; frame-ancestors 'none'",
@@ -48,13 +52,14 @@ def page_headers(style: str = STYLE, script: str = "") -> dict[str, str]:
     }
 
 
-def render_page(title: str, body: str, script: str = "") -> bytes:
-    """Return a whole page around a body."""
+def render_page(title: str, body: str, script: str = "", style: str = STYLE, *, root: str = "") -> bytes:
+    """Return a whole page around a body; `root` is the relative address of `/`, for a script that needs it."""
+    place = f' data-root="{root}"' if root else ""
     run = f"<script>{script}</script>" if script else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>{body}{run}</body></html>"
+        f"<title>{escape(title)}</title><style>{style}</style></head><body{place}>{body}{run}</body></html>"
     ).encode()
 
 

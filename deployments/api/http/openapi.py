@@ -280,7 +280,7 @@ def _describe_proof(endpoint: Endpoint) -> str:
     rules = endpoint.rules
     if rules.proves_user:
         return f" {_PROOF}"
-    if rules.proves_writer or (rules.writes and rules.reads_token):
+    if rules.proves_writer or rules.proves_asker or (rules.writes and rules.reads_token):
         return f" {_WRITER_PROOF}"
     return f" {_ASKER_PROOF}" if rules.reads_token else ""
 

@@ -10,7 +10,7 @@ A request counts once its key is valid and its body is complete. Hot reads, othe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from cluster.clock import Clock
@@ -33,8 +33,10 @@ from deployments.edge.envelope import (
     Reply,
     matches_etag,
     preflight,
+    with_warning,
 )
 from deployments.edge.errors import (
+    UNSENT_STATUS,
     method_not_allowed_reply,
     reply_from_error,
     timeout_reply,
@@ -82,6 +84,7 @@ class RequestHandler:
         addresses: ClientAddresses = DIRECT,
         observer: RequestObserver | None = None,
         readiness: Readiness | None = None,
+        is_behind_haproxy: bool = False,
     ) -> None:
         self.endpoints = endpoints
         self._paths = PathTable(endpoints)
@@ -93,6 +96,7 @@ class RequestHandler:
         self._deadline_s = deadline_s
         self._addresses = addresses
         self._observer = observer
+        self._is_behind_haproxy = is_behind_haproxy
         self.readiness = readiness
         "Answers the readiness check of this replica; None outside of Serve."
         self.reads, self.slow_reads, self.writes = (
@@ -134,6 +138,9 @@ class RequestHandler:
                 assert match is not None
                 request.ids = match.ids
                 reply = await self._reply(request, endpoint)
+                caller = request.caller
+                if caller is not None and KEY_HEADER not in request.headers and caller.credential.is_secret:
+                    reply = _warn_of_address(reply)
                 if request.trace is not None:
                     request.trace.mark("answer")
             await _write(
@@ -169,7 +176,12 @@ class RequestHandler:
         except ClientDisconnected:
             raise
         except Exception as error:  # noqa: BLE001 - the edge's last layer: everything becomes a reply
-            return reply_from_error(error, endpoint.family, request_id=request.request_id)
+            reply = reply_from_error(error, endpoint.family, request_id=request.request_id)
+            is_unsent = isinstance(error, Unavailable) and error.facts.get("unsent", False)
+            if is_unsent and self._is_behind_haproxy and endpoint.rules.writes:
+                # HAProxy sends it to another replica, whose Redis connection may be well
+                return replace(reply, status=UNSENT_STATUS)
+            return reply
 
     def _answer_unknown_path(self, match: PathMatch | None, request: ApiRequest) -> Reply:
         """Answer a path or a method that does not exist; a wrong key gets status 401 first.
@@ -184,7 +196,9 @@ class RequestHandler:
         if shown and self._gate.keyring.find(find_key(given, query)) is None:
             wrong = Unauthenticated(messages.INVALID_KEY, key_fault=key_fault(given, query, None))
             return reply_from_error(wrong, "message", request_id=request.request_id)
-        return unknown_path_reply() if match is None else method_not_allowed_reply(match.entry.allowed)
+        if match is not None:
+            return method_not_allowed_reply(match.entry.allowed)
+        return unknown_path_reply(self._paths.suggest(raw_path(request.scope)) if shown else "")
 
     async def _answer_within_limit(self, request: ApiRequest, endpoint: Endpoint) -> Reply:
         """Answer a complete request with a valid key.
@@ -245,6 +259,16 @@ class RequestHandler:
             observer.end(request, name, reply.status, app, took_ms)
         self._request_counts.record(name, reply.status, took_ms)
         self._access_log.record(request.request_id, name, reply.status, took_ms, app=app)
+
+
+KEY_IN_ADDRESS: Final = (
+    "the secret key came in the address, which proxies write into their logs; send it in the header X-API-KEY"
+)
+
+
+def _warn_of_address(reply: Reply) -> Reply:
+    """Warn a client that sent its secret key as `api_key`."""
+    return with_warning(reply, PARAMETER, KEY_IN_ADDRESS) if reply.status < 300 else reply
 
 
 def raw_path(scope: Scope) -> bytes:

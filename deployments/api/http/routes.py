@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 from fastapi import FastAPI
@@ -41,12 +41,13 @@ def build_application(
     version: str,
     close: Closing | None = None,
     more: Sequence[BaseRoute] = (),
-    describe_more: Callable[[], Mapping[str, Any]] | None = None,
+    describe_more: Sequence[Callable[[], Mapping[str, Any]]] = (),
     pages: bool = False,
 ) -> FastAPI:
     """Build the application; `close` runs at shutdown, `more` are routes beside the API.
 
-    `describe_more` returns paths, tags, schemas and security schemes of such routes for the OpenAPI document.
+    Each function of `describe_more` returns paths, tags, schemas and security schemes of such routes for the OpenAPI
+    document.
     `pages` tells whether they include the console and the demonstrations: then `/` leads there.
     """
 
@@ -70,7 +71,7 @@ def build_application(
     def document() -> dict[str, Any]:
         # Requested rarely, so it is not built while a replica starts.
         found = build_openapi(handler.endpoints, version)
-        return found if describe_more is None else extend_openapi(found, describe_more())
+        return reduce(extend_openapi, (describe() for describe in describe_more), found)
 
     app.openapi = document  # type: ignore[method-assign]
     seen: set[str] = set()
@@ -85,6 +86,10 @@ def build_application(
     written = PublishedDocument(lambda: render_docs(document()), "text/html", HEADERS)
     app.router.routes.append(Route("/openapi.json", endpoint=described.endpoint, methods=["GET"]))
     app.router.routes.append(Route("/docs", endpoint=written.endpoint, methods=["GET"]))
+    administered = PublishedDocument(
+        lambda: render_docs(document(), administration=True), "text/html", HEADERS
+    )
+    app.router.routes.append(Route("/docs/administration", endpoint=administered.endpoint, methods=["GET"]))
     app.router.routes.append(Route("/docs/try", endpoint=_show_try_page, methods=["GET"]))
     app.router.routes.append(Route("/", endpoint=_build_start_page(version, pages), methods=["GET"]))
     app.router.routes.extend(more)

@@ -193,7 +193,12 @@ def _deduplicate(texts: Iterable[str], rows: int) -> list[str]:
 
 _READ = AdmissionRules(publishable=True)
 _ASK = AdmissionRules(
-    publishable=True, body="json", reads_token=True, token_in_body=True, browser_bytes=128 << 10
+    publishable=True,
+    body="json",
+    reads_token=True,
+    token_in_body=True,
+    browser_bytes=128 << 10,
+    proves_asker=True,
 )
 _TAG = "Ask"
 

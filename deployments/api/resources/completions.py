@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.recommender.messages import UserQuery
+from actors.recommender.messages import QUERY_SOURCES, UserQuery
 from actors.search.client import QuestionBankClient
 from actors.serving.client import RecommenderClient
 from cluster.clock import Clock
@@ -54,7 +54,7 @@ class CompletionsResource:
         try:
             body = Autocomplete.model_validate(request.payload)
         except ValidationError as error:
-            raise unprocessable_from(error) from error
+            raise unprocessable_from(error, model=Autocomplete) from error
         token = request.token
         query = to_completion_query(
             body,
@@ -84,11 +84,21 @@ class CompletionsResource:
         )  # fmt: skip
         return result(
             "completions",
-            dumps(completions) + render_notices(answered),
+            dumps(completions) + render_notices(answered, *_warnings(request, query)),
             took_ms=request.took_ms(),
             service_id=self._new_service_id(),
             alias=request.credential.app.settings.service_id_response_alias,
         )
+
+
+def _warnings(request: ApiRequest, query: UserQuery) -> list[dict[str, str]]:
+    """Warn of completions that few users searched for, because such a text can reveal what one person typed."""
+    given = request.payload.get("min_query_users")
+    if given is None or int(given) >= LEAST_USERS or not QUERY_SOURCES.intersection(query.completion_fields):
+        return []
+    raised = "" if request.credential.is_secret else f"; with a publishable key {LEAST_USERS} is used"
+    message = f"values below {LEAST_USERS} are discouraged: they can reveal what one person typed{raised}"
+    return [{"field": "min_query_users", "parameter": "min_query_users", "message": message}]
 
 
 FIELD = "suggested_queries"

@@ -148,6 +148,7 @@ class ExperimentsResource:
         update = ExperimentUpdate(
             name=body.name, traffic=body.traffic, weights=body.weights, ends_at=body.ends_at,
             goal=None if body.goal is None else tuple(body.goal), layer=body.layer, slice=body.slice,
+            reports_exposure=body.reports_exposure,
         )  # fmt: skip
         return success(await self._client.edit(request.app_id, request.ids[NAMED], update))
 

@@ -6,6 +6,7 @@ Published in `docs/reference/rest.md`, section Interactions.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,19 +27,27 @@ from deployments.edge.envelope import Reply, message_reply, plain_reply
 from deployments.edge.request import ApiRequest
 
 MOST_WARNINGS = 20
+MOST_CHECKED = 100
+"Interactions of one upload whose products are compared with the catalog in memory."
 MOST_LOOKED_UP = 500
 "Products that a dry run looks up."
 _SHOWN = 100
 AHEAD = "the time is more than a day ahead; recommendations count it as now"
 UNNAMED = (
-    b"%d interactions name neither user_id nor anonymous_id; all of them count for one visitor, this server"
+    "%d interactions name neither user_id nor anonymous_id; all of them count for one visitor, this server"
 )
 
 
 class InteractionsResource:
     """The endpoints that upload and erase interactions."""
 
-    def __init__(self, stores: Stores, clock: Clock) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        clock: Clock,
+        find_unknown: Callable[[str, Sequence[str]], Sequence[str]],
+    ) -> None:
+        self._find_unknown = find_unknown
         self._store = stores.interactions
         self._records = stores.records
         self._clock = clock
@@ -74,20 +83,29 @@ class InteractionsResource:
             most = request.credential.app.settings.checkouts_per_address
             request.gate.limits.spend_daily(request.credential, "checkout", request.ip, checkouts, most)
         warnings = [_warning(at, "timestamp", AHEAD) for at in accepted.ahead[:MOST_WARNINGS]]
+        if accepted.unnamed and request.credential.is_secret:
+            warnings.append(_warning(None, "user_id", UNNAMED % accepted.unnamed))
         if is_dry_run(request):
             warnings += await self._missing(request, accepted)
             return mark_dry_run(_upload_reply(request, accepted, warnings))
+        if 0 < accepted.count <= MOST_CHECKED:
+            warnings += self._unknown(request, accepted)
         if accepted.count:
             links = [(user_id, visitor_id, b"") for user_id, visitor_id in accepted.links]
             await self._store.append(request.app_id, accepted.payload, [*accepted.recents, *links], writer)
         return _upload_reply(request, accepted, warnings)
 
+    def _unknown(self, request: ApiRequest, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
+        """Return warnings on products that the engines of this process do not know; the store is not read."""
+        named = _named_products(accepted)
+        return [
+            _warning(named[one], "product_ids", f"no product has the id {one[:_SHOWN]}")
+            for one in self._find_unknown(request.app_id, tuple(named))
+        ]
+
     async def _missing(self, request: ApiRequest, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
         """Return warnings on interactions with missing products; for dry runs only, because it reads the store."""
-        named: dict[str, int] = {}
-        for at, interaction in enumerate(orjson.loads(accepted.payload)):
-            for product_id in interaction.get("product_ids") or ():
-                named.setdefault(product_id, at)
+        named = _named_products(accepted)
         product_ids = list(named)[:MOST_LOOKED_UP]
         found = await self._records.get_many(request.app_id, "product", product_ids)
         lost = [product_id for product_id, record in zip(product_ids, found, strict=True) if record is None]
@@ -105,8 +123,18 @@ class InteractionsResource:
         return message_reply(messages.SUCCESS)
 
 
-def _warning(index: int, field: str, message: str) -> dict[str, Any]:
-    return {"index": index, "field": field, "message": message}
+def _named_products(accepted: AcceptedInteractions) -> dict[str, int]:
+    """Return product id -> position of the first interaction that names it."""
+    named: dict[str, int] = {}
+    for at, interaction in enumerate(orjson.loads(accepted.payload)):
+        for product_id in interaction.get("product_ids") or ():
+            named.setdefault(product_id, at)
+    return named
+
+
+def _warning(index: int | None, field: str, message: str) -> dict[str, Any]:
+    place = {} if index is None else {"index": index}
+    return {**place, "field": field, "message": message}
 
 
 def _upload_reply(
@@ -116,5 +144,5 @@ def _upload_reply(
     found = {"message": messages.SUCCESS, "warnings": warnings[:MOST_WARNINGS]} if warnings else None
     reply = message_reply(messages.SUCCESS) if found is None else plain_reply(found)
     if accepted.unnamed and request.credential.is_secret:
-        return replace(reply, headers=((b"x-kiosk-warning", UNNAMED % accepted.unnamed),))
+        return replace(reply, headers=((b"x-kiosk-warning", (UNNAMED % accepted.unnamed).encode()),))
     return reply

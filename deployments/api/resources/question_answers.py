@@ -140,7 +140,7 @@ class QuestionBankResource:
 
 
 _WRITE = AdmissionRules(bucket="write", writes=True, body="json")
-_ASK = AdmissionRules(publishable=True, body="json", reads_token=True, proves_writer=True)
+_ASK = AdmissionRules(publishable=True, body="json", reads_token=True, token_in_body=True, proves_writer=True)
 _TAG = "Questions and answers"
 
 

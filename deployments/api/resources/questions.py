@@ -288,7 +288,7 @@ def validate_body(model: Any, payload: Any) -> Any:
     try:
         return model.model_validate(payload)
     except ValidationError as error:
-        raise unprocessable_from(error) from error
+        raise unprocessable_from(error, model=model) from error
 
 
 def _strip_mark(shown: bytes) -> bytes:

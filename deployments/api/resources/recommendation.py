@@ -70,7 +70,7 @@ class RecommendationResource:
             try:
                 body = model.model_validate(request.payload)
             except ValidationError as error:
-                raise unprocessable_from(error) from error
+                raise unprocessable_from(error, model=model) from error
             if body.explain[0] and not request.credential.is_secret:
                 raise Forbidden(NOT_FOR_BROWSERS)
             token = request.token

@@ -253,6 +253,10 @@ class UsersResource(RecordsResource):
         super().__init__(stores, clock, new_task_id)
         self._erasures = Erasures(stores, clock)
 
+    async def read(self, request: ApiRequest) -> Reply:
+        """Return one user in the envelope; no cache may store it, so it has no tag."""
+        return success_json(await self._stored(request))
+
     async def _missing_error(self, app_id: str) -> str:
         if await self._stores.records.seen(app_id, self.noun):
             return messages.NOT_FOUND

@@ -47,7 +47,7 @@ class SearchResource:
         try:
             body = SearchBody.model_validate(request.payload)
         except ValidationError as error:
-            raise unprocessable_from(error) from error
+            raise unprocessable_from(error, model=SearchBody) from error
         token = request.token
         query = to_search_query(
             body,
@@ -62,7 +62,7 @@ class SearchResource:
         try:
             body = ManyProducts.model_validate(request.payload)
         except ValidationError as error:
-            raise unprocessable_from(error) from error
+            raise unprocessable_from(error, model=ManyProducts) from error
         return check_query(request, to_named_query(body, app_id=request.app_id))
 
     async def answer(self, request: ApiRequest) -> Reply:
@@ -86,9 +86,8 @@ class SearchResource:
     async def answer_many(self, request: ApiRequest) -> Reply:
         """Return products by their ids."""
         query: UserQuery = request.parsed
-        return self._reply(
-            request, remove_hidden_fields(request, query, await self._recommender.answer(query)), b""
-        )
+        answered = remove_hidden_fields(request, query, await self._recommender.answer(query))
+        return self._reply(request, answered, render_notices(answered))
 
     def _reply(self, request: ApiRequest, answered: RecommendationResult, more: bytes) -> Reply:
         return result(

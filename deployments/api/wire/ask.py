@@ -20,7 +20,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from cluster.records.question import LONGEST_QUESTION, Format
+from cluster.records.question import LONGEST_QUESTION, Format, PublicFinishReason
 from deployments.api.wire.faults import build_error
 from deployments.api.wire.shared import (
     Count,
@@ -248,7 +248,7 @@ class ShownAnswer(BaseModel):
     parent_question_id: str | None
     answer_stage: str
     finished: bool
-    finish_reason: Literal["not_finished", "success", "error", "forbidden"]
+    finish_reason: PublicFinishReason
     answer: str
     sources: list[dict[str, Any]]
     related_resources: list[dict[str, Any]]

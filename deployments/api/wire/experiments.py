@@ -43,6 +43,8 @@ class ExperimentEdit(RequestModel):
     layer: Annotated[str, Field(max_length=63)] | None = None
     slice: tuple[Real, Real] | None = None
     "Start and end of the range in the layer, 0 to 1."
+    reports_exposure: bool | None = None
+    "Whether your own code reports who met a variant, so variants may serve the same."
 
 
 class ScheduleBody(RequestModel):
@@ -78,6 +80,7 @@ _DRAFT: dict[str, Any] = {
         "slice": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
         "engines": {"type": "array", "items": {"type": "string"}},
         "goal": {"type": "array", "items": {"type": "string"}},
+        "reports_exposure": {"type": "boolean"},
         "variants": {
             "type": "array",
             "minItems": 1,
@@ -172,6 +175,7 @@ class ShownExperiment(BaseModel):
     entry_salt: str
     variant_salt: str
     engines: list[str]
+    reports_exposure: bool
     goal: list[str]
     created_at: str
     weights_at: str | None

@@ -1,15 +1,18 @@
 """The faults of a body in the wording of the interface: `{loc, msg, type}`, `loc` beginning with `body`.
 
-The wording is that of the published examples. A fault repeats no value of the client except shortened field names.
+The wording is that of the published examples. A fault repeats no value of the client except shortened field names,
+and whole numbers that should be text.
 
 Published in `docs/reference/errors.md`.
 """
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from difflib import get_close_matches
+from typing import Any, NoReturn, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from cluster.errors import FilterSyntax, Unprocessable
@@ -59,6 +62,8 @@ _FORMS = {
 _MOST = 100
 "Maximum faults reported for one body."
 _LONGEST_NAME = 128
+_LARGEST_SHOWN = 10**18
+"Largest number that a message repeats."
 
 
 def build_error(msg: str, kind: str = "value_error") -> PydanticCustomError:
@@ -66,10 +71,15 @@ def build_error(msg: str, kind: str = "value_error") -> PydanticCustomError:
     return PydanticCustomError(kind, "{msg}", {"msg": msg})
 
 
-def unprocessable_from(error: ValidationError, within: str = "body") -> Unprocessable:
-    """Return the error reply for a validation error; each `loc` begins with `within`."""
-    found = error.errors(include_url=False, include_input=False)
-    return Unprocessable("request schema error", detail=[_entry(entry, within) for entry in found[:_MOST]])
+def unprocessable_from(
+    error: ValidationError, within: str = "body", model: type[BaseModel] | None = None
+) -> Unprocessable:
+    """Return the error reply for a validation error; each `loc` begins with `within`.
+
+    With the `model` of the body, the message of an unknown field names a similar field.
+    """
+    found = error.errors(include_url=False)[:_MOST]
+    return Unprocessable("request schema error", detail=[_entry(entry, within, model) for entry in found])
 
 
 def refuse(msg: str, *path: str | int, kind: str = "value_error", within: str = "body") -> NoReturn:
@@ -91,7 +101,7 @@ def refuse_filter(error: FilterSyntax, *path: str | int, within: str = "body") -
     raise FilterSyntax(error.message, **{**error.facts, "detail": [entry]}) from error
 
 
-def _entry(entry: ErrorDetails, within: str) -> dict[str, Any]:
+def _entry(entry: ErrorDetails, within: str, model: type[BaseModel] | None) -> dict[str, Any]:
     context = entry.get("ctx", {})
     kind = entry["type"]
     place = [within, *(_short(part) for part in entry["loc"])]
@@ -101,7 +111,30 @@ def _entry(entry: ErrorDetails, within: str) -> dict[str, Any]:
     )
     form = _FORMS.get(context.get("pattern", ""))
     msg = form or (msg.format_map(context) if kind in _WORDS else msg)
+    if kind == "extra_forbidden" and model is not None:
+        msg += _suggest_field(entry["loc"], model)
+    elif kind == "string_type" and type(entry["input"]) is int and abs(entry["input"]) < _LARGEST_SHOWN:
+        msg += f'; send it as text: "{entry["input"]}"'
     return {"loc": place, "msg": msg, "type": told}
+
+
+def _suggest_field(place: tuple[str | int, ...], model: type[BaseModel]) -> str:
+    """Return a hint at the field of the same object that an unknown name resembles; empty if there is none."""
+    models = [model]
+    for part in place[:-1]:
+        if isinstance(part, str):
+            fields = [one.model_fields[part].annotation for one in models if part in one.model_fields]
+            models = [inner for annotation in fields for inner in _models_of(annotation)]
+    names = [name for one in models for name in one.model_fields]
+    found = get_close_matches(str(place[-1])[:_LONGEST_NAME], names, 1, 0.7)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_of(part)
 
 
 def _short(part: str | int) -> str | int:

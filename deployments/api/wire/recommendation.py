@@ -220,11 +220,11 @@ def _check_attributes(body: UserToAttributes) -> None:
         refuse("this value is also in exclude_attributes; keep it in one of them", "boost_attributes", at)
 
 
-def render_notices(answered: RecommendationResult) -> bytes:
+def render_notices(answered: RecommendationResult, *more: dict[str, str]) -> bytes:
     """Return `warnings` and `anchor_found` as members of `data`; empty for a query without faults.
 
-    A dedicated engine may run the previous release, whose results have neither.
+    `more` are warnings of the endpoint. A dedicated engine may run the previous release, whose results have neither.
     """
-    warnings = getattr(answered, "warnings", ())
+    warnings = (*getattr(answered, "warnings", ()), *more)
     found = b',"warnings":' + dumps(list(warnings)) if warnings else b""
     return found if getattr(answered, "anchor_found", True) else found + b',"anchor_found":false'

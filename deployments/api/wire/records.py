@@ -68,7 +68,9 @@ class Detail(BaseModel):
 class RecordFaults(BaseModel):
     """Everything that is wrong with one record of an upload."""
 
-    index: int = Field(description="Position of the record in the request, from 0.")
+    index: int | None = Field(
+        None, description="Position of the record in the request, from 0. Absent for the whole request."
+    )
     messages: list[str] = Field(description="One message for each fault, in the form of `data`.")
     more: int | None = Field(None, description="How many messages are left out; absent when all are here.")
     hint: str | None = Field(
@@ -110,7 +112,9 @@ class PartialUpload(BaseModel):
 class UploadWarning(BaseModel):
     """Something in an upload that is allowed and most probably a mistake."""
 
-    index: int = Field(description="Position of the record in the request, from 0.")
+    index: int | None = Field(
+        None, description="Position of the record in the request, from 0. Absent for the whole request."
+    )
     field: str = Field(description="The field that is probably wrong.")
     message: str = Field(description="What is probably wrong with it.")
 
@@ -121,8 +125,8 @@ class UploadedInteractions(BaseModel):
     message: str
     warnings: list[UploadWarning] | None = Field(
         None,
-        description="Only when there is something to warn of; at most 20. Times more than a day ahead always, "
-        "products that do not exist with `dry_run=1` only.",
+        description="Only when there is something to warn of; at most 20: times more than a day ahead, products that "
+        "do not exist, with a secret key interactions without a user, and a secret key in the address.",
     )
 
 

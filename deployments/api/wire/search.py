@@ -123,6 +123,8 @@ class ManyProducts(RequestModel):
     anonymous_id: VisitorName | None = Field(None, description="Like `user_id`.")
     user_hash: Name | None = None
     "Read by admission; a product is the same for every user."
+    jwt_token: Annotated[str, Field(max_length=8192)] | None = None
+    "Read by admission, likewise."
 
 
 class SearchProductPart(BaseModel):
@@ -185,6 +187,7 @@ class NamedProducts(BaseModel):
     took: int
     service_id: str
     products: list[NamedProduct]
+    warnings: Warnings = None
 
 
 def to_search_query(body: SearchBody, *, app_id: str, user_id: str, now_ms: int) -> UserQuery:

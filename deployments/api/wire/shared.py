@@ -68,12 +68,12 @@ def number_not_bool(value: Any) -> Any:
     return value
 
 
-def _cohort(value: Any) -> dict[str, bool | str]:
+def _cohort(value: Any) -> dict[str, bool | str | int | float]:
     if type(value) is not dict:
         raise build_error("value is not a valid dict", "type_error.dict")
     for item in value.values():
-        if not isinstance(item, bool | str):
-            raise build_error("the values should be str or bool", "type_error")
+        if not isinstance(item, bool | str | int | float):
+            raise build_error("the values should be str, bool or number", "type_error")
     return value
 
 
@@ -109,7 +109,14 @@ _LISTS: list[dict[str, Any]] = [
 Count = Annotated[int, BeforeValidator(number_not_bool), Field(ge=0, le=1000)]
 Offset = Annotated[int, BeforeValidator(number_not_bool), Field(ge=0, le=1_000_000)]
 Real = Annotated[float, BeforeValidator(number_not_bool)]
-Dithering = Annotated[float, BeforeValidator(number_not_bool), Field(ge=1, le=1000)]
+Dithering = Annotated[
+    float,
+    BeforeValidator(number_not_bool),
+    BeforeValidator(lambda value: 1.0 if value in (0, "0") and value is not False else value),
+    Field(ge=1, le=1000),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": 1000}, {"const": 0}]}),
+]
+"0 counts as 1: the list is not shuffled."
 Flag = StrictBool
 Name = Annotated[str, Field(max_length=512)]
 VisitorName = Annotated[str, Field(max_length=1024)]
@@ -122,7 +129,10 @@ Cohort = Annotated[
     dict[str, Any],
     PlainValidator(_cohort),
     WithJsonSchema(
-        {"type": "object", "additionalProperties": {"anyOf": [{"type": "boolean"}, {"type": "string"}]}}
+        {
+            "type": "object",
+            "additionalProperties": {"anyOf": [{"type": "boolean"}, {"type": "string"}, {"type": "number"}]},
+        }
     ),
 ]
 SessionContext = Annotated[
@@ -139,7 +149,7 @@ Simulated = Annotated[
 
 
 class FieldWarning(BaseModel):
-    """A field that the query names and no product has; the query was answered as it stands."""
+    """A part of the query that is probably not what was meant; the query was answered as it stands."""
 
     field: str = Field(description="The name that the query used.")
     parameter: str = Field(description="The parameter that has the name, for example `fq`.")
@@ -150,8 +160,8 @@ class FieldWarning(BaseModel):
 Warnings = Annotated[
     list[FieldWarning] | None,
     Field(
-        description="Only when the query names fields that no product has, in filters, boosts, orders, facets or "
-        "`field`; at most 10."
+        description="Only when the query names fields that no product has, in `fl`, filters, boosts, orders, facets or "
+        "`field`, or when a value is discouraged; at most 11."
     ),
 ]
 
@@ -237,6 +247,8 @@ class UserQueryBody(ProductQueryBody):
     "Proof of an `anonymous_id` beside a user, read by admission; `strict_user_hash` requires it."
     user_type: Literal["anonymous", "registered", "free", "subscriber", "paid", "internal"] | None = None
     "Read by admission: the second form of `user_hash` includes it, and a token must name the same type."
+    jwt_token: Annotated[str, Field(max_length=8192)] | None = None
+    "Read by admission: a user token, for clients that can't send the header `Authorization`."
     user_cohort: Cohort = Field(default_factory=dict)
     dedupe_product_group_id: Flag = True
     additional_interactions: Simulated = Field(default_factory=list)

@@ -33,10 +33,10 @@ from deployments.archive.oauth.pages import OAuthPages, redirect
 from deployments.archive.oauth.redirects import describe_target, is_loopback_target
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.services import CODE_LIFE_S, OAuthServices
-from deployments.archive.oauth.sessions import BrowserSessions
 from deployments.archive.oauth.signin import ConnectingClient, SignInPage
-from deployments.edge.password_checks import is_same_origin_form
 from deployments.edge.signing import sha256
+from deployments.sign_in.password_checks import is_same_origin_form
+from deployments.sign_in.sessions import Session
 
 _log = structlog.get_logger()
 
@@ -44,12 +44,9 @@ _log = structlog.get_logger()
 class AuthorizationPage:
     """Asks the user for consent."""
 
-    def __init__(
-        self, services: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage
-    ) -> None:
+    def __init__(self, services: OAuthServices, pages: OAuthPages, sign_in: SignInPage) -> None:
         self._services = services
         self._pages = pages
-        self._sessions = sessions
         self._sign_in = sign_in
 
     async def __call__(self, request: Request) -> Response:
@@ -65,11 +62,12 @@ class AuthorizationPage:
             return self._pages.show_error("This request can’t be answered", fault.reason)
         except AuthorizationDeclined as declined:
             return await self._redirect_error(request, declined)
-        account = await self._sessions.account(request)
+        account = await self._sign_in.account(request)
         if account is None:
             values = _form_values(authorization, None)
             connecting = ConnectingClient.from_client(client, authorization.redirect_uri)
-            return self._sign_in.show(request, values, action=AUTHORIZE_PATH, client=connecting)
+            goal = authorization.authorization_url()
+            return self._sign_in.show(request, values, goal=goal, action=AUTHORIZE_PATH, client=connecting)
         return self._consent(request, authorization, client, account)
 
     async def _redirect_error(self, request: Request, declined: AuthorizationDeclined) -> Response:
@@ -81,7 +79,7 @@ class AuthorizationPage:
 
         Source: RFC 9700 section 4.11.2
         """
-        if is_loopback_target(declined.location) or await self._sessions.account(request) is not None:
+        if is_loopback_target(declined.location) or await self._sign_in.account(request) is not None:
             return redirect(declined.location, 302)
         return self._pages.show(
             "declined",
@@ -94,23 +92,21 @@ class AuthorizationPage:
     def _consent(
         self, request: Request, authorization: AuthorizationRequest, client: OAuthClient, account: Account
     ) -> Response:
-        browser = self._sessions.browser_name(request)
-        response = self._pages.show(
+        return self._sign_in.show_bound(
+            request,
             "consent",
+            _form_values(authorization, account),
             action=AUTHORIZE_PATH,
-            form=self._sessions.sign_form(browser, _form_values(authorization, account)),
             username=account.username,
             clients_path=CLIENTS_PATH,
             **asdict(ConnectingClient.from_client(client, authorization.redirect_uri)),
         )
-        self._sessions.remember(response, browser, secure=authorization.base.startswith("https:"))
-        return response
 
     async def _decide(self, request: Request) -> Response:
         form = await read_form(request, self._services.limits.body_s)
         if not is_same_origin_form(request, self._services.origin(request)):
             return self._strange()
-        values, in_time = self._sessions.read_form(request, form.get("form") or "")
+        values, in_time = self._sign_in.read_form(request, form)
         if values is None or "asked" not in values:
             return self._strange()
         authorization = AuthorizationRequest(**values["asked"])
@@ -125,7 +121,7 @@ class AuthorizationPage:
             )
         if decision == "switch":
             response = redirect(authorization.authorization_url())
-            await self._sessions.sign_out(request, response, secure=authorization.base.startswith("https:"))
+            await self._sign_in.sign_out(request, response)
             return response
         if decision == "sign-in":
             return await self._sign_in.attempt(
@@ -136,17 +132,18 @@ class AuthorizationPage:
                 action=AUTHORIZE_PATH,
                 client=ConnectingClient.from_client(client, authorization.redirect_uri),
             )
-        account = await self._sessions.account(request)
-        if account is None or account.user_id != values["user_id"]:
+        session = await self._sign_in.session(request)
+        if session is None or session.account.user_id != values["user_id"]:
             return redirect(authorization.authorization_url())
-        return redirect(authorization.redirect_url(code=await self._issue(authorization, client, account)))
+        return redirect(authorization.redirect_url(code=await self._issue(authorization, client, session)))
 
-    async def _issue(self, authorization: AuthorizationRequest, client: OAuthClient, account: Account) -> str:
+    async def _issue(self, authorization: AuthorizationRequest, client: OAuthClient, session: Session) -> str:
+        account = session.account
         text, now_ms = self._services.signing.random(), self._services.clock.now_ms()
         code = Code(
             grant_id=new_grant_id(), client_id=client.client_id, client_name=client.shown_name,
             redirect_uri=authorization.redirect_uri, challenge=authorization.challenge, resource=authorization.resource,
-            user_id=account.user_id, username=account.username,
+            user_id=account.user_id, username=account.username, sign_in=session.way,
             created_at=now_ms, expires_at=now_ms + CODE_LIFE_S * 1000,
         )  # fmt: skip
         await self._services.grants.put_code(sha256(text), code)

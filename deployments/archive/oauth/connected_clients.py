@@ -14,9 +14,8 @@ from deployments.archive.oauth.addresses import CLIENTS_PATH
 from deployments.archive.oauth.forms import read_form
 from deployments.archive.oauth.pages import OAuthPages, redirect
 from deployments.archive.oauth.services import OAuthServices
-from deployments.archive.oauth.sessions import BrowserSessions
 from deployments.archive.oauth.signin import SignInPage
-from deployments.edge.password_checks import is_same_origin_form
+from deployments.sign_in.password_checks import is_same_origin_form
 
 _log = structlog.get_logger()
 
@@ -24,12 +23,9 @@ _log = structlog.get_logger()
 class ConnectedClientsPage:
     """Lists the grants of a user."""
 
-    def __init__(
-        self, services: OAuthServices, pages: OAuthPages, sessions: BrowserSessions, sign_in: SignInPage
-    ) -> None:
+    def __init__(self, services: OAuthServices, pages: OAuthPages, sign_in: SignInPage) -> None:
         self._services = services
         self._pages = pages
-        self._sessions = sessions
         self._sign_in = sign_in
 
     async def __call__(self, request: Request) -> Response:
@@ -37,9 +33,9 @@ class ConnectedClientsPage:
         self._services.count_request(request, "page", self._services.limits.pages)
         if request.method == "POST":
             return await self._change(request)
-        account = await self._sessions.account(request)
+        account = await self._sign_in.account(request)
         if account is None:
-            return self._sign_in.show(request, {"user_id": ""}, action=CLIENTS_PATH)
+            return self._sign_in.show(request, {"user_id": ""}, goal=CLIENTS_PATH, action=CLIENTS_PATH)
         return await self._list(request, account)
 
     async def _list(self, request: Request, account: Account) -> Response:
@@ -54,18 +50,14 @@ class ConnectedClientsPage:
             }
             for one in user_grants
         ]
-        browser = self._sessions.browser_name(request)
-        form = self._sessions.sign_form(browser, {"user_id": account.user_id})
-        response = self._pages.show(
-            "clients", action=CLIENTS_PATH, form=form, username=account.username, clients=shown
-        )
-        secure = self._services.origin(request).startswith("https:")
-        self._sessions.remember(response, browser, secure=secure)
-        return response
+        return self._sign_in.show_bound(
+            request, "clients", {"user_id": account.user_id},
+            action=CLIENTS_PATH, username=account.username, clients=shown,
+        )  # fmt: skip
 
     async def _change(self, request: Request) -> Response:
         form = await read_form(request, self._services.limits.body_s)
-        values, in_time = self._sessions.read_form(request, form.get("form") or "")
+        values, in_time = self._sign_in.read_form(request, form)
         if (
             values is None
             or "asked" in values
@@ -80,11 +72,10 @@ class ConnectedClientsPage:
         if decision == "sign-in":
             return await self._sign_in.attempt(request, form, values, goal=CLIENTS_PATH, action=CLIENTS_PATH)
         response = redirect(CLIENTS_PATH)
-        account = await self._sessions.account(request)
+        account = await self._sign_in.account(request)
         if account is not None and account.user_id == values["user_id"]:
             if decision == "switch":
-                secure = self._services.origin(request).startswith("https:")
-                await self._sessions.sign_out(request, response, secure=secure)
+                await self._sign_in.sign_out(request, response)
             elif decision == "end":
                 await self._end(account, form.once("grant") or "")
         return response

@@ -32,7 +32,6 @@ from deployments.archive.oauth.registration_management import RegistrationManage
 from deployments.archive.oauth.replies import OAuthError, is_preflight, preflight, render_error, wrong_method
 from deployments.archive.oauth.revocation import RevocationEndpoint
 from deployments.archive.oauth.services import OAuthServices
-from deployments.archive.oauth.sessions import BrowserSessions
 from deployments.archive.oauth.signin import SignInPage
 from deployments.archive.oauth.token import TokenEndpoint
 from deployments.edge.request import ClientDisconnected
@@ -56,8 +55,7 @@ def build_oauth_routes(services: OAuthServices) -> list[BaseRoute]:
     `openid-configuration` is missing on purpose: clients that find it also require the rest of OpenID.
     """
     pages = OAuthPages(services.title)
-    sessions = BrowserSessions(services.accounts, services.signing, services.clock)
-    sign_in = SignInPage(services, pages, sessions)
+    sign_in = SignInPage(services, pages)
     resource, server = MetadataEndpoint(services, "resource"), MetadataEndpoint(services, "server")
     programs: list[tuple[str, Answering, tuple[str, ...]]] = [
         (RESOURCE_METADATA_PATH + MCP_PATH, resource, READ),
@@ -71,8 +69,8 @@ def build_oauth_routes(services: OAuthServices) -> list[BaseRoute]:
         (REVOKE_PATH, RevocationEndpoint(services), WRITE),
     ]
     people: list[tuple[str, Answering]] = [
-        (AUTHORIZE_PATH, AuthorizationPage(services, pages, sessions, sign_in)),
-        (CLIENTS_PATH, ConnectedClientsPage(services, pages, sessions, sign_in)),
+        (AUTHORIZE_PATH, AuthorizationPage(services, pages, sign_in)),
+        (CLIENTS_PATH, ConnectedClientsPage(services, pages, sign_in)),
     ]
     return [
         *(Route(path, endpoint=_JsonEndpoint(answering, methods)) for path, answering, methods in programs),

@@ -17,7 +17,9 @@ from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.signing import OAuthSigner
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.signin_limits import AddressLimits, BucketRate, SignInLimits
+from deployments.edge.signin_limits import AddressLimits, BucketRate
+from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
+from deployments.sign_in.sign_in import Browser, SignIn
 
 ACCESS_LIFE_S = 3600
 CODE_LIFE_S = 60
@@ -39,7 +41,7 @@ class OAuthServices:
     bearer: AccessTokens
     "The code that mounts the routes starts and closes it."
     address_limits: AddressLimits
-    sign_ins: SignInLimits
+    sign_in: SignIn
     changes: ChangeLimit
     limits: OAuthLimits
     title: str
@@ -53,6 +55,11 @@ class OAuthServices:
     def client_address(self, request: Request) -> str:
         """Return the client address of a request."""
         return self.client_addresses.find(request.scope)
+
+    def browser(self, request: Request) -> Browser:
+        """Return the browser of a request, for the sign-in."""
+        secure = self.origin(request).startswith("https:")
+        return Browser(request, "archive", self.client_address(request), secure)
 
     def count_request(self, request: Request, kind: str, rate: BucketRate) -> None:
         """Count a request against the limit of its address.
@@ -74,6 +81,8 @@ def open_oauth(
     title: str = "News Archive Search",
     limits: OAuthLimits | None = None,
     client_addresses: ClientAddresses = DIRECT,
+    provider: ProviderConfig | None = None,
+    has_passwords: bool = True,
 ) -> OAuthServices:
     """Create the services; `bearer` is not started yet."""
     limits = limits or OAuthLimits()
@@ -88,7 +97,14 @@ def open_oauth(
         addresses=addresses,
         bearer=AccessTokens(stores.grants, signing, clock),
         address_limits=AddressLimits(clock),
-        sign_ins=SignInLimits(stores.limits, signing.hash_slot, clock, limits),
+        sign_in=SignIn(
+            stores,
+            vault,
+            clock,
+            rates=limits,
+            has_passwords=has_passwords,
+            provider=None if provider is None else IdentityProvider(provider, clock),
+        ),
         changes=ChangeLimit(stores.limits, clock, limits.changes),
         limits=limits,
         title=title,

@@ -1,4 +1,4 @@
-"""Signed values that the server does not store: client ids, registration tokens, forms, browser sessions, refresh
+"""Signed values that the server does not store: client ids, registration tokens, forms, refresh
 tokens
 and access tokens.
 
@@ -18,7 +18,7 @@ import jwt
 from itsdangerous import BadData, Signer
 
 from cluster.secrecy import Vault
-from deployments.edge.signing import KINDS, PurposeSigner, SlotHash, is_whole
+from deployments.edge.signing import KINDS, PurposeSigner, is_whole
 
 _TYPE = "at+jwt"
 _UNJUDGED: jwt.types.Options = {
@@ -37,12 +37,9 @@ class OAuthSigner:
         self.clients = PurposeSigner(roots, "client")
         self.registrations = PurposeSigner(roots, "registration")
         self.forms = PurposeSigner(roots, "form")
-        self.sessions = PurposeSigner(roots, "session")
-        self.devices = PurposeSigner(roots, "device")
         self._refresh = Signer(roots[::-1], salt=b"refresh", **KINDS)
         self._access_keys = vault.derive_all("oauth access token")
         self._secret_keys = vault.derive_all("oauth client secret")
-        self.hash_slot = SlotHash(vault)
 
     def random(self, size: int = 32) -> str:
         """Return an unguessable random text in base64url."""

@@ -67,7 +67,7 @@ class TokenEndpoint:
         grant = Grant(
             grant_id=code.grant_id, client_id=code.client_id, client_name=code.client_name,
             resource=code.resource, user_id=code.user_id, username=code.username, created_at=now_ms,
-            target=describe_target(code.redirect_uri),
+            target=describe_target(code.redirect_uri), sign_in=code.sign_in,
         )  # fmt: skip
         refresh = self._services.signing.issue_refresh(grant.grant_id)
         became = await grants.redeem(digest, grant, sha256(refresh), now_ms=now_ms)
@@ -88,7 +88,7 @@ class TokenEndpoint:
         if not is_verifier_of(form.get("code_verifier") or "", code.challenge):
             raise OAuthError("invalid_grant", "code_verifier does not belong to the code_challenge")
         _check_resource(form, code.resource)
-        await self._check_account(code.username, code.user_id)
+        await self._check_account(code)
 
     async def _grant_from_refresh(self, form: Parameters, client: OAuthClient) -> Response:
         token = form.get("refresh_token")
@@ -100,7 +100,7 @@ class TokenEndpoint:
         if grant is None or grant.client_id != client.client_id:
             raise _invalid_grant("refresh_token")
         _check_resource(form, grant.resource)
-        await self._check_account(grant.username, grant.user_id)
+        await self._check_account(grant)
         fresh = signing.issue_refresh(grant.grant_id)
         now_ms = self._services.clock.now_ms()
         became = await grants.rotate(
@@ -115,10 +115,15 @@ class TokenEndpoint:
         await self._services.clients.mark_used(client, now_ms)
         return self._issue_tokens(grant, fresh)
 
-    async def _check_account(self, username: str, user_id: str) -> None:
-        account = await self._services.accounts.get(username)
-        if account is None or account.disabled or account.user_id != user_id:
+    async def _check_account(self, given: Code | Grant) -> None:
+        """Check that the account still stands behind a code or a grant; raise otherwise."""
+        account = await self._services.accounts.get(given.username)
+        if account is None or account.disabled or account.user_id != given.user_id:
             raise OAuthError("invalid_grant", "the account is locked")
+        if account.has_second_factor and given.sign_in in ("", "password"):
+            # Earlier releases did not ask for the factor here.
+            await self._services.grants.revoke(given.grant_id, now_ms=self._services.clock.now_ms())
+            raise OAuthError("invalid_grant", "the account has a second factor since; connect again")
 
     def _issue_tokens(self, grant: Grant, refresh: str) -> Response:
         document = {

@@ -15,7 +15,13 @@ from cluster.runtime.connecting import ADMIN_S, connect, run_blocking
 from cluster.runtime.identity import find_mismatch, read_artifact_id
 from cluster.settings import Settings
 from cluster.store.redis.installation import StoredIdentity
-from deployments.operations.installation_checks import LATE_MS, Finding, check_lease, check_release
+from deployments.operations.installation_checks import (
+    LATE_MS,
+    Finding,
+    check_differing,
+    check_lease,
+    check_release,
+)
 
 _MOST_BODY = 300
 
@@ -66,6 +72,7 @@ def check_report(report: ClusterReport) -> Iterator[Finding]:
         yield Finding(name, "bad" if late else "ok", words, "`kiosk engines list` says more" if late else "")
     for app_id in report.waiting:
         yield _check_log(report, app_id)
+    yield from check_differing(report.differing)
 
 
 def check_url(url: str) -> Iterator[Finding]:

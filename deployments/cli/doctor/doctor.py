@@ -147,6 +147,7 @@ def run_checks(installation: Installation, urls: Sequence[str] = ()) -> list[Fin
         findings.append(running_checks.check_exposed_keys(installation, now_ms))
         findings += security_checks.check_switches(installation.list_apps())
         findings += security_checks.check_erasures(installation)
+        findings.append(security_checks.check_audit(installation))
         findings += security_checks.check_previous_keys(installation)
     except HouseError as error:
         findings.append(Finding("redis", "bad", error.message, f"see {state.logs_dir}/redis.log"))

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from cluster.errors import HouseError, Unavailable
+from cluster.records.archive_client import CHECK_CLIENT
 from deployments.operations.installation_checks import Finding
 
 
@@ -248,7 +249,7 @@ class McpCheck:
 
     def _registration(self) -> str:
         metadata = {
-            "client_name": "kiosk doctor",
+            "client_name": CHECK_CLIENT,
             "redirect_uris": [REDIRECT],
             "grant_types": ["authorization_code", "refresh_token"],
             "response_types": ["code"],
@@ -300,7 +301,7 @@ class McpCheck:
         return f"good for {self.tokens['expires_in']} s; a code works once"
 
     def _list(self) -> str:
-        client = {"name": "kiosk doctor", "version": "1"}
+        client = {"name": CHECK_CLIENT, "version": "1"}
         proposal = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         hello = self._result("initialize", proposal)
         _require(hello.get("protocolVersion") == "2024-11-05", f"it speaks {hello.get('protocolVersion')}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import psutil
 
@@ -20,24 +20,52 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import find_secrets
 from cluster.runtime.processes import list_processes
 from cluster.store.connect import OpenStores
+from cluster.store.ports.administration import AuditVerdict
 from deployments.cli.installation import Installation, read_clock_ms
 from deployments.operations.installation_checks import Finding, Level
 
 
+def check_audit(installation: Installation) -> Finding:
+    """Check the chain, the proofs and the sealed row of the audit log."""
+    verdict: AuditVerdict = installation.perform("audit.verify")
+    if not verdict.is_whole:
+        advice = "find out who could write to Redis; `kiosk audit verify --accept` if you know why"
+        return Finding("audit log", "bad", f"row {verdict.broken_at}: {verdict.reason}", advice)
+    if not verdict.proven_from:
+        advice = "start this release once: its API replicas write the first proven row"
+        return Finding("audit log", "warning", f"{verdict.rows} rows without a proof", advice)
+    return Finding("audit log", "ok", f"{verdict.rows} rows, proven, last chain {verdict.chain[:16]}")
+
+
 def check_switches(apps: Iterable[App]) -> Iterator[Finding]:
-    """Say for each app what its settings leave open; only production is warned of it."""
+    """Report what the settings of apps leave open; only production is warned of it.
+
+    Apps with the same open switches share one finding.
+    """
+    alike: dict[tuple[bool, tuple[tuple[str, str, str], ...]], list[str]] = {}
     for app in apps:
-        if app.read_only:
-            continue
-        check, found = f"app {app.app_id}", list(_list_open(app.settings))
-        if not found:
-            yield Finding(check, "ok", "its switches leave nothing open that can be closed")
-            continue
-        words = "; ".join(f"{name}: {gain}" for name, _, gain in found)
-        closing = " ".join(f"{name}={value}" for name, value, _ in found if value)
-        advice = f"`kiosk apps switch {app.app_id} {closing}` once its pages and servers are ready for it"
-        level: Level = "warning" if app.environment == "production" and closing else "ok"
-        yield Finding(check, level, f"open: {words}", advice if closing else "")
+        if not app.read_only:
+            place = (app.environment == "production", tuple(_list_open(app.settings)))
+            alike.setdefault(place, []).append(app.app_id)
+    for (is_production, switches), names in alike.items():
+        yield _judge_switches(names, switches, is_production=is_production)
+
+
+def _judge_switches(
+    names: Sequence[str], switches: Sequence[tuple[str, str, str]], *, is_production: bool
+) -> Finding:
+    """Return the finding of apps with the same open switches."""
+    check = f"app {names[0]}" if len(names) == 1 else f"{len(names)} apps"
+    prefix = "" if len(names) == 1 else f"{', '.join(names)}: "
+    if not switches:
+        return Finding(check, "ok", f"{prefix}the switches leave nothing open that can be closed")
+    words = "; ".join(f"{name}: {gain}" for name, _, gain in switches)
+    closing = " ".join(f"{name}={value}" for name, value, _ in switches if value)
+    allowed = "open" if is_production else "fit for development, to close in production"
+    target = names[0] if len(names) == 1 else "APP"
+    advice = f"`kiosk apps switch {target} {closing}` once its pages and servers are ready for it"
+    level: Level = "warning" if is_production and closing else "ok"
+    return Finding(check, level, f"{prefix}{allowed}: {words}", advice if closing else "")
 
 
 def _list_open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:

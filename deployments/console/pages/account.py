@@ -46,11 +46,16 @@ async def begin_second_factor(request: ConsoleRequest) -> Response:
 
 
 async def confirm_second_factor(request: ConsoleRequest) -> Response:
-    """Switch the second factor on, and show recovery codes once."""
+    """Switch the second factor on, and show recovery codes once; sessions of the password alone end, but this one."""
+    session = request.session
+    assert session is not None
     made = await request.perform(
         "me.confirm_second_factor", pending=request.form.get("pending", ""), code=request.form.get("code", "")
     )
-    return request.page("access/recovery_codes.html", codes=made.to_dict()["recovery_codes"])
+    response = request.page("access/recovery_codes.html", codes=made.to_dict()["recovery_codes"])
+    way = "password and code" if session.way == "password" else session.way
+    await request.sessions.continue_after_change(response, session, epochs=0, secure=request.secure, way=way)
+    return response
 
 
 async def remove_second_factor(request: ConsoleRequest) -> Response:

@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final, Literal, get_args, get_origin
 
 from starlette.responses import Response
 
+from cluster.records.access import SWITCHES, AppSettings
 from cluster.records.administration import APP_ROLES, ROLE_TEXTS
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
+from deployments.console.texts.console_texts import ConsoleTexts
 
 ACCESS = "/apps/{app_id}/access"
+SETTING_GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "privacy": ("query_log", "confidential_fields"),
+    "browsers": (
+        "bot_rule", "secret_key_in_browser", "publishable_experiments", "browser_events", "browser_readers",
+        "address_share",
+    ),
+    "limits": (
+        "new_readers_per_address", "new_readers_per_day", "checkouts_per_address", "questions_per_address",
+        "questions_without_proof", "questions_per_day", "provider_tokens_per_day",
+    ),
+    "capacity": ("max_records", "max_storage_mb", "max_engines", "max_trainings", "max_training_memory_mb"),
+    "content": ("primary_language", "update_significance", "affiliation_fq"),
+    "compatibility": ("product_envelope", "completion_paging", "service_id_aliases", "service_id_response_alias"),
+    "proof": (
+        "prove_writers", "strict_user_hash", "typed_user_hash", "derived_token_key", "keyed_visitor_ids",
+        "token_max_age_h",
+    ),
+}  # fmt: skip
+"Groups of settings in their order; settings of no group follow in a last one."
+CLOSED_GROUPS = ("compatibility", "proof", "other")
+"Groups that need a click: they can lock out clients that run today."
 KINDS = ("both", "secret", "publishable")
 
 
@@ -34,6 +58,7 @@ async def show_access(request: ConsoleRequest) -> Response:
     """Show limits, switches, keys and people of an app."""
     app = (await request.perform("apps.get", app_id=request.app_id)).to_dict()
     values: dict[str, Any] = {"app": app, "keys": [], "people": [], "roles": [], "kinds": KINDS}
+    values["groups"] = list_setting_groups(app["switches"], request.services.text)
     if request.may("owner"):
         keys, people = await asyncio.gather(
             request.perform("keys.list", app_id=request.app_id),
@@ -42,6 +67,40 @@ async def show_access(request: ConsoleRequest) -> Response:
         roles = [(role, f"{role}: {ROLE_TEXTS[role]}") for role in APP_ROLES]
         values |= {"keys": keys.to_dict()["keys"], "people": people.to_dict()["users"], "roles": roles}
     return request.page("access/app.html", **values)
+
+
+def list_setting_groups(settings: Mapping[str, Any], text: ConsoleTexts) -> list[dict[str, Any]]:
+    """Return the groups of the settings with their inputs: label, sentence, value, and choices or bounds."""
+    grouped = {name for names in SETTING_GROUPS.values() for name in names}
+    groups = {**SETTING_GROUPS, "other": tuple(name for name in settings if name not in grouped)}
+    return [
+        {
+            "name": group,
+            "is_open": group not in CLOSED_GROUPS,
+            "inputs": [_describe_setting(name, settings[name], text) for name in names if name in settings],
+        }
+        for group, names in groups.items()
+        if any(name in settings for name in names)
+    ]
+
+
+def _describe_setting(name: str, value: Any, text: ConsoleTexts) -> dict[str, Any]:
+    field = AppSettings.model_fields[name]
+    choices: list[tuple[str, str]] = []
+    if isinstance(value, bool):
+        choices = [("true", text("access.on")), ("false", text("access.off"))]
+    elif get_origin(field.annotation) is Literal:
+        choices = [(one, text(f"access.choice.{name}.{one}")) for one in get_args(field.annotation)]
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    bounds = {
+        part: getattr(one, part) for one in field.metadata for part in ("ge", "le") if hasattr(one, part)
+    }
+    return {
+        "name": f"switch-{name}", "label": text.texts.get(f"access.setting.{name}") or name.replace("_", " "),
+        "hint": SWITCHES[name], "value": switch_text(value), "choices": choices,
+        "type": "number" if is_number else "text", "minimum": bounds.get("ge", ""), "maximum": bounds.get("le", ""),
+        "step": "any" if isinstance(value, float) else "",
+    }  # fmt: skip
 
 
 async def set_limits(request: ConsoleRequest) -> Response:

@@ -30,14 +30,16 @@ async def show_archive(request: ConsoleRequest) -> Response:
     """Show the archive's use, its clients and connected applications."""
     since = request.query.get("since", "30d")
     since = since if since in SPANS else "30d"
-    clients, connections, report = await asyncio.gather(
+    clients, choice, connections, report = await asyncio.gather(
         request.perform("clients.list", app_id=request.app_id),
+        request.perform("archive.app"),
         _load_connections(request),
         _load_report(request, since),
     )
     return request.page(
         "archive/archive.html", clients=clients, report=report, since=since, spans=SPANS,
-        connections=connections, seen=_seen_rows(clients), default_rate=DEFAULT_CALLS_PER_MINUTE,
+        connections=connections, read_app=choice.app_id,
+        seen=_seen_rows(clients), default_rate=DEFAULT_CALLS_PER_MINUTE,
         chart=None if report is None else _days_chart(request, report),
     )  # fmt: skip
 
@@ -59,6 +61,12 @@ async def change_client(request: ConsoleRequest) -> Response:
             raise Invalid("calls per minute have to be a number") from None
     await request.perform(f"clients.{verb}", app_id=request.app_id, client=client, **more)
     return _back(request, request.services.text(VERBS[verb], client=client))
+
+
+async def choose_app(request: ConsoleRequest) -> Response:
+    """Let agents read this app from now on."""
+    await request.perform("archive.choose", app_id=request.app_id)
+    return _back(request, request.services.text("archive.chosen", app=request.app_id))
 
 
 async def disconnect(request: ConsoleRequest) -> Response:
@@ -116,6 +124,7 @@ def _back(request: ConsoleRequest, notice: str) -> Response:
 PAGES = (
     Page(ARCHIVE, show_archive),
     Page(ARCHIVE + "/clients", change_client, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
+    Page(ARCHIVE + "/choose", choose_app, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
     Page(ARCHIVE + "/disconnect", disconnect, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
 )
 NAVIGATION = (NavigationEntry("archive.nav", ARCHIVE, icon="archive"),)

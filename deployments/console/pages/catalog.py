@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timezone
+from math import isfinite
 from typing import Any
 from urllib.parse import urlencode
 
 from starlette.responses import Response
 
-from cluster.errors import HouseError
+from cluster.errors import HouseError, Invalid
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 
 CATALOG = "/apps/{app_id}/catalog"
 PRODUCT = CATALOG + "/product"
 ROWS = 25
+_PRICES = ("price", "sale_price")
+_EDITED = ("title", *_PRICES, "availability", "type", "brand", "url", "cover_image", "description")
+"Fields of a product that the form has inputs for."
 DAYS = 30
 
 
@@ -59,7 +64,7 @@ async def _search(request: ConsoleRequest, q: str, fq: str) -> Response:
 
 async def show_product(request: ConsoleRequest) -> Response:
     """Show one product: its record and the words under which search finds it."""
-    product_id = request.query.get("id", "")
+    product_id = request.query.get("id", "") or request.form.get("product_id", "")
     view = await request.perform("catalog.get", app_id=request.app_id, product_id=product_id)
     parts = urlencode({"id": product_id})
     return request.page(
@@ -67,6 +72,47 @@ async def show_product(request: ConsoleRequest) -> Response:
         languages=view.languages, record=json.dumps(view.product, ensure_ascii=False, indent=2),
         parts=parts, address=path_of(PRODUCT, app_id=request.app_id),
     )  # fmt: skip
+
+
+async def show_new_product(request: ConsoleRequest) -> Response:
+    """Show the form of a new product."""
+    return request.page("catalog/new.html")
+
+
+async def save_product(request: ConsoleRequest) -> Response:
+    """Change the fields of a product that the form has, or add a product."""
+    product_id, is_new = request.form.get("product_id", "").strip(), request.raw.url.path.endswith("/new")
+    await request.perform(
+        "catalog.edit", app_id=request.app_id, product_id=product_id, fields=product_fields(request.form),
+        is_new=is_new,
+    )  # fmt: skip
+    address = path_of(CATALOG if is_new else PRODUCT, app_id=request.app_id).removeprefix("/console")
+    address += "" if is_new else "?" + urlencode({"id": product_id})
+    return request.redirect(address, request.services.text("catalog.saved", product_id=product_id))
+
+
+def product_fields(form: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a product that a form sent; None removes one.
+
+    Errors:
+        Invalid: a price can't be read
+    """
+    texts = {name: form[name].strip() for name in _EDITED if name in form}
+    fields: dict[str, Any] = {name: text or None for name, text in texts.items()}
+    for name in _PRICES:
+        if fields.get(name) is not None:
+            fields[name] = _read_price(fields[name], name)
+    return fields
+
+
+def _read_price(text: str, name: str) -> float:
+    try:
+        price = float(text[:40])
+    except ValueError:
+        price = float("nan")
+    if not isfinite(price):
+        raise Invalid(f"{name}: {text[:40]!r} is no number")
+    return int(price) if price.is_integer() else price
 
 
 async def show_related(request: ConsoleRequest) -> Response:
@@ -111,6 +157,9 @@ def _seconds(day: str) -> int:
 PAGES = (
     Page(CATALOG, show_catalog),
     Page(PRODUCT, show_product, example="-"),
+    Page(PRODUCT, save_product, role="editor", methods=("POST",)),
+    Page(CATALOG + "/new", show_new_product, role="editor"),
+    Page(CATALOG + "/new", save_product, role="editor", methods=("POST",)),
     Page(PRODUCT + "/related", show_related, example="-"),
     Page(PRODUCT + "/outcomes", show_outcomes, example="-"),
 )

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
 from starlette.responses import Response
 
 from actors.experiments.report import ExperimentReport
+from actors.experiments.sample_size import estimate_missing_sample
 from cluster.clock import iso_ms
 from cluster.errors import HouseError, Invalid
+from cluster.records.interaction import INTERACTION_TYPES
 from cluster.records.times import moment_ms
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
@@ -21,6 +23,10 @@ NEW = LIST + "/new"
 ONE = LIST + "/{experiment}"
 VARIANTS = 4
 "Variants that the wizard has inputs for."
+MOST_ENGINES, MOST_SNAPSHOTS = 10, 20
+"Engines whose snapshots are listed, and snapshots of each."
+MAIN_GOALS = ("checkout", "add_to_cart", "click", "subscribe", "product_detail_page_view", "read")
+"Interactions that the form shows first."
 STEPS = ("start", "pause", "complete", "archive")
 NEXT_STEPS: Mapping[str, tuple[str, ...]] = {
     "Draft": ("start", "archive"),
@@ -40,13 +46,37 @@ async def list_experiments(request: ConsoleRequest) -> Response:
 
 
 async def show_wizard(request: ConsoleRequest) -> Response:
-    """Show the form of a new experiment."""
-    return request.page("experiments/wizard.html", variants=range(1, VARIANTS + 1))
+    """Show the form of a new experiment, with the engines, snapshots and rules to choose from."""
+    engines, rules = await asyncio.gather(
+        request.perform("engines.list", app_id=request.app_id),
+        request.perform("rules.list", app_id=request.app_id),
+    )
+    names = [view.engine.engine_id for view in engines.engines]
+    lists = await asyncio.gather(*(_list_snapshots(request, name) for name in names[:MOST_ENGINES]))
+    return request.page(
+        "experiments/wizard.html", variants=range(1, VARIANTS + 1), engines=names,
+        snapshots=[option for options in lists for option in options],
+        rules=sorted({rule.name for rule in rules.rules}), main_goals=MAIN_GOALS,
+        more_goals=[kind for kind in INTERACTION_TYPES if kind not in MAIN_GOALS],
+        chosen={name: request.form_lists.get(name, []) for name in ("goal", "engines")}
+        | {"declared": [name for name in ("reports_exposure",) if name in request.form]},
+    )  # fmt: skip
+
+
+async def _list_snapshots(request: ConsoleRequest, engine_id: str) -> list[tuple[str, str]]:
+    """Return the newest snapshots of an engine as values and texts of a list."""
+    listed = await request.perform(
+        "snapshots.list", app_id=request.app_id, engine_id=engine_id, limit=MOST_SNAPSHOTS
+    )
+    return [
+        (one.version, f"{engine_id}: {one.version[:8]}, {iso_ms(one.published_ms)[:16].replace('T', ' ')}")
+        for one in listed.snapshots
+    ]
 
 
 async def create_experiment(request: ConsoleRequest) -> Response:
     """Make a draft from the form."""
-    draft = draft_from_form(request.form)
+    draft = draft_from_form(request.form, request.form_lists)
     made = await request.perform("experiments.create", app_id=request.app_id, experiments=[draft])
     experiment = made.experiments[0]
     return request.redirect(
@@ -79,6 +109,7 @@ async def show_experiment(request: ConsoleRequest) -> Response:
     return request.page(
         "experiments/experiment.html", one=shown.experiment, stage=shown.status, report=report,
         intervals=interval_bars(report), chart=people_chart(request, report), steps=NEXT_STEPS[shown.status],
+        missing=estimate_missing_sample(report),
     )  # fmt: skip
 
 
@@ -101,8 +132,8 @@ async def step_experiment(request: ConsoleRequest) -> Response:
     return request.redirect(_one_path(request, shown.experiment.experiment_id), text)
 
 
-def draft_from_form(form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the draft that the wizard describes.
+def draft_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """Return the draft that the wizard describes; `lists` has the values of its check boxes.
 
     Errors:
         Invalid: a number can't be read
@@ -120,15 +151,15 @@ def draft_from_form(form: Mapping[str, str]) -> dict[str, Any]:
         variants.append(variant)
     draft: dict[str, Any] = {
         "name": form.get("name", "").strip(),
-        "goal": form.get("goal", "").replace(",", " ").split() or ["checkout"],
+        "goal": list(lists.get("goal", ())) or ["checkout"],
+        "reports_exposure": "reports_exposure" in form,
         "traffic": _number(form.get("traffic") or "100", "traffic") / 100,
         "variants": variants,
     }
     if form.get("slug", "").strip():
         draft["slug"] = form["slug"].strip()
-    engines = form.get("engines", "").replace(",", " ").split()
-    if engines:
-        draft["engines"] = engines
+    if lists.get("engines"):
+        draft["engines"] = list(lists["engines"])
     if form.get("layer", "").strip():
         draft["layer"] = form["layer"].strip()
         first, last = (
@@ -155,6 +186,8 @@ def edit_from_form(form: Mapping[str, str]) -> dict[str, Any]:
     }
     if weights:
         changes["weights"] = weights
+    if "declares" in form:
+        changes["reports_exposure"] = "reports_exposure" in form
     if form.get("ends_at", "").strip():
         changes["ends_at"] = _moment(form["ends_at"], "ends_at")
     return changes

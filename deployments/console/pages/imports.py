@@ -9,11 +9,13 @@ from typing import Any
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
+from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from deployments.console.file_replies import file_response
 from deployments.console.page import NavigationEntry, Page
+from deployments.console.renderer import format_value
 from deployments.console.request import ConsoleRequest, path_of
-from deployments.operations.import_mapping import build_mapping
+from deployments.operations.import_mapping import MappingChoices, build_mapping
 
 IMPORTS = "/apps/{app_id}/import"
 IMPORT = IMPORTS + "/{import_id}"
@@ -21,6 +23,11 @@ QUARANTINE = "/apps/{app_id}/quarantine"
 MOST_UPLOAD_BYTES = 201 << 20
 "One megabyte more than the largest file: the fields beside it."
 NOUNS = ("product", "user", "interaction")
+ROW_TYPES = (
+    "checkout", "product_detail_page_view", "click", "add_to_cart", "remove_from_cart", "rate", "like", "bookmark",
+    "watch", "read", "listen", "refund",
+)  # fmt: skip
+"Types that the form offers for all rows."
 _NEXT = {
     "product": "/apps/{app_id}/catalog",
     "user": "/apps/{app_id}/readers",
@@ -66,7 +73,12 @@ async def show_import(request: ConsoleRequest) -> Response:
     values: dict[str, Any] = {"one": view, "address": _address(request, view["import_id"])}
     if view["status"] in ("uploaded", "failed", "cancelled", "interrupted") and not view["is_removed"]:
         mapping = list(view["mapping"]) or None
-        values["look"] = await _preview(request, mapping)
+        look = await _preview(request, mapping, request.query.get("encoding"))
+        values |= {"look": look, "found": format_preview(look["preview"]), "at": ""}
+        text = request.services.text
+        values["row_types"] = [
+            (name, text(f"imports.row_types.{name or 'column'}")) for name in ("", *ROW_TYPES)
+        ]
     if view["refused"] or view["failed"]:
         rows = await request.perform("imports.refused", **_named(request), limit=_SHOWN_ROWS)
         values["refused"] = rows
@@ -84,8 +96,28 @@ async def _read_progress(request: ConsoleRequest) -> dict[str, Any]:
 
 async def dry_run(request: ConsoleRequest) -> Response:
     """Show what the first rows would become with the mapping of the form."""
-    found = await request.perform("imports.dry_run", **_named(request), mapping=await _mapping(request))
-    return request.fragment("imports/dry_run.html", found=found)
+    found = await request.perform(
+        "imports.dry_run", **_named(request), mapping=await _mapping(request), encoding=_encoding(request)
+    )
+    at = iso_ms(request.services.clock.now_ms())[11:19]
+    return request.fragment("imports/dry_run.html", found=format_preview(found), at=at)
+
+
+async def show_column(request: ConsoleRequest) -> Response:
+    """Show how the values of a column are read, for the field that the form has for it.
+
+    Errors:
+        Invalid: there is no such column
+    """
+    look = await _preview(request, None, _encoding(request))
+    text = request.query.get("at", "")
+    at = int(text) if text.isdecimal() and len(text) < 5 else len(look["columns"])
+    if at >= len(look["columns"]):
+        raise Invalid("there is no such column")
+    picked = request.form.get(f"column-{at}", "")
+    return request.fragment(
+        "imports/column.html", look=look, column=look["columns"][at], at=at, picked=picked
+    )
 
 
 async def start(request: ConsoleRequest) -> Response:
@@ -93,6 +125,7 @@ async def start(request: ConsoleRequest) -> Response:
     arguments: dict[str, Any] = {"keep_going": request.form.get("keep_going") == "on"}
     if "more" in request.form:
         arguments["mapping"] = await _mapping(request)
+        arguments["encoding"] = _encoding(request)
         arguments["restart"] = request.form.get("restart") == "on"
     await request.perform("imports.start", **_named(request), **arguments)
     return request.redirect(_below(request), request.services.text("imports.started"))
@@ -167,17 +200,53 @@ async def _get(request: ConsoleRequest) -> Any:
     return await request.perform("imports.get", **_named(request))
 
 
-async def _preview(request: ConsoleRequest, mapping: list[str] | None) -> dict[str, Any]:
+async def _preview(
+    request: ConsoleRequest, mapping: list[str] | None, encoding: str | None
+) -> dict[str, Any]:
     given: dict[str, Any] = {} if mapping is None else {"mapping": mapping}
-    return dict(await request.perform("imports.preview", **_named(request), **given))
+    return dict(await request.perform("imports.preview", **_named(request), **given, encoding=encoding))
+
+
+def _encoding(request: ConsoleRequest) -> str | None:
+    """Return the encoding of the form; None: that of the upload."""
+    return request.form.get("encoding")
 
 
 async def _mapping(request: ConsoleRequest) -> tuple[str, ...]:
-    look = await _preview(request, None)
-    chosen = {
-        at: field for at in range(len(look["columns"])) if (field := request.form.get(f"column-{at}", ""))
+    look = await _preview(request, None, _encoding(request))
+    columns, form = look["columns"], request.form
+    places = range(len(columns))
+    tables = {
+        at: {
+            value: meaning
+            for number, value in enumerate(columns[at]["values"])
+            if (meaning := form.get(f"value-{at}-{number}", ""))
+        }
+        for at in places
     }
-    return build_mapping(look["columns"], chosen, request.form.get("more", ""))
+    choices = MappingChoices(
+        chosen={at: name for at in places if (name := form.get(f"column-{at}", ""))},
+        readings={at: name for at in places if (name := form.get(f"reading-{at}", ""))},
+        tables=tables,
+        row_type=form.get("row_type", ""),
+        joins_rows=form.get("joins_rows") == "on",
+        has_refunds=form.get("has_refunds") == "on",
+        more=form.get("more", ""),
+    )
+    return build_mapping(columns, (await _get(request)).record.noun, choices)
+
+
+def format_preview(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a dry run whose records are pairs of a field and a text that people read."""
+    samples = [[(name, format_field(value)) for name, value in sample.items()] for sample in found["samples"]]
+    return {**found, "samples": samples}
+
+
+def format_field(value: Any) -> str:
+    """Return the value of a field as people write it; paths of categories are `Home > Kitchen`."""
+    if isinstance(value, list) and value and all(isinstance(part, list) for part in value):
+        return ", ".join(" > ".join(map(str, part)) for part in value)
+    return str(format_value(value))
 
 
 def _named(request: ConsoleRequest) -> dict[str, str]:
@@ -204,6 +273,7 @@ PAGES = (
     Page(IMPORTS, upload, role="editor", methods=("POST",), most_bytes=MOST_UPLOAD_BYTES, example="-"),
     Page(IMPORT, show_import, role="editor", example="-"),
     Page(IMPORT + "/dry-run", dry_run, role="editor", methods=("POST",), shown_on=IMPORT, example="-"),
+    Page(IMPORT + "/column", show_column, role="editor", methods=("POST",), shown_on=IMPORT, example="-"),
     Page(IMPORT + "/start", start, role="editor", methods=("POST",), shown_on=IMPORT, example="-"),
     Page(IMPORT + "/cancel", cancel, role="editor", methods=("POST",), shown_on=IMPORT, example="-"),
     Page(IMPORT + "/remove", remove, role="editor", methods=("POST",), shown_on=IMPORT, example="-"),

@@ -6,24 +6,22 @@ import hmac
 from dataclasses import asdict
 from typing import Any
 
-import structlog
 from starlette.responses import Response
 
 from cluster.errors import NotFound, TooMany
 from cluster.records.account import Account
-from deployments.console.identity_provider import Identity, IdentityProvider, SignInFlow
 from deployments.console.page import Page
-from deployments.console.pages.signin import finish_sign_in, safe_goal, show_form
+from deployments.console.pages.signin import HOME, go_on, show_form
 from deployments.console.request import ConsoleRequest
-from deployments.console.sessions import PATH
 from deployments.edge.signin_limits import BucketRate
+from deployments.sign_in.identity_provider import Identity, IdentityProvider, SignInFlow
+from deployments.sign_in.sessions import PATH
+from deployments.sign_in.sign_in import SignInResult, safe_goal
 
 CALLBACK = "/sign-in/provider/callback"
 FLOW_S = 600
 ANSWERS = BucketRate(0.5, 60)
 "Answers of the provider from one address; each makes this server send a request to the provider."
-
-_log = structlog.get_logger()
 
 
 async def begin(request: ConsoleRequest) -> Response:
@@ -47,25 +45,28 @@ async def finish(request: ConsoleRequest) -> Response:
         TooMany: one address sends answers of the provider too often
     """
     provider, services = _provider(request), request.services
+    browser = services.browser(request.raw)
     value = services.signing.steps.open(request.sessions.flow(request.raw, secure=request.secure))
     flow = _flow(value, services.clock.now_ms() // 1000)
     issuer = request.query.get("iss", provider.config.issuer)
     state, code = request.query.get("state", ""), request.query.get("code", "")
     same = flow is not None and hmac.compare_digest(flow.state.encode(), state.encode("utf-8", "replace"))
     if flow is None or value is None or not same or not code or issuer != provider.config.issuer:
-        return show_form(request, PATH + "/", "signin.provider_failed", 403)
-    wait_s = services.limits.wait_s("provider", services.client_address(request.raw), ANSWERS)
+        return show_form(request, HOME, services.text("signin.provider_failed"), 403)
+    goal = safe_goal(value["goal"])
+    wait_s = services.limits.wait_s("provider", browser.address, ANSWERS)
     if wait_s:
         raise TooMany(services.text("error.too_many"), retry_after_s=wait_s)
     identity = await provider.finish(_callback(request), flow, code)
     if identity is None:
-        return show_form(request, PATH + "/", "signin.provider_failed", 403)
+        await services.sign_in.refuse_identity(browser, None, "the provider confirmed no identity")
+        return show_form(request, goal, services.text("signin.provider_failed"), 403)
     account = await find_account(request, identity)
     if account is None:
-        _log.warning("identity_without_account")
+        await services.sign_in.refuse_identity(browser, None, "identity without an account")
         name = identity.email or identity.subject.partition(" ")[2]
-        return show_form(request, PATH + "/", "signin.provider_unknown", 403, name=name)
-    response = await finish_sign_in(request, account, "identity provider", safe_goal(value["goal"]))
+        return show_form(request, goal, services.text("signin.provider_unknown", name=name), 403)
+    response = await go_on(request, SignInResult(account, "identity provider"), goal)
     request.sessions.set_flow(response, "", 0, secure=request.secure)
     return response
 
@@ -91,9 +92,10 @@ async def find_account(request: ConsoleRequest, identity: Identity) -> Account |
 
 
 def _provider(request: ConsoleRequest) -> IdentityProvider:
-    if request.services.provider is None:
+    provider = request.services.sign_in.provider
+    if provider is None:
         raise NotFound(request.services.text("error.not_found"))
-    return request.services.provider
+    return provider
 
 
 def _callback(request: ConsoleRequest) -> str:

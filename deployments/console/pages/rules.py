@@ -12,7 +12,7 @@ from starlette.responses import Response
 from cluster.clock import iso_ms
 from cluster.errors import HouseError, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE
-from cluster.records.boost_rule import ApiName, BoostRule, Option
+from cluster.records.boost_rule import ApiName, BoostRule, Option, ProductBoost
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.rule_history import rule_to_dict
@@ -70,9 +70,39 @@ async def show_editor(request: ConsoleRequest) -> Response:
         if rule is None:
             raise NotFound(f"engine {engine_id} has no rule {name!r}")
     return request.page(
-        "rules/editor.html", rule=rule, values=form_values(rule, engine_id), options=OPTIONS, actions=ACTIONS,
+        "rules/editor.html", rule=rule, engines=await _list_engines(request, engine_id),
+        values=_values_again(request) or form_values(rule, engine_id), options=OPTIONS, actions=ACTIONS,
         endpoints=ENDPOINTS, chosen_endpoints=request.form_lists.get("api_names", rule.api_names if rule else []),
     )  # fmt: skip
+
+
+async def _list_engines(request: ConsoleRequest, engine_id: str) -> list[str]:
+    listed = await request.perform("engines.list", app_id=request.app_id)
+    return sorted({engine_id, *(view.engine.engine_id for view in listed.engines)})
+
+
+def _values_again(request: ConsoleRequest) -> dict[str, Any] | None:
+    """Return the values of a form that was refused, whose products have no inputs of their own."""
+    if not request.form:
+        return None
+    positions = request.form_lists.get("pick_position", [])
+    picks = [
+        {"product_id": product_id, "position": position}
+        for product_id, position in zip(request.form_lists.get("pick", []), positions, strict=False)
+    ]
+    return {**form_values(None, DEFAULT_ENGINE), "picks": picks}
+
+
+async def find_products(request: ConsoleRequest) -> Response:
+    """Show products of a search, to choose some for a rule."""
+    q, products, message = request.query.get("q", "").strip(), list[Any](), ""
+    if q:
+        try:
+            found = await request.perform("catalog.search", app_id=request.app_id, q=q[:1_000], limit=8)
+            products = found["products"]
+        except HouseError as error:
+            message = error.message
+    return request.fragment("rules/products.html", products=products, message=message)
 
 
 async def save_rule(request: ConsoleRequest) -> Response:
@@ -168,8 +198,9 @@ def rule_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]]) 
             rule[name] = values
     if form.get("boost_fq", "").strip():
         rule["boost_fq"] = form["boost_fq"].strip()
+    boosts = _read_picks(lists)
     if form.get("field", "").strip():
-        rule["boost"] = [
+        boosts += [
             {
                 "field": form["field"].strip(),
                 "option": form.get("option", "is"),
@@ -177,10 +208,26 @@ def rule_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]]) 
                 "action": form.get("action", "pin"),
             }
         ]
+    if boosts:
+        rule["boost"] = boosts
     for name in ("starts_at", "ends_at"):
         if form.get(name, "").strip():
             rule[name] = form[name].strip()
     return rule
+
+
+def _read_picks(lists: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """Return the chosen products, each pinned to its position."""
+    return [
+        {"field": "product_id", "query": product_id, "pin_position": _number(position, "position")}
+        for product_id, position in zip(lists.get("pick", ()), lists.get("pick_position", ()), strict=False)
+        if product_id
+    ]
+
+
+def _is_pick(boost: ProductBoost) -> bool:
+    """Return whether the form shows a boost as a product at a position."""
+    return (boost.field, boost.option) == ("product_id", "is") and boost.pin_position is not None
 
 
 def form_values(rule: BoostRule | None, engine_id: str) -> dict[str, Any]:
@@ -190,9 +237,13 @@ def form_values(rule: BoostRule | None, engine_id: str) -> dict[str, Any]:
             "name": "", "engine_id": engine_id, "enabled": True, "priority": 0, "queries": "",
             "query_option": "contains", "anchor_products": "", "boosting_tags": "", "boost_fq": "", "field": "",
             "option": "is", "text": "", "action": "pin", "position": "", "starts_at": "", "ends_at": "", "more": "",
+            "picks": [],
         }  # fmt: skip
-    boost = rule.boost[0] if len(rule.boost) == 1 and rule.boost[0].pin_position is None else None
-    shown = _FORM_FIELDS if boost is not None or not rule.boost else tuple(
+    rest = [one for one in rule.boost if not _is_pick(one)]
+    boost = rest[0] if len(rest) == 1 and rest[0].pin_position is None else None
+    has_inputs = boost is not None or not rest
+    picks = [one for one in rule.boost if _is_pick(one)] if has_inputs else []
+    shown = _FORM_FIELDS if has_inputs else tuple(
         name for name in _FORM_FIELDS if name != "boost"
     )  # fmt: skip
     more = {name: value for name, value in rule_to_dict(rule).items() if name not in shown}
@@ -213,6 +264,7 @@ def form_values(rule: BoostRule | None, engine_id: str) -> dict[str, Any]:
         "position": ", ".join(map(str, rule.position)),
         "starts_at": _local_text(rule.starts_at),
         "ends_at": _local_text(rule.ends_at),
+        "picks": [{"product_id": one.query, "position": one.pin_position} for one in picks],
         "more": json.dumps(more, ensure_ascii=False, indent=2) if more else "",
     }
 
@@ -233,7 +285,13 @@ def describe_rule(rule: BoostRule) -> dict[str, str]:
         effect = f"pin {rule.boost_fq}{places}"
     else:
         effect = (
-            "; ".join(f"{one.action} {one.field} {one.option} {one.query}" for one in rule.boost) + places
+            "; ".join(
+                f"pin {one.query} @ {one.pin_position}"
+                if _is_pick(one)
+                else f"{one.action} {one.field} {one.option} {one.query}"
+                for one in rule.boost
+            )
+            + places
         )
     conditions: dict[str, Sequence[str]] = {
         "search": rule.search_texts, "endpoint": rule.api_names, "anchor": rule.anchor_products,
@@ -283,6 +341,7 @@ PAGES = (
     Page(LIST, list_rules),
     Page(EDITOR, show_editor, role="editor"),
     Page(EDITOR, save_rule, role="editor", methods=("POST",)),
+    Page("/apps/{app_id}/rules/products", find_products, role="editor", example="-"),
     Page("/apps/{app_id}/rules/preview", preview_rule, role="analyst", methods=("POST",), example="-"),
     Page(
         "/apps/{app_id}/rules/delete",

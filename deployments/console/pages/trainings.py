@@ -66,7 +66,7 @@ def _order(request: ConsoleRequest) -> dict[str, Any]:
 
 
 async def estimate(request: ConsoleRequest) -> Response:
-    """Show memory and time of a training before it is ordered."""
+    """Show memory and time of a training before it is queued."""
     found = await request.perform("runs.estimate", **_order(request))
     return request.fragment("models/estimate.html", found=found.to_dict())
 

@@ -1,4 +1,4 @@
-"""The users of an app, called readers here: look somebody up, explain, erase, export."""
+"""The users of an app: find, explain, erase, export."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ ROWS = 25
 async def show_readers(request: ConsoleRequest) -> Response:
     """List users by the beginning of their ids."""
     prefix, after = request.query.get("prefix", ""), request.query.get("after", "")
-    page = await request.perform(
-        "users.search", app_id=request.app_id, prefix=prefix, after=after, limit=ROWS
-    )
+    chosen = {"prefix": prefix, "contains": request.query.get("contains", "").strip()}
+    page = await request.perform("users.search", app_id=request.app_id, **chosen, after=after, limit=ROWS)
     address = path_of(READERS, app_id=request.app_id)
-    older = f"{address}?{urlencode({'prefix': prefix, 'after': page['next']})}" if page["next"] else ""
+    older = f"{address}?{urlencode({**chosen, 'after': page['next']})}" if page["next"] else ""
     return request.page(
-        "users/readers.html", users=page["users"], total=page["total"], older=older,
-        newer=f"{address}?{urlencode({'prefix': prefix})}" if after else "", address=address,
+        "users/readers.html", users=page["users"], total=page["total"], active=page["active"],
+        older=older, newer=f"{address}?{urlencode(chosen)}" if after else "", address=address,
     )  # fmt: skip
 
 

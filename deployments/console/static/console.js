@@ -29,13 +29,17 @@
   }
 
   document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-theme-switch], [data-toggle], [data-dialog], [data-close], [data-copy]");
+    const target = event.target.closest("[data-theme-switch], [data-toggle], [data-dialog], [data-close], [data-copy], [data-sort], [data-save-table], [data-pick], [data-unpick]");
     if (!target) return;
     if ("themeSwitch" in target.dataset) switchTheme();
     else if (target.dataset.toggle) {
       const open = document.getElementById(target.dataset.toggle).classList.toggle("is-open");
       target.setAttribute("aria-expanded", String(open));
     } else if (target.dataset.dialog) document.getElementById(target.dataset.dialog).showModal();
+    else if (target.dataset.pick !== undefined) addPick(target.dataset);
+    else if ("unpick" in target.dataset) removePick(target.closest("li"));
+    else if ("sort" in target.dataset) sortRows(target.closest("th"));
+    else if ("saveTable" in target.dataset) saveTable(target.previousElementSibling);
     else if ("close" in target.dataset) target.closest("dialog").close();
     else copy(target);
   });
@@ -86,6 +90,99 @@
     if (document.hidden && event.detail.elt.closest("[data-live]")) event.preventDefault();
   });
 
+  // A result that a form made is hidden once the form differs from it; the next result replaces it.
+  document.addEventListener("input", (event) => {
+    const maker = event.target.closest("[data-result]");
+    const result = maker && document.getElementById(maker.dataset.result);
+    if (result) result.classList.add("stale");
+  });
+  document.addEventListener("htmx:afterSwap", (event) => event.detail.target.classList.remove("stale"));
+
+  // Products of a rule: each gets the next free position, and the preview follows.
+  function addPick({ pick, pickTitle }) {
+    const box = document.getElementById("picks");
+    const list = box.querySelector("[data-picks]");
+    const chosen = [...list.querySelectorAll('[name="pick"]')].map((input) => input.value);
+    if (chosen.includes(pick)) return;
+    const places = [...list.querySelectorAll('[name="pick_position"]')].map((input) => Number(input.value));
+    const row = box.querySelector("template").content.firstElementChild.cloneNode(true);
+    const position = row.querySelector('[name="pick_position"]');
+    row.querySelector(".grow").textContent = pickTitle;
+    row.querySelector('[name="pick"]').value = pick;
+    position.value = Math.max(0, ...places) + 1;
+    position.setAttribute("aria-label", position.dataset.label.replace("{}", pickTitle));
+    list.append(row);
+    position.focus();
+    position.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+  function removePick(row) {
+    const form = row.closest("form");
+    row.remove();
+    form.dispatchEvent(new Event("change"));
+  }
+
+  // Tables: a heading sorts the rows of the page, and a button saves them as CSV. Tables with spans stay as they are.
+  const cellText = (cell) => cell.dataset.value ?? cell.innerText.trim().replace(/\s+/g, " ");
+  const numberOf = (text) => {
+    const plain = text.replace(/[,\s]/g, "").replace(/(%|ms|[KMG]?B)$/, "");
+    return plain !== "" && !Number.isNaN(Number(plain)) ? Number(plain) : null;
+  };
+  function sortRows(heading) {
+    const table = heading.closest("table");
+    const column = heading.cellIndex;
+    const order = heading.getAttribute("aria-sort") === "ascending" ? "descending" : "ascending";
+    for (const other of heading.parentElement.children) other.removeAttribute("aria-sort");
+    heading.setAttribute("aria-sort", order);
+    const rows = [...table.tBodies[0].rows].map((row) => {
+      const text = row.cells[column] ? cellText(row.cells[column]) : "";
+      return { row, text, number: numberOf(text), isEmpty: text === "" || text === "–" };
+    });
+    const sign = order === "ascending" ? 1 : -1;
+    rows.sort((a, b) => {
+      if (a.isEmpty !== b.isEmpty) return a.isEmpty ? 1 : -1;
+      if (a.number !== null && b.number !== null) return sign * (a.number - b.number);
+      return sign * a.text.localeCompare(b.text, undefined, { numeric: true });
+    });
+    table.tBodies[0].append(...rows.map((one) => one.row));
+  }
+  // A text that a spreadsheet would run as a formula gets an apostrophe before it.
+  const csvCell = (text) => {
+    const safe = /^[=+@\t\r]|^-(?![\d.]|$)/.test(text) ? `'${text}` : text;
+    return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  function saveTable(box) {
+    const table = box.querySelector("table");
+    const keep = [...table.tHead.rows[0].cells].map((cell) => cell.tagName === "TH" || table.tBodies[0].rows[0]?.cells[cell.cellIndex]?.tagName === "TH");
+    const lines = [...table.rows].map((row) => [...row.cells].filter((_, at) => keep[at]).map((cell) => csvCell(cellText(cell))).join(","));
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob(["\ufeff" + lines.join("\r\n") + "\r\n"], { type: "text/csv" }));
+    link.download = `${(table.caption?.textContent || "table").trim().toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-")}.csv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+  function prepareTables(within) {
+    for (const box of within.querySelectorAll(".table-box")) {
+      const table = box.querySelector("table");
+      if (box.dataset.ready || !table || !table.tBodies[0] || table.querySelector("[rowspan], [colspan]")) continue;
+      box.dataset.ready = "yes";
+      for (const heading of table.tBodies[0].rows.length > 1 ? table.tHead.querySelectorAll("th") : []) {
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = "sort";
+        button.dataset.sort = "";
+        button.append(...heading.childNodes);
+        heading.append(button);
+      }
+      const save = document.createElement("button");
+      save.type = "button";
+      save.className = "quiet small save-table";
+      save.dataset.saveTable = "";
+      save.textContent = root.dataset.saveLabel;
+      save.setAttribute("aria-label", `${root.dataset.saveLabel}: ${(table.caption?.textContent || "").trim()}`);
+      box.after(save);
+    }
+  }
+
   // Charts: the library loads with the first one.
   let library = null;
   function loadLibrary() {
@@ -122,13 +219,18 @@
       label: one.label, stroke: colour(`--chart-${(at % 5) + 1}`), width: 1.75, spanGaps: false, points: { show: spec.x.length < 40 || isSparse(one.values) },
       ...(one.kind === "bars" ? { fill: colour("--bar"), paths: uPlot.paths.bars({ size: [0.7, 60] }), points: { show: false } } : {}),
     }));
+    // A chart of few days has one tick for each: on a single value the library would show a year and a half.
+    const DAY = 86400;
+    const isFewDays = spec.time !== false && spec.x.length > 0 && spec.x.length <= 7 && spec.x.every((at) => at % DAY === 0);
+    const days = isFewDays ? { splits: () => spec.x } : {};
+    const range = spec.x.length === 1 ? { range: () => [spec.x[0] - DAY / 2, spec.x[0] + DAY / 2] } : {};
     drawn.get(box)?.destroy();
     box.replaceChildren();
     drawn.set(box, new uPlot({
       width: Math.max(box.clientWidth, 200), height: spec.height || 180,
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "UTC"),
-      scales: { x: { time: spec.time !== false }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 1e-9) * 1.1] } },
-      axes: [spec.time === false ? axis : { ...axis, values: timeLabels }, { ...axis, size: spec.unit ? 72 : 56, values: (_, ticks) => ticks.map((tick) => `${tick.toLocaleString("en")}${spec.unit ? ` ${spec.unit}` : ""}`) }],
+      scales: { x: { time: spec.time !== false, ...range }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 1e-9) * 1.1] } },
+      axes: [spec.time === false ? axis : { ...axis, values: timeLabels, ...days }, { ...axis, size: spec.unit ? 72 : 56, values: (_, ticks) => ticks.map((tick) => `${tick.toLocaleString("en")}${spec.unit ? ` ${spec.unit}` : ""}`) }],
       series: [{}, ...series], legend: { show: series.length > 1, live: false }, cursor: { drag: { x: false, y: false } },
     }, [spec.x, ...spec.series.map((one) => one.values)], box));
   }
@@ -136,7 +238,8 @@
   function drawAll(within) {
     for (const box of within.querySelectorAll("[data-chart]")) drawChart(box);
   }
-  document.addEventListener("DOMContentLoaded", () => drawAll(document));
+  document.addEventListener("DOMContentLoaded", () => { prepareTables(document); drawAll(document); });
+  document.addEventListener("htmx:afterSettle", (event) => prepareTables(event.detail.target.parentElement || document));
   document.addEventListener("htmx:afterSwap", (event) => drawAll(event.detail.target));
   let resizing = 0;
   addEventListener("resize", () => {

@@ -9,9 +9,20 @@ export const at = (id) => document.getElementById(id);
 
 const showDone = showCalls(kiosk, nameOf);
 
-export const openTrending = (scope, type, about) => openList(at("trending"), {
-  ask: () => kiosk.recommendation.user_to_trending({...scope, rows: 4, fl: FIELDS}), type, about,
-});
+// Two lists of one page that repeat nothing: the second one is asked for without what the first one shows.
+export function openBothLists(scope, {rows, type, aboutYou, aboutTrending}) {
+  let shown = [];
+  const forYou = openList(at("for-you"), {
+    ask: () => kiosk.recommendation.user_to_products({...scope, rows, fl: FIELDS}), type, name: "For you", about: aboutYou,
+  });
+  const trending = openList(at("trending"), {
+    ask: () => kiosk.recommendation.user_to_trending({...scope, rows: 4, fl: FIELDS, exclude: shown}), type, about: aboutTrending,
+  });
+  return async () => {
+    shown = (await forYou()) || [];
+    await trending();
+  };
+}
 
 // A button by which the visitor reacts to a product; kiosk.js records clicks on `data-kiosk-product`.
 export const reactionButton = (productId, text, type, after) => el("button", {

@@ -1,4 +1,4 @@
-/*! kiosk.js 1.0.0 | Apache-2.0 */
+/*! kiosk.js 1.1.0 | Apache-2.0 */
 /*
  * Calls Kiosk from a web page: lists, search, completions, questions, and a beacon for interactions.
  *
@@ -15,7 +15,7 @@
 (function (root) {
   "use strict";
 
-  const VERSION = "1.0.0";
+  const VERSION = "1.1.0";
   const doc = root.document;
   const script = doc && doc.currentScript;
 
@@ -410,10 +410,12 @@
     const reply = await client[group][name](body);
     if (!reply.ok) return warn("a list stays empty: " + reply.message);
     place.replaceChildren(...(reply.data.products || []).map((product) => {
-      const link = doc.createElement("a");
+      // Without an address, a product is a button, which the keyboard reaches too.
+      const isLink = /^https?:\/\//i.test(product.url);
+      const link = doc.createElement(isLink ? "a" : "button");
       link.textContent = product.title || product.product_id;
       link.dataset.kioskProduct = product.product_id;
-      if (/^https?:\/\//i.test(product.url)) link.href = product.url;
+      link[isLink ? "href" : "type"] = isLink ? product.url : "button";
       const line = doc.createElement(/^[uo]l$/i.test(place.tagName) ? "li" : "div");
       line.append(link);
       return line;

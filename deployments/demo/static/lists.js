@@ -80,7 +80,7 @@ export function movesOf(before, after) {
   });
 }
 
-// A list that asks again whenever `refresh` is called, and shows what changed.
+// A list that asks again whenever `refresh` is called, and shows what changed; `refresh` returns the ids of the list.
 export function openList(place, {ask, type, about, name}) {
   const list = el("ul", {class: "cards"});
   const note = el("p", {class: "note", hidden: true});
@@ -90,11 +90,11 @@ export function openList(place, {ask, type, about, name}) {
   return async function refresh() {
     const mine = ++turn;
     const reply = await ask();
-    if (mine !== turn) return; // a later click was answered already
+    if (mine !== turn) return last; // a later click was answered already
     note.hidden = reply.ok;
     if (!reply.ok) {
       note.textContent = `No list: ${reply.message}`;
-      return;
+      return last;
     }
     const products = reply.data.products || [];
     products.forEach((product) => shownProducts.set(product.product_id, product));
@@ -106,6 +106,7 @@ export function openList(place, {ask, type, about, name}) {
     const fresh = moves.filter((move) => move === "new").length;
     if (fresh && name) say(`${name}: ${fresh} of ${ids.length} are new.`);
     last = ids;
+    return last;
   };
 }
 

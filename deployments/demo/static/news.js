@@ -1,6 +1,6 @@
 // The newspaper.
 
-import {at, keepFresh, kiosk, openTrending, reactionButton, showLooked} from "./demo.js";
+import {at, keepFresh, kiosk, openBothLists, reactionButton, showLooked} from "./demo.js";
 import {FIELDS, openList, shownProducts} from "./lists.js";
 import {el, say} from "./page.js";
 import {openQuestions} from "./questions.js";
@@ -14,13 +14,11 @@ const search = openSearch(kiosk, at("search"), {
   facets: [{field: "custom_attributes.section", name: "Section"}, {field: "tags", name: "Subject"}],
 });
 
-const refreshForYou = openList(at("for-you"), {
-  ask: () => kiosk.recommendation.user_to_products({...SCOPE, rows: 6, fl: FIELDS}),
-  type: "read", name: "For you",
-  about: () => (kiosk.session.length ? "The engine ranks the archive by what you read." : "You are new: the engine takes what many read."),
+const refreshLists = openBothLists(SCOPE, {
+  rows: 6, type: "read",
+  aboutYou: () => (kiosk.session.length ? "The engine ranks the archive by what you read." : "You are new: the engine takes what many read."),
+  aboutTrending: () => "Many users turn to it now.",
 });
-
-const refreshTrending = openTrending(SCOPE, "read", () => "Many readers turn to it now.");
 
 // The article that the visitor reads. Its parts arrive as text and stay text.
 async function read(productId) {
@@ -51,7 +49,7 @@ async function read(productId) {
   }
   await openList(next, {
     ask: () => kiosk.recommendation.product_to_products({...SCOPE, product_id: productId, rows: 4, fl: FIELDS}),
-    type: "read", about: () => `Readers of “${article.title}” read it too, or it resembles it.`,
+    type: "read", about: () => `Users who read “${article.title}” read it too, or it resembles it.`,
   })();
 }
 
@@ -63,6 +61,6 @@ kiosk.ask.trending_questions({rows: 3}).then((reply) => {
   if (reply.ok && reply.data.related_questions.length === 3) questions.suggest(reply.data.related_questions);
 });
 
-keepFresh([refreshForYou, refreshTrending, search.refresh], (event) => {
+keepFresh([refreshLists, search.refresh], (event) => {
   if (event.type === "read") read(event.product_ids[0]);
 });

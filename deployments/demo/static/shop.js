@@ -1,6 +1,6 @@
 // The shop.
 
-import {at, keepFresh, kiosk, openTrending, reactionButton, showLooked} from "./demo.js";
+import {at, keepFresh, kiosk, openBothLists, reactionButton, showLooked} from "./demo.js";
 import {FIELDS, nameOf, openList, shownProducts} from "./lists.js";
 import {el, say} from "./page.js";
 import {openQuestions} from "./questions.js";
@@ -15,13 +15,11 @@ const search = openSearch(kiosk, at("search"), {
   facets: [{field: "type", name: "Kind"}, {field: "brand", name: "Brand"}],
 });
 
-const refreshForYou = openList(at("for-you"), {
-  ask: () => kiosk.recommendation.user_to_products({...SCOPE, rows: 8, fl: FIELDS}),
-  type: LOOK, name: "For you",
-  about: () => (kiosk.session.length ? "The engine ranks the catalog by what you did." : "You are new: the engine takes what many like."),
+const refreshLists = openBothLists(SCOPE, {
+  rows: 8, type: LOOK,
+  aboutYou: () => (kiosk.session.length ? "The engine ranks the catalog by what you did." : "You are new: the engine takes what many like."),
+  aboutTrending: () => "Many visitors turn to it now.",
 });
-
-const refreshTrending = openTrending(SCOPE, LOOK, () => "Many visitors turn to it now.");
 
 const departments = el("ul", {class: "chips"});
 at("departments").append(departments);
@@ -60,7 +58,7 @@ openQuestions(kiosk, at("questions"), {
   examples: ["What does the table telescope show?", "How hardy is the fig tree?", "How long does the wind-up lantern give light?"],
 });
 
-keepFresh([refreshForYou, refreshDepartments, refreshTrending, search.refresh], (event) => {
+keepFresh([refreshLists, refreshDepartments, search.refresh], (event) => {
   if (event.type === LOOK) look(event.product_ids[0]);
   else if (event.product_ids) say(`${nameOf(event.product_ids[0])}: ${event.type.replace(/_/g, " ")}.`);
 });

@@ -45,7 +45,7 @@ class Profiles:
         codes = readers.codes(["u:" + str(record.get("user_id", "")) for record in records])
         for code, record in zip(codes.tolist(), records, strict=True):
             if code >= 0:
-                texts = {field: text_from_value(_field_value(record, field)) for field in asked}
+                texts = {field: text_from_value(_field_value(record, field), field) for field in asked}
                 found[code] = {field: text for field, text in texts.items() if text}
         kept = [
             (field, _frequent_values(profile[field] for profile in found if field in profile))

@@ -93,6 +93,12 @@ class EvaluationSplit:
     "Event types of the targets; all if empty."
     taken: Targets | None = None
     "With `other_kinds`: items of each user's earlier events of `kinds`; only these are excluded."
+    protocol: str = ""
+    "by_time, leave_last_out or next_in_session."
+    period_s: tuple[float, float] | None = None
+    "Times of the first and the last target in seconds since 1970; None if the data has no times."
+    reason: str = ""
+    "Why this protocol was chosen; empty if the recipe names it."
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -209,7 +215,8 @@ def split_at(
         fresh = ~_contains_pairs(*old, owner, item, data.n_items)
         owner, item = owner[fresh], item[fresh]
     targets = Targets.from_pairs(owner, item, len(readers))
-    trial = EvaluationSplit(name, train, histories, targets, seen, kinds, taken)
+    period_s = (float(after.at_s.min()), float(after.at_s.max())) if len(after) else None
+    trial = EvaluationSplit(name, train, histories, targets, seen, kinds, taken, "by_time", period_s)
     return trial.pick(np.flatnonzero(targets.lengths > 0))
 
 
@@ -243,7 +250,10 @@ def split_next_in_session(
         n_items=data.n_items,
     )
     targets = Targets(np.arange(len(asked) + 1, dtype=np.int64), test.item[asked])
-    return EvaluationSplit(name, train, histories, targets, "allowed")
+    period_s = (float(test.at_s[asked].min()), float(test.at_s[asked].max())) if len(asked) else None
+    return EvaluationSplit(
+        name, train, histories, targets, "allowed", protocol="next_in_session", period_s=period_s
+    )
 
 
 def split_last_sessions(data: Interactions, share: float = 0.1) -> TrainingSplit:
@@ -302,9 +312,12 @@ def _leave_out_at(
     train = data.pick(np.where(is_target, from_end > remaining, from_end >= remaining))
     histories = UserHistories.of(train, readers)
     count = len(readers)
+    at_s = data.at_s[targets]
     trial = EvaluationSplit(
-        name, train, histories, Targets(np.arange(count + 1), data.item[targets]), seen, kinds
-    )
+        name, train, histories, Targets(np.arange(count + 1), data.item[targets]), seen, kinds,
+        protocol="leave_last_out",
+        period_s=(float(at_s.min()), float(at_s.max())) if data.clock and count else None,
+    )  # fmt: skip
     if seen == "other_kinds":
         trial = replace(trial, taken=_items_of_users(train, readers, kinds))
     if seen == "allowed":

@@ -6,6 +6,7 @@ other scorers on the same users.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,8 +14,11 @@ from typing import Any
 import numpy as np
 
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.clock import iso_ms
 from cluster.errors import Fault, NotFound
+from jobs.refresh.data.basket_statistics import ENDS_IN_BASKETS, shared_last_timestamp_share
 from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.evaluate import (
     LIGHT_USER_BELOW,
     EvaluationResult,
@@ -87,6 +91,16 @@ def metric_intervals(examined: EvaluationResult, figure: str) -> dict[str, dict[
     }
 
 
+def per_user_metric(examined: EvaluationResult, figure: str, trial: EvaluationSplit) -> dict[str, Any]:
+    """Return one metric of each user, and a fingerprint of the users and their targets."""
+    targets = trial.targets.starts.tobytes() + trial.targets.items.tobytes()
+    return {
+        "figure": figure,
+        "targets": hashlib.sha256(targets).hexdigest()[:16],
+        "values": [_rounded(value) for value in examined.figures[figure]],
+    }
+
+
 def mean_metrics(examined: EvaluationResult) -> dict[str, dict[str, float]]:
     """Return the mean metrics of each segment, without intervals."""
     return {
@@ -102,6 +116,37 @@ def headline_metrics(report_: Mapping[str, Any]) -> dict[str, float]:
     return {**figures, f"coverage@{report_['k']}": float(report_["coverage"])}
 
 
+_PROTOCOLS = {
+    "by_time": ("by time", "every product that the user takes after the split is relevant"),
+    "leave_last_out": ("leave last out", "only the last product of each user is relevant"),
+    "next_in_session": ("next in session", "only the next product of the session is relevant"),
+}
+_SEEN = {
+    "out": "products of the user's history are not recommended and do not count",
+    "other_kinds": "products that the user has such events of are not recommended and do not count",
+    "allowed": "products of the user's history may be recommended and count again",
+}
+
+
+def describe_split(trial: EvaluationSplit) -> dict[str, Any]:
+    """Return what a report says of its test: protocol, dates, what counts as relevant, and all in one sentence."""
+    name, relevant = _PROTOCOLS.get(trial.protocol, (trial.name, ""))
+    kinds = f" (events of type {', '.join(trial.kinds)})" if trial.kinds else ""
+    first, last = (iso_ms(round(at_s * 1000)) for at_s in trial.period_s) if trial.period_s else ("", "")
+    dates = (
+        f"from {first[:10]} to {last[:10]}" if first else "without dates, because the events have no times"
+    )
+    reason = f", chosen because {trial.reason}" if trial.reason else ""
+    sentence = f"Protocol {name}{reason}. Test {dates}"
+    if relevant:
+        sentence += f"; {relevant}{kinds}; {_SEEN[trial.seen]}"
+    return {
+        "protocol": trial.protocol, "reason": trial.reason, "from": first or None, "until": last or None,
+        "relevant": f"{relevant}{kinds}", "seen": trial.seen, "kinds": list(trial.kinds),
+        "users": len(trial), "training_events": len(trial.train), "sentence": f"{sentence}.",
+    }  # fmt: skip
+
+
 def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> str:
     """Return reports as Markdown tables."""
     lines = [f"# {title}", ""]
@@ -111,6 +156,8 @@ def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> s
             continue
         names = list(found["segments"][0]["figures"])
         lines += [f"## {found['trial']}: {found['recipe']}", ""]
+        if sentence := found.get("split", {}).get("sentence"):
+            lines += [sentence, ""]
         lines += ["| users | | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 2)]
         for segment in found["segments"]:
             figures = segment["figures"].values()
@@ -185,8 +232,6 @@ SEGMENT_NOTE = (
     f"new: no event before the test; light: 1 to {LIGHT_USER_BELOW - 1} events; "
     f"heavy: {LIGHT_USER_BELOW} or more"
 )
-_MANY = 0.2
-"Share of users with a shared last timestamp from which the report has a note."
 
 
 def protocol_note(protocol: str, data: Interactions) -> str:
@@ -194,27 +239,10 @@ def protocol_note(protocol: str, data: Interactions) -> str:
     if protocol != "leave_last_out":
         return ""
     share = shared_last_timestamp_share(data)
-    if share < _MANY:
+    if share < ENDS_IN_BASKETS:
         return ""
     return (
         f"{share:.0%} of the users end with several products at one instant, as in one basket: which of them is the "
         "last is chance, and only that one counts as right. Expect lower figures than by_time, where everything "
         "after the instant counts"
     )
-
-
-def shared_last_timestamp_share(data: Interactions) -> float:
-    """Return the share of users with events of several items at their newest timestamp.
-
-    Units:
-        0 to 1
-    """
-    liked = data.pick(data.weight > 0)
-    if not len(liked):
-        return 0.0
-    newest = np.full(liked.n_readers, -np.inf)
-    np.maximum.at(newest, liked.reader, liked.at_s)
-    last = liked.at_s == newest[liked.reader]
-    pairs = np.unique(np.stack((liked.reader[last], liked.item[last])), axis=1)
-    items = np.bincount(pairs[0], minlength=liked.n_readers)
-    return float((items > 1).sum()) / max(int((items > 0).sum()), 1)

@@ -1,9 +1,10 @@
 """Ridge regression from item features to learned item weights, for items without events.
 
-    A = W X,  M = A (X'X + lambda I)^-1
+    A = W X,  M = A (X'X + lambda I)^-1 + s X D / |X D^1/2|,  D = diag(idf^2)
 
 W holds the learned item-to-item weights, X the features of the items with events. A row of M maps an item of the
-history to features. `h M x` is the score of a product with features x for a history h.
+history to features. `h M x` is the score of a product with features x for a history h. The second term counts the
+features that a product shares with the history, rare ones more: it ranks where few people took two items both.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class ContentRecipe(BaseModel):
         max_length=16,
     )
     "Candidate time decays of the history; chosen in the same way."
+    similarity: tuple[float, ...] = Field(default=(0.5, 0.0, 2.0), min_length=1, max_length=16)
+    "Candidate weights of shared features, relative to the deviation of the regression's scores; chosen likewise."
     features: int = Field(default=2_000, ge=1, le=10_000)
     "Maximum number of features, the most frequent first; cost grows with its square."
     keep: int = Field(default=300, ge=1)
@@ -65,10 +68,20 @@ class ContentRecipe(BaseModel):
         if not isinstance(given, dict):
             return given
         fields = {name: value for name, value in given.items() if name not in _RETIRED}
-        for name in ("regularisation", "fading"):
+        for name in ("regularisation", "fading", "similarity"):
             if name in fields and not isinstance(fields[name], list | tuple):
                 fields[name] = (fields[name],)
         return fields
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameters:
+    """What a regression is trained with."""
+
+    regularisation: float
+    fading: TimeDecay
+    similarity: float
+    "Weight of shared features, in the unit of the regression."
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,26 +126,27 @@ def train_content_regression(
     known = taken & (np.diff(described.matrix.indptr) > 0)
     if np.count_nonzero(known) < 2:
         return None
-    regularisation, fading = _choose_parameters(recipe, described, weights, data, known, rng)
-    inverse = _ridge_inverse(described.matrix[known], regularisation)
-    columns = np.arange(len(described.features))
-    blocks = [
-        select_strongest(
-            np.asarray(
-                _feature_contributions(weights[first : first + _BLOCK], described.matrix, known) @ inverse,
-                np.float32,
-            ),
-            recipe.keep,
-            columns,
-            len(columns),
-        )
-        for first in range(0, data.n_items, _BLOCK)
-    ]
+    shared = _shared_features(described.matrix, known)
     rows = np.flatnonzero(known)
-    sample = normalize_matrix(described.matrix[rows[:: max(1, len(rows) // _SAMPLE)]])
-    return ContentWeights(
-        normalize_matrix(sp.vstack(blocks, format="csr")), described.features, sample, fading
-    )
+    sampled = rows[:: max(1, len(rows) // _SAMPLE)]
+    sample = normalize_matrix(described.matrix[sampled])
+    chosen = _choose_parameters(recipe, described, weights, data, known, rng)
+    if chosen is None:
+        inverse = _ridge_inverse(described.matrix[known], recipe.regularisation[0])
+        regressed = _feature_contributions(weights[sampled], described.matrix, known) @ inverse @ sample.T
+        ratio = _deviation_ratio(regressed, (shared[sampled] @ sample.T).toarray())
+        chosen = _Parameters(recipe.regularisation[0], recipe.fading[0], recipe.similarity[0] * ratio)
+    else:
+        inverse = _ridge_inverse(described.matrix[known], chosen.regularisation)
+    columns = np.arange(len(described.features))
+    blocks = []
+    for first in range(0, data.n_items, _BLOCK):
+        block = slice(first, first + _BLOCK)
+        regressed = _feature_contributions(weights[block], described.matrix, known) @ inverse
+        mapped = np.asarray(regressed + chosen.similarity * shared[block].toarray(), np.float32)
+        blocks.append(select_strongest(mapped, recipe.keep, columns, len(columns)))
+    mapping = normalize_matrix(sp.vstack(blocks, format="csr"))
+    return ContentWeights(mapping, described.features, sample, chosen.fading)
 
 
 def estimate_memory_bytes(items: int, features: int, keep: int) -> int:
@@ -157,6 +171,25 @@ def _feature_contributions(weights: Any, matrix: Any, known: Mask) -> Any:
     return (weights @ sp.diags_array(known.astype(np.float32)) @ matrix).tocsr()
 
 
+def _shared_features(matrix: Any, known: Mask) -> Any:
+    """Weigh the features of each known item by squared inverse document frequency, over the length of the item.
+
+    Shapes:
+        matrix: CSR [n, d]; returns: CSR float64 [n, d], rows of unknown items are empty
+    """
+    of_known = sp.diags_array(known.astype(np.float64)) @ matrix
+    counts = np.asarray(of_known.sum(axis=0)).ravel()
+    rarity = np.log(max(np.count_nonzero(known), 1) / np.maximum(counts, 1.0))
+    weighted = of_known @ sp.diags_array(rarity)
+    lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
+    return (sp.diags_array(1 / np.maximum(lengths, 1e-9)) @ weighted @ sp.diags_array(rarity)).tocsr()
+
+
+def _deviation_ratio(regressed: Floats, shared: Floats) -> float:
+    """Return what scores of shared features are multiplied by to deviate as much as those of the regression."""
+    return float(np.std(regressed) / max(float(np.std(shared)), 1e-12))
+
+
 def _ridge_inverse(features: Any, regularisation: float) -> Floats:
     gram = np.asarray((features.T @ features).toarray(), np.float64)
     gram[np.diag_indices_from(gram)] += regularisation
@@ -170,35 +203,44 @@ def _choose_parameters(
     data: Interactions,
     known: Mask,
     rng: np.random.Generator,
-) -> tuple[float, TimeDecay]:
-    """Hold out a tenth of the items; return the values that rank them best for the users who took them."""
-    choices = [(value, fading) for value in recipe.regularisation for fading in recipe.fading]
+) -> _Parameters | None:
+    """Hold out a tenth of the items; return the values that rank them best for the users who took them.
+
+    Returns None if there is nothing to choose, or too little to choose by.
+    """
+    choices = len(recipe.regularisation) * len(recipe.fading) * len(recipe.similarity)
     held = known & (rng.random(data.n_items) < _VALIDATION_SHARE)
     asked = data.pick(held[data.item] & (data.weight > 0))
     readers = np.unique(asked.reader)
     rest = known & ~held
-    if len(choices) == 1 or len(readers) < _ENOUGH_READERS or not rest.any():
-        return choices[0]
+    if choices == 1 or len(readers) < _ENOUGH_READERS or not rest.any():
+        return None
     readers = np.sort(rng.choice(readers, min(recipe.readers, len(readers)), replace=False))
     asked = asked.pick(np.isin(asked.reader, readers))
     histories = UserHistories.of(data.pick(~held[data.item]), readers)
     rows = np.flatnonzero(held)
     places = np.searchsorted(rows, asked.item)
     targets = Targets.from_pairs(np.searchsorted(readers, asked.reader), places, len(readers))
+    candidates = described.matrix[rows].T
     # Multiply users by weights first; the other order creates a matrix of all items by all features.
+    past = {fading: apply_time_decay(histories, fading) for fading in recipe.fading}
     liked = {
-        fading: _feature_contributions(
-            apply_time_decay(histories, fading) @ weights, described.matrix, rest
-        ).toarray()
+        fading: _feature_contributions(past[fading] @ weights, described.matrix, rest).toarray()
         for fading in recipe.fading
     }
-    best: tuple[float, TimeDecay] | None = None
+    shared = _shared_features(described.matrix, rest)
+    similar = {fading: (past[fading] @ shared @ candidates).toarray() for fading in recipe.fading}
+    best: _Parameters | None = None
     now = np.zeros(len(readers))
     for regularisation in recipe.regularisation:
-        towards = _ridge_inverse(described.matrix[rest], regularisation) @ described.matrix[rows].T.toarray()
+        towards = _ridge_inverse(described.matrix[rest], regularisation) @ candidates.toarray()
         for fading in recipe.fading:
-            lists = metrics.rank_top_items(np.asarray(liked[fading] @ towards, np.float32), 10)
-            found = metrics.ndcg(metrics.mark_hits(lists, targets, len(rows)), targets.lengths, 10)
-            if best is None or significant_gain(found - now, now):
-                best, now = (regularisation, fading), found
-    return best or choices[0]
+            regressed = liked[fading] @ towards
+            ratio = _deviation_ratio(regressed, similar[fading])
+            for share in recipe.similarity:
+                scores = regressed + share * ratio * similar[fading]
+                lists = metrics.rank_top_items(np.asarray(scores, np.float32), 10)
+                found = metrics.ndcg(metrics.mark_hits(lists, targets, len(rows)), targets.lengths, 10)
+                if best is None or significant_gain(found - now, now):
+                    best, now = _Parameters(regularisation, fading, share * ratio), found
+    return best

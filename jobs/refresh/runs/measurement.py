@@ -98,7 +98,7 @@ class Measurement(Training):
 
     def outcome(self) -> dict[str, Any]:
         """Return the fields of the run record at the end."""
-        return {"figures": self._figures, "error": ""}
+        return {"figures": self._figures, "split": self._split_facts, "error": ""}
 
     def _measure(self) -> dict[str, Any]:
         options = self._run.options
@@ -111,7 +111,7 @@ class Measurement(Training):
         whole = [report for report in reports if "error" not in report]
         if not whole:
             raise Invalid(reports[0]["error"])
-        self._figures = dict(whole[0]["figures"])
+        self._figures, self._split_facts = dict(whole[0]["figures"]), dict(whole[0]["split"])
         self._keep_report({"reports": reports})
         return {"protocols": [report["protocol"] for report in whole]}
 
@@ -139,7 +139,11 @@ class Measurement(Training):
         if all(row["error"] for row in table):
             raise Invalid(table[0]["error"])
         self._figures = {key: table[0][key] for key in sweep.METRICS if key in table[0]}
-        self._keep_report({"sweep": name, "rows": table})
+        self._split_facts = next(
+            (dict(report["split"]) for _, report in results if "split" in report), dict[str, Any]()
+        )
+        summary = sweep.compare_rows(table)
+        self._keep_report({"sweep": name, "rows": table, "summary": summary, "split": self._split_facts})
         return {"variants": len(table)}
 
     def _keep_report(self, report: dict[str, Any]) -> None:
@@ -150,6 +154,7 @@ class Measurement(Training):
         reports.delete_old_runs(run.app_id, run.engine_id, KEPT_REPORTS)
 
     _figures: dict[str, float]
+    _split_facts: dict[str, Any]
 
 
 def build_work(run: Run, *args: Any) -> Training:

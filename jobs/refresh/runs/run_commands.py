@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from actors.models.allowed_learners import ALLOWED
-from cluster.errors import Conflict, NotFound, ReadOnly, messages
+from cluster.errors import Conflict, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.records.access import App
 from cluster.records.run import Run, RunKind, cancel_run, claim_run
@@ -15,6 +15,21 @@ from cluster.store.ports.stores import Stores
 from cluster.tracing import current_traceparent
 
 _TRIES = 20
+
+
+def check_memory_limit(recipe: Mapping[str, Any], app: App) -> None:
+    """Check that a recipe allows its training no more memory than the app may use.
+
+    Errors:
+        Invalid: `limits.memory_mb` is larger than the app's bound
+    """
+    limits, most = recipe.get("limits"), app.settings.max_training_memory_mb
+    given = limits.get("memory_mb") if isinstance(limits, Mapping) else None
+    if most and isinstance(given, int) and given > most:
+        raise Invalid(
+            f"limits.memory_mb is {given}; a training of {app.app_id} may use at most {most} MB",
+            bound="max_training_memory_mb",
+        )
 
 
 async def create_run(
@@ -45,6 +60,7 @@ async def create_run(
     """
     app = await check_engine(stores, app_id, engine_id)
     ALLOWED.check_recipe(recipe)
+    check_memory_limit(recipe, app)
     if not (run_id and await _is_stored(stores, app, run_id)):
         await check_new_training(stores.runs, stores.usage, app)
     run = Run(

@@ -20,7 +20,13 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit, TrainingSplit
 from jobs.refresh.evaluation.evaluate import EvaluationResult, Scorer, evaluate
 from jobs.refresh.evaluation.gate import POPULARITY, SERVING, check_gate
-from jobs.refresh.evaluation.reports import comparison_to_dict, evaluation_to_dict, headline_metrics
+from jobs.refresh.evaluation.reports import (
+    comparison_to_dict,
+    describe_split,
+    evaluation_to_dict,
+    headline_metrics,
+    per_user_metric,
+)
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import Learner
 from jobs.refresh.learners.registry import build_rng
@@ -143,6 +149,7 @@ def evaluate_plan(
     serving: Mapping[str, Any] | None = None,
     readers: int = EVALUATION_USERS,
     k: int | None = None,
+    keeps_users: bool = False,
     tell: StepCallback = ignore_step,
 ) -> dict[str, Any]:
     """Train a planned recipe on a split and return its report, with popularity and the serving recipe.
@@ -152,7 +159,8 @@ def evaluate_plan(
 
     `k` is the length of the lists, by default that of the recipe's blend. `serving` has `recipe` (settled) and
     `version`. The serving recipe is trained again on the same split, because its snapshot contains the targets. If
-    this is not possible, the report has the reason.
+    this is not possible, the report has the reason. With `keeps_users`, the report has the NDCG of each user, so that
+    reports of the same users can be compared in pairs.
 
     Errors:
         Invalid: the split has no users
@@ -188,6 +196,8 @@ def evaluate_plan(
     verdict = check_gate(found)
     return {
         **found,
+        **({"per_user": per_user_metric(ours, figure, asked)} if keeps_users else {}),
+        "split": describe_split(trial),
         "recipe": recipe.name,
         "chosen": summarize_outcomes(plan.outcomes),
         "parts": [asdict(one) for one in plan.outcomes],

@@ -18,10 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
-from cluster.errors import HouseError, Invalid
+from cluster.errors import HouseError, Invalid, Malformed
+from cluster.records.validation.json_limits import load_json
 from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.evaluation.evaluate import bootstrap_interval
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.stages import (
@@ -38,6 +42,7 @@ MOST_VARIANTS = 200
 
 _K = 10
 "Length of the lists in the comparison, for all variants."
+_SEED = 95
 METRICS = ("ndcg@10", "recall@20", "hit_rate@10", "mrr@10", "coverage@10", "novelty@10")
 
 
@@ -109,7 +114,7 @@ def evaluate_variant(
     """Evaluate one variant and return its result."""
     split = split_data(variant.recipe, data)
     plan = plan_training(variant.recipe, data, split)
-    report = evaluate_plan(plan, split.test, readers=readers, k=_K)
+    report = evaluate_plan(plan, split.test, readers=readers, k=_K, keeps_users=True)
     settled = apply_confirmation(plan, report).recipe
     return {**report, "changes": dict(variant.changes), "settled": settled.model_dump(mode="json")}
 
@@ -131,8 +136,13 @@ def evaluate_saved_variant(variant: SweepVariant, checkpoints: CheckpointStore) 
 
 
 def result_rows(found: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the results as rows, the best first."""
+    """Return the results as rows, the best first, each with its paired difference to the first row.
+
+    `difference` is the first row's NDCG@10 minus that of the row, over the same users, with a 95 % interval. A row
+    without them was evaluated on other users, for example with another protocol, or by an earlier release.
+    """
     table = []
+    per_user: list[Mapping[str, Any]] = []
     for variant, report in found:
         figures = report.get("figures", {})
         everybody = report["segments"][0]["figures"] if "segments" in report else {}
@@ -148,7 +158,55 @@ def result_rows(found: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> list
                 "error": report.get("error", ""),
             }
         )
-    return sorted(table, key=lambda row: -row.get("ndcg@10", -1.0))
+        per_user.append(report.get("per_user", {}))
+    order = sorted(range(len(table)), key=lambda at: -table[at].get("ndcg@10", -1.0))
+    for at in order[1:]:
+        table[at] |= _paired_difference(per_user[order[0]], per_user[at])
+    return [table[at] for at in order]
+
+
+def _paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float]:
+    """Return the mean difference over the same users with its interval; nothing if the users differ."""
+    if not first or not other or first["targets"] != other["targets"]:
+        return {}
+    values = np.asarray(first["values"], np.float64) - np.asarray(other["values"], np.float64)
+    low, high = bootstrap_interval(values, np.random.default_rng(_SEED))
+    return {
+        "difference": round(float(values.mean()), 5), "difference_low": round(low, 5),
+        "difference_high": round(high, 5),
+    }  # fmt: skip
+
+
+def compare_rows(table: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return whether the first row of a sweep is proven to be the best, and a sentence about it.
+
+    It is, if the interval of its paired difference to every other row is above zero.
+    """
+    rows = [row for row in table if not row.get("error")]
+    if len(rows) < 2:
+        return {"is_proven": False, "equal": len(rows), "sentence": "there is nothing to compare"}
+    others = [row for row in rows[1:] if "difference" in row]
+    equal = [row for row in others if row["difference_low"] <= 0]
+    if len(others) < len(rows) - 1:
+        sentence = (
+            "no difference proven: some variants were evaluated on other users, so pairs can't be compared"
+        )
+    elif equal:
+        near = equal[0]
+        sentence = (
+            f"no difference proven: {len(equal)} of the other {len(others)} variants may be as good as the first; "
+            f"the next one is {near['difference']:.4f} behind in NDCG@10 (95 % interval of the paired difference "
+            f"{near['difference_low']:+.4f} to {near['difference_high']:+.4f})"
+        )
+    else:
+        near = others[0]
+        sentence = (
+            f"the first is certainly the best: {near['difference']:+.4f} in NDCG@10 against the next one (95 % "
+            f"interval of the paired difference {near['difference_low']:+.4f} to {near['difference_high']:+.4f})"
+        )
+    return {
+        "is_proven": not equal and len(others) == len(rows) - 1, "equal": len(equal) + 1, "sentence": sentence,
+    }  # fmt: skip
 
 
 def csv_from_rows(table: Sequence[Mapping[str, Any]]) -> str:
@@ -162,15 +220,20 @@ def csv_from_rows(table: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def markdown_from_rows(table: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Return rows as a Markdown table, the best first."""
+def markdown_from_rows(table: Sequence[Mapping[str, Any]], title: str, head: str = "") -> str:
+    """Return rows as a Markdown table, the best first; `head` tells the protocol and the dates of the test."""
     names = list(dict.fromkeys(name for row in table for name in row))
-    lines = [f"# {title}", "", "| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
+    lines = [f"# {title}", "", *([head, ""] if head else [])]
+    lines += ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
     for row in table:
         cells = [_markdown_cell(row.get(name)) for name in names]
         lines.append("| " + " | ".join(cells) + " |")
-    note = "`low` and `high` are the 95 % interval of NDCG@10; all variants were evaluated on the same users."
-    lines += ["", note]
+    note = (
+        "`low` and `high` are the 95 % interval of NDCG@10. `difference` is the NDCG@10 of the first row minus that of "
+        "the row over the same users, with its 95 % interval."
+    )
+    sentence = compare_rows(table)["sentence"]
+    lines += ["", f"{sentence[:1].upper()}{sentence[1:]}.", "", note]
     return "\n".join(lines) + "\n"
 
 
@@ -211,8 +274,8 @@ def _split_values(text: str) -> list[Any]:
 
 def _parse_value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        return load_json(text.encode("utf-8", "replace"), refuse_duplicates=False)
+    except Malformed:
         return text.strip()
 
 
@@ -277,7 +340,8 @@ def finish_sweep(
     """Write the comparison and return its rows and its paths; the data of a complete sweep is deleted."""
     delete_sweep_data(checkpoints, results)
     table = result_rows(results)
-    return table, write_comparison(shelf, app_id, name, table, title, out)
+    head = next((report["split"]["sentence"] for _, report in results if "split" in report), "")
+    return table, write_comparison(shelf, app_id, name, table, title, out, head)
 
 
 def write_comparison(
@@ -287,9 +351,10 @@ def write_comparison(
     table: Sequence[Mapping[str, Any]],
     title: str,
     out: Path | None,
+    head: str = "",
 ) -> list[str]:
     """Write the comparison as CSV and Markdown into the artifact store and a local folder; return the paths."""
-    texts = {"comparison.csv": csv_from_rows(table), "comparison.md": markdown_from_rows(table, title)}
+    texts = {"comparison.csv": csv_from_rows(table), "comparison.md": markdown_from_rows(table, title, head)}
     places = []
     for file, text in texts.items():
         path = f"{FOLDER}/{app_id}/{name}/{file}"

@@ -117,6 +117,7 @@ class Training:
             "verdict": report["verdict"]["sentence"],
             "chosen": report.get("chosen", ""),
             "parts": tuple(report.get("parts", ())),
+            "split": dict(report.get("split", {})),
             "error": "",
         }
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from cluster.errors import Invalid
+from jobs.refresh.data.basket_statistics import ENDS_IN_BASKETS, shared_last_timestamp_share
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import (
     EvaluationSplit,
@@ -30,6 +33,8 @@ _SITTING_S = 6 * 3_600.0
 _PAUSE_S = 1_800.0
 _MOST_READERS = 0.5
 _ENOUGH_READERS = 200
+_FEWEST_READERS = 30
+"Least number of users with a history in a split by time where users end in baskets."
 
 
 def split_for_recipe(recipe: Recipe, data: Interactions) -> TrainingSplit:
@@ -44,19 +49,42 @@ def split_for_recipe(recipe: Recipe, data: Interactions) -> TrainingSplit:
         return _leave_last_out(recipe, data)
     if protocol == "next_in_session":
         return split_last_sessions(data, asked.share)
-    if protocol == "by_time" or data.clock:
-        try:
-            split = _by_time(recipe, data)
-        except Invalid:
-            if protocol == "by_time":
-                raise
-            return _leave_last_out(recipe, data)
-        known = np.count_nonzero(split.validation[0].histories.lengths > 0)
-        if protocol == "by_time" or (
-            known >= _ENOUGH_READERS and not cuts_single_sessions(split.validation[0])
-        ):
-            return split
-    return _leave_last_out(recipe, data)
+    if protocol == "by_time":
+        return _by_time(recipe, data)
+    return _choose_protocol(recipe, data)
+
+
+def _choose_protocol(recipe: Recipe, data: Interactions) -> TrainingSplit:
+    """Return the split that asks what the engine serves, with the reason.
+
+    In data of baskets the last item of a user is chance, so fewer users suffice for a split by time.
+    """
+    if not data.clock:
+        return _with_reason(_leave_last_out(recipe, data), "the events have no times")
+    share = shared_last_timestamp_share(data)
+    has_baskets = share >= ENDS_IN_BASKETS
+    try:
+        split = _by_time(recipe, data)
+    except Invalid as error:
+        return _with_reason(_leave_last_out(recipe, data), error.message)
+    users = int(np.count_nonzero(split.validation[0].histories.lengths > 0))
+    least = _FEWEST_READERS if has_baskets else _ENOUGH_READERS
+    if users < least:
+        reason = f"only {users:,} users with a history have later events; a split by time needs {least:,}"
+        return _with_reason(_leave_last_out(recipe, data), reason)
+    if cuts_single_sessions(split.validation[0]):
+        reason = "most users have a single session, which a split by time would cut"
+        return _with_reason(_leave_last_out(recipe, data), reason)
+    baskets = f"{share:.0%} of the users end with several products at one instant, as in one basket"
+    return _with_reason(
+        split, baskets if has_baskets else f"{users:,} users with a history have later events"
+    )
+
+
+def _with_reason(split: TrainingSplit, reason: str) -> TrainingSplit:
+    """Return a split with the reason for its protocol."""
+    validation = tuple(replace(trial, reason=reason) for trial in split.validation)
+    return TrainingSplit(validation, replace(split.test, reason=reason))
 
 
 def _by_time(recipe: Recipe, data: Interactions) -> TrainingSplit:

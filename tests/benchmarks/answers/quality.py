@@ -27,7 +27,7 @@ from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
 from jobs.playground.data_files import GoldenQuestion, read_golden_questions
 from jobs.playground.products import product_records_from_articles
-from tests.benchmarks.answers import definitions
+from tests.benchmarks.answers import articles, definitions
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.retrieval import whole
 from tests.benchmarks.scenarios import Line
@@ -90,6 +90,11 @@ def lines(languages: Sequence[str] = ("en", "es", "de"), every: int = 1) -> Iter
     """Measure the plain questions, the playground's, then the public sets that are there."""
     yield from guarded("plain questions", definitions.lines)
     yield from guarded("own questions", _kiosk_lines)
+    missing = next((folder for folder in articles.FOLDERS if not has(folder)), None)
+    if missing is None:
+        yield from guarded("articles", articles.lines)
+    else:
+        yield unmeasured("articles", NO_SET.format(missing, data_folder()))
     for language in languages:
         if has("xquad"):
             yield from guarded(f"paragraphs ({language})", partial(paragraphs, language, every))

@@ -62,7 +62,7 @@ class Reader:
                 break
             time.sleep(pause_s)
         asked.finished.append(_ms(began))
-        asked.failed += record["finish_reason"] != "success"
+        asked.failed += record["finish_reason"] not in ("success", "no_answer")
         asked.cited += bool(record["sources"])
         return question_id
 

@@ -24,10 +24,10 @@ from starlette.routing import Route
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.store.ports.stores import Stores
-from deployments.console import identity_provider
-from deployments.console.identity_provider import IdentityProvider, ProviderConfig
 from deployments.console.pages import provider as provider_pages
 from deployments.edge.signin_limits import BucketRate
+from deployments.sign_in import identity_provider
+from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.suites.manual_clock import ManualClock

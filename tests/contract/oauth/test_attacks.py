@@ -16,8 +16,8 @@ from cluster.records.account import hash_password
 from cluster.store.connect import OpenStores
 from cluster.store.ports.stores import Stores
 from deployments.archive.oauth.rate_limits import OAuthLimits
-from deployments.edge.password_checks import MOST_WAITING, PasswordChecks
 from deployments.edge.signin_limits import AddressLimits, BucketRate
+from deployments.sign_in.password_checks import MOST_WAITING, PasswordChecks
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
     PASSWORD,
@@ -49,8 +49,11 @@ async def test_a_wrong_password_and_an_unknown_name_look_the_same(scene: Scene) 
     shut = await guess(scene, "eve", PASSWORD)
     for answer in (wrong, unknown, shut):
         assert answer.status_code == 403
-        assert "do not belong together" in visible(answer.text)
-        assert "set-cookie" not in answer.headers or "kiosk_session" not in answer.headers["set-cookie"]
+        assert "Incorrect user name or password" in visible(answer.text)
+        assert (
+            "set-cookie" not in answer.headers
+            or "__Host-kiosk_console_session" not in answer.headers["set-cookie"]
+        )
     empty = await guess(scene, "", "")
     assert empty.status_code == 403
 
@@ -211,7 +214,7 @@ async def test_strangers_can_not_lock_out_who_signed_in_before(memory_stores: St
         owner = Person(browser)
         await owner.open(AUTHORIZE, **program.asks())
         assert "wants to use" in visible((await owner.sign_in()).text)
-        device = owner.http.cookies["kiosk_device"]
+        device = owner.http.cookies["__Host-kiosk_console_device"]
         for number in range(70):
             async with http_over(app, address=f"198.51.100.{number}") as http:
                 stranger = Person(http)
@@ -234,7 +237,7 @@ async def test_strangers_can_not_lock_out_who_signed_in_before(memory_stores: St
         assert "wants to use" in visible((await owner.sign_in()).text)
         # The cookie is good for the account it names, and for twenty attempts.
         async with http_over(app, address="192.0.2.88") as copied:
-            copied.cookies.set("kiosk_device", device, path="/oauth/authorize", domain="news.example.com")
+            copied.cookies.set("__Host-kiosk_console_device", device, path="/", domain="news.example.com")
             thief = Person(copied)
             tried = 0
             for _ in range(30):
@@ -280,12 +283,15 @@ async def test_what_rests_in_the_store_opens_nothing(
         code = await scene.code()
         other = await scene.code()
         tokens = (await scene.program.redeem(other, client_secret=secret)).json()
-        session = scene.person.http.cookies["kiosk_session"]
+        session = scene.person.http.cookies["__Host-kiosk_console_session"]
     resting = []
     for key in await redis_stores.server.execute_slow("KEYS", "*"):
         resting.append(key)
         kind = await redis_stores.server.execute_slow("TYPE", key)
-        ask = {b"hash": ("HGETALL", key), b"zset": ("ZRANGE", key, 0, -1), b"string": ("GET", key)}
+        ask = {
+            b"hash": ("HGETALL", key), b"zset": ("ZRANGE", key, 0, -1), b"string": ("GET", key),
+            b"stream": ("XRANGE", key, "-", "+"),
+        }  # fmt: skip
         value = await redis_stores.server.execute_slow(
             *ask[bytes(kind, "ascii") if isinstance(kind, str) else kind]
         )

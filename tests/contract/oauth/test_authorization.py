@@ -323,9 +323,13 @@ async def test_the_person_sees_where_the_answer_goes(scene: Scene, uri: str, hos
 async def test_cookies_are_out_of_reach_of_scripts_and_other_sites(scene: Scene) -> None:
     await scene.consent()
     cookies = [line for answer in scene.person.seen for line in answer.headers.get_list("set-cookie")]
-    assert {line.partition("=")[0] for line in cookies} == {"kiosk_browser", "kiosk_device", "kiosk_session"}
+    assert {line.partition("=")[0] for line in cookies} == {
+        "__Host-kiosk_console_browser",
+        "__Host-kiosk_console_device",
+        "__Host-kiosk_console_session",
+    }
     for line in cookies:
-        assert {"HttpOnly", "SameSite=lax", "Secure", "Path=/oauth/authorize"} <= set(line.split("; ")), line
+        assert {"HttpOnly", "SameSite=lax", "Secure", "Path=/"} <= set(line.split("; ")), line
 
 
 async def test_a_form_is_good_only_in_the_browser_it_was_shown_in(scene: Scene) -> None:
@@ -418,7 +422,7 @@ async def test_a_session_ends_by_itself_and_with_a_lock_or_a_new_password(scene:
     account = await scene.means.accounts.get("ada")
     assert account is not None
     await scene.consent()
-    scene.clock.advance(4 * 3_600_000 + 1000)
+    scene.clock.advance(12 * 3_600_000 + 1000)
     asks = scene.program.asks()
     assert 'name="password"' in (await scene.person.open(AUTHORIZE, **asks)).text
     for change in ({"epoch": 1}, {"disabled": True}, {"user_id": "usr-other"}):
@@ -430,11 +434,13 @@ async def test_a_session_ends_by_itself_and_with_a_lock_or_a_new_password(scene:
 
 async def test_a_session_can_not_be_made_up(scene: Scene) -> None:
     await scene.consent()
-    good = scene.person.http.cookies["kiosk_session"]
+    good = scene.person.http.cookies["__Host-kiosk_console_session"]
     for bad in ("", "x", good[:-1], good + "A", good.replace(".", ""), scene.program.client_id[2:]):
         async with http_over(scene.app) as other:
             page = await other.get(
-                AUTHORIZE, params=scene.program.asks(), headers={"cookie": f"kiosk_session={bad}"}
+                AUTHORIZE,
+                params=scene.program.asks(),
+                headers={"cookie": f"__Host-kiosk_console_session={bad}"},
             )
             assert 'name="password"' in page.text
 

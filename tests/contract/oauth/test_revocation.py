@@ -10,12 +10,15 @@ import pytest
 
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
+from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from cluster.store.ports.accounts import Revocations
 from cluster.store.ports.stores import Stores
 from deployments.archive.oauth.bearer import AccessTokens
+from deployments.sign_in.sign_in import SignIn
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
+    MASTER,
     RESOURCE,
     Person,
     Program,
@@ -185,7 +188,9 @@ async def test_nobody_is_let_in_before_revocations_were_read_and_an_outage_later
     assert not bearer.is_following
 
 
-async def test_without_the_store_people_and_programs_get_a_retry_answer(scene: Scene) -> None:
+async def test_without_the_store_people_and_programs_get_a_retry_answer(
+    scene: Scene, memory_stores: Stores
+) -> None:
     class Gone:
         def __getattr__(self, name: str) -> object:
             async def away(*_: object, **__: object) -> object:
@@ -193,7 +198,8 @@ async def test_without_the_store_people_and_programs_get_a_retry_answer(scene: S
 
             return away
 
-    means = replace(scene.means, grants=Gone(), accounts=Gone())  # type: ignore[arg-type]
+    away = SignIn(replace(memory_stores, accounts=Gone()), Vault(MASTER), scene.clock)  # type: ignore[arg-type]
+    means = replace(scene.means, grants=Gone(), accounts=Gone(), sign_in=away)  # type: ignore[arg-type]
     async with http_over(app_over(means)) as http, http_over(app_over(means)) as browser:
         program = Program(http, scene.program.client_id)
         answer = await program.redeem("x")

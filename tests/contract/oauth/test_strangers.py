@@ -104,16 +104,20 @@ async def test_schemes_of_applications_are_taken(scene: Scene, uri: str) -> None
 @pytest.mark.parametrize("place", [AUTHORIZE, CLIENTS])
 async def test_a_copied_cookie_ends_with_the_sign_out(scene: Scene, place: str) -> None:
     await scene.consent()
-    copied = scene.person.http.cookies["kiosk_session"]
+    copied = scene.person.http.cookies["__Host-kiosk_console_session"]
     asks = scene.program.asks()
     async with http_over(scene.app) as thief:
-        before = await thief.get(AUTHORIZE, params=asks, headers={"cookie": f"kiosk_session={copied}"})
+        before = await thief.get(
+            AUTHORIZE, params=asks, headers={"cookie": f"__Host-kiosk_console_session={copied}"}
+        )
         assert "signed in as ada" in visible(before.text)
         if place == CLIENTS:
             await scene.person.open(CLIENTS)
         await scene.person.press("switch")
         for path in (AUTHORIZE, CLIENTS):
-            after = await thief.get(path, params=asks, headers={"cookie": f"kiosk_session={copied}"})
+            after = await thief.get(
+                path, params=asks, headers={"cookie": f"__Host-kiosk_console_session={copied}"}
+            )
             assert 'name="password"' in after.text
     # whoever signs in again is signed in
     assert "signed in as ada" in visible((await scene.consent()).text)
@@ -152,7 +156,7 @@ async def test_a_client_is_let_in_by_the_host_its_answers_go_to_whatever_it_call
     rules = memory_stores.client_rules
     await rules.put("news", ClientRule(client="*", decision="deny"))
     await rules.put("news", ClientRule(client="host:Claude.ai"))
-    gate = ClientAdmission(rules, memory_stores.limits, "news", scene.clock)
+    gate = ClientAdmission(rules, memory_stores.limits, lambda: "news", scene.clock)
     await gate.read()
     assert await _may_call(scene, gate, "https://claude.ai/api/mcp/auth_callback", "Anything")
     assert await _may_call(scene, gate, "https://claude.ai:8443/x", "")

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from cluster.ids import new_request_id
 from cluster.records.administration import AdminToken, AuditRow
 from cluster.store.audit_chain import ChainCheck, next_chain, row_json
+from cluster.store.audit_proof import AuditProof
 from cluster.store.ports.administration import START, AuditFilter, AuditPage, AuditVerdict
 
 
@@ -47,6 +48,13 @@ class MemoryAudit:
     def __init__(self) -> None:
         self._rows: list[AuditRow] = []
         self._begun: dict[str, AuditRow] = {}
+        self._proof: AuditProof | None = None
+
+    def protect(self, proof: AuditProof) -> None:
+        self._proof = proof
+
+    async def has_proof(self) -> bool:
+        return bool(self._rows and self._rows[-1].proof)
 
     async def begin(self, row: AuditRow) -> str:
         begun_id = new_request_id()
@@ -61,8 +69,12 @@ class MemoryAudit:
             return row
         self._begun.pop(begun_id, None)
         before = self._rows[-1].chain if self._rows else START
-        more = {"row_id": f"{len(self._rows) + 1}-0", "chain": next_chain(before, row_json(row))}
-        self._rows.append(row.model_copy(update=more))
+        row_id, chain = f"{len(self._rows) + 1}-0", next_chain(before, row_json(row))
+        proof = self._proof.sign(chain) if self._proof else ""
+        self._rows.append(row.model_copy(update={"row_id": row_id, "chain": chain, "proof": proof}))
+        if self._proof:
+            self._proof.seal(row_id, chain)
+            self._proof.report(self._rows[-1].model_dump(mode="json"))
         return self._rows[-1]
 
     async def page(self, wanted: AuditFilter, *, before: str = "", limit: int = 100) -> AuditPage:
@@ -75,9 +87,8 @@ class MemoryAudit:
         for row in list(self._rows):
             yield row
 
-    async def verify(self) -> AuditVerdict:
-        check = ChainCheck()
+    async def verify(self, since_chain: str = "") -> AuditVerdict:
+        check = ChainCheck(self._proof, self._proof.sealed() if self._proof else None, since_chain)
         for row in self._rows:
-            if not check.fits(row.row_id, row_json(row), row.chain):
-                return check.verdict(row.row_id, "the row does not continue the chain of the row before")
+            check.add(row.row_id, row_json(row), row.chain, row.proof)
         return check.verdict()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from cluster.store.ports.changes import ChangeLogEntry, Noun, Op
+from cluster.store.ports.changes import ChangeLogEntry, Follower, Noun, Op
 from cluster.store.redis.changes import FORGOTTEN_MS, LIVE_MS
 from tests.fakes.stores.state import MemoryState, offset_of, text_of
 
@@ -33,11 +33,24 @@ class MemoryChanges:
     async def first(self, app_id: str, noun: Noun) -> str:
         return self._state.apps[app_id].trimmed.get(noun, "0")
 
-    async def record_follower(self, app_id: str, name: str, offsets: Mapping[Noun, str], now_ms: int) -> None:
-        self._state.apps[app_id].followers[name] = (
-            {str(noun): offset for noun, offset in offsets.items()},
-            now_ms,
-        )
+    async def record_follower(
+        self,
+        app_id: str,
+        name: str,
+        offsets: Mapping[Noun, str],
+        now_ms: int,
+        digest: Mapping[str, str] | None = None,
+    ) -> None:
+        app = self._state.apps[app_id]
+        app.followers[name] = ({str(noun): offset for noun, offset in offsets.items()}, now_ms)
+        app.digests[name] = dict(digest or {})
+
+    async def list_followers(self, app_id: str) -> list[Follower]:
+        app = self._state.apps[app_id]
+        return [
+            Follower(name, at_ms, offsets, app.digests.get(name, {}))
+            for name, (offsets, at_ms) in sorted(app.followers.items())
+        ]
 
     async def compacted_offsets(self, app_id: str) -> dict[Noun, str]:
         return {

@@ -8,7 +8,7 @@ import orjson
 
 from cluster.errors import Conflict
 from cluster.ids import anonymous_reader
-from cluster.records.erasure import Erasure, Person, addresses_of
+from cluster.records.erasure import ErasedReaders, Erasure, Person, addresses_of
 from cluster.records.logged_query import pseudonym
 from cluster.store.ports.erasures import (
     LINKS,
@@ -52,6 +52,15 @@ class MemoryErasures:
 
     async def subject(self, person: Person) -> str:
         return pseudonym(await self._queries.salt(person.app_id), person.reader_ids[0])
+
+    async def subjects(self, person: Person) -> tuple[str, ...]:
+        salt = await self._queries.salt(person.app_id)
+        return tuple(pseudonym(salt, reader) for reader in person.reader_ids)
+
+    async def erased_since(self, app_id: str, since_ms: int) -> ErasedReaders:
+        receipts = [one for one in await self.newest(app_id, 10_000) if one.created_at >= since_ms]
+        subjects = {subject for one in receipts for subject in (one.subject, *one.subjects)}
+        return ErasedReaders(await self._queries.salt(app_id), subjects)
 
     async def order(self, erasure: Erasure, person: Person) -> None:
         self._receipts[erasure.app_id, erasure.erasure_id] = erasure

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cluster.store.ports.schema import RunningRelease, StoredSchema
 
 
@@ -17,6 +19,9 @@ class MemorySchema:
 
     async def write(self, schema: StoredSchema) -> None:
         self._stored = schema
+
+    async def mark_restoring(self, backup_id: str) -> None:
+        self._stored = replace(self._stored, restoring=backup_id)
 
     async def record_release(self, running: RunningRelease) -> None:
         self._running[running.release] = running

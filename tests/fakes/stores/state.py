@@ -146,6 +146,7 @@ class AppState:
     requested_compactions: dict[str, str] = field(default_factory=dict)
     trimmed: dict[str, str] = field(default_factory=dict)
     followers: dict[str, tuple[dict[str, str], int]] = field(default_factory=dict)
+    digests: dict[str, dict[str, str]] = field(default_factory=dict)
     quarantine: list[Mapping[str, object]] = field(default_factory=list)
     recents: dict[str, list[bytes]] = field(default_factory=dict)
     "Newest first."

@@ -68,8 +68,9 @@ def test_questions_of_a_missing_set_are_a_line(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("KIOSK_TEST_DATA", str(tmp_path))
     monkeypatch.setattr(answers.definitions, "lines", list)
     monkeypatch.setattr(answers, "_kiosk_lines", list)
-    (line,) = answers.lines(("en",))
-    assert line.reason.startswith(f"there is no set xquad in {tmp_path}")
+    news, paragraphs = answers.lines(("en",))
+    assert news.reason.startswith(f"there is no set wikinews in {tmp_path}")
+    assert paragraphs.reason.startswith(f"there is no set xquad in {tmp_path}")
 
 
 def test_missing_sets_are_rows_with_a_reason(

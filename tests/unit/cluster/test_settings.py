@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 CHECKED = (
     "artifacts_url", "artifacts_copy",
     "public_url", "trusted_proxies", "archive_origins", "api_nodes", "engine_nodes", "training_nodes",
-    "trace_url", "haproxy_metrics",
+    "trace_url", "haproxy_metrics", "edge_url", "archive_subjects",
 )  # fmt: skip
 NONSENSE = "95% of \x07 nothing\n:"
 

@@ -93,6 +93,12 @@ def test_the_format_of_a_reading_wins_over_the_questions() -> None:
     assert "{1}" in render_answer(question, an_answer(), Format(cite_start="{", cite_end="}"))["answer"]
 
 
+def test_a_refusal_has_another_finish_reason_also_when_it_is_stored_as_a_success() -> None:
+    assert render_answer(a_question(), Answer(finish_reason="success"))["finish_reason"] == "no_answer"
+    withdrawn = Answer(finish_reason="success", composer="withdrawn")
+    assert render_answer(a_question(), withdrawn)["finish_reason"] == "success"
+
+
 @pytest.mark.parametrize(
     ("answer", "text", "finished"),
     [

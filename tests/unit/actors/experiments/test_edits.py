@@ -40,11 +40,11 @@ def test_a_draft_may_be_changed_in_everything() -> None:
     [
         ({}, ExperimentUpdate(traffic=0.4), "one is Active; traffic can only go up from 0.5"),
         ({}, ExperimentUpdate(goal=("click",)), "one is Active; what counts as a conversion can't change"),
-        ({}, ExperimentUpdate(layer="home"), "one is Active; its readers would change places"),
+        ({}, ExperimentUpdate(layer="home"), "one is Active; its users would change places"),
         (
             {"status": "Scheduled"},
             ExperimentUpdate(layer="x", slice=(0.0, 0.5)),
-            "one is Scheduled; its readers would",
+            "one is Scheduled; its users would",
         ),
         (
             {"status": "Completed"},
@@ -100,7 +100,7 @@ async def test_nobody_who_has_a_variant_gets_another_and_nobody_who_is_in_falls_
     clock = StillClock()
     stores = memory_stores(clock)
     desk = ExperimentLifecycle(stores, clock)
-    await desk.create(APP, [{"name": "Blue", "traffic": 0.3, "variants": TWO}])
+    await desk.create(APP, [{"name": "Blue", "traffic": 0.3, "reports_exposure": True, "variants": TWO}])
     await desk.start(APP, "blue")
 
     async def ask(at: int) -> tuple[bool, str]:
@@ -125,7 +125,7 @@ async def test_nobody_who_has_a_variant_gets_another_and_nobody_who_is_in_falls_
 async def test_an_edit_that_changes_nothing_writes_nothing() -> None:
     stores = memory_stores()
     desk = ExperimentLifecycle(stores, StillClock())
-    (made,) = await desk.create(APP, [{"name": "Blue", "variants": TWO}])
+    (made,) = await desk.create(APP, [{"name": "Blue", "reports_exposure": True, "variants": TWO}])
     assert await desk.edit(APP, "blue", ExperimentUpdate(name="Blue")) == made
     assert await stores.experiments.version(APP) == 1
     with pytest.raises(HouseError):

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from actors.experiments.lifecycle import ExperimentLifecycle
+from actors.experiments.messages import ExperimentUpdate
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
+from cluster.records.experiment import Experiment
 from cluster.store.ports.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
@@ -35,7 +37,7 @@ def desk(stores: Stores, clock: StillClock) -> ExperimentLifecycle:
 
 
 def draft(name: str = "Blue buttons", **fields: Any) -> dict[str, Any]:
-    return {"name": name, "variants": TWO, **fields}
+    return {"name": name, "variants": TWO, "reports_exposure": True, **fields}
 
 
 async def test_a_draft_becomes_an_experiment_with_new_ids_slugs_and_salts(
@@ -208,3 +210,45 @@ async def test_what_a_variant_needs_has_to_be_there_before_it_starts(
 async def test_an_unknown_experiment_raises(desk: ExperimentLifecycle) -> None:
     with pytest.raises(NotFound, match="app shop has no experiment 'x'; see `kiosk experiments list shop`"):
         await desk.start(APP, "x")
+
+
+@pytest.mark.parametrize(
+    "variants",
+    [TWO, [{"name": "a"}], [{"name": "a", "engine_id": "news"}, {"name": "b", "engine_id": "news"}]],
+)
+async def test_variants_that_serve_the_same_need_a_shop_that_reports_exposure(
+    desk: ExperimentLifecycle, stores: Stores, clock: StillClock, variants: list[dict[str, str]]
+) -> None:
+    await stores.engines.put(Engine(app_id=APP, engine_id="news"))
+    await desk.create(APP, [draft(variants=variants, reports_exposure=False)])
+    with pytest.raises(Invalid, match="all variants serve the same, so no user would be counted"):
+        await desk.start(APP, "blue-buttons")
+    with pytest.raises(Invalid, match="set reports_exposure if your shop reports"):
+        await desk.schedule(APP, "blue-buttons", clock.now_ms() + 10)
+    assert (await desk.get(APP, "blue-buttons")).status == "Draft"
+    await desk.edit(APP, "blue-buttons", ExperimentUpdate(reports_exposure=True))
+    assert (await desk.start(APP, "blue-buttons")).status == "Active"
+
+
+@pytest.mark.parametrize(
+    "variants",
+    [
+        [{"name": "a"}, {"name": "b", "engine_id": "news"}],
+        [{"name": "a"}, {"name": "b", "configuration": {"free": 5}}],
+        [{"name": "a", "engine_id": "news"}],
+    ],
+)
+async def test_variants_that_differ_start(
+    desk: ExperimentLifecycle, stores: Stores, variants: list[dict[str, Any]]
+) -> None:
+    await stores.engines.put(Engine(app_id=APP, engine_id="news"))
+    await desk.create(APP, [draft(variants=variants, reports_exposure=False)])
+    assert (await desk.start(APP, "blue-buttons")).status == "Active"
+
+
+def test_an_experiment_stored_before_the_field_loads() -> None:
+    stored = {
+        "app_id": APP, "experiment_id": "e", "slug": "e", "name": "e", "entry_salt": "entry-salt",
+        "variant_salt": "variant-salt", "variants": [{"variant_id": "v", "name": "v", "slug": "v"}],
+    }  # fmt: skip
+    assert not Experiment.model_validate(stored).reports_exposure

@@ -9,6 +9,7 @@ import pytest
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from cluster.errors import Fault
 from cluster.meter import SilentMeter
+from tests.suites.manual_clock import ManualClock
 
 WORDS = LoadedAppLabels("it is still loading", "app_left", "kiosk_test_bytes")
 
@@ -53,6 +54,75 @@ async def test_the_least_recently_used_app_is_evicted_first() -> None:
     assert [first.closed, second.closed, third.closed] == [False, True, False]
     assert await held.get("second") is not second
     await held.close()
+
+
+def _of_clock(clock: ManualClock, load_ms: dict[str, int], budget: int) -> LoadedApps[Room]:
+    class SlowRoom(Room):
+        def __init__(self, app_id: str) -> None:
+            super().__init__()
+            self.load_ms = load_ms.get(app_id, 0)
+
+        async def start(self) -> None:
+            await super().start()
+            clock.advance(self.load_ms)
+
+    return LoadedApps(SlowRoom, SilentMeter(), budget, WORDS, clock)
+
+
+async def test_an_app_that_grew_after_its_load_is_evicted_without_another_load() -> None:
+    clock = ManualClock()
+    loaded = _of_clock(clock, {}, 25)
+    first = await loaded.get("first")
+    clock.advance(1_000)
+    second = await loaded.get("second")
+    assert await loaded.evict() == 20
+    second.nbytes = 20
+    assert await loaded.evict() == 20
+    assert [first.closed, second.closed] == [True, False]
+    second.nbytes = 100  # alone it stays, larger than the budget
+    assert await loaded.evict() == 100
+    assert not second.closed
+    await loaded.close()
+
+
+async def test_an_app_whose_load_takes_seconds_stays_longer_than_a_cheap_one() -> None:
+    clock = ManualClock()
+    loaded = _of_clock(clock, {"expensive": 5_000}, 20)
+    expensive = await loaded.get("expensive")
+    clock.advance(60_000)
+    cheap = await loaded.get("cheap")
+    clock.advance(1_000)
+    await loaded.get("third")
+    assert [expensive.closed, cheap.closed] == [False, True]
+    clock.advance(200_000)
+    await loaded.get("third")
+    await loaded.get("cheap")
+    assert expensive.closed
+    await loaded.close()
+
+
+async def test_more_busy_apps_than_fit_do_not_all_take_turns() -> None:
+    clock = ManualClock()
+    loads: list[str] = []
+
+    class CountedRoom(Room):
+        def __init__(self, app_id: str) -> None:
+            super().__init__()
+            loads.append(app_id)
+
+        async def start(self) -> None:
+            await super().start()
+            clock.advance(3_000)
+
+    loaded = LoadedApps(CountedRoom, SilentMeter(), 50, WORDS, clock)
+    apps = [f"app{at}" for at in range(10)]
+    for _ in range(5):
+        for app_id in apps:
+            clock.advance(1_000)
+            await loaded.get(app_id)
+    # by last use alone, each of the 50 requests would load
+    assert len(loads) <= 10 + 4 * 6
+    await loaded.close()
 
 
 async def test_a_failed_load_is_tried_again() -> None:

@@ -28,7 +28,7 @@ def table(first: int, rows: int, *, missing: int = -1) -> pa.Table:
 
 
 def test_products_come_oldest_first_with_their_vectors() -> None:
-    found = assemble_products([table(ROWS, 7, missing=ROWS + 3), table(0, ROWS)])
+    found = assemble_products([table(0, ROWS), table(ROWS, 7, missing=ROWS + 3)])
     assert (len(found), found.embedder) == (ROWS + 7, "e-1")
     assert [product.json for product in found] == [b"%d" % n for n in range(ROWS + 7)]
     vectors = [product.vector for product in found]

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -33,7 +34,7 @@ from cluster.local import haproxy_process
 from cluster.local.supervisor import Supervisor, SupervisorConfig
 from cluster.settings import Settings
 set_up_logging()
-haproxy_process.RETRY_S = 0.5
+haproxy_process.RETRY_S, haproxy_process.MOST_LOAD = 0.5, float("inf")
 head = (sys.executable, "-m", "tests.fakes.bootstrap")
 sys.exit(Supervisor(SupervisorConfig(Settings(), "test", Path(sys.argv[1]), json.loads(sys.argv[2]), head)).run())
 """
@@ -207,6 +208,34 @@ def test_a_front_that_is_late_is_tried_again_and_changed_over_to(house: _House) 
     assert state.proxy.startswith("slow Python proxy, because HAProxy did not start in time")
     state = house.wait_for("ready", proxy="haproxy")
     assert state.restarts["front"] == 1
+
+
+@pytest.mark.parametrize("late_fronts", [1, 2], ids=["at once", "after a change over that failed"])
+def test_no_connection_is_refused_while_the_installation_changes_over_to_haproxy(
+    house: _House, late_fronts: int
+) -> None:
+    house.start(late_fronts=late_fronts, rest_s=2.0)
+    state = house.wait_for("ready", within_s=60.0)
+    assert state.proxy.startswith("slow Python proxy")
+    outcomes = dict.fromkeys(("200", "503", "lost"), 0)
+    refused, until = 0, time.monotonic() + 120
+    while (state.proxy, state.phase, state.restarts.get("front")) != ("haproxy", "ready", late_fronts):
+        assert time.monotonic() < until
+        state = load_state(house.places) or state
+        try:
+            with socket.create_connection(("127.0.0.1", house.port), timeout=5) as line:
+                line.sendall(b"GET /-/healthz HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+                reply = line.recv(64)
+        except ConnectionRefusedError:
+            refused += 1
+            continue
+        except OSError:
+            reply = b""
+        outcomes[reply[9:12].decode() or "lost"] += 1
+        time.sleep(0.005)
+    assert refused == 0, outcomes
+    assert outcomes["503"] > 0, outcomes
+    assert outcomes["lost"] <= 2 * late_fronts, "connections that Ray had when it ended"
 
 
 def test_the_slow_proxy_does_not_listen_where_others_reach_it(house: _House) -> None:

@@ -93,7 +93,7 @@ def test_references_lead_somewhere_and_names_are_unique(document: dict[str, Any]
 
 
 def test_the_page_for_people_shows_it_too(document: dict[str, Any]) -> None:
-    page = render_docs(document).decode()
+    page = render_docs(document, administration=True).decode()
     for name in OPERATIONS:
         assert f'id="{name}"' in page
     assert "Authorization: Bearer $TOKEN" in page

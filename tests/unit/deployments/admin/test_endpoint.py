@@ -140,8 +140,19 @@ async def test_the_audit_log_is_sent_as_it_is_read(http: Http) -> None:
     assert answer.headers["content-type"] == "application/x-ndjson"
     assert answer.headers["content-disposition"] == 'attachment; filename="audit.jsonl"'
     lines = [json.loads(line) for line in answer.body.splitlines()]
-    assert [line["after"]["queries_per_s"] for line in lines] == [1.0, 2.0, 3.0]
-    assert (await http("GET", "/audit/verify")).json()["data"]["rows"] == 3
+    assert [line["after"]["queries_per_s"] for line in lines[:3]] == [1.0, 2.0, 3.0]
+    assert [line["operation"] for line in lines[3:]] == ["audit.export"]
+    assert (await http("GET", "/audit/verify")).json()["data"]["rows"] == 4
+
+
+async def test_the_role_is_checked_before_the_body_is_read(http: Http) -> None:
+    await add_person(http.stores, "vera", shop="viewer")
+    http.token = await give_token(http.stores, "vera", life_ms=10**9)
+    for body in (b"{", b"x" * (2 << 20), b'{"queries_per_s": "nonsense"}', b""):
+        answer = await http("PATCH", "/apps/shop/limits", body=body)
+        assert (answer.status, b"this needs the role owner" in answer.body) == (403, True), body[:20]
+    assert (await http("PATCH", "/apps/none/limits", body=b"{")).status == 403
+    assert {row.app_id for row in await rows(http.stores)} == {"shop", "none"}
 
 
 @pytest.mark.parametrize(

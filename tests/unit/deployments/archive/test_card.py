@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
 
+from cluster.errors import InvalidSetting
+from cluster.settings import Settings
+from deployments.api.http.docs import render_docs
+from deployments.api.http.openapi import extend_openapi
 from deployments.archive.card import DESCRIPTION, build_card, list_installs
 from deployments.archive.citation import CitationRules
+from deployments.archive.openapi import describe_archive
+from deployments.archive.services import ArchiveConfig
+from deployments.archive.tools import TOOLS, Tool, ToolDeprecation
 from tests.fakes.archive import BASE, ArchiveCorner, open_archive_corner
 
 CARD = "/.well-known/mcp-server-card"
@@ -46,6 +55,67 @@ async def test_the_card_tells_the_live_configuration_to_everybody(corner: Archiv
             }
         ],
     }
+
+
+def _deprecated() -> tuple[Tool, ...]:
+    notice = ToolDeprecation(date(2026, 3, 1), date(2026, 3, 31), "search_archive")
+    article = replace(TOOLS[1].arguments[0], deprecation=notice)
+    return replace(TOOLS[0], deprecation=notice), replace(
+        TOOLS[1], arguments=(article, *TOOLS[1].arguments[1:])
+    )
+
+
+async def test_a_removal_is_announced_wherever_the_interface_is_described(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ArchiveConfig, "tools", property(lambda config: _deprecated()))
+    corner = await open_archive_corner()
+    sentence = "Deprecated since 2026-03-01; it will be removed on 2026-03-31. Use search_archive instead."
+    notices = [
+        f"The tool ask_archive: {sentence}",
+        f"The argument product_id of get_archive_article: {sentence}",
+    ]
+    guide = (await fetch(corner, GUIDE)).body.decode()
+    card = (await fetch(corner, CARD)).json()
+    described = describe_archive(_deprecated())
+    assert card["_meta"] == {"kiosk/deprecations": notices}
+    for notice in notices:
+        assert f"- {notice}\n" in guide
+        assert notice in described["paths"]["/mcp"]["post"]["description"]
+        assert notice in described["tags"][0]["description"]
+    answer = await corner.post(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}')
+    listed = [tool["description"] for tool in answer.json()["result"]["tools"]]
+    assert [text.endswith(notice) for text, notice in zip(listed, notices, strict=True)] == [True, True]
+
+
+async def test_without_a_removal_nothing_is_announced(corner: ArchiveCorner) -> None:
+    assert "_meta" not in (await fetch(corner, CARD)).json()
+    assert "eprecated" not in (await fetch(corner, GUIDE)).body.decode()
+    assert "eprecated." not in str(describe_archive(TOOLS))
+
+
+async def test_the_subjects_are_those_of_the_publisher() -> None:
+    guide = (await fetch(await open_archive_corner(subjects="recipes"), GUIDE)).body.decode()
+    assert "> A news archive (recipes) for AI agents:" in guide
+    assert (
+        "> A news archive for AI agents:"
+        in (await fetch(await open_archive_corner(subjects=""), GUIDE)).body.decode()
+    )
+    assert Settings(archive_subjects="Kochen, Küche").archive_subjects == "Kochen, Küche"
+    for wrong in ("a\nb", "{x}", "a" * 201):
+        with pytest.raises(InvalidSetting, match="KIOSK_ARCHIVE_SUBJECTS"):
+            Settings(archive_subjects=wrong)
+
+
+def test_the_endpoint_for_agents_stands_in_the_openapi_document() -> None:
+    document = {
+        "tags": [], "paths": {}, "components": {"schemas": {}, "securitySchemes": {}},
+    }  # fmt: skip
+    extended = extend_openapi(document, describe_archive(TOOLS))
+    assert "ask_archive" in extended["paths"]["/mcp"]["post"]["description"]
+    assert b"archive.mcp" in render_docs(
+        {**extended, "info": {"title": "Kiosk", "version": "0", "description": ""}}
+    )
 
 
 def test_names_and_lengths_fit_the_draft_schema() -> None:

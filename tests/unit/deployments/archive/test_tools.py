@@ -1,13 +1,24 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.errors import Invalid
-from deployments.archive.tools import ASK_ARCHIVE, GET_ARCHIVE_ARTICLE, TOOLS, ToolDeprecation
+from deployments.archive.tools import (
+    ASK_ARCHIVE,
+    GET_ARCHIVE_ARTICLE,
+    TOOLS,
+    ToolDeprecation,
+    build_tools,
+    list_notices,
+)
+
+RELEASES = (Path(__file__).parents[3] / "contract").glob("release-*")
 
 
 def test_there_are_the_two_tools_with_the_arguments_of_the_specification() -> None:
@@ -65,8 +76,73 @@ def test_a_deprecation_of_less_than_30_days_can_not_be_written_down() -> None:
         ToolDeprecation(date(2026, 3, 1), date(2026, 3, 30))
 
 
+def test_a_deprecated_argument_is_announced_in_its_tool_and_in_its_schema() -> None:
+    notice = ToolDeprecation(date(2026, 3, 1), date(2026, 3, 31), "purpose")
+    question, context, skill = ASK_ARCHIVE.arguments
+    tool = replace(ASK_ARCHIVE, arguments=(question, replace(context, deprecation=notice), skill))
+    sentence = "Deprecated since 2026-03-01; it will be removed on 2026-03-31. Use purpose instead."
+    assert tool.to_dict()["inputSchema"]["properties"]["context"]["description"].endswith(sentence)
+    assert tool.to_dict()["description"].endswith(f"The argument context of ask_archive: {sentence}")
+    assert tool.parse_arguments({"question": "q", "context": "c"})["context"] == "c"
+
+
 def test_nothing_is_deprecated_at_present() -> None:
-    assert [tool.deprecation for tool in TOOLS] == [None, None]
+    assert list_notices(TOOLS) == []
+
+
+def _shrunk(before: Any, after: Any, place: str) -> list[str]:
+    """List what a release has and a later one lacks or refuses; texts for people may change."""
+    if isinstance(before, dict):
+        if not isinstance(after, dict):
+            return [f"{place} is no object any more"]
+        lost = [f"{place}.{name} is gone" for name in before if name not in after]
+        parts = ((name, value) for name, value in before.items() if name in after)
+        return [
+            *lost,
+            *(line for name, value in parts for line in _shrunk(value, after[name], f"{place}.{name}")),
+        ]
+    if isinstance(before, list):
+        named = sorted(before) == sorted(after) if "inputSchema" in place else set(before) <= set(after)
+        return [] if named else [f"{place}: {before} became {after}"]
+    return [] if before == after else [f"{place}: {before!r} became {after!r}"]
+
+
+@pytest.mark.parametrize("folder", sorted(RELEASES), ids=lambda folder: folder.name)
+def test_the_tools_of_a_release_have_only_gained(folder: Path) -> None:
+    """`required` of a request may neither grow nor shrink, that of a result may grow."""
+    released = {tool["name"]: tool for tool in json.loads((folder / "tools.json").read_text("utf-8"))}
+    present = {tool.name: tool.to_dict() for tool in TOOLS}
+    assert _shrunk(released, present, "tools") == []
+
+
+@pytest.mark.parametrize(
+    ("place", "change"),
+    [
+        (("ask_archive",), None),
+        (("ask_archive", "inputSchema", "properties", "context"), None),
+        (("ask_archive", "inputSchema", "required"), ["question", "context"]),
+        (("get_archive_article", "inputSchema", "properties", "offset", "type"), "string"),
+        (("get_archive_article", "outputSchema", "required"), ["product_id"]),
+    ],
+)
+def test_a_lost_name_or_a_new_demand_is_reported(place: tuple[str, ...], change: Any) -> None:
+    released: dict[str, Any] = {tool.name: tool.to_dict() for tool in TOOLS}
+    changed = inner = json.loads(json.dumps(released))
+    for name in place[:-1]:
+        inner = inner[name]
+    if change is None:
+        del inner[place[-1]]
+    else:
+        inner[place[-1]] = change
+    assert len(_shrunk(released, changed, "tools")) == 1
+
+
+def test_the_subjects_of_an_archive_stand_in_its_tools_description() -> None:
+    ask, get = build_tools("recipes and kitchens")
+    assert ask.description.startswith("Searches the news archive (recipes and kitchens) for a question")
+    assert "science" not in ask.description
+    assert build_tools("")[0].description.startswith("Searches the news archive for a question")
+    assert get is GET_ARCHIVE_ARTICLE
 
 
 def _values(value: Any) -> list[Any]:

@@ -59,7 +59,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("allow_world")
 def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None:
     assert CliRunner().invoke(command_line(), ["apps", "create", "bookshop"]).exit_code == 0
-    drafts = [{"name": n, "variants": TWO, "layer": "home"} for n in ("Blue", "Red")]
+    drafts = [
+        {"name": n, "reports_exposure": True, "variants": TWO, "layer": "home"} for n in ("Blue", "Red")
+    ]
     file = home / "experiments.json"
     file.write_text(json.dumps({"experiments": drafts}))
     made = _run_json("create", "bookshop", str(file))["created"]
@@ -199,4 +201,4 @@ def test_a_report_lists_better_worse_and_broken_results(capsys: pytest.CaptureFi
     assert "better" in shown
     assert "worse: latency" in shown
     assert "control" in shown
-    assert "The split is as intended" in shown
+    assert "Traffic split is healthy" in shown

@@ -30,10 +30,26 @@ def _runs() -> ResponsiveTable:
     return table
 
 
-def test_a_pipe_gets_each_row_on_one_line_with_nothing_cut() -> None:
+def test_a_pipe_gets_every_column_and_cuts_no_id() -> None:
     lines = _print(_runs(), 80, is_terminal=False)
-    assert len(lines) == 2
-    assert all(cell in lines[1] for cell in ROW)
+    assert lines[0].split() == list(RUNS)
+    assert {word for line in lines[1:] for word in line.split()} == {
+        word for cell in ROW for word in cell.split()
+    }
+    assert lines[1].split()[-1] == ROW[-1], "words wrap only where lines are too long"
+
+
+def test_a_pipe_gets_narrow_lines() -> None:
+    table = ResponsiveTable(("check", "", ""))
+    advice = "prove_writers: anybody writes events as any user; " * 11
+    table.add_row("app shop", "warning", advice)
+    lines = _print(table, 500, is_terminal=False)
+    assert len(advice) > 500
+    assert max(map(len, lines)) <= 100
+    assert " ".join(" ".join(line.split()) for line in lines[1:]).count("anybody writes") >= 10
+    short = ResponsiveTable(("app", "keys"))
+    short.add_row("shop", "two keys of one app")
+    assert len(_print(short, 20, is_terminal=False)) == 2, "what fits stays on one line"
 
 
 def test_a_wide_terminal_shows_every_column() -> None:

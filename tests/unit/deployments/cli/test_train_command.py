@@ -48,7 +48,7 @@ def test_a_refusal_of_the_gate_names_what_would_pass_it(capsys: pytest.CaptureFi
 def test_a_training_without_promotion_names_the_command_to_promote(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    show_run(_run(verdict="certainly better: x"), as_json=False)
+    show_run(_run(figures={"ndcg@10": 0.3}, verdict="certainly better: x"), as_json=False)
     said = capsys.readouterr().out
     assert "Certainly better: x" in said
     assert f"Let it serve: kiosk promote bookshop {VERSION}" in said.replace("\n", " ")

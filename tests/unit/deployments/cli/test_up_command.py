@@ -53,7 +53,10 @@ def test_the_object_has_the_shape_that_scripts_rely_on() -> None:
     told = _summary().to_dict(secrets=True)
     assert told == {
         "ready": True,
+        "degraded": False,
+        "proxy": "",
         "api_url": "http://127.0.0.1:8000",
+        "edge_url": "http://127.0.0.1:8000",
         "mcp_url": "http://127.0.0.1:8000/mcp",
         "console_url": "http://127.0.0.1:8000/console",
         "data_dir": "/d",
@@ -68,6 +71,14 @@ def test_the_object_has_the_shape_that_scripts_rely_on() -> None:
             for name in ("playground", "development")
         ],
     }
+
+
+def test_the_origin_for_browsers_is_shown_where_it_is_another() -> None:
+    summary = replace(_summary(), edge_url="https://edge.example.com")
+    assert summary.to_dict(secrets=True)["edge_url"] == "https://edge.example.com"
+    assert summary.to_dict(secrets=True)["api_url"] == "http://127.0.0.1:8000"
+    assert any("https://edge.example.com" in line for line in summary.lines())
+    assert not any("Browsers" in line for line in _summary().lines())
 
 
 def test_without_secrets_the_same_object_holds_none() -> None:

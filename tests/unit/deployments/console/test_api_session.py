@@ -41,22 +41,23 @@ async def change(visitor: Visitor, **headers: str) -> Any:
 async def test_a_page_reads_and_changes_as_the_person(visitor: Visitor, memory_stores: Stores) -> None:
     me = (await visitor.http.get("/v1/admin/me")).json()["data"]
     assert (me["username"], me["way"], me["roles"]) == ("ada", "console", {"shop": "owner"})
-    await visitor.get("/")
+    await visitor.get("/account")
     done = await change(visitor, x_csrf_token=visitor.token)
     assert done.status_code == 200, done.text
-    assert [row.way async for row in memory_stores.audit.rows()] == ["console"]
+    rows = [(row.operation, row.way) async for row in memory_stores.audit.rows()]
+    assert rows == [("session.begin", "console"), ("apps.set_limits", "console")]
     assert (await visitor.http.get("/v1/admin/audit")).status_code == 403
 
 
 async def test_no_other_site_changes_anything(visitor: Visitor, memory_stores: Stores) -> None:
-    await visitor.get("/")
+    await visitor.get("/account")
     token = visitor.token
     for headers in (
         {}, {"x_csrf_token": "x" * 43}, {"x_csrf_token": token, "origin": "https://evil.example"},
         {"x_csrf_token": token, "sec_fetch_site": "cross-site"},
     ):  # fmt: skip
         assert (await change(visitor, **headers)).status_code == 403, headers
-    assert [row async for row in memory_stores.audit.rows()] == []
+    assert [row.operation async for row in memory_stores.audit.rows()] == ["session.begin"]
 
 
 async def test_a_session_ends_with_the_password(visitor: Visitor, memory_stores: Stores) -> None:

@@ -31,7 +31,8 @@ else:
 
 OWN = {"console.css", "console.js", "icon.svg"}
 _KEY = re.compile(r"""\b(?:t|text|texts)\(\s*["']([a-z0-9_.]+)["']""")
-_OPEN_KEY = re.compile(r"""\bt\(\s*["']([a-z0-9_.]+\.)["']\s*~""")
+_OPEN_KEY = re.compile(r"""\bt\(\s*["']([a-z0-9_.]+[._])["']\s*~""")
+_FORMATTED_KEY = re.compile(r"""\bf"([a-z0-9_]+\.[a-z0-9_.]+\.)\{""")
 _NAMED = re.compile(r'"([a-z0-9_]+(?:\.[a-z0-9_]+)+)"')
 _INLINE = re.compile(r"""\son[a-z]+\s*=\s*["']|\sstyle\s*=|<style|javascript:|hx-on|\|\s*safe\b""")
 
@@ -66,8 +67,11 @@ def test_each_text_of_a_page_exists_and_no_text_is_unused() -> None:
     known = set(ConsoleTexts().texts)
     templates = [path.read_text("utf-8") for path in TEMPLATES.rglob("*.html")]
     code = [path.read_text("utf-8") for path in TEMPLATES.parent.rglob("*.py")]
-    asked = {key for text in (*templates, *code) for key in _KEY.findall(text) if not key.endswith(".")}
+    asked = {
+        key for text in (*templates, *code) for key in _KEY.findall(text) if not key.endswith((".", "_"))
+    }
     begun = {key for text in templates for key in _OPEN_KEY.findall(text)}
+    begun |= {key for text in code for key in _FORMATTED_KEY.findall(text)}
     named = {key for text in code for key in _NAMED.findall(text)} & known
     assert asked - known == set()
     unused = known - asked - named

@@ -81,7 +81,7 @@ async def test_an_owner_creates_moves_scales_and_deletes_an_engine(shop: ModelSh
     answer = await person.post(f"{BASE}/engines", engine_id="summer", dedicated="on")
     assert (answer.status_code, answer.headers["location"]) == (303, f"/console{BASE}/engines/summer")
     page = await person.get(f"{BASE}/engines/summer")
-    assert "Engine summer is created." in page.text
+    assert "Engine summer created." in page.text
     await person.post(f"{BASE}/engines/summer/scale", replicas_max="5", target_requests="2.5")
     await person.get(f"{BASE}/engines/summer")
     await person.post(f"{BASE}/engines/summer/place", placement="embedded")
@@ -154,19 +154,19 @@ async def test_an_editor_promotes_and_rolls_back(shop: ModelShop, tmp_path: Path
     worse = shop.publish(tmp_path / "worse", 8, **evaluation(-0.02, serving=first))
     person = await visitor(shop, "editor")
     page = await person.get(f"{ENGINE}/snapshots/{second}")
-    assert "The gate allows it" in page.text
+    assert "Passes the gate" in page.text
     assert "certainly better" in page.text
     assert page.text.count('<svg class="whisker"') >= 5
     answer = await person.post(f"{ENGINE}/snapshots/{second}/promote")
     assert answer.status_code == 303
     page = await person.get(ENGINE)
-    assert f"Snapshot {second} serves from now on." in page.text
+    assert f"Snapshot {second} is promoted." in page.text
     await person.post(f"{ENGINE}/rollback")
     page = await person.get(ENGINE)
-    assert f"Snapshot {first} serves again." in page.text
+    assert f"Rolled back to snapshot {first}." in page.text
     assert "rolled back" in page.text
     page = await person.get(f"{ENGINE}/snapshots/{worse}")
-    assert "The gate refuses it" in page.text
+    assert "Fails the gate" in page.text
     refused = await person.post(f"{ENGINE}/snapshots/{worse}/promote", force="")
     assert refused.status_code == 409
     assert "certainly worse" in refused.text
@@ -190,13 +190,25 @@ async def test_schedules_are_added_and_removed(shop: ModelShop) -> None:
     assert await shop.stores.schedules.all(APP) == []
 
 
+async def test_the_page_of_a_run_has_protocol_and_dates_and_counts_users(shop: ModelShop) -> None:
+    run = (await shop.perform("runs.order", recipe="fast")).run
+    sentence = "Protocol by time. Test from 2010-11-10 to 2010-12-09."
+    stages = (StageResult(name="dataset", facts={"events": 9, "readers": 7}),)
+    changes = {"split": {"sentence": sentence}, "stages": stages}
+    await shop.stores.runs.compare_and_set(run.model_copy(update=changes))
+    page = await (await visitor(shop)).get(f"{BASE}/trainings/{run.run_id}")
+    assert sentence in page.text
+    assert "users 7" in page.text
+    assert "readers 7" not in page.text
+
+
 async def test_hostile_texts_in_records_stay_texts(shop: ModelShop) -> None:
     await shop.stores.engines.put(Engine(app_id=APP, engine_id=HOSTILE, created_at=1))
     run = (await shop.perform("runs.order", recipe="fast")).run
     fields: dict[str, Any] = {
         "by": HOSTILE, "error": HOSTILE, "verdict": HOSTILE, "recipe": {"name": HOSTILE}, "log": (HOSTILE,),
         "stages": (StageResult(name=HOSTILE, facts={HOSTILE: HOSTILE}),), "figures": {HOSTILE: 1.0},
-        "parts": ({"part": HOSTILE, "reason": HOSTILE},), "engine_id": HOSTILE,
+        "parts": ({"part": HOSTILE, "reason": HOSTILE},), "engine_id": HOSTILE, "split": {"sentence": HOSTILE},
     }  # fmt: skip
     await shop.stores.runs.compare_and_set(run.model_copy(update=fields))
     person = await visitor(shop)

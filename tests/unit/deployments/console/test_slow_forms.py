@@ -11,8 +11,8 @@ import pytest
 from cluster.admin.accounts import AccountAdmin
 from cluster.store.ports.stores import Stores
 from deployments.console import app as console
-from deployments.console.sessions import RENEW_AFTER_S
 from deployments.edge.signin_limits import BucketRate
+from deployments.sign_in.sessions import RENEW_AFTER_S
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.suites.manual_clock import ManualClock

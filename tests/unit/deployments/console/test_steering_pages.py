@@ -59,7 +59,14 @@ async def _make_hostile(shop: AdminShop) -> None:
     await shop.perform("rules.put", rules=[{"name": "b", "boost_fq": "brand:Mori", "position": [1]}])
     await shop.perform(
         "experiments.create",
-        experiments=[{"name": HOSTILE, "slug": "paywall", "variants": [{"name": "now"}, {"name": HOSTILE}]}],
+        experiments=[
+            {
+                "name": HOSTILE,
+                "slug": "paywall",
+                "reports_exposure": True,
+                "variants": [{"name": "now"}, {"name": HOSTILE}],
+            }
+        ],
     )
     await shop.perform("experiments.start", experiment="paywall")
     for text, total in ((HOSTILE, 0), (HOSTILE + "s", 3)):
@@ -134,7 +141,7 @@ async def test_each_role_changes_only_what_it_may(desk: Desk, role: AppRole) -> 
 async def test_viewers_see_no_query_texts(desk: Desk) -> None:
     visitor = await desk.visit("viewer")
     page = await visitor.get("/apps/shop/archive")
-    assert "Most asked questions" not in page.text
+    assert "Top questions" not in page.text
     assert (await visitor.get("/apps/shop/search")).status_code == 403
     assert "/console/apps/shop/search" not in page.text
 
@@ -198,15 +205,25 @@ async def test_an_experiment_is_made_planned_and_led_through_its_life(desk: Desk
     plan = await visitor.get("/apps/shop/experiments/plan?rate=20&lift=15&people_per_day=1000", **HTMX)
     assert "5,766" in plan.text
     assert "is no number" in (await visitor.get("/apps/shop/experiments/plan?rate=x", **HTMX)).text
-    await visitor.get("/apps/shop/experiments/new")
+    form = await visitor.get("/apps/shop/experiments/new")
+    for name in ("engine_id_2", "snapshot_2", "boost_rule_2"):
+        assert f'<select id="f-{name}"' in form.text
+    assert '<option value="b">' in form.text
     made = await visitor.post(
-        "/apps/shop/experiments/new", name="Blue button", goal="checkout", variant_1="now", variant_2="blue",
+        "/apps/shop/experiments/new", name="Blue button", goal="add_to_cart", variant_1="now", variant_2="blue",
         weight_2="2", traffic="50",
     )  # fmt: skip
     address = made.headers["location"].removeprefix("/console")
     page = await visitor.get(address)
     assert "Blue button" in page.text
+    assert "add to cart" in page.text
     assert "50 %" in page.text
+    assert "All variants serve the same." in page.text
+    refused = await visitor.post(address, step="start")
+    assert (refused.status_code, "no user would be counted" in refused.text) == (400, True)
+    await visitor.get(address)
+    await visitor.post(address, step="edit", declares="yes", reports_exposure="on")
+    assert "All variants serve the same." not in (await visitor.get(address)).text
     await visitor.post(address, step="start")
     assert "Blue button is Active." in (await visitor.get(address)).text
     await visitor.post(address, step="edit", **{"weight-blue": "3", "traffic": ""})
@@ -238,7 +255,7 @@ async def test_the_question_bank_and_clients_are_changed(desk: Desk) -> None:
     await visitor.get("/apps/shop/archive")
     await visitor.post("/apps/shop/archive/clients", verb="rate", client="Bot", calls_per_minute="12")
     page = await visitor.get("/apps/shop/archive")
-    assert "The calls of Bot are bounded." in page.text
+    assert "The rate limit of Bot is saved." in page.text
     refused = await visitor.post(
         "/apps/shop/archive/clients", verb="rate", client="Bot", calls_per_minute="x"
     )
@@ -272,3 +289,41 @@ def test_a_rule_survives_its_form(rule: dict[str, Any]) -> None:
         form["enabled"] = "on"
     again = BoostRule.model_validate(rule_from_form(form, {"api_names": stored.api_names}))
     assert again == stored
+
+
+async def test_products_are_picked_for_a_rule_from_a_search(desk: Desk) -> None:
+    visitor = await desk.visit("editor")
+    found = await visitor.get("/apps/shop/rules/products?q=steel+fork", **HTMX)
+    assert 'data-pick="hand-fork"' in found.text
+    assert "No products found." in (await visitor.get("/apps/shop/rules/products?q=zzzz", **HTMX)).text
+    await visitor.get("/apps/shop/rules/edit")
+    # a browser sends the inputs of each chosen product again
+    body = {"csrf": visitor.token, "name": "two", "engine_id": "default", "enabled": "on", "priority": "0",
+            "pick": ["hand-fork", "tulip-bulbs"], "pick_position": ["2", "5"]}  # fmt: skip
+    saved = await visitor.http.post("/console/apps/shop/rules/edit", data=body)
+    assert saved.status_code == 303, saved.text
+    rules = {rule.name: rule for rule in (await desk.shop.perform("rules.list")).rules}
+    assert [(one.query, one.pin_position) for one in rules["two"].boost] == [
+        ("hand-fork", 2),
+        ("tulip-bulbs", 5),
+    ]
+    page = await visitor.get("/apps/shop/rules/edit?name=two")
+    assert re.findall(r'name="pick" value="([^"]+)"', page.text) == ["hand-fork", "tulip-bulbs"]
+    body |= {"csrf": visitor.token, "pick_position": ["first", "5"]}
+    refused = await visitor.http.post("/console/apps/shop/rules/edit?name=two", data=body)
+    assert refused.status_code == 400
+    assert re.findall(r'name="pick" value="([^"]+)"', refused.text) == ["hand-fork", "tulip-bulbs"]
+
+
+async def test_a_preview_names_the_new_place_of_a_buried_product(desk: Desk) -> None:
+    stored = [rule.name for rule in (await desk.shop.perform("rules.list")).rules]
+    await desk.shop.perform("rules.delete", engine_id="default", names=stored)
+    listed = await desk.shop.perform("catalog.search", q="*", limit=50)
+    first = listed["products"][0]["product_id"]
+    preview = await desk.shop.perform(
+        "rules.preview", engine_id="default", queries=["*"], rows=3,
+        rule={"name": "last", "boost": [{"field": "product_id", "query": first, "action": "bury"}]},
+    )  # fmt: skip
+    (sample,) = [one for one in preview.samples if one.endpoint == "search"]
+    assert [one.after for one in sample.products] == [1, 2, 3, listed["total"]]
+    assert (sample.products[3].product_id, sample.products[3].change) == (first, "down")

@@ -57,7 +57,7 @@ async def test_related_products_come_with_reasons(shop: AdminShop) -> None:
     found = await shop.perform("catalog.relate", product_id="bread-knife")
     together = {product["product_id"]: product["why"] for product in found["together"]}
     assert "cutting-board" in together
-    assert together["cutting-board"]["reasons"][0] == "it is bought together with these products"
+    assert together["cutting-board"]["reasons"][0] == "Often bought together"
     assert all("_explain" not in product for product in found["similar"])
 
 
@@ -89,7 +89,7 @@ async def test_recommendations_of_a_user_have_reasons(shop: AdminShop) -> None:
 @pytest.mark.parametrize(
     ("product_id", "words"),
     [
-        ("tulip-bulbs", "dealt with it lately"),
+        ("tulip-bulbs", "viewed or bought it recently"),
         ("teapot", "not available"),
         ("never-made", "no such product"),
     ],
@@ -186,6 +186,8 @@ async def test_a_person_is_exported_and_erased(shop: AdminShop) -> None:
     exported = await shop.perform("users.export", user_id="gina")
     assert exported.about["places"]["recent list"] > 0
     assert exported.to_lines().count(b"\n") == len(exported.rows) + 1
+    read = shop.audit.rows[-1]
+    assert (read.operation, read.arguments["user_id"], read.after) == ("users.export", "***", None)
     erasure = await shop.perform("users.erase", user_id="gina")
     assert (await shop.perform("users.erasure", erasure_id=erasure.erasure_id)).status == "queued"
     assert [one.erasure_id for one in await shop.perform("users.erasures")] == [erasure.erasure_id]

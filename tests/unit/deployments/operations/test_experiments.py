@@ -13,7 +13,12 @@ from actors.experiments.statistics import VariantSample, compare_samples
 from cluster.errors import Forbidden, Invalid, NotFound
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 
-DRAFT = {"name": "Paywall", "slug": "paywall", "variants": [{"name": "three"}, {"name": "five"}]}
+DRAFT = {
+    "name": "Paywall",
+    "slug": "paywall",
+    "reports_exposure": True,
+    "variants": [{"name": "three"}, {"name": "five"}],
+}
 
 
 @pytest.fixture

@@ -59,7 +59,12 @@ async def test_a_report_is_built_once_until_its_experiment_changes(
 ) -> None:
     loads: list[str] = []
     monkeypatch.setattr(experiments, "load_report", count_calls(experiments.load_report, loads))
-    draft = {"name": "Paywall", "slug": "paywall", "variants": [{"name": "three"}, {"name": "five"}]}
+    draft = {
+        "name": "Paywall",
+        "slug": "paywall",
+        "reports_exposure": True,
+        "variants": [{"name": "three"}, {"name": "five"}],
+    }
     await shop.perform("experiments.create", experiments=[draft])
     for _ in range(3):
         await shop.perform("experiments.report", experiment="paywall")

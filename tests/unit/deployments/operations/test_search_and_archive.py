@@ -14,11 +14,14 @@ import pytest
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, TooMany
 from cluster.records.account import Code, Grant
-from cluster.records.archive_client import ArchiveCall, short_id
+from cluster.records.archive_client import CHECK_CLIENT, ArchiveCall, short_id
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, CitedPassage, CitedSentence, Question
 from deployments.operations import search_activity
+from deployments.operations.administration import Administration
+from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.operation import result_to_json
+from deployments.operations.principal import Principal
 from deployments.operations.result_cache import AT_ONCE, MOST_OF_APP, ResultCache
 from deployments.operations.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
@@ -173,8 +176,48 @@ async def test_connected_applications_are_counted_and_disconnected(shop: AdminSh
     with pytest.raises(NotFound):
         await shop.perform("connections.end", client_id=one.client_id)
     shop.services = replace(shop.services, config=AdminConfig(archive_app="news"))
-    with pytest.raises(NotFound, match="not the archive's app"):
+    with pytest.raises(NotFound, match="agents do not read shop; they read news"):
         await shop.perform("connections.list")
+
+
+async def test_an_administrator_chooses_the_app_that_agents_read(shop: AdminShop) -> None:
+    shop.services = replace(shop.services, config=AdminConfig(archive_app="news"))
+    ada = Principal("ada", "1", "console", is_administrator=True)
+    administration = Administration(shop.services, OPERATIONS, shop.audit, shop.corner.clock)
+    before = await administration.perform(ada, "archive.app", {})
+    assert before.to_dict() == {"app_id": "news", "is_chosen": False}
+    with pytest.raises(Forbidden):
+        await shop.perform("archive.choose")
+    assert shop.corner.keyring.archive_app("news") == "news"
+    chosen = await administration.perform(ada, "archive.choose", {"app_id": APP})
+    assert (chosen.app_id, chosen.is_chosen) == (APP, True)
+    assert (await administration.perform(ada, "archive.app", {})).app_id == APP
+    assert (await shop.perform("connections.list")).applications == ()
+    await shop.corner.keyring.refresh()
+    assert shop.corner.keyring.archive_app("news") == APP
+    other = (await shop.services.stores.access.read_all()).apps[APP].model_copy(update={"app_id": "second"})
+    await shop.services.stores.access.put_app(other.model_copy(update={"archive_since": 0}))
+    await administration.perform(ada, "archive.choose", {"app_id": "second"})
+    await shop.corner.keyring.refresh()
+    assert shop.corner.keyring.archive_app("news") == "second"
+
+
+async def test_checks_of_the_house_are_no_traffic_and_articles_have_titles(shop: AdminShop) -> None:
+    own = {"at": NOW_MS - 5, "tool": "ask_archive", "client": "c", "question": "Is it up?"}
+    await shop.services.stores.archive_calls.append(
+        APP,
+        [
+            ArchiveCall(**own, client_name=CHECK_CLIENT),
+            ArchiveCall(**{**own, "client_name": "Claude", "articles": ("hand-fork", "gone")}),
+        ],
+    )
+    report = await shop.perform("archive.report", role="analyst")
+    assert (report.calls, report.checks, report.asked_calls) == (1, 1, 1)
+    assert [line.name for line in report.clients] == ["Claude"]
+    assert [line.name for line in (await shop.perform("clients.list")).seen] == ["Claude"]
+    assert report.titles == {"hand-fork": "Steel hand fork"}
+    titles = {line["product_id"]: line["title"] for line in report.to_dict()["articles"]}
+    assert titles == {"hand-fork": "Steel hand fork", "gone": ""}
 
 
 async def test_results_are_computed_once_and_kept_for_a_while() -> None:

@@ -141,3 +141,17 @@ async def test_the_serving_snapshot_and_another_one_are_tried_side_by_side(
     assert broken["products"] == ()
     assert f"snapshot {third} can't be used" in broken["error"]
     await corner.close()
+
+
+def test_comparisons_of_one_app_leave_room_for_those_of_others() -> None:
+    bounds = SnapshotBounds()
+    for number in range(4):
+        bounds.reserve([("a", "default", str(number))], 0.0)
+    with pytest.raises(TooMany):
+        bounds.reserve([("a", "default", "4")], 1.0)
+    bounds.reserve([("b", "default", "0"), ("b", "default", "1")], 1.0)
+    for app_id in ("c", "d"):
+        bounds.reserve([(app_id, "default", str(number)) for number in range(4)], 2.0)
+    with pytest.raises(TooMany, match="16 snapshots"):
+        bounds.reserve([("e", "default", str(number)) for number in range(4)], 3.0)
+    bounds.reserve([("e", "default", str(number)) for number in range(4)], LOADED_S + 3.0)

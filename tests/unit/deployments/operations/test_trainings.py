@@ -155,3 +155,54 @@ async def test_schedules_are_added_listed_and_removed(shop: ModelShop) -> None:
     assert shop.audit.rows[-1].before["when"] == "nightly"
     with pytest.raises(NotFound):
         await shop.perform("schedules.remove", schedule="nightly")
+
+
+EVIL = {"parts": {"evil": {"learner": "subprocess:run"}}}
+
+
+async def test_a_forbidden_learner_is_refused_wherever_a_recipe_is_accepted(shop: ModelShop) -> None:
+    orders: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("runs.order", {"recipe": EVIL}),
+        ("runs.estimate", {"recipe": EVIL}),
+        ("schedules.add", {"recipe": EVIL, "schedule": "nightly", "when": "nightly"}),
+        ("evaluations.order", {"recipe": EVIL}),
+        ("evaluations.sweep", {"recipe": EVIL, "sweep": ["seed=1,2"]}),
+        ("evaluations.sweep", {"recipe": "fast", "sweep": ['parts.evil={"learner":"antigravity:fly"}']}),
+    )
+    for operation, given in orders:
+        with pytest.raises(Invalid, match="is not allowed in this installation"):
+            await shop.perform(operation, **given)
+    assert await shop.stores.runs.newest(APP) == []
+    assert await shop.stores.schedules.all(APP) == []
+
+
+@pytest.mark.parametrize("depth", [100, 2_000, 40_000])
+async def test_changes_of_many_brackets_are_refused(shop: ModelShop, depth: int) -> None:
+    deep = "seed=" + "[" * depth
+    for operation, given in (
+        ("runs.order", {"recipe": "fast", "changes": deep}),
+        ("runs.estimate", {"recipe": "fast", "changes": deep}),
+        ("evaluations.sweep", {"recipe": "fast", "changes": deep, "sweep": ["seed=1"]}),
+    ):
+        with pytest.raises((Invalid, Unprocessable)):
+            await shop.perform(operation, **given)
+
+
+async def test_the_memory_of_a_training_is_bounded_by_the_app(shop: ModelShop) -> None:
+    app = (await shop.stores.access.read_all()).apps[APP]
+    settings = app.settings.model_copy(update={"max_training_memory_mb": 2_000})
+    await shop.stores.access.put_app(app.model_copy(update={"settings": settings}))
+    for memory_mb, fits in ((2_000, True), (2_001, False), (1_000_000_000, False)):
+        changes = {"limits.memory_mb": memory_mb}
+        orders: tuple[tuple[str, dict[str, Any]], ...] = (
+            ("runs.order", {"changes": changes}),
+            ("evaluations.order", {"changes": changes}),
+        )
+        for operation, given in orders:
+            if fits:
+                await shop.perform(operation, recipe="fast", **given)
+            else:
+                with pytest.raises(Invalid, match="memory_mb"):
+                    await shop.perform(operation, recipe="fast", **given)
+    with pytest.raises(Invalid, match="at most 2000 MB"):
+        await shop.perform("schedules.add", recipe="fast", schedule="nightly", when="nightly")

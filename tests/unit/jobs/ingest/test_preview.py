@@ -85,10 +85,37 @@ def test_a_dry_run_reads_only_so_many_rows(tmp_path: Path) -> None:
 def test_ids_that_a_table_wrote_as_decimals_are_noticed(tmp_path: Path) -> None:
     file = tmp_path / "orders.csv"
     file.write_text("type,user_id,product_ids\nclick,15311.0,a\nclick,15312.0,b\n")
-    (warning,) = _look(file, noun="interaction").warnings
+    _, warning = _look(file, noun="interaction").warnings
     assert "every user_id ends in '.0'" in warning
-    rules = ("type=type", "product_ids=product_ids", "user_id=user_id:integer")
-    assert _look(file, *rules, noun="interaction").warnings == ()
+    (_,) = _look(file, "user_id=user_id:integer", noun="interaction").warnings
+
+
+def test_events_without_a_time_are_announced(tmp_path: Path) -> None:
+    file = tmp_path / "orders.csv"
+    file.write_text("type,user_id,product_ids,Zeit,rating\nclick,u,a,1600000000,4\nclick,u,b,,\n")
+    (unused, time) = _look(file, "user_id=user_id", noun="interaction").warnings
+    assert unused == "not used: 'Zeit'"
+    assert "ALL EVENTS GET THE TIME OF THE IMPORT" in time
+    (warning,) = _look(file, "timestamp=Zeit", noun="interaction").warnings
+    assert warning.startswith("1 of the first 2 rows have no timestamp")
+    loud, _ = _look(file, "type:=click", "=type", noun="interaction").warnings[:2]
+    assert loud.startswith("NOT USED, although they have names of fields: 'rating'")
+
+
+def test_rows_of_orders_are_joined_in_a_dry_run(tmp_path: Path) -> None:
+    file = tmp_path / "orders.csv"
+    lines = [f"{at // 3},u,p{at},2026-03-02T09:15:30.250Z,{at % 3 - 1}" for at in range(9)]
+    file.write_text("order_id,user_id,product_ids,timestamp,quantities\n" + "\n".join(lines))
+    found = _look(file, "type:=checkout", noun="interaction")
+    assert (found.rows, found.accepted) == (9, 3), "a quantity of 0 or below is no purchase"
+    assert found.reasons[0].text.startswith("the quantity is negative, as of a return"), found.reasons
+    found = _look(file, "type:=checkout", "=quantities", noun="interaction")
+    assert [sample["product_ids"] for sample in found.samples] == [
+        ["p0", "p1", "p2"],
+        ["p3", "p4", "p5"],
+        ["p6", "p7", "p8"],
+    ]
+    assert found.warnings == ("9 rows were joined to 3 orders",)
 
 
 def test_reasons_of_several_files_are_added_up() -> None:

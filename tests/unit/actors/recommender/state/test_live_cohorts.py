@@ -44,8 +44,19 @@ PRODUCTS = [
 ]
 FR, GB = [f"u{n:02d}" for n in range(1, 9)], [f"u{n:02d}" for n in range(9, 17)]
 USERS: list[dict[str, Any]] = [
-    *({"user_id": user, "country": "FR", "custom_attributes": {"plan": "pro"}} for user in FR),
-    *({"user_id": user, "country": "GB", "custom_attributes": {"plan": "free"}} for user in GB),
+    *(
+        {"user_id": user, "country": "FR", "age": 25 + at, "custom_attributes": {"plan": "pro", "stars": 3}}
+        for at, user in enumerate(FR)
+    ),
+    *(
+        {
+            "user_id": user,
+            "country": "GB",
+            "age": 65 + at,
+            "custom_attributes": {"plan": "free", "stars": 2.5},
+        }
+        for at, user in enumerate(GB)
+    ),
     *({"user_id": f"u{n:02d}", "country": "DE"} for n in range(17, 21)),
 ]
 EVENTS: list[dict[str, Any]] = [
@@ -121,6 +132,20 @@ def test_categories_and_attributes_follow_the_cohort(shop: Recommender) -> None:
         assert categories.served_by == "cohort"
         values = ask(shop, "user_to_attributes", cohort=cohort, rows=2, group_rows=2, field_name="brand")
         assert values.groups[0].value == brand
+
+
+@pytest.mark.parametrize("young", [25, 34, 30.0, "31", "25-34"])
+def test_ages_form_cohorts_by_band(shop: Recommender, young: float | str) -> None:
+    assert set(ids(ask(shop, cohort={"age": young}))[:2]) == {"b07", "b08"}
+    assert set(ids(ask(shop, cohort={"age": 99}))[:2]) == {"t05", "t10"}
+    for other in (24, 35, 64, -1, 151, True, "about thirty"):
+        assert ask(shop, cohort={"age": other}).served_by == "trending"
+
+
+@pytest.mark.parametrize("stars", [3, 3.0])
+def test_numbers_form_cohorts(shop: Recommender, stars: float) -> None:
+    assert set(ids(ask(shop, cohort={"stars": stars}))[:2]) == {"b07", "b08"}
+    assert set(ids(ask(shop, cohort={"custom_attributes.stars": 2.5}))[:2]) == {"t05", "t10"}
 
 
 @pytest.mark.parametrize("key", ["custom_attributes.plan", "attributes.plan", "plan"])

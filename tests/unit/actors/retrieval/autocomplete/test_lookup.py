@@ -142,3 +142,9 @@ def test_a_few_distant_inner_matches_do_not_hide_the_prefix_match() -> None:
     few = CompletionIndex.of(titles, np.ones(3))
     found = few.look_up("the therre es", 10)
     assert {titles[at] for at in found.texts.tolist()} == set(titles[:2])
+
+
+def test_a_popular_text_is_not_hidden_by_texts_that_share_letters_by_chance() -> None:
+    titles = [f"Small steel gloves {at}" for at in range(400)] + ["Blue folding gloves for the garden"]
+    index = CompletionIndex.of(titles, np.array([1.0] * 400 + [100.0]))
+    assert index.look_up(fold_typed("gal"), 4).texts.tolist()[0] == 400

@@ -6,13 +6,13 @@ import pytest
 
 from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
-from cluster.store.redis.breaker import TIMEOUTS_TO_OPEN, Breaker
+from cluster.store.redis.breaker import SILENCE_TO_OPEN_S, TIMEOUTS_TO_OPEN, Breaker
 from tests.suites.manual_clock import ManualClock
 
 
-def a_breaker() -> tuple[Breaker, list[str]]:
+def a_breaker(clock: ManualClock | None = None) -> tuple[Breaker, list[str]]:
     opened: list[str] = []
-    return Breaker(ManualClock(), SilentMeter(), lambda: opened.append("opened")), opened
+    return Breaker(clock or ManualClock(), SilentMeter(), lambda: opened.append("opened")), opened
 
 
 def test_a_fresh_breaker_lets_everybody_through() -> None:
@@ -21,9 +21,11 @@ def test_a_fresh_breaker_lets_everybody_through() -> None:
 
 
 def test_timeouts_in_a_row_open_it_once() -> None:
-    breaker, opened = a_breaker()
+    clock = ManualClock()
+    breaker, opened = a_breaker(clock)
     for _ in range(TIMEOUTS_TO_OPEN - 1):
         breaker.timed_out(1)
+        clock.advance(round(1000 * SILENCE_TO_OPEN_S))
     breaker.check()
     for _ in range(5):
         breaker.timed_out(1)
@@ -33,10 +35,39 @@ def test_timeouts_in_a_row_open_it_once() -> None:
     assert refused.value.facts["retry_after_s"] == 1
 
 
-def test_many_timeouts_at_once_open_it() -> None:
-    breaker, opened = a_breaker()
-    breaker.timed_out(TIMEOUTS_TO_OPEN)
+def test_many_timeouts_of_one_moment_do_not_open_it_until_the_silence_lasts() -> None:
+    clock = ManualClock()
+    breaker, opened = a_breaker(clock)
+    breaker.timed_out(50)
+    clock.advance(round(1000 * SILENCE_TO_OPEN_S) - 10)
+    breaker.timed_out(50)
+    assert opened == []
+    clock.advance(20)
+    breaker.timed_out(1)
     assert opened == ["opened"]
+
+
+def test_one_slow_script_does_not_open_it_for_everybody() -> None:
+    clock = ManualClock()
+    breaker, opened = a_breaker(clock)
+    for _ in range(
+        100
+    ):  # scripts of 400 ms: the commands behind each pass their 150 ms, then all are answered
+        breaker.timed_out(5)
+        clock.advance(250)
+        breaker.timed_out(5)
+        breaker.answered()
+    assert opened == []
+
+
+def test_timeouts_of_large_reads_never_open_it() -> None:
+    clock = ManualClock()
+    breaker, opened = a_breaker(clock)
+    for _ in range(100):
+        breaker.bulk_timed_out(1)
+        clock.advance(2_000)
+    breaker.check()
+    assert opened == []
 
 
 def test_a_reply_between_timeouts_keeps_it_closed() -> None:

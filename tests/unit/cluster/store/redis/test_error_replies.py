@@ -47,3 +47,25 @@ def test_a_full_disk_and_a_full_memory_say_so() -> None:
     assert "disk" in full.message
     assert full.facts["retry_after_s"] > 0
     assert "memory" in error_from_reply(hiredis.ReplyError("OOM command not allowed")).message
+
+
+def test_a_fault_carries_the_words_of_redis_without_arguments_and_secrets() -> None:
+    words = "ERR The ID specified in XADD is equal or smaller than the target stream top item"
+    fault = error_from_reply(hiredis.ReplyError(words))
+    assert fault.message == f"the store refused a command: {words}"
+    assert fault.facts["reason"] == words
+    refused = error_from_reply(
+        hiredis.ReplyError("NOPERM User kiosk has no permissions to run the 'xsetid' command")
+    )
+    assert "'xsetid'" in refused.message
+    secret = "ksk_pro_0123456789abcdefghij"
+    for text in (
+        f"ERR unknown command 'HPTTL', with args beginning with: '{{shop}}:user:u1' '{secret}' 'mail@shop.example'",
+        f"ERR unknown subcommand {secret}",
+        "ERR password=hunter2 is wrong",
+        "ERR one\r\ntwo\x1b[31m" + "x" * 500,
+    ):
+        message = error_from_reply(hiredis.ReplyError(text)).message
+        assert not any(part in message for part in (secret, "mail@", "u1", "hunter2", "\x1b", "\n"))
+        assert len(message) < 250
+    assert error_from_reply(hiredis.ReplyError("")).message == "the store refused a command"

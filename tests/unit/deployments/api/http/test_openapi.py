@@ -92,7 +92,7 @@ async def test_the_page_stands_alone_and_names_every_path(document: dict[str, An
         assert path in html
     assert "http://" not in html
     assert "https://" not in html
-    assert "<script" not in html
+    assert html.count("<script") == 1
     assert html.count("<details") == html.count("</details>")
 
 
@@ -106,7 +106,8 @@ def test_the_page_is_light_and_has_a_command_to_paste_for_every_operation(docume
             assert "$KEY" in section
             assert f'href="docs/try#{operation["operationId"]}"' in section
     places = set(re.findall(r' id="([^"]+)"', html))
-    assert set(re.findall(r'href="#([^"]+)"', html)) <= places
+    # the script of the page writes further links
+    assert set(re.findall(r'href="#([^"$]+)"', html)) <= places
     assert len(re.findall(r' id="', html)) == len(places)
 
 
@@ -115,7 +116,7 @@ async def test_the_page_is_built_once_and_not_on_the_event_loop(
 ) -> None:
     threads = []
 
-    def build(document: dict[str, Any]) -> bytes:
+    def build(document: dict[str, Any], *, administration: bool = False) -> bytes:
         threads.append(threading.get_ident())
         return render_docs(document)
 

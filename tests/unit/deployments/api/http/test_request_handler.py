@@ -9,6 +9,7 @@ import structlog
 
 from cluster.errors import TooMany, Unavailable, messages
 from cluster.records.access import AppSettings, Limits, new_app_settings
+from deployments.edge.errors import BUSY, UNSENT_STATUS
 from tests.fakes.asgi import Answer, HungUp, call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 
@@ -137,6 +138,38 @@ async def test_a_fault_inside_is_one_sentence_and_one_log_line(corner: Corner) -
     assert [line["event"] for line in lines if line["log_level"] == "error"] == ["request_failed"]
     assert lines[0]["request_id"] == answer.headers["x-request-id"]
     assert "CANARY" not in str(lines)
+
+
+async def test_only_a_write_that_was_not_begun_is_offered_to_another_replica(
+    corner: Corner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = (
+        Unavailable("the store does not answer", retry_after_s=1, unsent=True),
+        Unavailable("the store did not answer in time", retry_after_s=1),
+    )
+    statuses = []
+    for is_behind_haproxy in (True, False):
+        monkeypatch.setattr(corner.door, "_is_behind_haproxy", is_behind_haproxy)
+        for fault in faults:
+
+            async def fail(*_: Any, fault: Unavailable = fault, **__: Any) -> Any:
+                raise fault
+
+            monkeypatch.setattr(type(corner.stores.interactions), "append", fail)
+            monkeypatch.setattr(type(corner.stores.records), "get", fail)
+            body = {"user_id": "u", "product_ids": ["p"], "type": "click"}
+            write = await call(
+                corner.door,
+                "POST",
+                "/v1/interactions",
+                headers=corner.headers(),
+                json={"data": [body]},
+            )
+            read = await call(corner.door, "GET", "/v1/users/x", headers=corner.headers())
+            assert write.json() == read.json() == {"message": BUSY}
+            assert write.headers["retry-after"] == read.headers["retry-after"] == "1"
+            statuses.append((write.status, read.status))
+    assert statuses == [(UNSENT_STATUS, 503), (503, 503), (503, 503), (503, 503)]
 
 
 async def test_a_store_that_is_away_is_503_with_a_hint(corner: Corner) -> None:

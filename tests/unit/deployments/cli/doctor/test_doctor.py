@@ -281,6 +281,23 @@ def test_a_port_open_to_the_network_is_bad_unless_it_is_the_doors(
     assert (bad.level, str(listener) in bad.words) == ("bad", True)
 
 
+def test_apps_with_the_same_open_switches_share_one_row() -> None:
+    apps = [App(app_id=f"a{at}", environment="development", created_at=1) for at in range(7)]
+    apps.append(App(app_id="live", environment="production", created_at=1))
+    together, alone = security_checks.check_switches(apps)
+    assert (together.check, together.level, alone.check, alone.level) == (
+        "7 apps",
+        "ok",
+        "app live",
+        "warning",
+    )
+    assert together.words.startswith(
+        "a0, a1, a2, a3, a4, a5, a6: fit for development, to close in production: "
+    )
+    assert "kiosk apps switch APP" in together.advice
+    assert "open" not in together.words.partition(":")[0]
+
+
 def test_every_open_switch_of_an_app_is_named() -> None:
     def check_switch(environment: Any, settings: AppSettings) -> Finding:
         app = App(app_id="shop", environment=environment, settings=settings, created_at=1)
@@ -305,7 +322,7 @@ def test_every_open_switch_of_an_app_is_named() -> None:
     closed = new_app_settings("production").model_copy(
         update={"derived_token_key": True, "strict_user_hash": True}
     )
-    assert check_switch("production", closed).words == "its switches leave nothing open that can be closed"
+    assert check_switch("production", closed).words == "the switches leave nothing open that can be closed"
     assert (
         list(security_checks.check_switches([App(app_id="p", environment="playground", created_at=1)])) == []
     )

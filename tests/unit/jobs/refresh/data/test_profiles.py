@@ -31,10 +31,16 @@ READERS = Vocabulary.of([f"u:u{n}" for n in range(12)] + ["a:visitor"])
 
 
 def test_fields_nobody_filled_and_values_of_very_few_are_left_out() -> None:
-    found = Profiles.from_users(users(country=lambda n: "AT" if n < 9 else "CH", age=lambda n: 30), READERS)
+    places, names = {"country": lambda n: "AT" if n < 9 else "CH"}, {"description": lambda n: "Likes soil."}
+    found = Profiles.from_users(users(**places, **names, age=lambda n: 6 * n), READERS)
     assert found.fields == ("country",)
     assert found.values == (("AT",),)
     assert sorted(found.codes[:, 0].tolist()) == [-1] * 4 + [0] * 9
+
+
+def test_ages_are_counted_by_band() -> None:
+    found = Profiles.from_users(users(age=lambda n: 25 + n % 10), READERS)
+    assert (found.fields, found.values) == (("age",), (("25-34",),))
 
 
 def test_a_recipe_may_name_fields_attributes_included() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 import polars as pl
 import pytest
+import scipy.sparse as sp
 
 from actors.language.embedder import HashingEmbedder
 from actors.models.features import ALWAYS, build_feature_matrix, features_from_product
@@ -32,7 +33,12 @@ from cluster.records.interaction import RecentEvent
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import TrainedEngine, build_content_weights, train_engine
 from jobs.refresh.data.dataset import Interactions, interactions_from_frame
-from jobs.refresh.learners.content_regression import ContentRecipe
+from jobs.refresh.learners.content_regression import (
+    ContentRecipe,
+    ItemFeatures,
+    select_frequent_features,
+    train_content_regression,
+)
 from jobs.refresh.recipe import parse_recipe
 from tests.fakes.corner_shop import NOW_MS
 
@@ -188,3 +194,49 @@ def test_a_recipe_of_an_earlier_release_is_still_read() -> None:
     found = ContentRecipe.model_validate(stored)
     assert (found.regularisation, found.fading[0].half_life_items) == ((7.0,), 3.0)
     assert ContentRecipe.model_validate(found.model_dump()) == found
+
+
+def test_a_rare_shared_feature_ranks_a_product_that_no_training_could_relate() -> None:
+    # each user takes the two products of one brand; a brand of three products has one that nobody took
+    brands, users = 40, 400
+    interactions = interactions_from_frame(
+        pl.DataFrame(
+            [
+                (f"u:r{user:03d}", f"b{user % brands:02d}-{turn}", 1_000.0 + turn)
+                for user in range(users)
+                for turn in range(2)
+            ],
+            ["reader", "item", "at"],
+            orient="row",
+        )
+    )
+    products = {
+        f"b{brand:02d}-{turn}": {
+            "product_id": f"b{brand:02d}-{turn}",
+            "brand": f"brand {brand}",
+            "type": "toy",
+        }
+        for brand in range(brands)
+        for turn in range(3)
+    }
+    names = interactions.items.names.to_pylist()
+    lists = [features_from_product(products[name]) for name in names]
+    features = select_frequent_features(lists, 100)
+    described = ItemFeatures(build_feature_matrix(lists, features), features)
+    # item weights by chance: they relate no product of a brand to another one
+    weights = sp.csr_matrix(np.random.default_rng(5).random((len(names), len(names))).astype(np.float32))
+    unseen = build_feature_matrix(
+        [features_from_product(products[f"b{brand:02d}-2"]) for brand in range(brands)], features
+    )
+    histories = UserHistories.of_lists(
+        [[names.index(f"b{brand:02d}-0")] for brand in range(brands)], len(names)
+    )
+
+    def count_hits(similarity: float) -> int:
+        recipe = ContentRecipe(similarity=(similarity,))
+        trained = train_content_regression(recipe, described, weights, interactions, np.random.default_rng(1))
+        assert trained is not None
+        return int((trained.score(histories, unseen).argmax(axis=1) == np.arange(brands)).sum())
+
+    assert count_hits(2.0) >= 35
+    assert count_hits(0.0) <= 10

@@ -1,4 +1,4 @@
-"""Browser sessions of the console: who is signed in, known devices, and notices for the next page.
+"""Browser sessions of the console and of the archive's consent pages, known devices, and notices for the next page.
 
     session   the signed-in account; each use looks the account up, so a new password or a lock ends the session
     browser   a random name, to which forms before the sign-in are bound
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,7 +23,7 @@ from starlette.responses import Response
 from cluster.clock import Clock
 from cluster.records.account import Account
 from cluster.store.ports.accounts import AccountStore
-from deployments.console.signing import ConsoleSigner
+from deployments.sign_in.signing import SignInSigner
 
 PATH = "/console"
 IDLE_S = 12 * 3600
@@ -35,6 +35,8 @@ DEVICE_S = 180 * 86_400
 NOTICE_S = 60
 LONGEST_NOTICE = 500
 _APP = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SignInWay = Literal["password", "password and code", "identity provider"]
+"How an account proved itself."
 SESSION, BROWSER, DEVICE, NOTICE, FLOW, APP = "session", "browser", "device", "notice", "flow", "app"
 
 
@@ -48,14 +50,13 @@ class Session:
     seen_s: int
     mark: str
     "What the store held for the account's sessions when this one was found; a sign-out changes it."
-    way: str = "password"
-    "How the account proved itself: `password`, `password and code`, or `identity provider`."
+    way: SignInWay = "password"
 
 
-class ConsoleSessions:
+class BrowserSessions:
     """Reads and writes the cookies."""
 
-    def __init__(self, accounts: AccountStore, signing: ConsoleSigner, clock: Clock) -> None:
+    def __init__(self, accounts: AccountStore, signing: SignInSigner, clock: Clock) -> None:
         self._accounts = accounts
         self._signing = signing
         self._clock = clock
@@ -78,9 +79,11 @@ class ConsoleSessions:
             return None
         if (account.user_id, account.epoch) != (value["user_id"], value["epoch"]):
             return None
+        if account.has_second_factor and value["way"] == "password":
+            return None  # it began before the second factor was switched on
         return Session(value["id"], account, value["since"], value["seen"], mark, value["way"])
 
-    async def begin(self, response: Response, account: Account, way: str, *, secure: bool) -> Session:
+    async def begin(self, response: Response, account: Account, way: SignInWay, *, secure: bool) -> Session:
         """Sign an account in under a new session id, which no page before the sign-in has seen."""
         now_s = self._now_s()
         mark = await self._accounts.session_mark(account.user_id)
@@ -99,15 +102,16 @@ class ConsoleSessions:
             self._write(response, replace(session, seen_s=now_s), secure=secure)
 
     async def continue_after_change(
-        self, response: Response, session: Session, *, epochs: int, secure: bool
+        self, response: Response, session: Session, *, epochs: int, secure: bool, way: SignInWay | None = None
     ) -> None:
-        """Keep this browser signed in, under a new session id, after a change of its own.
+        """Keep this browser signed in, under a new session id, after a change by its account.
 
         `epochs` is how often that change ended sessions: if somebody else ended them too, this one stays ended.
+        `way` replaces the way of the session, after the first code of a second factor.
         """
         account = await self._accounts.get(session.account.username)
         if account is not None and account.epoch == session.account.epoch + epochs:
-            await self.begin(response, account, session.way, secure=secure)
+            await self.begin(response, account, way or session.way, secure=secure)
 
     async def end(self, response: Response, session: Session, *, secure: bool) -> None:
         """End all browser sessions of the account, and delete the cookie."""

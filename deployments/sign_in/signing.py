@@ -1,4 +1,4 @@
-"""Signed values of the console: sessions, known devices, proofs of forms and notices."""
+"""Signed values of the sign-in and of the console: sessions, known devices, proofs of forms and notices."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from cluster.secrecy import Vault
 from deployments.edge.signing import PurposeSigner, SlotHash
 
 
-class ConsoleSigner:
-    """All signatures of the console; each purpose has a key of its own."""
+class SignInSigner:
+    """Signatures of sessions and of the console's forms; each purpose has a key of its own."""
 
     def __init__(self, vault: Vault, randomness: Callable[[int], bytes] = secrets.token_bytes) -> None:
         self._randomness = randomness

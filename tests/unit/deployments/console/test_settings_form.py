@@ -1,0 +1,70 @@
+"""The form of an app's settings: a label and a sentence for each, in groups, with lists where there are choices."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cluster.records.access import SWITCHES, AppSettings
+from deployments.console.pages.apps import CLOSED_GROUPS, SETTING_GROUPS, list_setting_groups
+from deployments.console.texts.console_texts import ConsoleTexts
+from deployments.operations.apps import switches_to_dict
+from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.archive_oauth import an_account
+from tests.fakes.console import Visitor, console_app, open_console_services
+
+ACCESS = "/apps/shop/access"
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
+    async with open_admin_shop(tmp_path) as opened:
+        yield opened
+
+
+async def _sign_in(shop: AdminShop) -> Visitor:
+    account = an_account(role="reader").model_copy(update={"roles": {"shop": "owner"}})
+    await shop.corner.stores.accounts.add(account)
+    services = open_console_services(shop.corner.stores, shop.corner.clock, services=shop.services)
+    visitor = Visitor(console_app(services))
+    await visitor.sign_in()
+    return visitor
+
+
+def test_each_setting_has_a_group_a_label_and_a_sentence() -> None:
+    groups = list_setting_groups(switches_to_dict(AppSettings()), ConsoleTexts())
+    inputs = {one["name"].removeprefix("switch-"): one for group in groups for one in group["inputs"]}
+    assert set(inputs) == set(SWITCHES)
+    assert sum(len(group["inputs"]) for group in groups) == len(SWITCHES)
+    for name, one in inputs.items():
+        assert "_" not in one["label"].replace("service_id", "").replace("user_hash", ""), name
+        assert one["label"] != name, name
+        assert re.fullmatch(r"[A-Z].{20,}\.", one["hint"]), one["hint"]
+    assert [value for value, _ in inputs["bot_rule"]["choices"]] == ["off", "log", "on"]
+    assert [value for value, _ in inputs["query_log"]["choices"]] == ["pseudonym", "anonymous", "off"]
+    assert (inputs["address_share"]["type"], inputs["address_share"]["maximum"]) == ("number", 1)
+    assert {group["name"] for group in groups if not group["is_open"]} <= set(CLOSED_GROUPS)
+    assert "derived_token_key" in SETTING_GROUPS["proof"]
+
+
+async def test_the_form_shows_groups_and_changes_one_setting(shop: AdminShop) -> None:
+    visitor = await _sign_in(shop)
+    page = await visitor.get(ACCESS)
+    opened = [
+        text for mark, text in re.findall(r'class="group"( open)?><summary>([^<]+)<', page.text) if mark
+    ]
+    assert "Privacy" in opened
+    assert "Proof of identity" not in opened
+    assert '<select id="f-switch-bot_rule"' in page.text
+    before = (await shop.perform("apps.get")).to_dict()["switches"]
+    fields = {
+        html.unescape(name): html.unescape(value)
+        for name, value in re.findall(r'name="(switch-[a-z_]+)"[^>]*value="([^"]*)"', page.text)
+    }
+    await visitor.post(f"{ACCESS}/switches", **fields, **{"switch-bot_rule": "off"})
+    after = (await shop.perform("apps.get")).to_dict()["switches"]
+    assert {name: value for name, value in after.items() if value != before[name]} == {"bot_rule": "off"}

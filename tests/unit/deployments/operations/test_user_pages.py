@@ -1,0 +1,37 @@
+"""The list of users: those with a record and those with interactions, page by page."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.records.interaction import RecentEvent
+from deployments.operations.user_profile import describe_user
+from deployments.operations.users import merge_user_ids
+
+IDS = st.lists(st.text("abc", min_size=1, max_size=3), unique=True).map(sorted)
+
+
+@given(stored=IDS, active=IDS, limit=st.integers(1, 4), size=st.integers(1, 4))
+def test_all_pages_together_have_every_id_once(
+    stored: list[str], active: list[str], limit: int, size: int
+) -> None:
+    seen: list[str] = []
+    after = ""
+    for _ in range(100):
+        rest = [one for one in stored if one > after]
+        fetched, has_more = rest[: max(limit, size)], len(rest) >= max(limit, size)
+        shown, cursor = merge_user_ids(fetched, has_more, (one for one in active if one > after), limit)
+        assert len(shown) <= limit
+        seen += shown
+        if not cursor:
+            break
+        after = cursor
+    assert seen == sorted({*stored, *active})
+
+
+@pytest.mark.parametrize(("is_cut", "words"), [(False, "bought 2 "), (True, "bought at least 2 ")])
+def test_counts_of_the_newest_interactions_are_lower_bounds(is_cut: bool, words: str) -> None:
+    events = [RecentEvent("checkout", ("p",), at_ms) for at_ms in (1, 2)]
+    assert words in describe_user(events, {}, is_cut=is_cut).sentences[0]
