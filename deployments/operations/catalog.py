@@ -21,7 +21,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Conflict, HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.interaction import INTERACTION_TYPES
-from deployments.operations.api_calls import call_api
+from deployments.operations.api_calls import call_api, error_from_answer
 from deployments.operations.app_access import require_app
 from deployments.operations.explanations import explain_product
 from deployments.operations.operation import OfApp, Operation
@@ -186,7 +186,7 @@ async def edit_product(services: AdminServices, given: EditProduct) -> dict[str,
     product = {name: value for name, value in changed.items() if value is not None}
     answer = await call_api(services.api, given.app_id, "POST", "/v1/products", {"data": [product]})
     if answer.get("errors"):
-        raise Conflict("; ".join(map(str, answer.get("data") or ())) or str(answer.get("message", "")))
+        raise Conflict(error_from_answer(409, answer).message)
     return {"product_id": given.product_id, "task_id": answer["data"]["task_id"], "product": product}
 
 
