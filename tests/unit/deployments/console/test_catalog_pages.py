@@ -68,6 +68,8 @@ async def test_a_viewer_sees_products_and_no_people(shop: AdminShop) -> None:
     assert "fork, " in product.text or "steel, " in product.text
     related = await person.get(f"{BASE}/catalog/product/related?id=bread-knife")
     assert "Often bought together" in related.text
+    unsold = await person.get(f"{BASE}/catalog/product/related?id=crocus-bulbs")
+    assert "No data: no order contains it together with another product." in unsold.text
     outcomes = await person.get(f"{BASE}/catalog/product/outcomes?id=watering-can")
     assert "add_to_cart" in outcomes.text
     assert (await person.get(f"{BASE}/catalog/product?id=none")).status_code == 404
