@@ -240,15 +240,11 @@ class History:
 
     async def back_up(self) -> None:
         """Back up while operations go on."""
-        job = _FrozenBackup(
-            self.stores,
-            self.side.artifacts,
-            self.target,
-            MARK,
-            pace=Pace(rest=self.rng.choice((0.0, 1.0, 5.0))),
-        )
-        job.history = self
+        pace = Pace(rest=self.rng.choice((0.0, 1.0, 5.0)))
         for _ in range(5):
+            # a new master key ends a backup: the next one is made with it, as by a new command
+            job = _FrozenBackup(self.stores, self.side.artifacts, self.target, MARK, pace=pace)
+            job.history = self
             if self._work is None:
                 self.start_intake()
             self.dumps = [await self.side.read_all()]

@@ -141,6 +141,32 @@ async def test_an_erasure_ordered_during_a_backup_is_carried_out_after_its_resto
         assert (task.noun, task.total) == ("product", 1)
 
 
+async def test_an_erasure_that_ends_during_a_backup_has_ended_in_it(
+    redis_stores: OpenStores, easy_stores: OpenStores, tmp_path: Path
+) -> None:
+    await ensure_schema(redis_stores, 0)
+    await redis_stores.access.put_app(an_app())
+    source, into = (ArtifactStore.open(tmp_path / name, signer=SIGNER) for name in ("source", "into"))
+    erasures = Erasures(redis_stores, SystemClock())
+    ending, open_ = [
+        await erasures.order(APP, request_id="r", by="command", user_id=user_id) for user_id in ("u1", "u2")
+    ]
+    for erasure in (ending, open_):
+        await redis_stores.erasures.write(erasure.model_copy(update={"status": "running"}))
+
+    async def end() -> None:
+        done = ending.model_copy(update={"status": "finished", "finished_at": ending.created_at + 1})
+        await redis_stores.erasures.write(done, done=True)
+
+    await back_up(redis_stores, source, target_of(tmp_path), end)
+    await restore(target_of(tmp_path), easy_stores, into)
+    receipts = {one.erasure_id: one.status for one in await easy_stores.erasures.newest(APP)}
+    assert receipts == {ending.erasure_id: "finished", open_.erasure_id: "running"}
+    assert [erasure.erasure_id for erasure, _ in await easy_stores.erasures.list_orders()] == [
+        open_.erasure_id
+    ]
+
+
 async def test_an_app_that_is_made_during_a_backup_is_whole_in_it(
     redis_stores: OpenStores, easy_stores: OpenStores, tmp_path: Path
 ) -> None:
