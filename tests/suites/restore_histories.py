@@ -299,7 +299,7 @@ class History:
         await compare_answers(
             verification, self.target, (other.stores, other.artifacts), (side.stores, side.artifacts), 1000
         )
-        assert verification.different == []
+        assert verification.different == [], verification.different[:3]
         assert verification.not_compared == {}
         self.figures.answers += verification.compared
         await ensure_schema(other.stores, self.now_ms)
