@@ -47,6 +47,7 @@ FOLLOWER = "backup"
 _PARTITIONS = 256
 _BUCKET_KEYS = 1000
 _CUTS = 5
+_READS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class BackupJob:
             stored.oldest, self._fingerprints[0], started_ms, 0, apps=cuts,
         )  # fmt: skip
         try:
-            facts.bulk = [digest async for digest in self._bulk(chunks, cuts)]
+            facts.bulk = await self._read_bulk(chunks, cuts)
             await self._cut(facts, chunks)
             for app_id, cut in cuts.items():
                 for noun in NOUNS:
@@ -154,6 +155,19 @@ class BackupJob:
             await self._stores.changes.record_follower(
                 app_id, FOLLOWER, self._kept[app_id], self._clock.now_ms()
             )
+
+    async def _read_bulk(
+        self, chunks: ChunkWriter, apps: Collection[str], added: Sequence[str] = ()
+    ) -> list[str]:
+        """Write the bulk keys; again if a server was restarted or replaced meanwhile, since its cursors ended."""
+        keys_before = self._keys
+        for _ in range(_READS):
+            servers = await self._reader.run_ids()
+            digests = [digest async for digest in self._bulk(chunks, apps, added)]
+            if await self._reader.run_ids() == servers:
+                return digests
+            self._keys = keys_before
+        raise Unavailable("Redis was restarted each time its keys were read; try again", retry_after_s=60)
 
     async def _bulk(
         self, chunks: ChunkWriter, apps: Collection[str], added: Sequence[str] = ()
@@ -214,7 +228,7 @@ class BackupJob:
         earlier = await asyncio.to_thread(load_newest, self._target, self._fingerprints)
         for _ in range(_CUTS):
             if added := await self._begin_apps(facts.apps):
-                facts.bulk += [digest async for digest in self._bulk(chunks, facts.apps, added)]
+                facts.bulk += await self._read_bulk(chunks, facts.apps, added)
             before = await asyncio.to_thread(self._newest_segments, facts.apps)
             facts.artifacts = await asyncio.to_thread(
                 copy_artifacts, self._source, chunks, earlier, self._pace.progress
