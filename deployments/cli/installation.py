@@ -262,6 +262,14 @@ class Installation:
 
         return self.administer(read)
 
+    def read_app_storage(self) -> list[tuple[App, int]]:
+        """Return the apps with their measured bytes in the artifact store."""
+
+        async def read(keeping: KeyAdmin, stores: OpenStores) -> list[tuple[App, int]]:
+            return [(app, await stores.usage.stored_bytes(app.app_id)) for app in await keeping.apps()]
+
+        return self.administer(read)
+
     def list_differing_replicas(self) -> dict[str, list[str]]:
         """Return the replicas that hold other states than another one at the same offset, by app."""
 
