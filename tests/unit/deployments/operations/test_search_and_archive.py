@@ -78,9 +78,9 @@ async def test_a_period_is_compared_with_the_one_before(
     shop: AdminShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = QueryLogStore(shop.services.artifacts, shop.corner.clock)
-    week = [a_query(f"{ago}", ago % 2, at=NOW_MS - ago * DAY_MS, took_ms=float(ago)) for ago in range(1, 20)]
-    log.append(APP, week[6:], "0")
-    await shop.services.stores.queries.append(APP, week[:6])
+    week = [a_query(f"{ago}", ago % 2, at=NOW_MS - ago * DAY_MS, took_ms=float(ago)) for ago in range(19, 0, -1)]
+    log.append(APP, week[:13], "0")
+    await shop.services.stores.queries.append(APP, week[13:])
     activity = await shop.perform("search.report", since="7d", compare=True)
     assert (activity.report.queries, activity.report.unfound) == (7, 3)
     before = activity.to_dict()["before"]
