@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
-from tests.house.tree import ROOT, Source, sources
+from tests.house.bindings import BANNED, split_words
+from tests.house.tree import ROOT, Source, sources, sources_of_tests
 from tests.house.words import ACTIVITIES, COMPOUNDS, MODIFIERS, NOUNS, TERMS, VERBS
 
-BANNED = {
-    "told", "tell", "said", "says", "kin", "crowd", "standing", "champion", "means", "wanted", "wishes", "known",
-    "held", "lot", "laid", "lay", "errand", "taste", "asked", "found", "own", "did", "here", "utils", "helpers",
-    "common", "misc", "core", "base", "manager", "processor",
-}  # fmt: skip
-"Words that no name of a file, class or function has, alone or as one of its words."
 ALLOWED_NAMES = {
     "NotFound": "the error of HTTP status 404",
     "tell": "the method of Python's file protocol",
@@ -31,13 +23,13 @@ LISTED_WORDS = NOUNS | ACTIVITIES | VERBS | TERMS | MODIFIERS
 def test_no_name_has_a_banned_word() -> None:
     strays = [
         f"{source.name}:{line} {name}"
-        for source in (*sources(), *_test_sources())
+        for source in (*sources(), *sources_of_tests())
         for line, name in _definitions(source)
         if set(split_words(name)) & BANNED and name not in ALLOWED_NAMES
     ]
     strays += [
         source.name
-        for source in (*sources(), *_test_sources())
+        for source in (*sources(), *sources_of_tests())
         for part in source.path.relative_to(ROOT).with_suffix("").parts
         if set(split_words(part)) & BANNED
     ]
@@ -65,22 +57,7 @@ def test_module_names_are_made_of_listed_words() -> None:
     assert sorted(strays) == [], "name a module by nouns; a noun of the field goes into tests/house/words.py"
 
 
-def split_words(name: str) -> list[str]:
-    """Split `EngineState` or `engine_state` into its words, in lower case."""
-    pattern = r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
-    return [word.lower() for part in name.split("_") for word in re.findall(pattern, part)]
-
-
 def _definitions(source: Source) -> Iterator[tuple[int, str]]:
     for node in ast.walk(source.tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name
-
-
-@cache
-def _test_sources() -> tuple[Source, ...]:
-    return tuple(Source(path) for path in sorted((ROOT / "tests").rglob("*.py")) if _is_ours(path))
-
-
-def _is_ours(path: Path) -> bool:
-    return "node_modules" not in path.parts

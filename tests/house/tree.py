@@ -56,6 +56,13 @@ def sources() -> tuple[Source, ...]:
     return tuple(Source(path) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
 
 
+@cache
+def sources_of_tests() -> tuple[Source, ...]:
+    """All files of the tests, sorted; each is read and parsed once."""
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    return tuple(Source(path) for path in paths if "node_modules" not in path.parts)
+
+
 def folders() -> list[Path]:
     """All folders of the product that hold Python files."""
     return sorted({source.path.parent for source in sources()})
