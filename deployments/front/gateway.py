@@ -84,7 +84,7 @@ REPORT_EVERY_S = 5
 KEYS_S = 10.0
 "Seconds a replica waits for its first keys: without them it would refuse requests that other replicas answer."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
-_build_experiments = partial(ActorExperimentClient, lost=_AWAY, here_first=True)
+_build_experiments = partial(ActorExperimentClient, lost=_AWAY, local_first=True)
 _build_router = partial(EngineRouter, away=_AWAY, overloaded=(BackPressureError,))
 
 

@@ -403,7 +403,7 @@ async def test_a_door_decides_by_itself_and_asks_the_actor_while_it_has_lost_the
         return handle
 
     here = LocalExperimentClient(away, clock)
-    client = ActorExperimentClient(find, here, clock, lost=(_Lost,), here_first=True)
+    client = ActorExperimentClient(find, here, clock, lost=(_Lost,), local_first=True)
     first = await client.record(EVENT)
     assert handle.asked == 0
     away.there = False
