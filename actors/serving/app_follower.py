@@ -47,7 +47,7 @@ from cluster.errors import ColumnsNotReady, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
 from cluster.query.columnar.column_source import Key
-from cluster.store.ports.changes import ChangeLogEntry, Noun
+from cluster.store.ports.changes import ChangeLogEntry, Follower, Noun
 from cluster.store.ports.stores import Stores
 from cluster.store.refreshing_cache import EngineRecords
 
@@ -446,7 +446,9 @@ class AppFollower:
         else:
             digest = await self._comparison.digest(self._active, is_as_loaded=self.is_as_loaded)
         now_ms = self._clock.now_ms()
-        await self._stores.changes.record_follower(self._app_id, self._name, offsets, now_ms, digest)
+        await self._stores.changes.record_follower(
+            self._app_id, Follower(self._name, now_ms, offsets, digest)
+        )
         await self._comparison.compare(now_ms)
 
     async def _read(self, recommender: Recommender, *, block_ms: int) -> list[ChangeLogEntry]:
