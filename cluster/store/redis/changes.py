@@ -27,7 +27,7 @@ _READ = Script.load("read_changes")
 _SETTLE = Script.load("settle")
 _LAST = Script.load("last_offset")
 _OFFSET = re.compile(rb"\d+(-\d+)?")
-_NOUNS = ("user", "product", "interaction")
+_NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")
 
 
 class RedisChanges:
@@ -62,7 +62,8 @@ class RedisChanges:
         return text_of(offset) if offset is not None and _OFFSET.fullmatch(offset) else "0"
 
     async def record_follower(self, app_id: str, follower: Follower) -> None:
-        value: dict[str, object] = {"at": follower.at_ms, **follower.offsets}
+        value: dict[str, object] = {"at": follower.at_ms}
+        value.update(follower.offsets.items())
         if follower.digest:
             value["digest"] = follower.digest
         await self._server.execute_slow("HSET", keys.follower(app_id), follower.name, orjson.dumps(value))
@@ -95,7 +96,7 @@ class RedisChanges:
         flat = await self._server.execute_slow("HGETALL", key)
         named = dict(zip(flat[::2], flat[1::2], strict=True))
         return {
-            cast(Noun, noun): text_of(named[noun.encode()])
+            noun: text_of(named[noun.encode()])
             for noun in _NOUNS
             if _OFFSET.fullmatch(named.get(noun.encode(), b""))
         }
