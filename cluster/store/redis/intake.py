@@ -25,7 +25,7 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
 from cluster.store import keys
 from cluster.store.ports.changes import Noun, Op
-from cluster.store.ports.intake import Batch, IntakeReceipt, RecordPut
+from cluster.store.ports.intake import Batch, IntakeReceipt, RecordPut, split_change
 from cluster.store.redis import quarantine
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.error_replies import NoGroup
@@ -123,9 +123,13 @@ class RedisIntake:
         names = self._keys_of(batch)
         names.append(keys.engine(app_id))
         args: list[Argument] = self._facts_of(batch, now_ms)
+        salt = salt_from_key(noun)
+        entries = [
+            (seal(payload, salt), seal(part, salt))
+            for payload, part in split_change(records, change_payload, vectors)
+        ]
         args += (
-            seal(change_payload, salt_from_key(noun)),
-            seal(vectors, salt_from_key(noun)),
+            *entries[0],
             embedder,
             len(failed),
             orjson.dumps(list(failed)),
@@ -139,6 +143,7 @@ class RedisIntake:
                 seal(record.json, salt_from_key(key)),
                 b"" if record.product_type is None else type_prefix(record.product_type),
             )
+        args += (part for entry in entries[1:] for part in entry)
         applied = await self._server.run(_APPLY_PUT, names, args, is_bulk=True) is not None
         if applied and set_aside:
             await self._set_aside(batch, failed, set_aside, now_ms)
