@@ -103,7 +103,7 @@ def estimate_peak_memory(costs: Sequence[TrainingCost], size: DataSize) -> int:
 
 
 def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -> None:
-    """Refuse a training that needs more memory than the recipe or the machine (`memory_mb`, installation included) allows.
+    """Refuse a training that needs more memory than recipe, machine or installation (`memory_mb`) allows.
 
     Errors:
         Invalid: the memory does not suffice; the message names the component and the parameter to change
