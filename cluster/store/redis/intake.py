@@ -46,6 +46,8 @@ LOOK_EVERY_MS = 250
 MOST_WAITING = 10_000
 "Batches of an app that may wait before the API replica refuses more."
 
+_BULK_BYTES = 1 << 20
+
 _log = structlog.get_logger()
 _ACCEPT = Script.load("accept")
 _CLAIM = Script.load("claim")
@@ -92,7 +94,9 @@ class RedisIntake:
         ]  # fmt: skip
         for name, kind in (attribute_types or {}).items():
             args += (name, kind)
-        verdict, *facts = await self._server.run(_ACCEPT, names, args)
+        # a large upload on the common connection would delay the short commands of other requests
+        is_bulk = len(payload) > _BULK_BYTES
+        verdict, *facts = await self._server.run(_ACCEPT, names, args, is_bulk=is_bulk)
         if verdict == b"full":
             raise TooMany("too many uploads are waiting", retry_after_s=5)
         clashes = {text_of(name): text_of(kind) for name, kind in zip(facts[::2], facts[1::2], strict=True)}
