@@ -53,7 +53,12 @@ def up(
             metavar="MIN:MAX", help="API replicas; else one a node at rest, half of all cores at most."
         ),
     ] = "",
-    memory: Annotated[int, typer.Option(help="MiB of apps in one API replica.", min=64)] = 512,
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MB", help="MiB for the apps of one API replica; default: KIOSK_MEMORY_MB or 512.", min=64
+        ),
+    ] = None,
     proxies: Annotated[str, typer.Option(help="EveryNode or HeadOnly.")] = "EveryNode",
     playground: Annotated[bool, typer.Option("--playground", help="Load the sample data.")] = False,
     as_json: AsJson = False,
