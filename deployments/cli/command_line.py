@@ -44,7 +44,12 @@ def _print_version(is_given: bool) -> None:
 def _set_up(
     _: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and the build, and exit."),
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version and the build, and exit.",
+        ),
     ] = False,
 ) -> None:
     """Personalization, search and question answering on your own machines."""

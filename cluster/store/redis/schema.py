@@ -56,7 +56,10 @@ class RedisSchema:
         for name, value in zip(flat[::2], flat[1::2], strict=True):
             told = orjson.loads(value)
             running = RunningRelease(
-                told.get("release", text_of(name)), int(told["schema"]), int(told["at"]), told.get("build", "")
+                told.get("release", text_of(name)),
+                int(told["schema"]),
+                int(told["at"]),
+                told.get("build", ""),
             )
             if abs(now_ms - running.at_ms) <= SEEN_MS:
                 found.append(running)
