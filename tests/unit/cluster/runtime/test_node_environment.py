@@ -80,6 +80,8 @@ def test_a_node_needs_a_shared_redis_and_folder(tmp_path: Path) -> None:
         check_node(Settings(data_dir=tmp_path))
     with pytest.raises(Invalid, match="KIOSK_DATA_DIR"):
         check_node(Settings(redis_url="redis://redis"))
+    with pytest.raises(Invalid, match="a folder of this node"):
+        check_node(Settings(redis_url="redis://redis", artifacts_url="s3://bucket/kiosk"))
     check_node(Settings(redis_url="redis://redis", data_dir=tmp_path))
 
 
