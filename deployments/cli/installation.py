@@ -39,6 +39,7 @@ from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.ports.changes import find_differing
 from cluster.store.ports.stores import Stores
+from cluster.store.redis.replica_memory import RedisReplicaMemory, ReplicaMemory
 from deployments.cli import screen
 from deployments.operations.administration import Administration
 from deployments.operations.principal import COMMAND_LINE
@@ -250,6 +251,14 @@ class Installation:
         async def read(keeping: KeyAdmin, stores: OpenStores) -> int:
             depths = [await stores.intake.depth(app.app_id) for app in await keeping.apps()]
             return sum(depths)
+
+        return self.administer(read)
+
+    def read_app_memory(self) -> list[ReplicaMemory]:
+        """Return what the loaded apps of each API replica take of its memory budget."""
+
+        async def read(keeping: KeyAdmin, stores: OpenStores) -> list[ReplicaMemory]:
+            return await RedisReplicaMemory(stores.server).read(read_clock_ms())
 
         return self.administer(read)
 

@@ -21,6 +21,7 @@ from deployments.cli import screen
 from deployments.cli.doctor.running_checks import parse_redis_server
 from deployments.cli.installation import KILLED, Installation
 from deployments.cli.summary import build_summary
+from deployments.operations.installation_checks import check_app_memory
 
 EPILOG = """
 [bold]Examples[/]
@@ -119,6 +120,7 @@ def inspect_parts(installation: Installation, state: InstallationState) -> list[
         _proxy(installation, state),
         _api_replicas(installation, titles),
         _agreement(installation),
+        _app_memory(installation),
         _intake(installation, titles),
         _trainer(installation, titles),
         _actor("assigner", "AssignerHost", titles, "assigns variants to users"),
@@ -193,6 +195,19 @@ def _agreement(installation: Installation) -> InstallationPart:
     words = "; ".join(f"{app_id}: {', '.join(names)}" for app_id, names in differing.items())
     return InstallationPart(
         "agreement", not words, f"replicas differ: {words}" if words else "replicas hold the same state"
+    )
+
+
+def _app_memory(installation: Installation) -> InstallationPart:
+    """Return whether the used apps fit the memory budget of the API replicas."""
+    try:
+        finding = check_app_memory(installation.read_app_memory())
+    except HouseError as error:
+        return InstallationPart("app memory", False, error.message)
+    return InstallationPart(
+        finding.check,
+        finding.level == "ok",
+        f"{finding.words}: {finding.advice}" if finding.advice else finding.words,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,12 +15,16 @@ from cluster.clock import iso_ms
 from cluster.records.access import IN_BROWSER
 from cluster.store.ports.access import AccessStore
 from cluster.store.ports.schema import RunningRelease, StoredSchema
+from cluster.store.redis.replica_memory import ReplicaMemory
 
 Level = Literal["ok", "warning", "bad"]
 
 EXPOSED_FOR_MS = 30 * 24 * 3_600_000
 LATE_MS = 60_000
 "A follower of the change log that is so far behind answers from old data."
+FEW_RELOADS = 5
+"Reloads within ten minutes that are no fault, as in the alert `KioskAppsReloaded`."
+_SHOWN_APPS = 5
 _FOR_THE_LOG = "is the actor alive? `kiosk cluster up` starts what is missing"
 
 
@@ -78,6 +83,28 @@ def check_redis_memory(facts: Mapping[str, str]) -> Finding:
         advice = f"raise KIOSK_REDIS_MEMORY_MB: writes are refused from {REFUSED_FROM:.0%} on"
         return Finding("redis memory", "warning", words, advice)
     return Finding("redis memory", "ok", words)
+
+
+def check_app_memory(replicas: Sequence[ReplicaMemory]) -> Finding:
+    """Return whether the apps that are used fit the memory budget of the API replicas."""
+    if not replicas:
+        return Finding("app memory", "ok", "no API replica has reported yet")
+    largest = max(replicas, key=lambda memory: memory.counted_bytes)
+    budget_mb = largest.budget_bytes >> 20
+    reloads = sum((Counter(memory.reloads) for memory in replicas), Counter[str]())
+    words = (
+        f"{largest.counted_bytes >> 20:,} of {budget_mb:,} MiB for {largest.apps} apps in the fullest API replica, "
+        f"{reloads.total()} reloads in ten minutes"
+    )
+    advice = "raise KIOSK_MEMORY_MB (`kiosk up --memory`), or give busy apps dedicated engines"
+    large = {app_id: size for memory in replicas for app_id, size in memory.large_apps.items()}
+    if large:
+        names = ", ".join(f"{app_id} ({size >> 20:,} MiB)" for app_id, size in sorted(large.items()))
+        return Finding("app memory", "warning", f"{words}; larger than the budget alone: {names}", advice)
+    if reloads.total() > FEW_RELOADS:
+        names = ", ".join(f"{app_id} {count}x" for app_id, count in reloads.most_common(_SHOWN_APPS))
+        return Finding("app memory", "warning", f"{words}: not all used apps fit ({names})", advice)
+    return Finding("app memory", "ok", words)
 
 
 def check_disk(path: Path, limit: float) -> Finding:
