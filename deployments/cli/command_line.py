@@ -109,7 +109,7 @@ _PARTS = (
     _group("backup"),
     _Part(("restore",), ("backup",), _add_restore),
     *(_command(word) for word in ("upgrade", "sbom")),
-    *(_group(word) for word in ("apps", "keys", "users", "tokens", "audit", "rules")),
+    *(_group(word) for word in ("apps", "keys", "users", "tokens", "audit", "rules", "products")),
     _group("master-key", "master_key"),
     _group("engines", "engines", "promote"),
     *(

@@ -71,7 +71,9 @@ def _show(line: LogLine, *, as_json: bool) -> None:
         lines = [f"{line.at[:19]}  {line.file}  {line.text}"]
     else:
         process = f"{fields.get('process', line.file)}/{fields.get('pid', '')}".rstrip("/")
-        more = "  ".join(f"{name}={redact(str(value))}" for name, value in fields.items() if name not in _HEAD)
+        more = "  ".join(
+            f"{name}={redact(str(value))}" for name, value in fields.items() if name not in _HEAD
+        )
         event = redact(str(fields.get("event", "")))
         lines = [f"{line.at[:19]}  {line.level:<8} {process}  {event}  {more}".rstrip()]
         lines += [f"    {one}" for one in redact(str(fields.get("exception") or "")).splitlines()]

@@ -15,7 +15,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.artifacts.signing import sign_manifests
 from cluster.errors import HouseError, InvalidSetting
-from cluster.records.access import App, AppSettings
+from cluster.records.access import DEFAULT_STORAGE_MB, App, AppSettings
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import find_exposed_files, find_secrets
 from cluster.runtime.processes import list_processes
@@ -96,6 +96,8 @@ def _list_open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:
         yield "questions_per_address", "200 questions_without_proof=5000", "strangers ask without end"
     if not settings.provider_tokens_per_day:
         yield "provider_tokens_per_day", "2000000", "strangers spend the language model's budget"
+    if not settings.max_storage_mb:
+        yield "max_storage_mb", str(DEFAULT_STORAGE_MB), "one app can fill the disk of all"
     if settings.publishable_experiments:
         yield "publishable_experiments", "false", "browsers write exposures"
     if settings.bot_rule != "on":

@@ -70,7 +70,9 @@ def test_a_request_a_level_and_a_number_select_lines(places: InstallationPaths) 
 
 
 def test_a_line_can_not_steer_the_terminal(places: InstallationPaths) -> None:
-    hostile = event("2026-11-23T10:00:05Z", "error", "request\x1b[2J", path="/\x1b]0;x\x07", exception="a\x1b[31m\nb")
+    hostile = event(
+        "2026-11-23T10:00:05Z", "error", "request\x1b[2J", path="/\x1b]0;x\x07", exception="a\x1b[31m\nb"
+    )
     (places.logs_dir / "supervisor.log").write_text(f"{hostile}\nplain \x1b[2J\n")
     shown = run("--lines", "4")
     assert "request [2J" in shown
