@@ -75,7 +75,7 @@ def answer(
     )
     result = ANSWERS[query.kind](request)
     warnings = list_field_warnings(query, state.catalog)
-    return replace(result, warnings=warnings) if warnings else result
+    return replace(result, warnings=(*result.warnings, *warnings)) if warnings else result
 
 
 def answer_and_build_columns(
