@@ -12,7 +12,7 @@ from typing import Literal
 from cluster.admin.disk import used_share
 from cluster.admin.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.clock import iso_ms
-from cluster.records.access import IN_BROWSER
+from cluster.records.access import IN_BROWSER, App
 from cluster.store.ports.access import AccessStore
 from cluster.store.ports.schema import RunningRelease, StoredSchema
 from cluster.store.redis.replica_memory import ReplicaMemory
@@ -107,6 +107,30 @@ def check_app_memory(replicas: Sequence[ReplicaMemory]) -> Finding:
     return Finding("app memory", "ok", words)
 
 
+def check_app_storage(stored: Sequence[tuple[App, int]]) -> Finding:
+    """Return whether each app stores less than its bound; `stored` holds apps with their measured bytes."""
+    shares = {
+        app.app_id: size / (app.settings.max_storage_mb << 20)
+        for app, size in stored
+        if app.settings.max_storage_mb
+    }
+    near = [(app, size) for app, size in stored if shares.get(app.app_id, 0.0) >= WARNED_FROM]
+    near.sort(key=lambda pair: -shares[pair[0].app_id])
+    if not near:
+        largest = max((size for _, size in stored), default=0)
+        return Finding("app storage", "ok", f"the largest app stores {largest >> 20:,} MB")
+    words = ", ".join(
+        f"{app.app_id} stores {size >> 20:,} of at most {app.settings.max_storage_mb:,} MB"
+        for app, size in near[:_SHOWN_APPS]
+    )
+    fullest = near[0][0]
+    double_mb = 2 * fullest.settings.max_storage_mb
+    advice = f"delete data, or `kiosk apps switch {fullest.app_id} max_storage_mb={double_mb}`"
+    if shares[fullest.app_id] >= 1:
+        return Finding("app storage", "bad", f"{words}: writes are refused", advice)
+    return Finding("app storage", "warning", words, advice)
+
+
 def check_disk(path: Path, limit: float) -> Finding:
     """Return whether the disk below a directory has room; without the directory, that of the nearest one above it.
 
@@ -137,7 +161,7 @@ def check_lease(name: str, owner: str, remaining_ms: int) -> Finding:
 
 def check_release(stored: StoredSchema, known: int, releases: Sequence[RunningRelease]) -> Finding:
     """Return whether the running releases fit the schema of the data; `known` is the schema of this release."""
-    running = ", ".join(f"{one.release} (schema {one.schema})" for one in releases)
+    running = ", ".join(release.label for release in releases)
     words = f"data has schema {stored.number}, this release {known}; runs: {running or 'nothing'}"
     if stored.oldest > known:
         return Finding("release", "bad", words, f"use a release with schema {stored.oldest} on this machine")
