@@ -33,6 +33,11 @@ SWITCH_EPILOG = """
   kiosk apps switch bookshop bot_rule=log strict_user_hash=true
 """
 
+PROOF_CHOICE = (
+    "With the publishable key, a user_id needs its user_hash; the anonymous_id of a visitor needs no proof. To ask for "
+    "one, once your pages send anonymous_hash: kiosk apps switch {} strict_user_hash=true"
+)
+
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
@@ -67,6 +72,8 @@ def create(
         return
     screen.out().print(f"App {name} is made.")
     screen.print_lines(*(f"  {kind:<16} {key}" for kind, key in made.keys.items()))
+    if environment == "production":
+        screen.out().print(PROOF_CHOICE.format(name), soft_wrap=True)
 
 
 @app.command("limit", epilog=LIMIT_EPILOG)

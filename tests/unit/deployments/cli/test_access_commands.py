@@ -96,6 +96,9 @@ def test_people_get_a_table_and_keys_on_separate_lines(places: InstallationPaths
     made = _run("apps", "create", "bookshop")
     assert "App bookshop is made." in made.stdout
     assert sum(recognise_key(line.split()[-1]) is not None for line in made.stdout.splitlines()[1:]) == 2
+    assert "strict_user_hash" not in made.stdout
+    production = _run("apps", "create", "bookstore", "--environment", "production")
+    assert "kiosk apps switch bookstore strict_user_hash=true" in production.stdout
     assert "bookshop" in _run("apps", "list").stdout
     listed = _run("keys", "list").stdout
     assert "ksk_dev_..." in listed
