@@ -52,9 +52,16 @@ async def confirm_second_factor(request: ConsoleRequest) -> Response:
     made = await request.perform(
         "me.confirm_second_factor", pending=request.form.get("pending", ""), code=request.form.get("code", "")
     )
-    response = request.page("access/recovery_codes.html", codes=made.to_dict()["recovery_codes"])
     way = "password and code" if session.way == "password" else session.way
-    await request.sessions.continue_after_change(response, session, epochs=0, secure=request.secure, way=way)
+    cookies = Response()
+    renewed = await request.sessions.continue_after_change(
+        cookies, session, epochs=0, secure=request.secure, way=way
+    )
+    if renewed is not None:
+        # The forms of the page, such as Sign out, belong to the session that follows.
+        request.csrf = request.services.signing.form_proof(renewed.session_id)
+    response = request.page("access/recovery_codes.html", codes=made.to_dict()["recovery_codes"])
+    response.raw_headers += [pair for pair in cookies.raw_headers if pair[0] == b"set-cookie"]
     return response
 
 
