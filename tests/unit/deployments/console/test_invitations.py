@@ -169,7 +169,7 @@ async def test_a_signed_in_person_gets_the_roles_and_keeps_greater_ones(scene: S
     assert "for vera" in html.unescape(refused.text)
 
 
-async def test_an_owner_invites_to_the_own_app_only_and_sees_nothing_else(scene: Scene) -> None:
+async def test_an_owner_of_an_app_invites_to_it_only_and_sees_nothing_else(scene: Scene) -> None:
     await scene.perform("", "invitations.create", roles={"shop": "viewer", "news": "viewer"})
     assert (await scene.perform("olga", "invitations.list_of_app", app_id="shop")).invitations == []
     for name, given in (
