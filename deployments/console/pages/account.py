@@ -58,10 +58,10 @@ async def confirm_second_factor(request: ConsoleRequest) -> Response:
         cookies, session, epochs=0, secure=request.secure, way=way
     )
     if renewed is not None:
-        # The forms of the page, such as Sign out, belong to the session that follows.
-        request.csrf = request.services.signing.form_proof(renewed.session_id)
+        request.use_session(renewed)  # before the page: its forms carry the proof of the new session
     response = request.page("access/recovery_codes.html", codes=made.to_dict()["recovery_codes"])
-    response.raw_headers += [pair for pair in cookies.raw_headers if pair[0] == b"set-cookie"]
+    for value in cookies.headers.getlist("set-cookie"):
+        response.headers.append("set-cookie", value)
     return response
 
 
