@@ -190,7 +190,7 @@ SWITCHES: Final[dict[str, str]] = {
     "max_engines": "Engines that the app may have; 0: no limit.",
     "max_trainings": "Trainings that may be queued or running at once; 0: no limit.",
     "address_share": "Share of the rate of a publishable key that one client address may use, above 0 to 1.",
-    "max_training_memory_mb": "MB that one training may be allowed by its recipe; 0: what the machine has left.",
+    "max_training_memory_mb": "MB that one training may be allowed by its recipe; 0: what the installation allows.",
 }
 "Switches that an administrator may turn by name -> a description for people."
 LISTS: Final = frozenset({"service_id_aliases", "confidential_fields"})
