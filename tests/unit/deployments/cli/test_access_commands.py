@@ -42,6 +42,8 @@ def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: I
     assert _run_json("apps", "list") == {"apps": []}
     made = _run_json("apps", "create", "bookshop", "--environment", "production")
     assert recognise_key(made["secret_key"]) is not None
+    named = _run_json("apps", "display-name", "bookshop", "The Book Shop")
+    assert (named["app_id"], named["display_name"]) == ("bookshop", "The Book Shop")
     assert _run_json("apps", "limit", "bookshop", "--queries", "200")["queries_per_s"] == 200
     (listed,) = _run_json("apps", "list")["apps"]
     assert (listed["app_id"], listed["environment"]) == ("bookshop", "production")
