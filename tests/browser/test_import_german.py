@@ -45,6 +45,17 @@ async def _upload(tab: Tab, file: Path, noun: str) -> None:
     await page.get_by_role("heading", name="Columns").wait_for()
 
 
+async def _require_field_is_visible_on_a_tablet(tab: Tab, column: str) -> None:
+    """Fail if the choice of a column's field is cut at 765 pixels, or the page scrolls sideways."""
+    size = tab.page.viewport_size
+    await tab.page.set_viewport_size({"width": 765, "height": 1024})
+    box = await tab.page.get_by_label(f"Field of the column {column}").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 765
+    assert await tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await tab.page.set_viewport_size(size)
+
+
 async def _import_products(tab: Tab, folder: Path) -> None:
     page = tab.page
     file = folder / "artikel.csv"
@@ -58,6 +69,7 @@ async def _import_products(tab: Tab, folder: Path) -> None:
         "Artikelnummer": "product_id", "Bezeichnung": "title", "Kategorie": "categories", "Preis": "price",
         "Bild": "cover_image", "Zuletzt verkauft": "updated_at", "Verfuegbar?": "",
     }.items():  # fmt: skip
+        await _require_field_is_visible_on_a_tablet(tab, column)
         assert await page.get_by_label(f"Field of the column {column}").input_value() == field, column
     assert await page.get_by_label("How the column Zuletzt verkauft is read").input_value() == "day-first"
     await page.get_by_text("Haus > Küche").first.wait_for()

@@ -123,7 +123,7 @@ async def test_a_chunk_outside_the_folder_of_chunks_is_refused(sides: Sides, bac
         load_backup(sides.target, facts.backup_id, MARK)
 
 
-async def test_a_chunk_that_decompresses_to_more_than_it_says_is_refused(
+async def test_a_chunk_that_decompresses_to_more_than_its_header_states_is_refused(
     sides: Sides, backup: Backup
 ) -> None:
     bomb = b"%016x" % (1 << 50) + b"\x28\xb5\x2f\xfd" + bytes(100)
