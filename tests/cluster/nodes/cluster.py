@@ -113,9 +113,18 @@ class NodeCluster:
 
     def start_ray(self) -> None:
         """Start Ray on all machines."""
-        self.shell(self.machines[0], HEAD, timeout_s=90)
+        self.shell(self.machines[0], HEAD, timeout_s=180)
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda machine: self.shell(machine, WORKER, timeout_s=90), self.machines[1:]))
+            list(pool.map(self.start_worker, self.machines[1:]))
+
+    def start_worker(self, machine: Machine) -> None:
+        """Start Ray on a worker; once more when the head did not answer within Ray's 30 s, on a busy machine."""
+        try:
+            self.shell(machine, WORKER, timeout_s=180)
+        except RuntimeError as error:
+            if "timed out during startup" not in str(error):
+                raise
+            self.shell(machine, f"ray stop --force\n{WORKER}", timeout_s=180)
 
     def bring_up(self) -> None:
         """Start Ray and Kiosk by the documented words, and seed an app."""
