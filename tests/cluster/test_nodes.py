@@ -128,7 +128,7 @@ def test_every_node_has_an_api_replica_again(cluster: NodeCluster) -> None:
     wait(lambda: sorted(len(_api_replicas(cluster, place)) for place in range(3)) == [0, 1, 2], 120)
     (returned,) = [machine for machine in cluster.machines if not machine.is_on]
     returned.switch_on()
-    cluster.start_worker(returned)
+    cluster.start_node(returned)
     wait(lambda: all(cluster.is_healthy(place) for place in range(3)), 90)
     with Traffic(cluster) as traffic:
         moved_s = wait(lambda: _is_even(cluster), 120)

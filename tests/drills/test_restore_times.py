@@ -1,7 +1,7 @@
 """Random histories between two backups, restored to moments in between: every record is that of the moment.
 
 Compaction trims the change logs, and a moment whose changes were trimmed is refused. So none is due between the two
-backups here, and trainings and erasures, which order one, are left out.
+backups here, and what orders one is left out: trainings, erasures, and deletions of users.
 
 `HOUSE_MOMENTS` is the number of moments of each of the five histories.
 """
@@ -26,7 +26,7 @@ MOMENTS = int(os.environ.get("HOUSE_MOMENTS", "12"))
 async def test_every_moment_between_two_backups_is_restored(tmp_path: Path, seed: int) -> None:
     async with open_histories(tmp_path, seed=500 + seed) as history:
         history.compaction_s = (3_600.0,)
-        for name in ("compact", "train", "erase"):
+        for name in ("compact", "train", "erase", "delete users"):
             del history.operations[name]
         history.start_intake()
         await act(history, 20)

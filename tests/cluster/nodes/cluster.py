@@ -113,18 +113,21 @@ class NodeCluster:
 
     def start_ray(self) -> None:
         """Start Ray on all machines."""
-        self.shell(self.machines[0], HEAD, timeout_s=180)
+        self.start_node(self.machines[0], HEAD)
         with ThreadPoolExecutor() as pool:
-            list(pool.map(self.start_worker, self.machines[1:]))
+            list(pool.map(self.start_node, self.machines[1:]))
 
-    def start_worker(self, machine: Machine) -> None:
-        """Start Ray on a worker; once more when the head did not answer within Ray's 30 s, on a busy machine."""
-        try:
-            self.shell(machine, WORKER, timeout_s=180)
-        except RuntimeError as error:
-            if "timed out during startup" not in str(error):
-                raise
-            self.shell(machine, f"ray stop --force\n{WORKER}", timeout_s=180)
+    def start_node(self, machine: Machine, lines: str = WORKER) -> None:
+        """Start Ray on a machine; up to three times, because Ray gives up after 30 s, also on a busy machine."""
+        for attempt in (1, 2, 3):
+            try:
+                self.shell(machine, lines, timeout_s=180)
+            except RuntimeError as error:
+                if attempt == 3 or "timed out during startup" not in str(error):
+                    raise
+                self.shell(machine, "ray stop --force")
+            else:
+                return
 
     def bring_up(self) -> None:
         """Start Ray and Kiosk by the documented words, and seed an app."""
