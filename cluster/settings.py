@@ -175,8 +175,9 @@ class Settings(BaseSettings):
     max_body_mb: int = Field(default=32, ge=1)
     "Largest request body in MiB. Not secret."
     memory_mb: int = Field(default=512, ge=64)
-    """MiB of memory for the apps of one API replica. Apps that were not used lately are unloaded above it. An argument
-    `memory_budget_mb` of a Serve configuration takes precedence. Not secret."""
+    """MiB of memory for the engines and archives of all apps in one API replica. Apps that were not used lately are
+    unloaded above it. The process takes up to 656 MiB more, which `KIOSK_RESERVE_MEMORY` reserves, too. `--memory` and
+    an argument `memory_budget_mb` of a Serve configuration take precedence. Not secret."""
     replicas_min: int = Field(default=1, ge=1)
     "API replicas at rest. Not secret."
     replicas_max: int = Field(default=2, ge=1)

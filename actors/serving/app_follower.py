@@ -31,10 +31,10 @@ from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import offset_time_ms
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.user_attributes import MOST_USERS
-from actors.retrieval.autocomplete.field_index import FieldKey
 from actors.retrieval.logged_queries import QueryLogFollower
 from actors.retrieval.popular_queries import WINDOW_MS
 from actors.serving import dispatch
+from actors.serving.completion_builds import CompletionBuilds, build_completions
 from actors.serving.model_registry import ModelRegistry, SnapshotLoader
 from actors.serving.renewal import RenewalSchedule, covers
 from actors.serving.replica_comparison import ReplicaComparison
@@ -116,8 +116,10 @@ class AppFollower:
             meter,
         )
         shelf = None if segments is None else QueryLogStore(segments.shelf, clock)
-        self._query_log = QueryLogFollower(app_id, stores.queries, shelf, clock, self._run_step)
+        run_short = partial(self._run_exclusive, is_short=True)
+        self._query_log = QueryLogFollower(app_id, stores.queries, shelf, clock, run_short)
         self._preparing = asyncio.Lock()
+        self._completion_builds = CompletionBuilds(run_short, self._run_in_turns, clock)
         self._suggesting: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
@@ -165,6 +167,7 @@ class AppFollower:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+        self._completion_builds.close()
         self._comparison.close()
         self._thread.shutdown(wait=False)
         self._model_registry.close()
@@ -196,6 +199,8 @@ class AppFollower:
         if query.snapshot:
             return await self._answer_from_version(query, recent, shown)
         recommender = self._active
+        if query.completion_fields:
+            await self._completion_builds.ensure_built(recommender, dispatch.list_completion_keys(query))
         for _ in range(_TRIES):
             now_ms = self._clock.now_ms()
             work = partial(dispatch.answer, recommender, query, recent, shown, now_ms)
@@ -267,8 +272,12 @@ class AppFollower:
                 self._lock.release()
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run_locked, work)
 
-    async def _run_step(self, step: Callable[[], None]) -> None:
-        await self._run_exclusive(step, is_short=True)
+    async def _run_in_turns(self, steps: Iterator[None]) -> None:
+        """Run steps for a moment each time, in turns with answers."""
+        done = False
+        while not done:
+            done = await self._run_exclusive(partial(self._advance, steps), is_short=True)
+            await asyncio.sleep(0)
 
     def _run_locked(self, work: Callable[[], T]) -> T:
         with self._lock:
@@ -312,14 +321,7 @@ class AppFollower:
         await self._index_new(recommender)
         await self._build_columns(recommender, self._active.overlay.catalog.columns.column_keys)
         keys = self._active.completions.field_keys
-        await asyncio.get_running_loop().run_in_executor(None, self._build_completions, recommender, keys)
-
-    def _build_completions(self, recommender: Recommender, keys: Sequence[FieldKey]) -> None:
-        priors = recommender.default_engine_state.get_item_priors(self._clock.now_ms())
-        for key in keys:
-            recommender.completions.get_field(
-                key, recommender.overlay.catalog, lambda: priors.relative_popularity
-            )
+        await asyncio.to_thread(build_completions, recommender, keys, self._clock.now_ms())
 
     def _replace(self, recommender: Recommender) -> None:
         self._recommender = recommender
@@ -455,10 +457,8 @@ class AppFollower:
         )
 
     async def _apply(self, recommender: Recommender, changes: Sequence[ChangeLogEntry]) -> None:
-        steps, done = recommender.apply_in_steps(changes), not changes
-        while not done:
-            done = await self._run_exclusive(partial(self._advance, steps), is_short=True)
-            await asyncio.sleep(0)
+        if changes:
+            await self._run_in_turns(recommender.apply_in_steps(changes))
         now_ms = self._clock.now_ms()
         for change in {change.noun: change for change in changes}.values():
             lag_ms = now_ms - offset_time_ms(change.offset)

@@ -50,6 +50,10 @@ CONFIDENTIAL_FIELDS: Final = (
 "Product fields that a new app shows only to its servers."
 
 
+DEFAULT_STORAGE_MB: Final = 20_000
+"MB that a new app may store until an administrator allows more: room for millions of products and their snapshots."
+
+
 class AppSettings(BaseModel):
     """Switches an administrator sets per app.
 
@@ -121,7 +125,7 @@ class AppSettings(BaseModel):
     bound."""
     max_records: int = Field(default=0, ge=0)
     "Users and products together; uploads of further ones are refused. 0: no bound."
-    max_storage_mb: int = Field(default=0, ge=0)
+    max_storage_mb: int = Field(default=DEFAULT_STORAGE_MB, ge=0)
     "MB in the artifact store; above it writes and trainings are refused. 0: no bound."
     max_engines: int = Field(default=0, ge=0)
     "Engines, the default one included; 0: no bound."

@@ -4,6 +4,7 @@ when.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -66,6 +67,13 @@ class Person(BaseModel):
             elif isinstance(value, list):
                 waiting += value
         return False
+
+    def is_named_in_file(self, name: str) -> bool:
+        """Return whether the name of a file has an id between signs: `1` is in `export-1.csv`, not in `2021.csv`."""
+        letter = r"[^\W_]"
+        return any(
+            re.search(f"(?<!{letter}){re.escape(word)}(?!{letter})", name) is not None for word in self.words
+        )
 
     def _stands_in(self, text: bytes) -> bool:
         return any(_stands_alone(text, form) for word in self.words for form in _forms(word))

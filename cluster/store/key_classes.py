@@ -46,7 +46,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "oauth_code", "follower", "page_count", "stranger", "browser_bytes", "page", "engine_status",
         "engine_request_count", "engine_last_request", "limit", "idempotency", "idempotency_count", "question_same",
         "question_count", "provider_tokens", "compaction_request", "lease", "log_rewrite", "releases",
-        "stored_bytes", "import_stop", "live_figures",
+        "stored_bytes", "import_stop", "live_figures", "replica_memory",
     ),
 }  # fmt: skip
 "Class -> names of functions of `cluster.store.keys`."

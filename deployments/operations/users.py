@@ -99,7 +99,7 @@ async def search_users(services: AdminServices, given: SearchUsers) -> dict[str,
         ("users.active", given.app_id), lambda: _list_active_users(services, given.app_id), keep_s=60
     )
     part = given.contains.casefold()
-    (stored, has_more), total = await asyncio.gather(
+    (stored, until), total = await asyncio.gather(
         _list_stored_users(services, given, part), services.stores.records.count(given.app_id, "user")
     )
     begin = (
@@ -109,7 +109,7 @@ async def search_users(services: AdminServices, given: SearchUsers) -> dict[str,
     )
     fitting = takewhile(lambda one: one.startswith(given.prefix), islice(active, begin, None))
     shown, after = merge_user_ids(
-        stored, has_more, (one for one in fitting if part in one.casefold()), given.limit
+        stored, until, (one for one in fitting if part in one.casefold()), given.limit
     )
     bodies = await services.stores.records.get_many(given.app_id, "user", shown)
     return {
@@ -124,16 +124,17 @@ async def search_users(services: AdminServices, given: SearchUsers) -> dict[str,
 
 
 def merge_user_ids(
-    stored: Sequence[str], has_more: bool, active: Iterable[str], limit: int
+    stored: Sequence[str], until: str | None, active: Iterable[str], limit: int
 ) -> tuple[list[str], str]:
     """Return a page of two sorted lists of ids, and the cursor of the next page; empty at the end.
 
-    `has_more`: further stored ids follow the last one, so no active id after it can be shown yet.
+    `until`: stored ids after this one were not looked through, so no active id after it can be shown yet; None: there
+    are none. A page may be empty before the end.
     """
-    last = stored[-1] if has_more and stored else None
-    merged = {*stored, *islice(takewhile(lambda one: last is None or one <= last, active), limit + 1)}
-    shown = sorted(merged)[:limit]
-    return shown, shown[-1] if shown and (has_more or len(merged) > limit) else ""
+    reached = takewhile(lambda one: until is None or one <= until, active)
+    merged = sorted({*stored, *islice(reached, limit + 1)})
+    shown = merged[:limit]
+    return shown, shown[-1] if len(merged) > limit else until or ""
 
 
 async def _list_active_users(services: AdminServices, app_id: str) -> list[str]:
@@ -144,8 +145,8 @@ async def _list_active_users(services: AdminServices, app_id: str) -> list[str]:
 
 async def _list_stored_users(
     services: AdminServices, given: SearchUsers, part: str
-) -> tuple[list[str], bool]:
-    """Return ids of users with a record after a cursor, and whether more follow.
+) -> tuple[list[str], str | None]:
+    """Return ids of users with a record after a cursor, and the last id that was looked through; None at the end.
 
     With a part, at most `MOST_LOOKED_THROUGH` ids are looked through.
     """
@@ -157,11 +158,11 @@ async def _list_stored_users(
         )
         stored += [one for one in ids if part in one.casefold()]
         if len(ids) < size:
-            return stored, False
+            return stored, None
+        after = ids[-1]
         if len(stored) >= given.limit:
             break
-        after = ids[-1]
-    return stored, True
+    return stored, after
 
 
 async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]:

@@ -96,7 +96,7 @@ async def test_a_second_factor_is_set_up_and_needed(redis_stores: OpenStores, tm
         await tab.page.get_by_label("Code").fill(code)
         assert await tab.find_faults() == []
         await tab.page.get_by_role("button", name="Sign in").click()
-        await tab.page.get_by_text("was used before").wait_for()
+        await tab.page.get_by_text("is incorrect or was already used").wait_for()
         await tab.page.get_by_label("Code").fill(recovery)
         await tab.page.get_by_role("button", name="Sign in").click()
         await tab.page.get_by_role("heading", name="Overview").wait_for()

@@ -25,6 +25,7 @@ from cluster.runtime.identity_start import mark_identity
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores
+from cluster.store.redis.replica_memory import RedisReplicaMemory, ReplicaMemory
 from deployments.cli.cluster_status import build_table
 from deployments.cli.command_line import command_line
 from deployments.cli.doctor.cluster_checks import inspect_cluster
@@ -179,6 +180,34 @@ async def test_replicas_that_differ_at_one_offset_are_named(installation: OpenSt
     words = "2 replicas at the same offset of the log hold different states: left, right"
     assert bad(told)[f"replicas {APP}"] == words
     assert told["differing"] == {APP: ["left", "right"]}
+
+
+async def test_apps_that_do_not_fit_the_memory_budget_are_named(installation: OpenStores) -> None:
+    now, memory = read_clock_ms(), RedisReplicaMemory(installation.server)
+    fits = ReplicaMemory("api-1", now, 512 << 20, 300 << 20, 2, {}, {"shop": 2})
+    await memory.record(fits)
+    code, told = await run("cluster", "status")
+    [line] = [part for part in told["findings"] if part["check"] == "app memory"]
+    assert (code, line["level"]) == (0, "ok")
+    assert line["words"] == "300 of 512 MiB for 2 apps in the fullest API replica, 2 reloads in ten minutes"
+    assert told["memory"][0]["counted_bytes"] == 300 << 20
+    await memory.record(ReplicaMemory("api-2", now, 512 << 20, 500 << 20, 3, {}, {"shop": 2, "toys": 9}))
+    await memory.record(ReplicaMemory("gone", now - 60_000, 1, 1, 1, {"old": 2}, {}))
+    for command in (("cluster", "status"), ("cluster", "doctor")):
+        _, told = await run(*command)
+        [line] = [part for part in told["findings"] if part["check"] == "app memory"]
+        assert line["level"] == "warning"
+        assert line["words"] == (
+            "500 of 512 MiB for 3 apps in the fullest API replica, 13 reloads in ten minutes: not all used apps fit "
+            "(toys 9x, shop 4x)"
+        )
+        assert "KIOSK_MEMORY_MB" in line["advice"]
+        assert "kiosk up --memory" in line["advice"]
+    await memory.delete("api-2")
+    await memory.record(ReplicaMemory("api-1", now, 512 << 20, 700 << 20, 1, {"shop": 700 << 20}, {}))
+    _, told = await run("cluster", "status")
+    [line] = [part for part in told["findings"] if part["check"] == "app memory"]
+    assert line["words"].endswith("larger than the budget alone: shop (700 MiB)")
 
 
 async def test_another_key_and_another_store_are_named(

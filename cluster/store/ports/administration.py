@@ -58,6 +58,8 @@ class AuditVerdict:
     "Id of the first row with a proof under the master key; it and all rows before it are proven."
     since_rows: int = 0
     "Rows after the row with the given chain."
+    faults: str = ""
+    "Digest of the rows that do not fit, accepted ones included; empty: every row fits."
 
     @property
     def is_whole(self) -> bool:

@@ -59,6 +59,10 @@ async def test_related_products_come_with_reasons(shop: AdminShop) -> None:
     assert "cutting-board" in together
     assert together["cutting-board"]["reasons"][0] == "Often bought together"
     assert all("_explain" not in product for product in found["similar"])
+    assert all(product["why"]["reasons"][0] == "Often bought together" for product in found["together"])
+    unsold = await shop.perform("catalog.relate", product_id="crocus-bulbs")
+    assert (unsold["together"], unsold["refused"]) == ([], {})
+    assert unsold["similar"]
 
 
 async def test_outcomes_count_interactions_by_type_and_day(shop: AdminShop) -> None:
