@@ -242,20 +242,13 @@ class History:
 
     async def back_up(self) -> None:
         """Back up while operations go on."""
-<<<<<<< HEAD
-        rest = self.rng.choice((0.0, 1.0, 5.0))
-=======
         pace = Pace(rest=self.rng.choice((0.0, 1.0, 5.0)))
->>>>>>> main
         for _ in range(5):
             # a new master key ends a backup: the next one is made with it, as by a new command
             job = _FrozenBackup(self.stores, self.side.artifacts, self.target, MARK, pace=pace)
             job.history = self
             if self._work is None:
                 self.start_intake()
-            # A new command knows the master key that was changed during the one before.
-            job = _FrozenBackup(self.stores, self.side.artifacts, self.target, MARK, pace=Pace(rest=rest))
-            job.history = self
             self.dumps = [await self.side.read_all()]
             self._is_backing_up = True
             acting = asyncio.create_task(self._act_until_the_cut(self.rng.choice((0, 3, 30))))
