@@ -21,7 +21,7 @@ RECONNECT_S = 600
 "Seconds a worker waits for a head that lost its power, before it ends itself."
 RAY_STORAGE = "kiosk"
 "Namespace of Ray's own state in its Redis."
-SPREAD = "cluster.runtime.spread_scheduler:install"
+SPREAD = "cluster.runtime.replica_scheduler:install"
 "Function by which Serve's controller spreads replicas over the nodes."
 
 

@@ -15,7 +15,7 @@ import structlog
 from ray.serve._private import default_impl
 from ray.serve._private.deployment_scheduler import DeploymentScheduler
 
-from cluster.runtime.spread import ReplicaMover, choose_node
+from cluster.runtime.replica_placement import ReplicaMover, choose_node
 from cluster.runtime.start_plan import API_APPLICATION
 
 _log = structlog.get_logger()

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.runtime.spread import PAUSE_MAX_S, SETTLED_S, ReplicaMover, choose_node
+from cluster.runtime.replica_placement import PAUSE_MAX_S, SETTLED_S, ReplicaMover, choose_node
 
 NODES = ("a", "b", "c")
 CROWDED = {"r1": "a", "r2": "b", "r3": "b"}

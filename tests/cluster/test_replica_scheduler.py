@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster.runtime.node_environment import SPREAD
-from cluster.runtime.spread import SETTLED_S
+from cluster.runtime.replica_placement import SETTLED_S
 
 pytestmark = [pytest.mark.ray, pytest.mark.alone, pytest.mark.timeout(600)]
 ROOT = Path(__file__).resolve().parents[2]
