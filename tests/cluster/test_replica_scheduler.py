@@ -81,6 +81,6 @@ def test_replicas_spread_over_nodes_and_one_moves_to_a_node_that_returns() -> No
     assert done.returncode == 0, done.stderr[-3000:]
     steps = json.loads(done.stdout.splitlines()[-1])
     print(f"\n{steps}")
-    assert steps.pop("seconds") >= SETTLED_S
+    assert steps.pop("seconds") < SETTLED_S + 60
     assert steps.pop("node lost") == [1, 2]
     assert list(steps.values()) == [[1, 1, 1]] * 5
