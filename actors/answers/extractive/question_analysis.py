@@ -26,6 +26,7 @@ from actors.answers.extractive.language_data import (
     find_plain_questions,
     load_languages,
 )
+from actors.answers.extractive.language_schema import QuestionWords
 from actors.answers.extractive.question_forms import QuestionForm, parse_form
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.analysis import STOP_WORDS
@@ -87,6 +88,12 @@ class QuestionAnalysis:
     predicate: tuple[int, ...] = ()
     "What happens to the subject (when was the bridge *opened*), as places in `weights`: no names, no numbers."
 
+    is_generic_count: bool = False
+    "Whether the counted noun fits nearly every number: how many *people*."
+
+    asks_for_change: bool = False
+    "Whether the predicate begins with a verb such as *become*, whose object alone says nothing of the event."
+
     @property
     def total_weight(self) -> float:
         """Return the weight of all words together."""
@@ -107,6 +114,9 @@ def analyze_question(
     focus = _find_focus(text, wording, language, is_counted=is_counted)
     counted = focus[:1] if is_counted else ()
     predicate = _find_predicate(words, names.union(counted))
+    stems = list(dict.fromkeys(word.stem for word in words))
+    data = load_languages().get(language)
+    lists = data.question if data is not None else QuestionWords()
     # `Which firm` names no firm, though German writes the noun with a capital
     names.difference_update(counted if _has_capital_nouns(language) else ())
     return QuestionAnalysis(
@@ -122,6 +132,8 @@ def analyze_question(
         tokenizer=wording,
         form=form,
         predicate=predicate,
+        is_generic_count=bool(focus) and _is_listed(focus[0], wording, lists.generic_nouns),
+        asks_for_change=bool(predicate) and _is_listed(stems[predicate[0]], wording, lists.change_verbs),
     )
 
 
@@ -198,6 +210,10 @@ def _find_focus(
     if language in _NOUN_LAST and (before in _SUPPORT_VERBS or (following in _AUXILIARIES and len(run) > 1)):
         stems.reverse()
     return tuple(stems[:3])
+
+
+def _is_listed(stem: str, wording: TextTokenizer, words: Sequence[str]) -> bool:
+    return any(wording.stem(word) == stem for word in words)
 
 
 def _has_capital_nouns(language: str) -> bool:
