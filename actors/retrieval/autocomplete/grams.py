@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from actors.retrieval.autocomplete.folded_texts import FoldedTexts
 from actors.retrieval.autocomplete.prefixes import Allowed
-from actors.retrieval.edit_distance import CharCodes
+from actors.retrieval.edit_distance import LONGEST, CharCodes
 from actors.vectors.types import Floats, Rows
 
 SHARED_BY_CHANCE = 0.05
@@ -88,6 +88,25 @@ class NgramIndex:
             order = np.argpartition(-(counts[texts] + worth(texts)), limit)
             texts = texts[order[:limit]]
         return texts
+
+    def texts_by_shared(self, typed: CharCodes, edits: int, among: int) -> Rows:
+        """Return all of `among` texts that can be within some edits, those that share most n-grams first.
+
+        An edit destroys at most `size + 1` n-grams; a text without the others is farther away.
+
+        Shapes:
+            typed: uint16 [c], with the blank before its first word
+            returns: int64 [m]
+        """
+        wanted = np.unique(ngram_keys(typed[:LONGEST], self.size))
+        wanted = wanted[wanted != 0]
+        places = np.minimum(np.searchsorted(self.keys, wanted), max(len(self.keys) - 1, 0))
+        present = places[self.keys[places] == wanted] if len(self.keys) else places[:0]
+        counts = np.zeros(among, np.uint8)
+        for gram in present.tolist():
+            counts[self.texts[self.starts[gram] : self.starts[gram + 1]]] += np.uint8(1)
+        texts = np.flatnonzero(counts >= max(len(wanted) - (self.size + 1) * edits, 0))
+        return texts[np.argsort(-counts[texts].astype(np.int16), kind="stable")]
 
 
 def ngram_keys(codes: CharCodes, size: int) -> npt.NDArray[np.uint64]:
