@@ -88,6 +88,11 @@ class WordIndex:
             texts, cost = found, costs + (cost[places] if turn else 0.0)
         return texts, cost
 
+    def has_word(self, typed: str) -> bool:
+        """Return whether a text has exactly this word."""
+        first, last = self.prefixes.find_range(char_codes(typed + " "), self.vocabulary.codes)
+        return first < last
+
     def find_correction(self, typed: str, prefixes: int) -> str:
         """Return the most frequent whole word that is a single typo away; empty: none is in more texts than `prefixes`."""
         words, edits = self._near(typed, whole=True)
