@@ -48,6 +48,8 @@ _CORRECTED = 3
 "Places of a page that texts with a corrected word get."
 _LEAST_CORRECTED = 4
 "Characters of a word from which on it is corrected in spite of a page of exact prefixes."
+_LEAST_COST = 1e-9
+"Difference of two costs that only decides the order."
 _FEW_PREFIXES = 2
 "Exact prefixes up to which a word is corrected, in pages."
 _NUMBER = re.compile(r"\d+")
@@ -194,8 +196,10 @@ class CompletionIndex:
             return exact
         first, last = self.prefixes.find_range(char_codes(word + " "), self.texts.codes)
         near = self._exact(first, last, len(word), _CORRECTED, allowed)
-        # a place before the last exact prefixes of the page, also when several indexes are merged
-        cost = np.full(len(near.texts), exact.cost[page - _CORRECTED - 1])
+        # between two exact prefixes that may cost the same; several indexes are merged by cost
+        behind = np.arange(len(exact.texts)) >= page - _CORRECTED
+        cost = np.full(len(near.texts), exact.cost[page - _CORRECTED - 1] + _LEAST_COST)
+        exact = replace(exact, cost=exact.cost + 2 * _LEAST_COST * behind)
         return _merge_matches(exact, replace(near, edits=near.edits + 1, cost=cost), wanted)
 
     def _scan(self, typed: str, most: int, all_edits: int, allowed: Allowed | None) -> CompletionMatches:

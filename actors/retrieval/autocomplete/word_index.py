@@ -94,7 +94,7 @@ class WordIndex:
         return first < last
 
     def find_correction(self, typed: str, prefixes: int) -> str:
-        """Return the most frequent whole word that is a single typo away; empty: none is in more texts than `prefixes`."""
+        """Return the most frequent word a single typo away; empty: none is in more texts than `prefixes`."""
         words, edits = self._near(typed, whole=True)
         words = words[edits == 1]
         counts = self.starts[words + 1] - self.starts[words]
