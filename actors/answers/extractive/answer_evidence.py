@@ -84,10 +84,10 @@ def is_complete(question: QuestionAnalysis, candidate: ScoredSentence) -> bool:
 
 def _is_role_of_another(question: QuestionAnalysis, candidate: ScoredSentence) -> bool:
     """Return whether the question asks for the role of a name, and the sentence has that role of another name only."""
-    wanted = _ROLE_OF.search(question.text)
-    if wanted is None or not question.focus:
+    role = _ROLE_OF.search(question.text)
+    if role is None or not question.focus:
         return False
-    names = {token.stem for token in question.tokenizer.tokenize(wanted[1])}
+    names = {token.stem for token in question.tokenizer.tokenize(role[1])}
     owners = [
         owner
         for word in candidate.words
