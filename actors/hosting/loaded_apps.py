@@ -1,4 +1,5 @@
-"""The apps that a host has loaded: each is loaded at its first request, and unloaded when the memory budget is used up.
+"""The apps that a host has loaded: each is loaded at its first request, and unloaded when the memory budget of the
+process is used up.
 
 An app that was used long ago leaves first. Two things keep an app longer than its last use alone:
 
@@ -17,13 +18,11 @@ from typing import Generic, Protocol, TypeVar
 
 import structlog
 
+from actors.hosting.memory_budget import SOON_S, LoadedSize, MemoryBudget
 from cluster.clock import Clock, SystemClock
 from cluster.deadline import run_within
 from cluster.errors import Unavailable
-from cluster.meter import Meter
 
-SOON_S = 600.0
-"An app that is loaded again within this time of its unloading is a guest, and counts as reloaded."
 KEEP_PER_LOAD_S = 30.0
 _LONGEST_LOAD_S = 10.0
 _MOST_LEFT = 10_000
@@ -81,27 +80,24 @@ class _Entry(Generic[H]):
 
 
 class LoadedApps(Generic[H]):
-    """Loaded apps within a memory budget."""
+    """The loaded apps of one host, within the memory budget of the process."""
 
     def __init__(
         self,
         make: Callable[[str], H],
-        meter: Meter,
-        budget_bytes: int,
+        budget: MemoryBudget,
         words: LoadedAppLabels,
         clock: Clock | None = None,
     ) -> None:
         self._make = make
-        self._meter = meter
-        self._budget = budget_bytes
+        self._budget = budget
         self._labels = words
         self._clock = SystemClock() if clock is None else clock
         self._entries: dict[str, _Entry[H]] = {}
         self._left_s: dict[str, float] = {}
         "App -> when it was unloaded for lack of memory."
-        self._large: set[str] = set()
-        "Apps that were reported to be larger than the budget."
         self._log = structlog.get_logger()
+        budget.add_member(self)
 
     async def get(self, app_id: str) -> H:
         """Return the loaded state of an app. The first caller loads it, and other callers wait for the same load.
@@ -139,13 +135,26 @@ class LoadedApps(Generic[H]):
         app_id = max(ready, key=lambda name: ready[name].used_s)
         return app_id, ready[app_id].task.result()
 
-    async def evict(self) -> int:
-        """Unload apps until the others fit the budget, and return the bytes of those; the one used last always stays.
+    @property
+    def memory_gauge(self) -> str:
+        """Return the name of the gauge of the memory of these apps."""
+        return self._labels.memory_gauge
 
-        Apps grow after their load: call it every few seconds.
-        """
-        newest = self.newest()
-        return 0 if newest is None else await self._evict(newest[0])
+    def list_sizes(self) -> dict[str, LoadedSize]:
+        """Return size and order of leaving of the apps that are loaded."""
+        return {
+            app_id: LoadedSize(entry.task.result().nbytes, entry.keep_until_s, entry.used_s)
+            for app_id, entry in self._ready().items()
+        }
+
+    async def unload(self, app_id: str) -> None:
+        """Unload an app for lack of memory; if it returns soon, it counts as reloaded."""
+        if app_id not in self._entries:
+            return  # it left meanwhile
+        while len(self._left_s) >= _MOST_LEFT:
+            del self._left_s[next(iter(self._left_s))]
+        self._left_s[app_id] = self._clock.monotonic_s()
+        await self._unload(app_id)
 
     def list_ready(self) -> list[tuple[str, H]]:
         """Return the apps that are loaded."""
@@ -163,7 +172,7 @@ class LoadedApps(Generic[H]):
         left_s = self._left_s.pop(app_id, None)
         if left_s is None or now_s - left_s > SOON_S:
             return False
-        self._meter.count("kiosk_reloads_total")
+        self._budget.record_reload(app_id)
         return True
 
     async def _open(self, app_id: str) -> H:
@@ -173,35 +182,8 @@ class LoadedApps(Generic[H]):
         entry = self._entries.get(app_id)
         if entry is not None:
             entry.load_s = self._clock.monotonic_s() - began_s
-        await self._evict(app_id, app.nbytes)
+        await self._budget.evict((self, app_id, app.nbytes))
         return app
-
-    async def _evict(self, kept: str, kept_bytes: int | None = None) -> int:
-        sizes = {app_id: entry.task.result().nbytes for app_id, entry in self._ready().items()}
-        if kept_bytes is not None:
-            sizes[kept] = kept_bytes
-        used = sum(sizes.values())
-        others = sorted(sizes.keys() - {kept}, key=lambda app_id: self._entries[app_id].keep_until_s)
-        for app_id in others:
-            if used <= self._budget:
-                break
-            used -= sizes[app_id]
-            while len(self._left_s) >= _MOST_LEFT:
-                del self._left_s[next(iter(self._left_s))]
-            self._left_s[app_id] = self._clock.monotonic_s()
-            await self._unload(app_id)
-        self._meter.gauge(self._labels.memory_gauge, used)
-        self._report_large(kept, used)
-        return used
-
-    def _report_large(self, app_id: str, used: int) -> None:
-        """Tell once that one app alone takes more than the budget: it is served, and nothing else stays beside it."""
-        if used > self._budget and app_id not in self._large:
-            self._large.add(app_id)
-            self._log.warning(
-                "app_larger_than_budget", app=app_id, mb=used >> 20, budget_mb=self._budget >> 20
-            )
-        self._meter.gauge("kiosk_memory_over_budget", float(used > self._budget))
 
     async def _unload(self, app_id: str) -> None:
         entry = self._entries.pop(app_id, None)

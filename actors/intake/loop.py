@@ -126,7 +126,7 @@ class IntakeLoop:
                 )
         self._apps: dict[str, bool] = {}
         "App -> are its batches applied one at a time?"
-        self._bounded: tuple[str, ...] = ()
+        self._storage_bounds: dict[str, int] = {}
         "Apps with a bound on storage."
         self._pauses: dict[str, tuple[float, float]] = {}
         "App -> (end, length) of its pause after a failure."
@@ -212,8 +212,8 @@ class IntakeLoop:
             await self._queries.run_once(list(self._apps), at_once=at_once)
         rows = await self._compactor.run_once(list(self._apps), at_once=at_once)
         self._state.settled_rows += rows
-        if self._storage is not None and self._bounded:
-            await self._storage.run_once(self._bounded, at_once=at_once or rows > 0)
+        if self._storage is not None and self._storage_bounds:
+            await self._storage.run_once(self._storage_bounds, at_once=at_once or rows > 0)
         return rows
 
     async def sweep_round(self) -> int:
@@ -299,8 +299,11 @@ class IntakeLoop:
         if version != self._version:
             book = await self._stores.access.read_all()
             self._apps = {app_id: self._apps.get(app_id, True) for app_id in book.apps}
-            bounded = (app_id for app_id, app in book.apps.items() if app.settings.max_storage_mb)
-            self._bounded = tuple(bounded)
+            self._storage_bounds = {
+                app_id: app.settings.max_storage_mb << 20
+                for app_id, app in book.apps.items()
+                if app.settings.max_storage_mb
+            }
             self._version = book.version
         self._looked_s = now_s
 

@@ -168,6 +168,6 @@ class RecommendationResult:
     explanation: Mapping[str, Any] | None = None
     "Only for queries that request an explanation."
     warnings: Sequence[dict[str, str]] = ()
-    "Fields of the query that no product has: `field`, `parameter`, `message`, perhaps `did_you_mean`."
+    "Parts of the query without effect: `field`, `parameter`, `message`, and for mistyped fields `did_you_mean`."
     anchor_found: bool = True
     "product_to_products: does one of the anchors exist?"

@@ -71,6 +71,12 @@ _MOST_PERSONAL = np.float32(5)
 "The personal score moves a product no further among trending products."
 _SEEN_MALUS = np.float32(1e6)
 
+_NOT_BOUGHT_TOGETHER = {
+    "field": "buy_together",
+    "parameter": "buy_together",
+    "message": "no purchase contains the product together with another one; the list has similar products",
+}
+
 
 def user_to_products(request: QueryContext) -> RecommendationResult:
     """Answer `user_to_products` with the products of the highest score.
@@ -126,12 +132,17 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
 def product_to_products(request: QueryContext) -> RecommendationResult:
     """Answer `product_to_products` with products that go with the anchors, never with the anchors themselves.
 
-    If nothing is known of the anchors, the answer is that of `user_to_products`.
+    If nothing is known of the anchors, the answer is that of `user_to_products`. If `buy_together` finds no purchase
+    of the anchors with another product, the answer has similar products and a warning.
     """
     anchors = find_anchor_rows(request.query, request.catalog)
     result = _select_similar(request, anchors) or user_to_products(request)
     present = request.catalog.present
-    return result if any(present[row] for row in anchors) else replace(result, anchor_found=False)
+    if not any(present[row] for row in anchors):
+        return replace(result, anchor_found=False)
+    if request.query.buy_together and result.served_by != "baskets":
+        return replace(result, warnings=(_NOT_BOUGHT_TOGETHER,))
+    return result
 
 
 def _select_similar(request: QueryContext, anchors: Sequence[int]) -> RecommendationResult | None:

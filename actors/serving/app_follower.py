@@ -31,10 +31,10 @@ from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import offset_time_ms
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.user_attributes import MOST_USERS
-from actors.retrieval.autocomplete.field_index import FieldKey
 from actors.retrieval.logged_queries import QueryLogFollower
 from actors.retrieval.popular_queries import WINDOW_MS
 from actors.serving import dispatch
+from actors.serving.completion_builds import CompletionBuilds, build_completions
 from actors.serving.model_registry import ModelRegistry, SnapshotLoader
 from actors.serving.renewal import RenewalSchedule, covers
 from actors.serving.replica_comparison import ReplicaComparison
@@ -47,7 +47,7 @@ from cluster.errors import ColumnsNotReady, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
 from cluster.query.columnar.column_source import Key
-from cluster.store.ports.changes import ChangeLogEntry, Noun
+from cluster.store.ports.changes import ChangeLogEntry, Follower, Noun
 from cluster.store.ports.stores import Stores
 from cluster.store.refreshing_cache import EngineRecords
 
@@ -60,6 +60,8 @@ RECORDS_AT_ONCE = 1_000
 "An answer may read so many to have its columns up to date, about a millisecond."
 
 _READ = 128
+_REPLACE_TRIES = 20
+"Attempts to replace a state by a new one while writes go on: a load is too long to be repeated for one change."
 _BLOCK_MS = 2_000
 _STEP_S = 0.0015
 _BESIDE_S = 0.0012
@@ -116,8 +118,10 @@ class AppFollower:
             meter,
         )
         shelf = None if segments is None else QueryLogStore(segments.shelf, clock)
-        self._query_log = QueryLogFollower(app_id, stores.queries, shelf, clock, self._run_step)
+        run_short = partial(self._run_exclusive, is_short=True)
+        self._query_log = QueryLogFollower(app_id, stores.queries, shelf, clock, run_short)
         self._preparing = asyncio.Lock()
+        self._completion_builds = CompletionBuilds(run_short, self._run_in_turns, clock)
         self._suggesting: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._following: asyncio.Task[None] | None = None
@@ -165,6 +169,7 @@ class AppFollower:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+        self._completion_builds.close()
         self._comparison.close()
         self._thread.shutdown(wait=False)
         self._model_registry.close()
@@ -196,6 +201,8 @@ class AppFollower:
         if query.snapshot:
             return await self._answer_from_version(query, recent, shown)
         recommender = self._active
+        if query.completion_fields:
+            await self._completion_builds.ensure_built(recommender, dispatch.list_completion_keys(query))
         for _ in range(_TRIES):
             now_ms = self._clock.now_ms()
             work = partial(dispatch.answer, recommender, query, recent, shown, now_ms)
@@ -267,8 +274,12 @@ class AppFollower:
                 self._lock.release()
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._run_locked, work)
 
-    async def _run_step(self, step: Callable[[], None]) -> None:
-        await self._run_exclusive(step, is_short=True)
+    async def _run_in_turns(self, steps: Iterator[None]) -> None:
+        """Run steps for a moment each time, in turns with answers."""
+        done = False
+        while not done:
+            done = await self._run_exclusive(partial(self._advance, steps), is_short=True)
+            await asyncio.sleep(0)
 
     def _run_locked(self, work: Callable[[], T]) -> T:
         with self._lock:
@@ -312,14 +323,7 @@ class AppFollower:
         await self._index_new(recommender)
         await self._build_columns(recommender, self._active.overlay.catalog.columns.column_keys)
         keys = self._active.completions.field_keys
-        await asyncio.get_running_loop().run_in_executor(None, self._build_completions, recommender, keys)
-
-    def _build_completions(self, recommender: Recommender, keys: Sequence[FieldKey]) -> None:
-        priors = recommender.default_engine_state.get_item_priors(self._clock.now_ms())
-        for key in keys:
-            recommender.completions.get_field(
-                key, recommender.overlay.catalog, lambda: priors.relative_popularity
-            )
+        await asyncio.to_thread(build_completions, recommender, keys, self._clock.now_ms())
 
     def _replace(self, recommender: Recommender) -> None:
         self._recommender = recommender
@@ -353,14 +357,18 @@ class AppFollower:
             try:
                 recommender = await self._load()
                 await self._build_indexes(recommender)
-                while changes := await self._read(recommender, block_ms=0):
-                    await self._apply(recommender, changes)
-                firsts = [await self._stores.changes.first(self._app_id, noun) for noun in NOUNS]
-                is_whole = covers(recommender.overlay.loaded_offsets, dict(zip(NOUNS, firsts, strict=True)))
-                if is_whole and self._can_replace(active, recommender):
-                    self._replace(recommender)
-                    self._log.info("recommender_renewed", offsets=self._read_offsets(recommender))
-                    self._meter.count("kiosk_recommender_renewals_total")
+                for _ in range(_REPLACE_TRIES):
+                    while changes := await self._read(recommender, block_ms=0):
+                        await self._apply(recommender, changes)
+                    firsts = [await self._stores.changes.first(self._app_id, noun) for noun in NOUNS]
+                    first = dict(zip(NOUNS, firsts, strict=True))
+                    is_whole = covers(recommender.overlay.loaded_offsets, first)
+                    # no await between the check and the replacement; the active state may have read on before
+                    if is_whole and self._can_replace(active, recommender):
+                        self._replace(recommender)
+                        self._log.info("recommender_renewed", offsets=self._read_offsets(recommender))
+                        self._meter.count("kiosk_recommender_renewals_total")
+                        break
             except Unavailable as error:
                 self._record_miss(error)
             except Exception:  # noqa: BLE001
@@ -440,13 +448,15 @@ class AppFollower:
             if self._segments is not None and catalog.unused > _LOOSE_ROWS + catalog.products:
                 await self._reload()
         await self._start_renewal()
-        offsets, digest = self._read_offsets(self._active), None
+        offsets, digest = self._read_offsets(self._active), dict[str, str]()
         if self._retained and covers(offsets, self._retained):
             offsets = {**offsets, **self._retained}
         else:
             digest = await self._comparison.digest(self._active, is_as_loaded=self.is_as_loaded)
         now_ms = self._clock.now_ms()
-        await self._stores.changes.record_follower(self._app_id, self._name, offsets, now_ms, digest)
+        await self._stores.changes.record_follower(
+            self._app_id, Follower(self._name, now_ms, offsets, digest)
+        )
         await self._comparison.compare(now_ms)
 
     async def _read(self, recommender: Recommender, *, block_ms: int) -> list[ChangeLogEntry]:
@@ -455,10 +465,8 @@ class AppFollower:
         )
 
     async def _apply(self, recommender: Recommender, changes: Sequence[ChangeLogEntry]) -> None:
-        steps, done = recommender.apply_in_steps(changes), not changes
-        while not done:
-            done = await self._run_exclusive(partial(self._advance, steps), is_short=True)
-            await asyncio.sleep(0)
+        if changes:
+            await self._run_in_turns(recommender.apply_in_steps(changes))
         now_ms = self._clock.now_ms()
         for change in {change.noun: change for change in changes}.values():
             lag_ms = now_ms - offset_time_ms(change.offset)

@@ -15,6 +15,7 @@ from actors.recommender.ranking.query_context import QueryContext
 from actors.recommender.ranking.user_profile import parse_recent_events
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.catalog import ATTRIBUTE, Catalog
+from actors.retrieval.autocomplete.field_index import FieldKey
 from actors.retrieval.messages import SCORES, SearchQuery
 from actors.search import completions, passage_answers, search_pipeline
 from cluster.query.columnar.column_source import Key
@@ -74,7 +75,7 @@ def answer(
     )
     result = ANSWERS[query.kind](request)
     warnings = list_field_warnings(query, state.catalog)
-    return replace(result, warnings=warnings) if warnings else result
+    return replace(result, warnings=(*result.warnings, *warnings)) if warnings else result
 
 
 def answer_and_build_columns(
@@ -95,9 +96,7 @@ def is_light(recommender: Recommender, query: UserQuery) -> bool:
         return False
     if query.kind == "autocomplete":
         return len(query.completion_fields) <= _FEW_SOURCES and all(
-            name in QUERY_SOURCES
-            or recommender.completions.has_field((canonical(name), query.language, query.only_language))
-            for name in query.completion_fields
+            recommender.completions.has_field(key) for key in list_completion_keys(query)
         )
     if query.kind == "question_answering":
         return False
@@ -111,6 +110,15 @@ def is_light(recommender: Recommender, query: UserQuery) -> bool:
     ):
         return False
     return catalog.columns.has_columns(list_columns(query))
+
+
+def list_completion_keys(query: UserQuery) -> list[FieldKey]:
+    """List the fields whose completion indexes a query reads."""
+    return [
+        (canonical(name), query.language, query.only_language)
+        for name in query.completion_fields
+        if name not in QUERY_SOURCES
+    ]
 
 
 def list_columns(query: UserQuery) -> list[Key]:

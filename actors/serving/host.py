@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
+from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
 from actors.language.embedder import Embedder, HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.app_follower import AppFollower
@@ -39,7 +40,7 @@ class EngineHost:
         segments: SegmentStore | None,
         clock: Clock,
         meter: Meter,
-        memory_budget_mb: int = 512,
+        budget: MemoryBudget | None = None,
         *,
         make_embedder: Callable[[], Embedder] = HashingEmbedder,
         models: SnapshotLoader | None = None,
@@ -54,6 +55,7 @@ class EngineHost:
         self._answered = 0
         self._log = structlog.get_logger()
         renewing = asyncio.Lock()
+        budget = MemoryBudget(DEFAULT_MB << 20, meter, clock) if budget is None else budget
         self._followers = LoadedApps(
             lambda app_id: AppFollower(
                 app_id,
@@ -66,10 +68,9 @@ class EngineHost:
                 models,
                 self.engine_records,
                 renewing=renewing,
-                index_bytes=max(memory_budget_mb << 20, available_memory() // _INDEX_SHARE),
+                index_bytes=max(budget.budget_bytes, available_memory() // _INDEX_SHARE),
             ),
-            meter,
-            memory_budget_mb << 20,
+            budget,
             _LABELS,
             clock,
         )
@@ -80,10 +81,6 @@ class EngineHost:
     async def close(self) -> None:
         """Stop following and release the memory."""
         await self._followers.close()
-
-    async def evict_apps(self) -> None:
-        """Unload apps until the others fit the budget: apps grow by their change logs and by indexes."""
-        await self._followers.evict()
 
     @property
     def loaded(self) -> list[tuple[str, AppFollower]]:

@@ -50,6 +50,10 @@ CONFIDENTIAL_FIELDS: Final = (
 "Product fields that a new app shows only to its servers."
 
 
+DEFAULT_STORAGE_MB: Final = 20_000
+"MB that a new app may store until an administrator allows more: room for millions of products and their snapshots."
+
+
 class AppSettings(BaseModel):
     """Switches an administrator sets per app.
 
@@ -121,7 +125,7 @@ class AppSettings(BaseModel):
     bound."""
     max_records: int = Field(default=0, ge=0)
     "Users and products together; uploads of further ones are refused. 0: no bound."
-    max_storage_mb: int = Field(default=0, ge=0)
+    max_storage_mb: int = Field(default=DEFAULT_STORAGE_MB, ge=0)
     "MB in the artifact store; above it writes and trainings are refused. 0: no bound."
     max_engines: int = Field(default=0, ge=0)
     "Engines, the default one included; 0: no bound."
@@ -186,7 +190,7 @@ SWITCHES: Final[dict[str, str]] = {
     "max_engines": "Engines that the app may have; 0: no limit.",
     "max_trainings": "Trainings that may be queued or running at once; 0: no limit.",
     "address_share": "Share of the rate of a publishable key that one client address may use, above 0 to 1.",
-    "max_training_memory_mb": "MB that one training may be allowed by its recipe; 0: what the machine has left.",
+    "max_training_memory_mb": "MB that one training may be allowed by its recipe; 0: what the installation allows.",
 }
 "Switches that an administrator may turn by name -> a description for people."
 LISTS: Final = frozenset({"service_id_aliases", "confidential_fields"})
@@ -203,6 +207,8 @@ class App(BaseModel):
     settings: AppSettings = AppSettings()
     created_at: int
     "Milliseconds since 1970."
+    display_name: str = ""
+    "The name that the console shows beside the id; empty: the id."
     archive_since: int = 0
     "Since when agents read this app, milliseconds since 1970; the newest of all apps counts. 0: never chosen."
 

@@ -4,6 +4,7 @@ when.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -66,6 +67,15 @@ class Person(BaseModel):
             elif isinstance(value, list):
                 waiting += value
         return False
+
+    def is_named_in_file(self, name: str) -> bool:
+        """Return whether the name of a file has an id between signs: `1` is in `export-1.csv`, not in `2021.csv`."""
+        parts = [name.split(word) for word in self.words]
+        return any(
+            not before[-1:].isalnum() and not after[:1].isalnum()
+            for cut in parts
+            for before, after in itertools.pairwise(cut)
+        )
 
     def _stands_in(self, text: bytes) -> bool:
         return any(_stands_alone(text, form) for word in self.words for form in _forms(word))

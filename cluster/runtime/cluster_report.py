@@ -12,6 +12,7 @@ from cluster.store.ports.changes import FOLLOWING_MS, Noun, find_differing
 from cluster.store.ports.schema import RunningRelease, StoredSchema
 from cluster.store.redis.cluster_report import LEASES, LeaseHolder, RedisClusterOverview
 from cluster.store.redis.installation import RedisInstallation, StoredIdentity
+from cluster.store.redis.replica_memory import RedisReplicaMemory, ReplicaMemory
 from cluster.store.redis.schema import RedisSchema
 
 _NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")
@@ -63,6 +64,8 @@ class ClusterReport:
     "Accepted batches that were not applied yet, by app."
     differing: dict[str, list[str]]
     "Replicas whose state differs from that of another one at the same offset, by app; apps without any are absent."
+    memory: tuple[ReplicaMemory, ...]
+    "What the loaded apps of each API replica take of its memory budget."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""
@@ -96,6 +99,7 @@ async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
         tuple(logs),
         {app_id: await stores.intake.depth(app_id) for app_id in apps},
         differing,
+        tuple(await RedisReplicaMemory(server).read(now_ms)),
     )
 
 

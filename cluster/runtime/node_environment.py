@@ -92,4 +92,5 @@ def check_node(settings: Settings) -> None:
             "KIOSK_REDIS_URL_FILE to the path of that file"
         )
     if "data_dir" not in settings.model_fields_set:
-        raise Invalid("set KIOSK_DATA_DIR to a folder that all nodes of the cluster see")
+        folder = "of this node" if settings.artifacts_url else "that all nodes of the cluster see"
+        raise Invalid(f"set KIOSK_DATA_DIR to a folder {folder}; it holds the token of Ray, ray.token")

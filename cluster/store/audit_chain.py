@@ -8,11 +8,16 @@ a whole new chain, but no proof. A proof covers every row before its own, so row
 master key that is gone, need none once a proven row follows.
 
 Rows at the end may be removed with their proofs. A file outside Redis finds that: see `audit_proof`.
+
+A row that accepts faults is itself a target: it must fit its place in the chain, it names a digest of the faults that
+it accepts, and it excuses a missing sealed row only if it is not older than that row. So it covers no later change.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
 import orjson
 
@@ -21,11 +26,13 @@ from cluster.store.audit_proof import AuditProof, SealedRow
 from cluster.store.ports.administration import START, AuditVerdict
 
 ACCEPT = "audit.accept"
-"Operation of a row by which an operator accepts the faults before it."
+"Operation of a row by which an operator accepts the faults whose digest the row names."
 RESTORE = "backup.restore"
 "Operation of a row after a restore: the log may be older than the sealed row."
 RESEAL = "master_key.reseal"
 "Operation of a row at the change of the master key, after a check of the log under both keys."
+CLOCK_SKEW_MS = 300_000
+"Largest difference between the clocks of Redis and of the machine that accepts a missing row."
 
 
 def row_json(row: AuditRow) -> bytes:
@@ -53,29 +60,36 @@ class ChainCheck:
         self._chain = START
         self._fault: tuple[int, str, str] | None = None
         self._unproven: tuple[int, str, str] | None = None
-        self._is_proven = False
+        self._faults = ""
 
     def add(self, row_id: str, stored: bytes, chain: str, proof: str = "") -> None:
         """Take the next row."""
-        if next_chain(self._chain, stored) != chain:
+        fits = next_chain(self._chain, stored) == chain
+        if not fits:
             self._note(row_id, "the row does not continue the chain of the row before")
-        self._is_proven = self._proof is not None and self._proof.is_genuine(chain, proof)
-        operation = _operation_of(stored) if self._is_proven else ""
-        if operation == ACCEPT:
-            self._fault = None
+            place = f"{self._faults} {row_id} {self._chain} {chain}\n"
+            self._faults = hashlib.sha256(place.encode() + stored).hexdigest()
+        is_proven = self._proof is not None and self._proof.is_genuine(chain, proof)
+        # The proof covers the chain alone: a row that does not fit may carry chain and proof of another row.
+        done = _read_done(stored) if fits and is_proven else {}
+        operation = done.get("operation")
         if operation in (ACCEPT, RESEAL):
             self._unproven = None
-        if self._is_proven:
+            if _accepted_faults(done) == self._faults:
+                self._fault = None
+        if is_proven:
             self._proven_from = self._proven_from or row_id
         elif self._proven_from and self._unproven is None:
             reason = "the row was written without the key of the audit log, by an earlier release or by somebody else"
             self._unproven = (self.rows, row_id, reason)
         sealed = self._sealed
-        is_accepted = (
-            operation in (ACCEPT, RESTORE) and sealed is not None and order(row_id) > order(sealed.row_id)
-        )
-        if sealed is not None and (is_accepted or (row_id, chain) == (sealed.row_id, sealed.chain)):
-            self._sealed = None
+        if sealed is not None:
+            # The time is in the chain, the id is not: an older row under a new id accepts nothing.
+            sealed_ms = order(sealed.row_id)[0]
+            is_later = order(row_id) > order(sealed.row_id) and done.get("at", 0) >= sealed_ms - CLOCK_SKEW_MS
+            is_accepted = operation in (ACCEPT, RESTORE) and is_later
+            if is_accepted or (row_id, chain) == (sealed.row_id, sealed.chain):
+                self._sealed = None
         self.rows += 1
         self.since_rows += self.since_rows >= 0
         if chain == self._since:
@@ -96,7 +110,7 @@ class ChainCheck:
         rows, broken_at, reason = fault or (self.rows, "", "")
         return AuditVerdict(
             rows, self._first_id, self._last_id, self._chain, broken_at, reason,
-            proven_from=self._proven_from, since_rows=max(0, self.since_rows),
+            proven_from=self._proven_from, since_rows=max(0, self.since_rows), faults=self._faults,
         )  # fmt: skip
 
     def _note(self, row_id: str, reason: str) -> None:
@@ -109,9 +123,20 @@ def order(row_id: str) -> tuple[int, int]:
     return (int(left), int(right or 0)) if left.isdigit() else (0, 0)
 
 
-def _operation_of(stored: bytes) -> str:
+def _read_done(stored: bytes) -> dict[str, Any]:
+    """Return a row about something that was done; empty for any other row."""
     try:
         row = orjson.loads(stored)
-        return str(row["operation"]) if row["outcome"] == "done" else ""
+        return row if row["outcome"] == "done" else {}
     except (ValueError, KeyError, TypeError):
-        return ""
+        return {}
+
+
+def _accepted_faults(row: Mapping[str, Any]) -> str | None:
+    """Return the digest of the faults that a row accepts: what its verdict on the rows before it names."""
+    verdict = row.get("after")
+    if row["operation"] == RESEAL and isinstance(verdict, dict):
+        verdict = verdict.get("audit")
+        if not (isinstance(verdict, dict) and verdict.get("whole")):
+            return None
+    return str(verdict.get("faults", "")) if isinstance(verdict, dict) else None

@@ -98,11 +98,21 @@ class AuditProof:
             _log.warning("audit_seal_not_written", error=str(error))
 
     def renew(self) -> None:
-        """Sign the seal with the current master key."""
-        row = self.sealed()
-        if row is not None and self._path is not None:
+        """Sign the seal with the current master key; a file that can't be written is reported, and stays.
+
+        Errors:
+            Fault: the file was changed, or belongs to another master key
+        """
+        if self._path is None:
+            return
+        try:
+            # Read under the lock: another process may seal a newer row meanwhile.
             with _locked(self._path):
-                self._write(row)
+                row = self.sealed()
+                if row is not None:
+                    self._write(row)
+        except OSError as error:
+            _log.warning("audit_seal_not_written", error=str(error))
 
     def report(self, row: dict[str, Any]) -> None:
         """Hand a row over to collectors of logs."""

@@ -49,6 +49,13 @@ def releases() -> str:
     return "kiosk:{access}:release"
 
 
+def replica_memory() -> str:
+    """Hash replica -> JSON `ReplicaMemory`: what the loaded apps of an API replica take of its budget. Owner: API
+    replicas, every five seconds. For ever; entries of half an hour ago are removed.
+    """
+    return "kiosk:{access}:replica-memory"
+
+
 def installation() -> str:
     """Hash: id (random, of the installation that this Redis belongs to), fingerprint (of its master key),
     previous (fingerprints of master keys that something may still be sealed with).
@@ -121,6 +128,12 @@ def admin_token() -> str:
     """Hash sha256 hex of a personal token -> sealed JSON `AdminToken` (never the token). Owner: the administration.
     Expired ones go with the next new token."""
     return "kiosk:{admin}:token"
+
+
+def invitation() -> str:
+    """Hash sha256 hex of the token of an invitation -> sealed JSON `Invitation` (never the token). Owner: the
+    administration. Expired ones go with the next new one."""
+    return "kiosk:{admin}:invitation"
 
 
 def audit_row() -> str:

@@ -39,6 +39,7 @@ from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.ports.changes import find_differing
 from cluster.store.ports.stores import Stores
+from cluster.store.redis.replica_memory import RedisReplicaMemory, ReplicaMemory
 from deployments.cli import screen
 from deployments.operations.administration import Administration
 from deployments.operations.principal import COMMAND_LINE
@@ -216,15 +217,21 @@ class Installation:
         """
         async with self.open_stores() as stores:
             # Every use case of the installation: commands that need none of them start without.
+            from deployments.cli.running_api import RunningApi
             from deployments.cli.server_operations import build_server_operations
             from deployments.operations.open_admin import open_admin
             from deployments.operations.services import AdminConfig
 
-            config = AdminConfig(archive_app=self.settings.archive_app, data_dir=self.places.data_dir)
+            config = AdminConfig(
+                archive_app=self.settings.archive_app, data_dir=self.places.data_dir,
+                public_url=self.settings.public_url,
+            )  # fmt: skip
             artifacts = cache(partial(open_artifact_store, self.settings))
             vault, clock = protect_audit(stores.audit, self.settings), SystemClock()
+            state = self.state
+            api = RunningApi(state, KeyAdmin(stores.access, vault)) if state is not None else None
             yield open_admin(
-                stores, vault, clock, artifacts, config=config, training_owner=training_owner,
+                stores, vault, clock, artifacts, config=config, api=api, training_owner=training_owner,
                 training_code=training_code, operations=build_server_operations(self.settings),
             )  # fmt: skip
 
@@ -250,6 +257,22 @@ class Installation:
         async def read(keeping: KeyAdmin, stores: OpenStores) -> int:
             depths = [await stores.intake.depth(app.app_id) for app in await keeping.apps()]
             return sum(depths)
+
+        return self.administer(read)
+
+    def read_app_memory(self) -> list[ReplicaMemory]:
+        """Return what the loaded apps of each API replica take of its memory budget."""
+
+        async def read(keeping: KeyAdmin, stores: OpenStores) -> list[ReplicaMemory]:
+            return await RedisReplicaMemory(stores.server).read(read_clock_ms())
+
+        return self.administer(read)
+
+    def read_app_storage(self) -> list[tuple[App, int]]:
+        """Return the apps with their measured bytes in the artifact store."""
+
+        async def read(keeping: KeyAdmin, stores: OpenStores) -> list[tuple[App, int]]:
+            return [(app, await stores.usage.stored_bytes(app.app_id)) for app in await keeping.apps()]
 
         return self.administer(read)
 

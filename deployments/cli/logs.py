@@ -68,11 +68,14 @@ def _show(line: LogLine, *, as_json: bool) -> None:
         screen.print_json({"at": line.at, "level": line.level, "file": line.file, "line": line.text})
         return
     if not fields:
-        screen.print_lines(f"{line.at[:19]}  {line.file}  {line.text}")
-        return
-    process = f"{fields.get('process', line.file)}/{fields.get('pid', '')}".rstrip("/")
-    more = "  ".join(f"{name}={redact(str(value))}" for name, value in fields.items() if name not in _HEAD)
-    event = redact(str(fields.get("event", "")))
-    screen.print_lines(f"{line.at[:19]}  {line.level:<8} {process}  {event}  {more}".rstrip())
-    if fields.get("exception"):
-        screen.print_lines("    " + redact(str(fields["exception"])).replace("\n", "\n    "))
+        lines = [f"{line.at[:19]}  {line.file}  {line.text}"]
+    else:
+        process = f"{fields.get('process', line.file)}/{fields.get('pid', '')}".rstrip("/")
+        more = "  ".join(
+            f"{name}={redact(str(value))}" for name, value in fields.items() if name not in _HEAD
+        )
+        event = redact(str(fields.get("event", "")))
+        lines = [f"{line.at[:19]}  {line.level:<8} {process}  {event}  {more}".rstrip()]
+        lines += [f"    {one}" for one in redact(str(fields.get("exception") or "")).splitlines()]
+    # Clients chose parts of them, for example a path.
+    screen.print_lines(*map(screen.remove_controls, lines))

@@ -71,7 +71,12 @@ def style_text(word: str, style: str, rest: str = "") -> Text:
 
 def quote_text(words: str) -> Text:
     """Show a stranger's words: no control characters, so that they can't steer the terminal."""
-    return Text("".join(char if char.isprintable() else " " for char in words))
+    return Text(remove_controls(words))
+
+
+def remove_controls(text: str) -> str:
+    """Return a line of text whose control characters are blanks."""
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def build_table(

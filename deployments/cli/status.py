@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from deployments.cli import screen
 from deployments.cli.doctor.running_checks import parse_redis_server
 from deployments.cli.installation import KILLED, Installation
 from deployments.cli.summary import build_summary
+from deployments.operations.installation_checks import Finding, check_app_memory, check_app_storage
 
 EPILOG = """
 [bold]Examples[/]
@@ -119,6 +121,8 @@ def inspect_parts(installation: Installation, state: InstallationState) -> list[
         _proxy(installation, state),
         _api_replicas(installation, titles),
         _agreement(installation),
+        _judge("app memory", lambda: check_app_memory(installation.read_app_memory())),
+        _judge("app storage", lambda: check_app_storage(installation.read_app_storage())),
         _intake(installation, titles),
         _trainer(installation, titles),
         _actor("assigner", "AssignerHost", titles, "assigns variants to users"),
@@ -194,6 +198,16 @@ def _agreement(installation: Installation) -> InstallationPart:
     return InstallationPart(
         "agreement", not words, f"replicas differ: {words}" if words else "replicas hold the same state"
     )
+
+
+def _judge(name: str, check: Callable[[], Finding]) -> InstallationPart:
+    """Return a check of `kiosk doctor` as a line, with what to do if it is not well."""
+    try:
+        finding = check()
+    except HouseError as error:
+        return InstallationPart(name, False, error.message)
+    words = f"{finding.words}: {finding.advice}" if finding.advice else finding.words
+    return InstallationPart(finding.check, finding.level == "ok", words)
 
 
 def _intake(installation: Installation, titles: list[str]) -> InstallationPart:

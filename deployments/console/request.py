@@ -60,6 +60,11 @@ class ConsoleRequest:
         """The app of the page; empty for pages of the installation."""
         return self.path.get("app_id", "")
 
+    def use_session(self, session: Session) -> None:
+        """Bind the page's forms to a session that replaces the one of the request."""
+        self.session = session
+        self.csrf = self.services.signing.form_proof(session.session_id)
+
     @property
     def is_htmx(self) -> bool:
         """Whether a part of a page asks, not a whole page."""
@@ -142,6 +147,7 @@ class ConsoleRequest:
             "query": self.query,
             "may": self.may,
             "path_of": path_of,
+            "app_title": self.services.display_name_of,
         }
 
 

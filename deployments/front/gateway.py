@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+from dataclasses import asdict
 from functools import partial
 from random import Random
 from typing import Any
@@ -21,6 +22,7 @@ from actors.answers.archive.snapshot_store import PassageSnapshotStore
 from actors.answers.wiring import open_question_client
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
+from actors.hosting.memory_budget import MemoryBudget
 from actors.language.encoder_store import EncoderStore
 from actors.models.allowed_learners import ALLOWED
 from actors.serving.host import EngineHost
@@ -35,6 +37,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.build_info import installed_version, package_root
 from cluster.clock import SystemClock
 from cluster.errors import HouseError
+from cluster.ids import new_request_id
 from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
 from cluster.runtime import roster
@@ -48,6 +51,7 @@ from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from cluster.store.redis.live_figures import RedisLiveFigures
+from cluster.store.redis.replica_memory import RedisReplicaMemory, ReplicaMemory
 from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
@@ -77,8 +81,6 @@ from deployments.sign_in.identity_provider import ProviderConfig
 ACCESS_SHARE = 0.01
 "Share of requests that get a line in the access log."
 REPORT_EVERY_S = 5
-ARCHIVE_BUDGET_MB = 2_048
-"Memory for archives: mapped files, which the replicas of a node share."
 KEYS_S = 10.0
 "Seconds a replica waits for its first keys: without them it would refuse requests that other replicas answer."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
@@ -91,6 +93,7 @@ class Gateway:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._budget_mb = int(options.get("memory_budget_mb") or Settings().memory_mb)
+        self._replica = f"api-{new_request_id()}"
 
     async def __serve_build_asgi_app__(self) -> Any:
         """Open everything and build the FastAPI application; Serve calls this inside the replica."""
@@ -110,13 +113,14 @@ class Gateway:
         self._identity.follow(artifact_store)
         ALLOWED.set_source(partial(allowed_learners, settings))
         segments, models = SegmentStore(artifact_store, clock), SnapshotLoader(SnapshotStore(artifact_store))
-        self._host = host = EngineHost(stores, segments, clock, meter, self._budget_mb, models=models)
+        self._budget = budget = MemoryBudget(self._budget_mb << 20, meter, clock)
+        self._host = host = EngineHost(stores, segments, clock, meter, budget, models=models)
         run_dir = InstallationPaths.from_data_dir(settings.data_dir).run_dir
         self._connections = EngineConnections(run_dir, stores.engine_watch, _find_handle, (RayActorError,))
         self._engine_router = _build_router(host.engine_records, host, self._connections.connect, clock)
         encoders = EncoderStore(settings.data_dir / "models", artifact_store)
         passages = PassageSnapshotStore(artifact_store, encoders.find)
-        self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, ARCHIVE_BUDGET_MB)
+        self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, budget)
         config = archive_config_from_settings(settings)
         self._archive_client = client = LocalArchiveClient(self._archive_host)
         self._archive = open_archive(stores, vault, client, clock, config, self._keyring, self._counts)
@@ -191,6 +195,8 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._experiments.treatments.flush()
+        with contextlib.suppress(HouseError):
+            await RedisReplicaMemory(self._stores.server).delete(self._replica)
         parts: tuple[Any, ...] = (
             self._experiments, self._question_client, self._query_log, self._archive, self._archive_host, self._keyring,
             self._limits, self._engine_router, self._connections, self._host, self._identity, self._stores,
@@ -213,11 +219,20 @@ class Gateway:
                 await self._meter.report(RedisLiveFigures(self._stores.server), SystemClock().now_ms())
                 self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
                 await record_running(self._stores, SystemClock().now_ms())
-                await asyncio.gather(self._experiments.treatments.flush(), self._host.evict_apps())
+                await asyncio.gather(self._experiments.treatments.flush(), self._budget.evict())
+                await self._report_memory()
             for app_id, counts in self._engine_router.take_counts().items():
                 with contextlib.suppress(HouseError):
                     await self._stores.engine_watch.add_requests(app_id, counts, SystemClock().now_ms())
                     await self._connections.count_replicas(app_id, [engine_id for _, engine_id in counts])
+
+    async def _report_memory(self) -> None:
+        """Record what the loaded apps take, for `kiosk status`; without Redis nobody reads it."""
+        use = asdict(self._budget.read_use())
+        with contextlib.suppress(HouseError):
+            await RedisReplicaMemory(self._stores.server).record(
+                ReplicaMemory(self._replica, SystemClock().now_ms(), **use)
+            )
 
 
 def archive_config_from_settings(settings: Settings) -> ArchiveConfig:

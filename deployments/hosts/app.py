@@ -20,6 +20,7 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
+from actors.hosting.memory_budget import MemoryBudget
 from actors.models.allowed_learners import ALLOWED
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.engine_messages import answer_message
@@ -161,9 +162,9 @@ class RecommenderReplica:
         self._identity.follow(artifact_store)
         ALLOWED.set_source(partial(allowed_learners, settings))
         models = SnapshotLoader(SnapshotStore(artifact_store))
-        host = EngineHost(
-            stores, SegmentStore(artifact_store), SystemClock(), self._meter, opened[2], models=models
-        )
+        clock = SystemClock()
+        budget = MemoryBudget(opened[2] << 20, self._meter, clock)
+        host = EngineHost(stores, SegmentStore(artifact_store), clock, self._meter, budget, models=models)
         await host.start()
         warm = UserQuery(kind="user_to_trending", app_id=opened[0], engine_id=opened[1], rows=1)
         answer = await host.answer(warm)

@@ -67,4 +67,7 @@ def _read_message(answer: Any) -> str:
         place = ".".join(str(part) for part in detail[0].get("loc", ()) if part != "body")
         text = str(detail[0].get("msg", ""))
         return f"{place}: {text}"[:_LONGEST_MESSAGE] if place else text[:_LONGEST_MESSAGE]
+    refused = answer.get("data") if answer.get("errors") else None
+    if isinstance(refused, list) and refused:  # an upload names the invalid fields there
+        return "; ".join(map(str, refused))[:_LONGEST_MESSAGE]
     return str(answer.get("message", ""))[:_LONGEST_MESSAGE]

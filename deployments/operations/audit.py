@@ -166,6 +166,7 @@ OPERATIONS = (
         example_result={
             "whole": True, "rows": 1204, "first_id": "1750000000000-0", "last_id": "1760000000000-0",
             "chain": "9f2b...", "broken_at": "", "reason": "", "proven_from": "1750000000000-0", "since_rows": 0,
+            "faults": "",
         },
     ),
     Operation(

@@ -21,7 +21,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Conflict, HouseError, NotFound
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.interaction import INTERACTION_TYPES
-from deployments.operations.api_calls import call_api
+from deployments.operations.api_calls import call_api, error_from_answer
 from deployments.operations.app_access import require_app
 from deployments.operations.explanations import explain_product
 from deployments.operations.operation import OfApp, Operation
@@ -186,7 +186,7 @@ async def edit_product(services: AdminServices, given: EditProduct) -> dict[str,
     product = {name: value for name, value in changed.items() if value is not None}
     answer = await call_api(services.api, given.app_id, "POST", "/v1/products", {"data": [product]})
     if answer.get("errors"):
-        raise Conflict("; ".join(map(str, answer.get("data") or ())) or str(answer.get("message", "")))
+        raise Conflict(error_from_answer(409, answer).message)
     return {"product_id": given.product_id, "task_id": answer["data"]["task_id"], "product": product}
 
 
@@ -216,7 +216,7 @@ def list_words(record: Mapping[str, Any]) -> tuple[dict[str, list[str]], tuple[s
 
 
 async def relate_product(services: AdminServices, given: ProductOfEngine) -> dict[str, Any]:
-    """Return similar products, products bought together with it, and questions it answers.
+    """Return similar products, products bought together with it (none if no order shows one), and questions it answers.
 
     A part that the API refuses (for example an app without an engine) has its reason in `refused`.
     """
@@ -227,7 +227,7 @@ async def relate_product(services: AdminServices, given: ProductOfEngine) -> dic
     path = "/v1/recommendation/product_to_products"
     similar, together, questions = await asyncio.gather(
         _products(services, given.app_id, path, body),
-        _products(services, given.app_id, path, {**body, "buy_together": True}),
+        _products(services, given.app_id, path, {**body, "buy_together": True}, "baskets"),
         _questions(services, given),
     )
     refused = {
@@ -244,22 +244,35 @@ async def relate_product(services: AdminServices, given: ProductOfEngine) -> dic
 
 
 async def _products(
-    services: AdminServices, app_id: str, path: str, body: Mapping[str, Any]
+    services: AdminServices, app_id: str, path: str, body: Mapping[str, Any], component: str = ""
 ) -> list[dict[str, Any]] | str:
-    """Return products with their reasons, or why there are none."""
+    """Return products with their reasons, or why there are none; with `component` only those that it connects."""
     try:
         answer = await call_api(services.api, app_id, "POST", path, body)
     except HouseError as error:
         return error.message
-    return explained_products(answer["data"]["products"])
+    products = answer["data"]["products"]
+    if component:
+        products = [product for product in products if _has_component(product, component)]
+    return explained_products(products)
 
 
-def explained_products(products: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return products of an answer with `why` in place of `_explain`."""
+def _has_component(product: Mapping[str, Any], component: str) -> bool:
+    parts = (product.get("_explain") or {}).get("similar_parts") or {}
+    return any(name.endswith(f":{component}") and value > 0 for name, value in parts.items())
+
+
+def explained_products(
+    products: Iterable[dict[str, Any]], related: Mapping[str, Mapping[str, str]] = {}
+) -> list[dict[str, Any]]:
+    """Return products of an answer with `why` in place of `_explain`.
+
+    `related`: product id -> score component -> title of the product of the user's history behind it.
+    """
     return [
         {
             **{name: value for name, value in product.items() if name != "_explain"},
-            "why": explain_product(product).to_dict(),
+            "why": explain_product(product, related.get(str(product.get("product_id")), {})).to_dict(),
         }
         for product in products
     ]

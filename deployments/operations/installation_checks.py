@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,15 +12,19 @@ from typing import Literal
 from cluster.admin.disk import used_share
 from cluster.admin.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.clock import iso_ms
-from cluster.records.access import IN_BROWSER
+from cluster.records.access import IN_BROWSER, App
 from cluster.store.ports.access import AccessStore
 from cluster.store.ports.schema import RunningRelease, StoredSchema
+from cluster.store.redis.replica_memory import ReplicaMemory
 
 Level = Literal["ok", "warning", "bad"]
 
 EXPOSED_FOR_MS = 30 * 24 * 3_600_000
 LATE_MS = 60_000
 "A follower of the change log that is so far behind answers from old data."
+FEW_RELOADS = 5
+"Reloads within ten minutes that are no fault, as in the alert `KioskAppsReloaded`."
+_SHOWN_APPS = 5
 _FOR_THE_LOG = "is the actor alive? `kiosk cluster up` starts what is missing"
 
 
@@ -80,6 +85,52 @@ def check_redis_memory(facts: Mapping[str, str]) -> Finding:
     return Finding("redis memory", "ok", words)
 
 
+def check_app_memory(replicas: Sequence[ReplicaMemory]) -> Finding:
+    """Return whether the apps that are used fit the memory budget of the API replicas."""
+    if not replicas:
+        return Finding("app memory", "ok", "no API replica has reported yet")
+    largest = max(replicas, key=lambda memory: memory.counted_bytes)
+    budget_mb = largest.budget_bytes >> 20
+    reloads = sum((Counter(memory.reloads) for memory in replicas), Counter[str]())
+    words = (
+        f"{largest.counted_bytes >> 20:,} of {budget_mb:,} MiB for {largest.apps} apps in the fullest API replica, "
+        f"{reloads.total()} reloads in ten minutes"
+    )
+    advice = "raise KIOSK_MEMORY_MB (`kiosk up --memory`), or give busy apps dedicated engines"
+    large = {app_id: size for memory in replicas for app_id, size in memory.large_apps.items()}
+    if large:
+        names = ", ".join(f"{app_id} ({size >> 20:,} MiB)" for app_id, size in sorted(large.items()))
+        return Finding("app memory", "warning", f"{words}; larger than the budget alone: {names}", advice)
+    if reloads.total() > FEW_RELOADS:
+        names = ", ".join(f"{app_id} {count}x" for app_id, count in reloads.most_common(_SHOWN_APPS))
+        return Finding("app memory", "warning", f"{words}: not all used apps fit ({names})", advice)
+    return Finding("app memory", "ok", words)
+
+
+def check_app_storage(stored: Sequence[tuple[App, int]]) -> Finding:
+    """Return whether each app stores less than its bound; `stored` holds apps with their measured bytes."""
+    shares = {
+        app.app_id: size / (app.settings.max_storage_mb << 20)
+        for app, size in stored
+        if app.settings.max_storage_mb
+    }
+    near = [(app, size) for app, size in stored if shares.get(app.app_id, 0.0) >= WARNED_FROM]
+    near.sort(key=lambda pair: -shares[pair[0].app_id])
+    if not near:
+        largest = max((size for _, size in stored), default=0)
+        return Finding("app storage", "ok", f"the largest app stores {largest >> 20:,} MB")
+    words = ", ".join(
+        f"{app.app_id} stores {size >> 20:,} of at most {app.settings.max_storage_mb:,} MB"
+        for app, size in near[:_SHOWN_APPS]
+    )
+    fullest = near[0][0]
+    double_mb = 2 * fullest.settings.max_storage_mb
+    advice = f"delete data, or `kiosk apps switch {fullest.app_id} max_storage_mb={double_mb}`"
+    if shares[fullest.app_id] >= 1:
+        return Finding("app storage", "bad", f"{words}: writes are refused", advice)
+    return Finding("app storage", "warning", words, advice)
+
+
 def check_disk(path: Path, limit: float) -> Finding:
     """Return whether the disk below a directory has room; without the directory, that of the nearest one above it.
 
@@ -110,7 +161,7 @@ def check_lease(name: str, owner: str, remaining_ms: int) -> Finding:
 
 def check_release(stored: StoredSchema, known: int, releases: Sequence[RunningRelease]) -> Finding:
     """Return whether the running releases fit the schema of the data; `known` is the schema of this release."""
-    running = ", ".join(f"{one.release} (schema {one.schema})" for one in releases)
+    running = ", ".join(release.label for release in releases)
     words = f"data has schema {stored.number}, this release {known}; runs: {running or 'nothing'}"
     if stored.oldest > known:
         return Finding("release", "bad", words, f"use a release with schema {stored.oldest} on this machine")

@@ -14,11 +14,13 @@ from cluster.errors import Forbidden, HouseError
 from cluster.store.ports.changes import FOLLOWING_MS, Noun
 from cluster.store.redis.cluster_report import LEASES, RedisClusterOverview
 from cluster.store.redis.live_figures import WINDOW_MS, RedisLiveFigures
+from cluster.store.redis.replica_memory import RedisReplicaMemory
 from cluster.store.redis.schema import RedisSchema
 from deployments.edge.live_figures import duration_of_class
 from deployments.operations.installation_checks import (
     LATE_MS,
     Finding,
+    check_app_memory,
     check_disk,
     check_exposed_keys,
     check_lease,
@@ -166,6 +168,7 @@ async def _check(services: AdminServices) -> tuple[list[Finding], dict[str, int]
             asyncio.gather(*(cluster.read_lease(name) for name in LEASES)),
             schema.read(), schema.list_releases(now_ms), check_exposed_keys(stores.access, now_ms),
         )  # fmt: skip
+        app_memory = await RedisReplicaMemory(stores.server).read(now_ms)
     except HouseError as error:
         return [Finding("redis", "bad", error.message)], {}
     fullest = max(memory, key=used_memory_share)
@@ -174,6 +177,8 @@ async def _check(services: AdminServices) -> tuple[list[Finding], dict[str, int]
         *(check_lease(lease.name, lease.owner, lease.remaining_ms) for lease in leases),
         check_release(stored, newest_schema(), releases),
     ]  # fmt: skip
+    if (of_apps := check_app_memory(app_memory)).level != "ok":
+        findings.append(of_apps)
     if config.data_dir:
         findings.append(await asyncio.to_thread(check_disk, config.data_dir, config.disk_limit))
     sizes = {"used": int(fullest.get("used_memory", "0")), "most": int(fullest.get("maxmemory", "0"))}

@@ -34,6 +34,9 @@ class ReadSearchReport(OfApp):
     since: str = Field(default="30d", description="How far back: a number and m, h, d or w.")
     kind: str = Field(default="", description="Only `search`, `autocomplete` or `ask`; empty: all.")
     top: int = Field(default=20, ge=1, le=1000, description="Rows of each list.")
+    compare: bool = Field(
+        default=False, description="Add the totals of the period before, of the same length."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ class SearchActivity:
     "The period began earlier; it had too many queries."
     suggestions: dict[str, str] = field(default_factory=dict)
     "Text that found nothing -> a similar text that found something."
+    before: SearchReport | None = None
+    "The period before, of the same length; only its totals count. None if it is not requested, or is too long."
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON."""
@@ -53,6 +58,7 @@ class SearchActivity:
             "slow": [asdict(one) for one in self.report.slow],
             "suggestions": [{"text": text, "similar": one} for text, one in self.suggestions.items()],
             "is_shortened": self.is_shortened,
+            **({} if self.before is None else {"before": self.before.totals_to_dict()}),
         }
 
 
@@ -65,7 +71,7 @@ async def report_search(services: AdminServices, given: ReadSearchReport) -> Sea
         1,000,000 queries: about a second in other threads, once in 30 seconds
     """
     span_ms = check_report(given.since, given.kind)
-    key = ("search.report", given.app_id, given.since, given.kind, given.top)
+    key = ("search.report", given.app_id, given.since, given.kind, given.top, given.compare)
     activity: SearchActivity = await services.cache.get(
         key, lambda: load_search_activity(services, given, span_ms, MOST_QUERIES)
     )
@@ -109,7 +115,18 @@ async def load_search_activity(
         since=begin, until=until_ms, kind=given.kind, top=given.top, feedback=feedback,
     )  # fmt: skip
     suggestions = await asyncio.to_thread(suggest_texts, report)
-    return SearchActivity(report, begin > since_ms, suggestions)
+    before = None
+    if given.compare and begin == since_ms:
+        first_ms = since_ms - span_ms
+        _, begin, settled = await asyncio.to_thread(
+            _read_log, log, app_id, first_ms, since_ms - 1, most_queries
+        )
+        if begin == first_ms:
+            before = await asyncio.to_thread(
+                build_search_report, settled, waiting,
+                since=first_ms, until=since_ms - 1, kind=given.kind, top=1,
+            )  # fmt: skip
+    return SearchActivity(report, report.since > since_ms, suggestions, before)
 
 
 async def _load_feedback(

@@ -102,8 +102,8 @@ class SearchReport:
         """Return the share of queries without results."""
         return self.unfound / self.queries if self.queries else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as JSON."""
+    def totals_to_dict(self) -> dict[str, Any]:
+        """Return the totals as JSON."""
         return {
             "since": self.since,
             "until": self.until,
@@ -111,6 +111,12 @@ class SearchReport:
             "unfound": self.unfound,
             "unfound_share": round(self.share, 4),
             "kinds": [asdict(line) for line in self.kinds],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+        return {
+            **self.totals_to_dict(),
             "top": [asdict(line) for line in self.top],
             "missing": [asdict(line) for line in self.missing],
             "days": [{**asdict(line), "unfound_share": round(line.share, 4)} for line in self.days],

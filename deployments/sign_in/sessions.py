@@ -103,15 +103,16 @@ class BrowserSessions:
 
     async def continue_after_change(
         self, response: Response, session: Session, *, epochs: int, secure: bool, way: SignInWay | None = None
-    ) -> None:
-        """Keep this browser signed in, under a new session id, after a change by its account.
+    ) -> Session | None:
+        """Keep this browser signed in, under a new session id, after a change by its account; None if it ended.
 
         `epochs` is how often that change ended sessions: if somebody else ended them too, this one stays ended.
         `way` replaces the way of the session, after the first code of a second factor.
         """
         account = await self._accounts.get(session.account.username)
-        if account is not None and account.epoch == session.account.epoch + epochs:
-            await self.begin(response, account, way or session.way, secure=secure)
+        if account is None or account.epoch != session.account.epoch + epochs:
+            return None
+        return await self.begin(response, account, way or session.way, secure=secure)
 
     async def end(self, response: Response, session: Session, *, secure: bool) -> None:
         """End all browser sessions of the account, and delete the cookie."""

@@ -145,7 +145,10 @@ def rows_at_once(files: Any, path: str, parquet: Any, group: int) -> int:
         paths = [column.path_in_schema for column in encoded]
         with (
             files.open_input_file(path) as stream,
-            pq.ParquetFile(stream, pre_buffer=False, read_dictionary=paths) as once,
+            # without extension types, which hide the dictionary
+            pq.ParquetFile(
+                stream, pre_buffer=False, read_dictionary=paths, arrow_extensions_enabled=False
+            ) as once,
         ):
             first = next(
                 once.iter_batches(batch_size=1, row_groups=[group], columns=paths, use_threads=False)
@@ -158,10 +161,14 @@ def rows_at_once(files: Any, path: str, parquet: Any, group: int) -> int:
 def _measure_values(values: Any) -> Rows:
     """Return the bytes of each value of an Arrow array; a text of a dictionary counts at each use."""
     kind = values.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _measure_values(values.storage)
     if pa.types.is_dictionary(kind):
         lengths = np.append(_measure_values(values.dictionary), 0)
         uses: Rows = lengths[values.indices.fill_null(len(lengths) - 1).to_numpy(zero_copy_only=False)]
         return uses
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return _as_numbers(pc.binary_length(values.cast(pa.large_binary())))
     if (
         pa.types.is_string(kind)
         or pa.types.is_binary(kind)
@@ -174,7 +181,7 @@ def _measure_values(values: Any) -> Rows:
         for part in values.flatten():
             sizes += _measure_values(part)
         return sizes
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if _is_any_list(kind):
         lengths = _as_numbers(pc.list_value_length(values))
         ends = np.cumsum(lengths)
         sums = np.concatenate([[0], np.cumsum(_measure_values(values.flatten()) + _NUMBER_BYTES)])
@@ -184,7 +191,18 @@ def _measure_values(values: Any) -> Rows:
         return _measure_values(
             values.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
         )
-    return np.full(len(values), _NUMBER_BYTES, np.int64)
+    width = kind.byte_width if pa.types.is_fixed_size_binary(kind) else 0
+    return np.full(len(values), max(width, _NUMBER_BYTES), np.int64)
+
+
+def _is_any_list(kind: Any) -> bool:
+    return bool(
+        pa.types.is_list(kind)
+        or pa.types.is_large_list(kind)
+        or pa.types.is_fixed_size_list(kind)
+        or pa.types.is_list_view(kind)
+        or pa.types.is_large_list_view(kind)
+    )
 
 
 def _longest_in_dictionary(values: Any) -> int:
@@ -193,7 +211,9 @@ def _longest_in_dictionary(values: Any) -> int:
         return int(_measure_values(values.dictionary).max(initial=0))
     if pa.types.is_struct(values.type):
         return sum(map(_longest_in_dictionary, values.flatten()))
-    if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
+    if pa.types.is_map(values.type):
+        return _longest_in_dictionary(values.keys) + _longest_in_dictionary(values.items)
+    if _is_any_list(values.type):
         return _longest_in_dictionary(values.flatten())
     return 0
 

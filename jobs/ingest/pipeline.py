@@ -177,7 +177,11 @@ async def ingest(
         if files is None:
             bounds = ReadBounds(progress.chunk_bytes, order.decoded_bytes)
             source = reading.PlainFiles(order.format, order.layout, bounds)
-        baskets = _join_rows(source, mapping, order) if mapping.order_rule is not None else None
+        baskets = (
+            _join_rows(source, mapping, order, progress.chunk_bytes)
+            if mapping.order_rule is not None
+            else None
+        )
         rows_of = source if baskets is None else baskets
         work = _IngestTask(order, run, progress, found, rows_of, mapping, clock, watch or (lambda _: None))
         started_s, before = clock.monotonic_s(), progress.rows
@@ -213,9 +217,12 @@ def run_from_order(order: IngestOrder, state_dir: Path) -> IngestRun:
     )
 
 
-def _join_rows(files: reading.RowFiles, mapping: FieldMap, order: IngestOrder) -> BasketFiles:
+def _join_rows(
+    files: reading.RowFiles, mapping: FieldMap, order: IngestOrder, chunk_bytes: int
+) -> BasketFiles:
     """Return the source of joined rows; a limit counts rows before they are joined."""
-    return BasketFiles(reading.FirstRows(files, order.limit) if order.limit else files, mapping)
+    rows = reading.FirstRows(files, order.limit) if order.limit else files
+    return BasketFiles(rows, mapping, chunk_bytes)
 
 
 async def _apply_in_process(loop: IntakeLoop, writing: Coroutine[Any, Any, None]) -> None:

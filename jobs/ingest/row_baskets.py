@@ -20,9 +20,11 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 from cluster.records.times import is_stored_moment, moment_ms, moment_text
+from jobs.ingest.chunks import CHUNK_BYTES
 from jobs.ingest.mapping import ORDER_ID, SAME_USER_AND_TIME, FieldMap
 from jobs.ingest.row import Row, UnreadableRow
 from jobs.ingest.sources import RowFiles, SourceFile
@@ -76,9 +78,16 @@ class BasketReport:
 class BasketFiles:
     """The rows of files, mapped and joined; a source of rows for `jobs.ingest.pipeline`."""
 
-    def __init__(self, files: RowFiles, mapping: FieldMap, most_open: int = MOST_OPEN_ORDERS) -> None:
+    def __init__(
+        self,
+        files: RowFiles,
+        mapping: FieldMap,
+        chunk_bytes: int = CHUNK_BYTES,
+        most_open: int = MOST_OPEN_ORDERS,
+    ) -> None:
         self._files = files
         self._mapping = mapping
+        self._chunk_bytes = chunk_bytes or float("inf")
         self._most_open = most_open
         self.report = BasketReport()
 
@@ -87,21 +96,22 @@ class BasketFiles:
         return self._files.find(address)
 
     def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, BasketChunk]]:
-        """Yield chunks of `size` interactions after the first `skip`, each with the position of its first one.
+        """Yield chunks of at most `size` interactions after the first `skip`, each with the position of its first one.
 
-        An interrupted ingest reads the file from the beginning, because an order may have rows anywhere.
+        A chunk ends with the interaction that passes `chunk_bytes`. An interrupted ingest reads the file from the
+        beginning, because an order may have rows anywhere.
         """
         joiner = _BasketJoiner(self._most_open)
-        first, rows, numbers, lines = 0, list[Row](), list[int](), 0
-        for number, row, count in self._joined(source, joiner):
+        first, rows, numbers, lines, chunk_bytes = skip, list[Row](), list[int](), 0, 0
+        for number, row, count in islice(self._joined(source, joiner), skip, None):
             rows.append(row)
             numbers.append(number)
             lines += count
-            if len(rows) == (size if first >= skip else min(size, skip - first)):
-                if first >= skip:
-                    yield first, self._report(BasketChunk(rows, tuple(numbers), lines), joiner)
-                first, rows, numbers, lines = first + len(rows), [], [], 0
-        if rows and first >= skip:
+            chunk_bytes += _measure(row)
+            if len(rows) == size or chunk_bytes >= self._chunk_bytes:
+                yield first, self._report(BasketChunk(rows, tuple(numbers), lines), joiner)
+                first, rows, numbers, lines, chunk_bytes = first + len(rows), [], [], 0, 0
+        if rows:
             yield first, self._report(BasketChunk(rows, tuple(numbers), lines), joiner)
 
     def _joined(self, source: SourceFile, joiner: _BasketJoiner) -> Iterator[tuple[int, Row, int]]:
@@ -230,6 +240,13 @@ def _order_key(record: dict[str, Any]) -> _Key | None:
 def _weight(record: dict[str, Any]) -> int:
     """Return how many rows without long texts need the memory of a record's other fields."""
     return sum(len(str(value)) for name, value in record.items() if name != "product_ids") // 500
+
+
+def _measure(row: Row) -> int:
+    """Return about the bytes of an interaction as JSON."""
+    if isinstance(row, UnreadableRow):
+        return len(row.text)
+    return sum(len(str(value)) for value in row.values())
 
 
 def _are_amounts(value: Any, count: int) -> bool:

@@ -53,6 +53,8 @@ async def test_a_look_at_a_product_changes_the_lists(site: Site) -> None:
         await expect(page.locator("#for-you .move").first).to_be_visible()
         await expect(page.locator("#looked .card")).to_have_count(4)
         after = await _titles(page, "#for-you")
+        lists = [*await _titles(page, "#looked"), *after, *await _titles(page, "#trending")]
+        assert len(set(lists)) == len(lists) == 16
         assert before[0] not in after
         assert len(set(after) - set(before)) >= 3
         await expect(page.locator("#done li")).to_have_text([f"looked at: {before[0]}"])

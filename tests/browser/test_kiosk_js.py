@@ -341,3 +341,44 @@ async def test_products_without_an_address_are_reached_by_keyboard(site: Site) -
         await page.keyboard.press("Space")
         assert await page.evaluate("kiosk.session.flatMap((event) => event.product_ids)") == ["a", "b"]
         assert page.url == address
+
+
+async def test_lists_of_one_page_do_not_repeat_each_other(site: Site) -> None:
+    place = "<ul data-kiosk-list='recommendation.{}'{} data-kiosk-body='{{\"rows\": 4{}}}'></ul>".format
+    body = (
+        place("user_to_products", "", "") + place("user_to_trending", "", ', "exclude": ["tugboat"]')
+        + place("user_to_products", " data-kiosk-repeat", "") + place("user_to_products", "", "")
+    )  # fmt: skip
+    async with serving(_shop(site, body)) as shop, site.visit() as page:
+        await page.goto(shop)
+        await expect(page.locator("li")).to_have_count(16)
+        lists = [
+            await page.locator("ul").nth(at).locator("[data-kiosk-product]").evaluate_all(
+                "(places) => places.map((place) => place.dataset.kioskProduct)"
+            )
+            for at in range(4)
+        ]  # fmt: skip
+        first, trending, repeated, last = lists
+        assert repeated == first
+        assert len({*first, *trending, *last}) == 12
+        assert "tugboat" not in trending
+
+
+async def test_a_list_does_not_wait_long_for_the_lists_above_it(site: Site) -> None:
+    network = Network()
+    network.replies["/v1/recommendation/user_to_products"] = [(503, {}, {"retry-after": "20"})] * 2
+    network.replies["/v1/recommendation/user_to_trending"] = [
+        (200, {"data": {"products": [{"product_id": "a", "title": "Fork"}]}}, {})
+    ]
+    network.html = (
+        "<ul data-kiosk-list='recommendation.user_to_products'></ul>"
+        "<ul data-kiosk-list='recommendation.user_to_trending'></ul>"
+        "<ul data-kiosk-list='search.search'></ul>"
+    )
+    async with site.visit() as page:
+        await _load(page, network)
+        await expect(page.locator("li")).to_have_text(["Fork"], timeout=4_000)
+        bodies = {path.rsplit("/", 1)[1]: body for path, _, body in network.sent}
+        assert bodies["user_to_trending"]["exclude"] == []
+        assert "exclude" not in bodies["search"]
+        site.faults.clear()  # the browser itself reports the 503

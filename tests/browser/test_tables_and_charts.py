@@ -62,7 +62,7 @@ async def test_a_table_is_sorted_by_a_column_and_saved_as_csv(
 async def test_a_formula_in_a_table_stays_a_text_in_csv(redis_stores: OpenStores, tmp_path: Path) -> None:
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
-        for question in ("=HYPERLINK(1)", "-2"):
+        for question in ("=HYPERLINK(1)", "-2", "-2+3*cmd(1)"):
             await stage.perform("bank.add", question=question)
         tab = await Tab.open(browser, stage.base)
         await tab.sign_in()
@@ -71,7 +71,7 @@ async def test_a_formula_in_a_table_stays_a_text_in_csv(redis_stores: OpenStores
             await tab.page.get_by_role("button", name="CSV: Question bank").click()
         text = await _read_text(await pending.value)
         cells = {row[0] for row in csv.reader(io.StringIO(text))}
-        assert {"'=HYPERLINK(1)", "-2"} <= cells
+        assert {"'=HYPERLINK(1)", "-2", "'-2+3*cmd(1)"} <= cells
 
 
 async def _read_text(download: Any) -> str:

@@ -28,7 +28,7 @@ SAFE = AppSettings(limits=PLENTY, confidential_fields=CONFIDENTIAL_FIELDS)
 @pytest.fixture
 async def corner() -> Any:
     clock, stores = SystemClock(), memory_stores()
-    host = EngineHost(stores, None, clock, SilentMeter(), 256)
+    host = EngineHost(stores, None, clock, SilentMeter())
     corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
     await corner.open_app("shop", settings=SAFE)
     await call(corner.door, "POST", "/v1/products", headers=corner.headers(), json={"data": [PRODUCT]})

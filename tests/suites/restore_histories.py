@@ -240,15 +240,11 @@ class History:
 
     async def back_up(self) -> None:
         """Back up while operations go on."""
-        job = _FrozenBackup(
-            self.stores,
-            self.side.artifacts,
-            self.target,
-            MARK,
-            pace=Pace(rest=self.rng.choice((0.0, 1.0, 5.0))),
-        )
-        job.history = self
+        pace = Pace(rest=self.rng.choice((0.0, 1.0, 5.0)))
         for _ in range(5):
+            # a new master key ends a backup: the next one is made with it, as by a new command
+            job = _FrozenBackup(self.stores, self.side.artifacts, self.target, MARK, pace=pace)
+            job.history = self
             if self._work is None:
                 self.start_intake()
             self.dumps = [await self.side.read_all()]
@@ -303,7 +299,7 @@ class History:
         await compare_answers(
             verification, self.target, (other.stores, other.artifacts), (side.stores, side.artifacts), 1000
         )
-        assert verification.different == []
+        assert verification.different == [], verification.different[:3]
         assert verification.not_compared == {}
         self.figures.answers += verification.compared
         await ensure_schema(other.stores, self.now_ms)
@@ -535,7 +531,7 @@ def assert_equal_keys(restored: Dump, dumps: list[Dump], *, at_cut: Dump) -> Non
     for key in restored.keys() | at_cut.keys() | dumps[0].keys():
         value = restored.get(key)
         if _is_exact(key):
-            assert value == at_cut.get(key), key
+            assert value == at_cut.get(key), _describe(key, value, at_cut)
             continue
         values = [dump.get(key) for dump in dumps]
         if value in values or key.partition(b"}:")[2].startswith(b"task:"):
@@ -561,6 +557,15 @@ def _is_exact(key: bytes) -> bool:
     tail = key.partition(b"}:")[2]
     is_record = tail.startswith((b"user:", b"product:", b"product-type"))
     return is_record or key_class(key.decode()) in ("control", "log", "derived")
+
+
+def _describe(key: bytes, value: Any, at_cut: Dump) -> str:
+    """Return both values of a key that differs, and the entries of the change log that name its record."""
+    tag, _, name = key.partition(b"}:")
+    noun, _, record_id = name.partition(b":")
+    log = at_cut.get(tag + b"}:change:" + noun, ("stream", {}, False))[1]
+    entries = [entry for entry in log.items() if any(record_id in field for field in entry[1])]
+    return f"{key!r}: restored {value}, at the cut {at_cut.get(key)}, entries {entries[-3:]}"
 
 
 def _items(value: tuple[str, Any, bool]) -> set[Any]:

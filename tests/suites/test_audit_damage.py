@@ -19,7 +19,7 @@ from cluster.secrecy import new_master_key
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.audit_chain import ACCEPT, RESEAL, next_chain, row_json
-from cluster.store.audit_proof import SEAL_FILE, AuditProof, SealedRow
+from cluster.store.audit_proof import SEAL_FILE, AuditProof, SealedRow, _locked
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.ports.administration import START, AuditFilter, AuditLog
 from cluster.store.ports.key_parts import KeyPart
@@ -178,9 +178,118 @@ async def test_a_log_written_anew_is_noticed(
     restarted.protect(proof(tmp_path))
     await fill(restarted, 3)
     assert not (await restarted.verify()).is_whole
-    await restarted.append(a_row(9).model_copy(update={"operation": ACCEPT, "outcome": "done"}))
+    await accept(restarted)
     await fill(restarted, 3)
     assert (await restarted.verify()).is_whole
+
+
+async def accept(audit: AuditLog, **more: object) -> AuditRow:
+    """Accept what is wrong as `kiosk audit verify --accept` does."""
+    verdict = await audit.verify()
+    facts = {"operation": ACCEPT, "at": SystemClock().now_ms(), "after": verdict.to_dict()}
+    return await audit.append(a_row(9, **facts | more))
+
+
+async def entries_of(stores: OpenStores) -> list[tuple[bytes, list[bytes]]]:
+    return list(await stores.server.execute_slow("XRANGE", keys.audit_row(), "-", "+"))
+
+
+async def write_entries(stores: OpenStores, entries: list[tuple[bytes | str, list[bytes]]]) -> None:
+    """Write the stream anew with these ids and fields."""
+    await stores.server.execute_slow("DEL", keys.audit_row())
+    for row_id, fields in entries:
+        await stores.server.execute_slow("XADD", keys.audit_row(), row_id, *fields)
+
+
+async def forge_an_acceptance(stores: OpenStores, entries: list[tuple[bytes, list[bytes]]]) -> None:
+    """Turn a row into one that accepts everything; its chain and proof stay."""
+    forged = row_json(a_row(2, operation=ACCEPT, after={"faults": ""}))
+    row_id, fields = entries[2]
+    await write_entries(stores, [*entries[:2], (row_id, [fields[0], forged, *fields[2:]]), *entries[3:]])
+
+
+async def change_an_accepted_row(stores: OpenStores, entries: list[tuple[bytes, list[bytes]]]) -> None:
+    row_id, fields = entries[1]
+    renamed = fields[1].replace(b"ada", b"eve")
+    await write_entries(stores, [entries[0], (row_id, [fields[0], renamed, *fields[2:]]), *entries[2:]])
+
+
+async def repeat_an_acceptance(stores: OpenStores, entries: list[tuple[bytes, list[bytes]]]) -> None:
+    """Change a row behind an acceptance, and put a copy of the acceptance behind it."""
+    at = next(place for place, (_, fields) in enumerate(entries) if ACCEPT.encode() in fields[1])
+    row_id, fields = entries[at + 1]
+    renamed = (row_id, [fields[0], fields[1].replace(b"ada", b"eve"), *fields[2:]])
+    newest = entries[-1][0].partition(b"-")[0]
+    bridge = (newest + b"-98", [b"row", b"{}", b"chain", entries[at - 1][1][3]])
+    copy = (newest + b"-99", entries[at][1])
+    await write_entries(stores, [*entries[: at + 1], renamed, *entries[at + 2 :], bridge, copy])
+
+
+async def cut_back_to_an_acceptance(stores: OpenStores, entries: list[tuple[bytes, list[bytes]]]) -> None:
+    """Remove what followed an acceptance, which gets an id behind the sealed row."""
+    at = next(place for place, (_, fields) in enumerate(entries) if ACCEPT.encode() in fields[1])
+    later = entries[-1][0].partition(b"-")[0] + b"-99"
+    await write_entries(stores, [*entries[:at], (later, entries[at][1])])
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [forge_an_acceptance, change_an_accepted_row, repeat_an_acceptance, cut_back_to_an_acceptance],
+)
+async def test_an_acceptance_covers_no_other_fault(
+    redis_stores: OpenStores,
+    tmp_path: Path,
+    attack: Callable[[OpenStores, list[tuple[bytes, list[bytes]]]], Awaitable[None]],
+) -> None:
+    """Whoever can write Redis may move and repeat rows with their proofs, acceptances too."""
+    audit = redis_stores.audit
+    audit.protect(proof(tmp_path))
+    await fill(audit, 4)
+    entries = await entries_of(redis_stores)
+    row_id, fields = entries[3]
+    await write_entries(redis_stores, [*entries[:3], (row_id, [fields[0], b"{}", *fields[2:]])])
+    # a day ago: the clocks of Redis and of this process may differ by minutes
+    day_ago = SystemClock().now_ms() - 86_400_000
+    await accept(audit, at=day_ago)
+    await fill(audit, 3)
+    assert (await audit.verify()).is_whole
+    await attack(redis_stores, await entries_of(redis_stores))
+    assert not (await audit.verify()).is_whole
+
+
+async def test_an_acceptance_holds_after_a_new_master_key(redis_stores: OpenStores, tmp_path: Path) -> None:
+    audit, new = redis_stores.audit, b"n" * 32
+    audit.protect(proof(tmp_path, KEY))
+    await fill(audit, 3)
+    await change_an_accepted_row(redis_stores, await entries_of(redis_stores))
+    await accept(audit)
+    audit.protect(proof(tmp_path, new, KEY))
+    verdict = await audit.verify()
+    assert verdict.is_whole
+    await audit.append(a_row(8, operation=RESEAL, after={"audit": verdict.to_dict()}))
+    audit.protect(proof(tmp_path, new))
+    assert (await audit.verify()).is_whole
+
+
+async def test_a_seal_is_renewed_without_losing_a_newer_one(tmp_path: Path) -> None:
+    current, other = proof(tmp_path, b"n" * 32, KEY), proof(tmp_path, KEY)
+    other.seal("5-0", "c" * 64)
+    # The lock is taken by the other process, which seals a newer row before it leaves.
+    with _locked(tmp_path / SEAL_FILE):
+        renewing = asyncio.create_task(asyncio.to_thread(current.renew))
+        await asyncio.sleep(0.2)
+        other._write(SealedRow("6-0", "d" * 64))
+    await renewing
+    assert proof(tmp_path, b"n" * 32).sealed() == SealedRow("6-0", "d" * 64)
+
+
+async def test_a_folder_that_can_not_be_written_stops_no_replica(tmp_path: Path) -> None:
+    proof(tmp_path).seal("5-0", "c" * 64)
+    (tmp_path / (SEAL_FILE + ".lock")).unlink()
+    (tmp_path / (SEAL_FILE + ".lock")).mkdir()
+    with structlog.testing.capture_logs() as lines:
+        proof(tmp_path).renew()
+    assert [line["event"] for line in lines] == ["audit_seal_not_written"]
 
 
 async def test_a_row_without_the_key_is_noticed_and_can_be_accepted(
@@ -199,10 +308,9 @@ async def test_a_row_without_the_key_is_noticed_and_can_be_accepted(
         await audit.append(a_row(5))
         verdict = await audit.verify()
         assert (verdict.is_whole, verdict.broken_at, verdict.rows) == (False, forged.row_id, 4)
-        plain = a_row(6).model_copy(update={"operation": ACCEPT, "outcome": "done"})
-        await earlier_release.audit.append(plain)
+        await earlier_release.audit.append(a_row(6, operation=ACCEPT, after=verdict.to_dict()))
         assert not (await audit.verify()).is_whole, "a row without a proof accepts nothing"
-        await audit.append(plain.model_copy(update={"at": NOW + 7}))
+        await accept(audit)
         assert (await audit.verify()).is_whole
 
 
@@ -268,7 +376,7 @@ async def test_a_restored_older_log_is_accepted_by_its_row(redis_stores: OpenSto
     for row_id, fields in entries:
         await redis_stores.server.execute_slow("XADD", keys.audit_row(), row_id, *fields)
     assert not (await audit.verify()).is_whole
-    await record_restore(audit, facts, NOW)
+    await record_restore(audit, facts, SystemClock().now_ms())
     assert (await audit.verify()).is_whole
     hostile = BackupFacts("b2", "0", 1, 1, "f", 0, 0, audit=AuditPosition("1-0", "e" * 64))
     with pytest.raises(Fault, match="lacks the newest row"):

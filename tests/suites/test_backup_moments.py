@@ -34,7 +34,7 @@ from cluster.store.ports.key_parts import KeyPart
 from tests.suites import canary
 from tests.suites.doing import APP, put
 from tests.suites.redis_process import RedisProcess
-from tests.suites.redis_waiting import EASY
+from tests.suites.redis_waiting import EASY, until_it_works
 from tests.suites.small import an_app
 from tests.suites.test_forget_person import World, a_world
 
@@ -52,6 +52,27 @@ class InterruptedBackup(BackupJob):
     async def _cut(self, *arguments: object) -> None:
         await self.event()
         await super()._cut(*arguments)  # type: ignore[arg-type]
+
+
+class RestartingPace(Pace):
+    """A pace that kills and restarts Redis in the middle of the first listing of keys."""
+
+    def __init__(self, stores: OpenStores, server: RedisProcess) -> None:
+        super().__init__(rest=0)
+        self._stores, self._server, self._pages = stores, server, 0
+        self._done = 0
+        self.listings = 0
+
+    async def step(self, stage: str, done: int) -> None:
+        if stage != "keys listed":
+            return
+        self._pages += 1
+        self.listings += done < self._done or self._done == 0
+        self._done = done
+        if self._pages == 5:
+            self._server.kill()
+            self._server.start()
+            await until_it_works(self._stores)
 
 
 async def back_up(
@@ -139,6 +160,51 @@ async def test_an_erasure_ordered_during_a_backup_is_carried_out_after_its_resto
         task = await stores.tasks.get(APP, "product", task_id.decode())
         assert task is not None
         assert (task.noun, task.total) == ("product", 1)
+
+
+async def test_an_erasure_that_ends_during_a_backup_has_ended_in_it(
+    redis_stores: OpenStores, easy_stores: OpenStores, tmp_path: Path
+) -> None:
+    await ensure_schema(redis_stores, 0)
+    await redis_stores.access.put_app(an_app())
+    source, into = (ArtifactStore.open(tmp_path / name, signer=SIGNER) for name in ("source", "into"))
+    erasures = Erasures(redis_stores, SystemClock())
+    ending, open_ = [
+        await erasures.order(APP, request_id="r", by="command", user_id=user_id) for user_id in ("u1", "u2")
+    ]
+    for erasure in (ending, open_):
+        await redis_stores.erasures.write(erasure.model_copy(update={"status": "running"}))
+
+    async def end() -> None:
+        done = ending.model_copy(update={"status": "finished", "finished_at": ending.created_at + 1})
+        await redis_stores.erasures.write(done, done=True)
+
+    await back_up(redis_stores, source, target_of(tmp_path), end)
+    await restore(target_of(tmp_path), easy_stores, into)
+    receipts = {one.erasure_id: one.status for one in await easy_stores.erasures.newest(APP)}
+    assert receipts == {ending.erasure_id: "finished", open_.erasure_id: "running"}
+    assert [erasure.erasure_id for erasure, _ in await easy_stores.erasures.list_orders()] == [
+        open_.erasure_id
+    ]
+
+
+async def test_a_restart_of_redis_while_keys_are_listed_loses_none(tmp_path: Path) -> None:
+    server = RedisProcess(durable=True, folder=tmp_path).start()
+    try:
+        async with open_stores(server.url, **EASY) as stores, empty_side(tmp_path) as (other, into):
+            await ensure_schema(stores, 0)
+            await stores.access.put_app(an_app())
+            await put(
+                stores, *(RecordPut(f"p{n}", b'{"product_id":"p%d"}' % n) for n in range(3000)), task_id="t"
+            )
+            pace = RestartingPace(stores, server)
+            source = ArtifactStore.open(tmp_path / "source", signer=SIGNER)
+            await BackupJob(stores, source, target_of(tmp_path), MARK, pace=pace).run()
+            await restore(target_of(tmp_path), other, into)
+            assert len(await other.server.execute_slow("KEYS", "*:product:*")) == 3000
+            assert pace.listings == 2
+    finally:
+        server.stop()
 
 
 async def test_an_app_that_is_made_during_a_backup_is_whole_in_it(

@@ -25,6 +25,8 @@ from cluster.runtime.identity_start import mark_identity
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores
+from cluster.store.ports.changes import Follower
+from cluster.store.redis.replica_memory import RedisReplicaMemory, ReplicaMemory
 from deployments.cli.cluster_status import build_table
 from deployments.cli.command_line import command_line
 from deployments.cli.doctor.cluster_checks import inspect_cluster
@@ -131,7 +133,7 @@ async def test_the_lag_of_the_slowest_live_follower(installation: OpenStores) ->
     for at in (now - 90_000, now):
         await installation.server.execute_slow("XADD", log, f"{at}-0", "op", "put", "payload", "x")
     for name, behind, at in (("a", now, now), ("b", now - 90_000, now), ("gone", 1, now - 120_000)):
-        await installation.changes.record_follower(APP, name, {"product": f"{behind}-0"}, at)
+        await installation.changes.record_follower(APP, Follower(name, at, {"product": f"{behind}-0"}))
     report = await read_cluster(installation, now)
     [product] = [one for one in report.logs if one.noun == "product"]
     assert (product.followers, product.follower_lag_ms) == (2, 90_000)
@@ -148,7 +150,7 @@ async def test_a_follower_that_has_read_nothing_yet_is_no_older_than_its_record(
     log = keys.change(APP, "product")
     await installation.server.execute_slow("XADD", log, f"{now - 1_000}-0", "op", "put", "payload", "x")
     for name, at, lag in (("recheck", now - 3_000, 2_000), ("stuck", now + 59_000, 60_000)):
-        await installation.changes.record_follower(APP, name, {"product": "0"}, at)
+        await installation.changes.record_follower(APP, Follower(name, at, {"product": "0"}))
         report = await read_cluster(installation, now)
         [product] = [one for one in report.logs if one.noun == "product"]
         assert product.follower_lag_ms == lag
@@ -163,7 +165,7 @@ async def test_the_check_of_answers_that_is_late_on_purpose_is_no_lag(installati
     log = keys.change(APP, "product")
     await installation.server.execute_slow("XADD", log, f"{now}-0", "op", "put", "payload", "x")
     for name, offset in ((LATE_RECHECK, now - 110_000), (f"{RECHECK}-now", now - 5_000)):
-        await installation.changes.record_follower(APP, name, {"product": f"{offset}-0"}, now)
+        await installation.changes.record_follower(APP, Follower(name, now, {"product": f"{offset}-0"}))
     report = await read_cluster(installation, now)
     [product] = [one for one in report.logs if one.noun == "product"]
     assert (product.followers, product.follower_lag_ms) == (2, 5_000)
@@ -173,12 +175,40 @@ async def test_replicas_that_differ_at_one_offset_are_named(installation: OpenSt
     now = read_clock_ms()
     for name, records in (("left", "1"), ("right", "2")):
         digest = {"records": records, "lists": "", "version": ""}
-        await installation.changes.record_follower(APP, name, {"product": "1-0"}, now, digest)
+        await installation.changes.record_follower(APP, Follower(name, now, {"product": "1-0"}, digest))
     code, told = await run("cluster", "status")
     assert code == 1
     words = "2 replicas at the same offset of the log hold different states: left, right"
     assert bad(told)[f"replicas {APP}"] == words
     assert told["differing"] == {APP: ["left", "right"]}
+
+
+async def test_apps_that_do_not_fit_the_memory_budget_are_named(installation: OpenStores) -> None:
+    now, memory = read_clock_ms(), RedisReplicaMemory(installation.server)
+    fits = ReplicaMemory("api-1", now, 512 << 20, 300 << 20, 2, {}, {"shop": 2})
+    await memory.record(fits)
+    code, told = await run("cluster", "status")
+    [line] = [part for part in told["findings"] if part["check"] == "app memory"]
+    assert (code, line["level"]) == (0, "ok")
+    assert line["words"] == "300 of 512 MiB for 2 apps in the fullest API replica, 2 reloads in ten minutes"
+    assert told["memory"][0]["counted_bytes"] == 300 << 20
+    await memory.record(ReplicaMemory("api-2", now, 512 << 20, 500 << 20, 3, {}, {"shop": 2, "toys": 9}))
+    await memory.record(ReplicaMemory("gone", now - 60_000, 1, 1, 1, {"old": 2}, {}))
+    for command in (("cluster", "status"), ("cluster", "doctor")):
+        _, told = await run(*command)
+        [line] = [part for part in told["findings"] if part["check"] == "app memory"]
+        assert line["level"] == "warning"
+        assert line["words"] == (
+            "500 of 512 MiB for 3 apps in the fullest API replica, 13 reloads in ten minutes: not all used apps fit "
+            "(toys 9x, shop 4x)"
+        )
+        assert "KIOSK_MEMORY_MB" in line["advice"]
+        assert "kiosk up --memory" in line["advice"]
+    await memory.delete("api-2")
+    await memory.record(ReplicaMemory("api-1", now, 512 << 20, 700 << 20, 1, {"shop": 700 << 20}, {}))
+    _, told = await run("cluster", "status")
+    [line] = [part for part in told["findings"] if part["check"] == "app memory"]
+    assert line["words"].endswith("larger than the budget alone: shop (700 MiB)")
 
 
 async def test_another_key_and_another_store_are_named(

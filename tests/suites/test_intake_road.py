@@ -791,13 +791,19 @@ async def _finished(stores: Stores, task_id: str) -> None:
 async def test_the_size_of_an_app_with_a_bound_is_measured_after_a_compaction(
     stores: Stores, clock: ManualClock, shelf: ArtifactStore
 ) -> None:
+    async def bound(most_mb: int) -> None:
+        settings = AppSettings(max_storage_mb=most_mb)
+        await stores.access.put_app(
+            App(app_id=APP, environment="development", settings=settings, created_at=0)
+        )
+
+    await bound(0)
     loop = loop_over(stores, clock, shelf)
     await accept(stores, "user", [user("u1")])
     await drain(loop)
     await loop.compact_round(at_once=True)
     assert await stores.usage.stored_bytes(APP) == 0  # no bound, no measurement
-    bounded = AppSettings(max_storage_mb=1)
-    await stores.access.put_app(App(app_id=APP, environment="development", settings=bounded, created_at=0))
+    await bound(1)
     shelf.write(f"snapshots/{APP}/default/v1/model.bin", b"x" * 5_000)
     shelf.write("snapshots/other/default/v1/model.bin", b"x" * 7_000)
     await loop.compact_round()
@@ -809,5 +815,12 @@ async def test_the_size_of_an_app_with_a_bound_is_measured_after_a_compaction(
     clock.ahead_s += 61
     await loop.compact_round()
     assert await stores.usage.stored_bytes(APP) == first + 1_000
+    # far below its bound an app is measured every five minutes only, also after a compaction
+    await bound(AppSettings().max_storage_mb)
+    shelf.write(f"snapshots/{APP}/default/v3/model.bin", b"x" * 1_000)
+    for later_s, expected in ((61, first + 1_000), (301, first + 2_000)):
+        clock.ahead_s += later_s
+        await loop.compact_round(at_once=True)
+        assert await stores.usage.stored_bytes(APP) == expected
     assert await stores.records.count(APP, "user") == 1
     assert await stores.records.count(APP, "product") == 0

@@ -10,6 +10,7 @@ from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, Archiv
 from actors.answers.archive.retrieve import get_article, search_passages
 from actors.answers.archive.snapshot_store import PassageSnapshotStore
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
+from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
@@ -33,7 +34,7 @@ class ArchiveHost:
         shelf: PassageSnapshotStore | None,
         clock: Clock,
         meter: Meter,
-        memory_budget_mb: int = 2_048,
+        budget: MemoryBudget | None = None,
     ) -> None:
         self._stores = stores
         self._segments = segments
@@ -41,7 +42,8 @@ class ArchiveHost:
         self._clock = clock
         self._meter = meter
         self._name = f"archive-{new_request_id()}"
-        self._followers = LoadedApps(self._create_follower, meter, memory_budget_mb << 20, _WORDS, clock)
+        budget = MemoryBudget(DEFAULT_MB << 20, meter, clock) if budget is None else budget
+        self._followers = LoadedApps(self._create_follower, budget, _WORDS, clock)
 
     async def start(self) -> None:
         """Get ready without loading anything: an app without requests costs nothing."""

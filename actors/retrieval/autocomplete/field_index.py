@@ -10,6 +10,7 @@ A text is found if a product that has it is allowed. A changed product no longer
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -219,6 +220,14 @@ FieldKey = tuple[str, str, bool]
 "Name, language, and whether texts of other languages are left out."
 
 
+@dataclass(slots=True)
+class _FieldBuild:
+    """An index that is being built; it gets every change meanwhile."""
+
+    index: FieldIndex
+    fingerprints: FieldFingerprints
+
+
 class FieldIndexes:
     """The completion indexes of an app by field and language, kept up to date."""
 
@@ -228,6 +237,7 @@ class FieldIndexes:
         self._refused: dict[FieldKey, int] = {}
         "Indexes that did not fit, with the number of rows at that time."
         self._fields: dict[FieldKey, FieldIndex] = {}
+        self._builds: dict[FieldKey, _FieldBuild] = {}
         self._fingerprints: dict[str, FieldFingerprints] = {ALWAYS: FieldFingerprints()}
         self._saved: CompletionSnapshot | None = None
 
@@ -239,11 +249,16 @@ class FieldIndexes:
                 for key, field in self._fields.items():
                     if key[0] == name:
                         field.record(row, product, fingerprint)
+        for key, build in self._builds.items():
+            fingerprint = field_fingerprint(product, key[0])
+            build.fingerprints.put(row, fingerprint)
+            build.index.record(row, product, fingerprint)
 
     @property
     def nbytes(self) -> int:
         """Return an estimate of the memory of all indexes in bytes."""
-        return sum(field.nbytes for field in self._fields.values())
+        builds = (build.index for build in self._builds.values())
+        return sum(index.nbytes for index in (*self._fields.values(), *builds))
 
     def has_field(self, key: FieldKey) -> bool:
         """Return whether the index of a field is in memory."""
@@ -279,13 +294,76 @@ class FieldIndexes:
         Cost:
             the first call for a field: 2 ms for 100,000 products of a snapshot, 3 s without; then nothing
         """
-        found = self._fields.pop(key, None)
-        if found is None:
-            found = self._bind_rows(key, catalog) or self._build_field(key, catalog, popularity)
-            while len(self._fields) >= MOST_FIELDS:
-                del self._fields[next(iter(self._fields))]
-        self._fields[key] = found
-        return found
+        if not self.bind_saved(key, catalog):
+            for _ in self.collect_in_steps(key, catalog):
+                pass
+            self.adopt_build(key, self.plan_build(key, popularity())())
+        self._fields[key] = self._fields.pop(key)
+        return self._fields[key]
+
+    def bind_saved(self, key: FieldKey, catalog: ProductRows) -> bool:
+        """Return whether the index of a field is in memory, or comes out of the snapshot now."""
+        if key not in self._fields:
+            index = self._bind_rows(key, catalog)
+            if index is None:
+                return False
+            self._put(key, index)
+        return True
+
+    def collect_in_steps(self, key: FieldKey, catalog: ProductRows) -> Iterator[None]:
+        """Read the values of a field, one product each step; changes may be recorded between two steps.
+
+        `plan_build` and `adopt_build` finish the build, `drop_build` ends it early.
+
+        Errors:
+            Unavailable: the index would take more than `most_bytes`
+        """
+        self._check_refused(key, len(catalog))
+        name, language, only = key
+        index = FieldIndex(name, language, only=only)
+        fingerprints = self._fingerprints.get(name)
+        known = FieldFingerprints() if fingerprints is None else fingerprints
+        self._builds[key] = _FieldBuild(index, known)
+        size, row = 0, 0
+        # the catalog may grow between two steps
+        while row < len(catalog):
+            if catalog.present[row]:
+                product = catalog.record(row)
+                if fingerprints is None:
+                    known.put(row, field_fingerprint(product, name))
+                index.record(row, product, known.get(row))
+                size += index.changed_bytes(row)
+            if self.most_bytes and size > self.most_bytes:
+                self.drop_build(key)
+                self._refused[key] = len(catalog)
+                self._check_refused(key, len(catalog))
+            row += 1
+            yield
+
+    def plan_build(self, key: FieldKey, popularity: Floats) -> Callable[[], RowTextIndex]:
+        """Return a function that builds the collected index in another thread.
+
+        Shapes:
+            popularity: float [n], one for each row of the catalog
+        """
+        return self._builds[key].index.plan_rebuild(popularity)
+
+    def adopt_build(self, key: FieldKey, built: RowTextIndex) -> None:
+        """Serve an index that was built."""
+        build = self._builds.pop(key)
+        build.index.adopt(built)
+        self._refused.pop(key, None)
+        self._fingerprints.setdefault(key[0], build.fingerprints)
+        self._put(key, build.index)
+
+    def drop_build(self, key: FieldKey) -> None:
+        """End a build, if there is one."""
+        self._builds.pop(key, None)
+
+    def _put(self, key: FieldKey, index: FieldIndex) -> None:
+        while len(self._fields) >= MOST_FIELDS:
+            del self._fields[next(iter(self._fields))]
+        self._fields[key] = index
 
     def plan_rebuild(
         self, popularity: Callable[[], Floats]
@@ -313,24 +391,6 @@ class FieldIndexes:
         fingerprints = self._fingerprints[name]
         for row in np.flatnonzero(aside & catalog.present).tolist():
             found.record(row, catalog.record(row), fingerprints.get(row))
-        return found
-
-    def _build_field(
-        self, key: FieldKey, catalog: ProductRows, popularity: Callable[[], Floats]
-    ) -> FieldIndex:
-        name, language, only = key
-        self._check_refused(key, len(catalog))
-        fingerprints = self._field_fingerprints(name, catalog)
-        found = FieldIndex(name, language, only=only)
-        size = 0
-        for row in np.flatnonzero(catalog.present).tolist():
-            found.record(row, catalog.record(row), fingerprints.get(row))
-            size += found.changed_bytes(row)
-            if self.most_bytes and size > self.most_bytes:
-                self._refused[key] = len(catalog)
-                self._check_refused(key, len(catalog))
-        self._refused.pop(key, None)
-        found.adopt(found.plan_rebuild(popularity())())
         return found
 
     def _check_refused(self, key: FieldKey, rows: int) -> None:

@@ -31,13 +31,14 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest_commits import newest_manifest
 from cluster.build_info import installed_version
 from cluster.clock import Clock, SystemClock
-from cluster.errors import Conflict, Unavailable
+from cluster.errors import Conflict, NewerRelease, Unavailable
 from cluster.ids import new_request_id, position_from_offset
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.key_classes import NOUNS, control_keys, is_kiosk_key, key_class
-from cluster.store.ports.changes import Noun
+from cluster.store.ports.changes import Follower, Noun
 from cluster.store.ports.key_parts import KeyPart
+from cluster.store.redis.erasures import order_field
 from cluster.store.redis.key_reader import PAGE, KeyReader
 from cluster.store.redis.multiplexer import name_of, text_of
 
@@ -46,6 +47,7 @@ FOLLOWER = "backup"
 _PARTITIONS = 256
 _BUCKET_KEYS = 1000
 _CUTS = 5
+_READS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class BackupJob:
         self._reader = KeyReader(stores.server, self._clock)
         self._keys = 0
         self._kept: dict[str, dict[Noun, str]] = {}
+        self._orders_at_start: set[bytes] = set()
+        "Fields of `keys.erasure_order`."
 
     async def run(self) -> BackupResult:
         """Make the backup.
@@ -109,12 +113,13 @@ class BackupJob:
         cuts: dict[str, AppCut] = {}
         self._pace.refresh = lambda: self._follow(list(cuts))
         await self._begin_apps(cuts)
+        self._orders_at_start = set(await self._stores.server.execute_slow("HKEYS", keys.erasure_order()))
         facts = BackupFacts(
             new_backup_id(started_ms, mark), installed_version(), stored.number,
             stored.oldest, self._fingerprints[0], started_ms, 0, apps=cuts,
         )  # fmt: skip
         try:
-            facts.bulk = [digest async for digest in self._bulk(chunks, cuts)]
+            facts.bulk = await self._read_bulk(chunks, cuts)
             await self._cut(facts, chunks)
             for app_id, cut in cuts.items():
                 for noun in NOUNS:
@@ -148,8 +153,21 @@ class BackupJob:
                 offsets = await self._stores.changes.compacted_offsets(app_id)
                 self._kept[app_id] = {noun: offsets.get(noun, "0") for noun in NOUNS}
             await self._stores.changes.record_follower(
-                app_id, FOLLOWER, self._kept[app_id], self._clock.now_ms()
+                app_id, Follower(FOLLOWER, self._clock.now_ms(), self._kept[app_id])
             )
+
+    async def _read_bulk(
+        self, chunks: ChunkWriter, apps: Collection[str], added: Sequence[str] = ()
+    ) -> list[str]:
+        """Write the bulk keys; again if a server was restarted or replaced meanwhile, since its cursors ended."""
+        keys_before = self._keys
+        for _ in range(_READS):
+            servers = await self._reader.run_ids()
+            digests = [digest async for digest in self._bulk(chunks, apps, added)]
+            if await self._reader.run_ids() == servers:
+                return digests
+            self._keys = keys_before
+        raise Unavailable("Redis was restarted each time its keys were read; try again", retry_after_s=60)
 
     async def _bulk(
         self, chunks: ChunkWriter, apps: Collection[str], added: Sequence[str] = ()
@@ -210,7 +228,7 @@ class BackupJob:
         earlier = await asyncio.to_thread(load_newest, self._target, self._fingerprints)
         for _ in range(_CUTS):
             if added := await self._begin_apps(facts.apps):
-                facts.bulk += [digest async for digest in self._bulk(chunks, facts.apps, added)]
+                facts.bulk += await self._read_bulk(chunks, facts.apps, added)
             before = await asyncio.to_thread(self._newest_segments, facts.apps)
             facts.artifacts = await asyncio.to_thread(
                 copy_artifacts, self._source, chunks, earlier, self._pace.progress
@@ -247,7 +265,7 @@ class BackupJob:
                 for key, value in zip(sampled, values, strict=True)
             ]
             parts += await self._read_open(app_id, found)
-        return [*parts, *await self._read_receipts(parts)], answers
+        return [*parts, *await self._read_receipts(parts, facts)], answers
 
     async def _read_open(self, app_id: str, control: Sequence[KeyPart]) -> list[KeyPart]:
         """Read the unfinished tasks and questions of an app: the bulk keys may be older than they are."""
@@ -261,19 +279,38 @@ class BackupJob:
         pages = [names[first : first + PAGE] for first in range(0, len(names), PAGE)]
         return [part for page in pages async for part in self._reader.read(page)]
 
-    async def _read_receipts(self, control: Sequence[KeyPart]) -> list[KeyPart]:
-        """Read the receipts of unfinished erasures: without its receipt, an order is not carried out."""
-        receipts, ask = list[KeyPart](), self._stores.server.execute_slow
-        for part in control:
-            for item in part.items[::2] if part.key == keys.erasure_order().encode() else ():
-                app_id, _, erasure_id = text_of(item).partition("\x1f")
-                key, ids = keys.erasure(app_id), keys.erasure_ids(app_id)
-                body = await ask("HGET", key, erasure_id)
-                score = await ask("ZSCORE", ids, erasure_id)
-                if body is not None and score is not None:
-                    receipts.append(KeyPart(key.encode(), "hash", [erasure_id.encode(), body]))
-                    receipts.append(KeyPart(ids.encode(), "zset", [erasure_id.encode(), score]))
+    async def _read_receipts(self, control: Sequence[KeyPart], facts: BackupFacts) -> list[KeyPart]:
+        """Read the receipts of erasures that were unfinished at the start, or ordered since.
+
+        The bulk keys may hold an earlier state of them. Without its receipt, an order is not carried out; without its
+        order, an unfinished receipt would never end.
+        """
+        at_cut = {
+            item for part in control if part.key == keys.erasure_order().encode() for item in part.items[::2]
+        }
+        orders = {text_of(item) for item in self._orders_at_start | at_cut}
+        ask, receipts = self._stores.server.execute_slow, list[KeyPart]()
+        for app_id in facts.apps:
+            key, ids = keys.erasure(app_id), keys.erasure_ids(app_id)
+            prefix = order_field(app_id, "")
+            names = {order.removeprefix(prefix) for order in orders if order.startswith(prefix)}
+            names |= {text_of(name) for name in await ask("ZRANGEBYSCORE", ids, facts.started_ms, "+inf")}
+            for name in sorted(names):
+                body, score = await ask("HGET", key, name), await ask("ZSCORE", ids, name)
+                if body is None or score is None:
+                    continue
+                is_ordered = order_field(app_id, name).encode() in at_cut
+                if is_ordered or await self._is_finished(app_id, name):
+                    receipts.append(KeyPart(key.encode(), "hash", [name.encode(), body]))
+                    receipts.append(KeyPart(ids.encode(), "zset", [name.encode(), score]))
         return receipts
+
+    async def _is_finished(self, app_id: str, erasure_id: str) -> bool:
+        try:
+            receipt = await self._stores.erasures.read(app_id, erasure_id)
+        except NewerRelease:
+            return True  # of a release that this one does not run beside
+        return receipt is not None and receipt.status == "finished"
 
     async def _sample(self, app_id: str, share: int) -> list[str]:
         """Choose records whose answers are recorded; an absent one at the cut is an answer too."""

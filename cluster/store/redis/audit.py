@@ -155,7 +155,8 @@ class RedisAudit:
         except Fault as error:
             _log.error("audit_seal_damaged", reason=error.message)
             return
-        if sealed is None or sealed == before or row.operation in (ACCEPT, RESTORE):
+        is_accepted = row.operation in (ACCEPT, RESTORE) and row.outcome == "done"
+        if sealed is None or sealed == before or is_accepted:
             self._is_broken = False
         elif not self._is_broken and order(sealed.row_id) < order(row.row_id):
             self._is_broken = not await self._leads(sealed, row)

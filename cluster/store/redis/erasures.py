@@ -39,6 +39,11 @@ _CLEAN = Script.load("clean_stream")
 _log = structlog.get_logger()
 
 
+def order_field(app_id: str, erasure_id: str) -> str:
+    """Return the field of an erasure's order in `keys.erasure_order`."""
+    return _BETWEEN.join((app_id, erasure_id))
+
+
 class RedisErasures:
     """`ErasureStore` over Redis."""
 
@@ -85,7 +90,7 @@ class RedisErasures:
 
     async def order(self, erasure: Erasure, person: Person) -> None:
         await self._put(erasure)
-        name, field = keys.erasure_order(), _BETWEEN.join((erasure.app_id, erasure.erasure_id))
+        name, field = keys.erasure_order(), order_field(erasure.app_id, erasure.erasure_id)
         await self._server.execute_slow("HSET", name, field, seal_record(person, name, field))
 
     async def list_orders(self) -> list[tuple[Erasure, Person]]:
@@ -116,7 +121,7 @@ class RedisErasures:
     async def write(self, erasure: Erasure, *, done: bool = False) -> None:
         await self._put(erasure)
         if done:
-            field = _BETWEEN.join((erasure.app_id, erasure.erasure_id))
+            field = order_field(erasure.app_id, erasure.erasure_id)
             await self._server.execute_slow("HDEL", keys.erasure_order(), field)
 
     async def read(self, app_id: str, erasure_id: str) -> Erasure | None:

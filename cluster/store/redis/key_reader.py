@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ _WHOLE = 1000
 _SHORT_BYTES = 64 << 10
 "Bytes of a page of short members."
 
+_RUN_ID = re.compile(r"^run_id:(\w+)", re.MULTILINE)
 _CUT = Script.load("read_cut")
 _SCANS = {b"hash": ("HSCAN",), b"set": ("SSCAN",), b"zset": ("ZSCAN",)}
 "Type -> the first word of the command."
@@ -34,6 +36,11 @@ class KeyReader:
     def __init__(self, server: RedisClient, clock: Clock) -> None:
         self._server = server
         self._clock = clock
+
+    async def run_ids(self) -> frozenset[str]:
+        """Return the ids of the server processes: a cursor of one says nothing to the next, which would skip keys."""
+        replies = await self._server.everywhere("INFO", "server")
+        return frozenset(match[1] for reply in replies if (match := _RUN_ID.search(text_of(reply))))
 
     async def scan(self) -> AsyncIterator[list[bytes]]:
         """Yield the names of all keys in pages; a name may come twice."""

@@ -155,7 +155,7 @@ class PersonTraces:
                 reasons = stored.get("reasons") or []
                 mine = [one for one in reasons if self._person.is_named_in(orjson.dumps(one))]
                 name = str(stored.get("file_name", ""))
-                is_named = any(word in name for word in self._person.words)
+                is_named = self._person.is_named_in_file(name)
                 if not mine and not is_named:
                     continue
                 kept = [{**one, "example": "", "text": "erased"} if one in mine else one for one in reasons]

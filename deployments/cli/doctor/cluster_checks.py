@@ -18,6 +18,7 @@ from cluster.store.redis.installation import StoredIdentity
 from deployments.operations.installation_checks import (
     LATE_MS,
     Finding,
+    check_app_memory,
     check_differing,
     check_lease,
     check_release,
@@ -73,6 +74,7 @@ def check_report(report: ClusterReport) -> Iterator[Finding]:
     for app_id in report.waiting:
         yield _check_log(report, app_id)
     yield from check_differing(report.differing)
+    yield check_app_memory(report.memory)
 
 
 def check_url(url: str) -> Iterator[Finding]:

@@ -19,7 +19,12 @@ from deployments.cli import screen
 from deployments.cli.doctor import cluster_checks, machine_checks, running_checks, security_checks
 from deployments.cli.doctor.mcp_check import McpCheck
 from deployments.cli.installation import Installation, read_clock_ms
-from deployments.operations.installation_checks import Finding, check_disk
+from deployments.operations.installation_checks import (
+    Finding,
+    check_app_memory,
+    check_app_storage,
+    check_disk,
+)
 
 EPILOG = """
 [bold]Examples[/]
@@ -145,6 +150,8 @@ def run_checks(installation: Installation, urls: Sequence[str] = ()) -> list[Fin
         now_ms = SystemClock().now_ms()
         findings += running_checks.check_clock(installation.information("server"), now_ms)
         findings.append(running_checks.check_exposed_keys(installation, now_ms))
+        findings.append(check_app_memory(installation.read_app_memory()))
+        findings.append(check_app_storage(installation.read_app_storage()))
         findings += security_checks.check_switches(installation.list_apps())
         findings += security_checks.check_erasures(installation)
         findings.append(security_checks.check_audit(installation))
@@ -162,6 +169,7 @@ def _check_cluster(installation: Installation, urls: Sequence[str]) -> Iterator[
         return
     try:
         yield from running_checks.check_redis_settings(installation)
+        yield check_app_storage(installation.read_app_storage())
         yield from security_checks.check_switches(installation.list_apps())
         yield from security_checks.check_previous_keys(installation)
     except HouseError as error:

@@ -15,9 +15,9 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.artifacts.signing import sign_manifests
 from cluster.errors import HouseError, InvalidSetting
-from cluster.records.access import App, AppSettings
+from cluster.records.access import DEFAULT_STORAGE_MB, App, AppSettings
 from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.handover import find_secrets
+from cluster.runtime.handover import find_exposed_files, find_secrets
 from cluster.runtime.processes import list_processes
 from cluster.store.connect import OpenStores
 from cluster.store.ports.administration import AuditVerdict
@@ -96,6 +96,8 @@ def _list_open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:
         yield "questions_per_address", "200 questions_without_proof=5000", "strangers ask without end"
     if not settings.provider_tokens_per_day:
         yield "provider_tokens_per_day", "2000000", "strangers spend the language model's budget"
+    if not settings.max_storage_mb:
+        yield "max_storage_mb", str(DEFAULT_STORAGE_MB), "one app can fill the disk of all"
     if settings.publishable_experiments:
         yield "publishable_experiments", "false", "browsers write exposures"
     if settings.bot_rule != "on":
@@ -115,7 +117,11 @@ def check_learners(installation: Installation) -> Finding:
 
 
 def check_secrets(installation: Installation) -> Iterator[Finding]:
-    """No secret stands in an environment, where every process below inherits it."""
+    """No secret stands in an environment, where every process below inherits it, or in a file that all users read."""
+    exposed = find_exposed_files(installation.settings)
+    for path in exposed:
+        words = f"every user of this machine can read {path}"
+        yield Finding("secrets", "bad", words, f"chmod 600 {path}, then change the secret")
     here = find_secrets(os.environ)
     if here:
         advice = f"put each into a file of mode 600 and name that: {here[0]}_FILE=..."
@@ -130,8 +136,8 @@ def check_secrets(installation: Installation) -> Iterator[Finding]:
         yield Finding(
             "secrets", "bad", ", ".join(sorted(found)), "`kiosk down && kiosk up`, then change them"
         )
-    elif not here:
-        yield Finding("secrets", "ok", "none stands in an environment")
+    elif not here and not exposed:
+        yield Finding("secrets", "ok", "none stands in an environment or in a file that all users can read")
 
 
 def check_artifacts(installation: Installation) -> Finding:

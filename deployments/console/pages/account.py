@@ -52,9 +52,16 @@ async def confirm_second_factor(request: ConsoleRequest) -> Response:
     made = await request.perform(
         "me.confirm_second_factor", pending=request.form.get("pending", ""), code=request.form.get("code", "")
     )
-    response = request.page("access/recovery_codes.html", codes=made.to_dict()["recovery_codes"])
     way = "password and code" if session.way == "password" else session.way
-    await request.sessions.continue_after_change(response, session, epochs=0, secure=request.secure, way=way)
+    cookies = Response()
+    renewed = await request.sessions.continue_after_change(
+        cookies, session, epochs=0, secure=request.secure, way=way
+    )
+    if renewed is not None:
+        request.use_session(renewed)  # before the page: its forms carry the proof of the new session
+    response = request.page("access/recovery_codes.html", codes=made.to_dict()["recovery_codes"])
+    for value in cookies.headers.getlist("set-cookie"):
+        response.headers.append("set-cookie", value)
     return response
 
 

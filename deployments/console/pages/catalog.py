@@ -22,6 +22,7 @@ _PRICES = ("price", "sale_price")
 _EDITED = ("title", *_PRICES, "availability", "type", "brand", "url", "cover_image", "description")
 "Fields of a product that the form has inputs for."
 DAYS = 30
+WEEK = 7
 
 
 async def show_catalog(request: ConsoleRequest) -> Response:
@@ -138,7 +139,23 @@ async def show_outcomes(request: ConsoleRequest) -> Response:
         ],
         "time": True,
     }
-    return request.fragment("catalog/outcomes.html", outcomes=outcomes, spec=spec if kinds else None)
+    return request.fragment(
+        "catalog/outcomes.html", outcomes=outcomes, spec=spec if kinds else None,
+        weeks=_compare_weeks(outcomes),
+    )  # fmt: skip
+
+
+def _compare_weeks(outcomes: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    """Return each type of interaction with its counts of the last seven days and of the seven days before."""
+    days = [day["counts"] for day in outcomes["days"][-2 * WEEK :]]
+    return [
+        (
+            kind,
+            sum(counts.get(kind, 0) for counts in days[-WEEK:]),
+            sum(counts.get(kind, 0) for counts in days[:-WEEK]),
+        )
+        for kind in outcomes["by_type"]
+    ]
 
 
 def _address(request: ConsoleRequest, **query: Any) -> str:

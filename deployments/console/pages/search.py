@@ -12,6 +12,7 @@ from cluster.records.times import moment_ms
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.questions import QuestionState
+from deployments.operations.search_activity import SearchActivity
 from deployments.operations.search_report import SearchReport
 
 SEARCH = "/apps/{app_id}/search"
@@ -28,11 +29,12 @@ async def show_search(request: ConsoleRequest) -> Response:
     kind = request.query.get("kind", "")
     activity = await request.perform(
         "search.report", app_id=request.app_id, since=since if since in SPANS else "7d",
-        kind=kind if kind in get_args(QueryKind) else "", top=20,
+        kind=kind if kind in get_args(QueryKind) else "", top=20, compare=True,
     )  # fmt: skip
     return request.page(
         "search/search.html", activity=activity, report=activity.report, since=since, kind=kind, spans=SPANS,
         kinds=get_args(QueryKind), chart=_days_chart(request, activity.report),
+        totals=_compare_totals(request, activity),
     )  # fmt: skip
 
 
@@ -78,6 +80,25 @@ async def change_bank(request: ConsoleRequest) -> Response:
         )
     path = path_of(BANK, app_id=request.app_id).removeprefix("/console")
     return request.redirect(path, request.services.text("search.bank_changed"))
+
+
+def _compare_totals(
+    request: ConsoleRequest, activity: SearchActivity
+) -> list[tuple[str, float, float | None]]:
+    """Return the name of each total with its values in the period and in the period before."""
+    report, before, text = activity.report, activity.before, request.services.text
+    if before is None:
+        return []
+    kinds = {line.kind: line for line in before.kinds}
+    totals: list[tuple[str, float, float | None]] = [
+        (text("search.queries"), report.queries, before.queries),
+        (text("search.unfound"), report.unfound, before.unfound),
+    ]
+    for line in report.kinds:
+        other = kinds.get(line.kind)
+        totals.append((f"{text('search.people')}: {line.kind}", line.readers, other.readers if other else 0))
+        totals.append((f"p95 ms: {line.kind}", line.p95_ms, other.p95_ms if other else None))
+    return totals
 
 
 def _days_chart(request: ConsoleRequest, report: SearchReport) -> dict[str, Any] | None:

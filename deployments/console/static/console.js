@@ -147,7 +147,8 @@
   }
   // A text that a spreadsheet would run as a formula gets an apostrophe before it.
   const csvCell = (text) => {
-    const safe = /^[=+@\t\r]|^-(?![\d.]|$)/.test(text) ? `'${text}` : text;
+    const isFormula = /^[=+@\t\r]/.test(text) || (/^-./.test(text) && numberOf(text) === null);
+    const safe = isFormula ? `'${text}` : text;
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   function saveTable(box) {

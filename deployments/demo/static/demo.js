@@ -9,17 +9,19 @@ export const at = (id) => document.getElementById(id);
 
 const showDone = showCalls(kiosk, nameOf);
 
-// Two lists of one page that repeat nothing: the second one is asked for without what the first one shows.
-export function openBothLists(scope, {rows, type, aboutYou, aboutTrending}) {
-  let shown = [];
+// Two lists that repeat nothing: each one is asked for without the products of the lists above it.
+// `above` returns, or promises, the ids of the list beside the product that the visitor looked at last.
+export function openBothLists(scope, {rows, type, above, aboutYou, aboutTrending}) {
+  let exclude = [];
   const forYou = openList(at("for-you"), {
-    ask: () => kiosk.recommendation.user_to_products({...scope, rows, fl: FIELDS}), type, name: "For you", about: aboutYou,
+    ask: () => kiosk.recommendation.user_to_products({...scope, rows, fl: FIELDS, exclude}), type, name: "For you", about: aboutYou,
   });
   const trending = openList(at("trending"), {
-    ask: () => kiosk.recommendation.user_to_trending({...scope, rows: 4, fl: FIELDS, exclude: shown}), type, about: aboutTrending,
+    ask: () => kiosk.recommendation.user_to_trending({...scope, rows: 4, fl: FIELDS, exclude}), type, about: aboutTrending,
   });
   return async () => {
-    shown = (await forYou()) || [];
+    exclude = kiosk.session.length ? await above() : [];
+    exclude = exclude.concat(await forYou());
     await trending();
   };
 }

@@ -1,4 +1,4 @@
-/*! kiosk.js 1.1.0 | Apache-2.0 */
+/*! kiosk.js 1.2.0 | Apache-2.0 */
 /*
  * Calls Kiosk from a web page: lists, search, completions, questions, and a beacon for interactions.
  *
@@ -15,7 +15,7 @@
 (function (root) {
   "use strict";
 
-  const VERSION = "1.1.0";
+  const VERSION = "1.2.0";
   const doc = root.document;
   const script = doc && doc.currentScript;
 
@@ -38,9 +38,13 @@
   const MOST_WAITING = 500; // events that wait while the server is away; older ones are dropped
   const MOST_REMEMBERED = 200; // products whose list is remembered
   const LONGEST_WAIT_MS = 30000;
+  const LONGEST_ORDER_MS = 2000; // then a list no longer waits for the lists above it
 
   const now = () => Date.now();
   const text = (value) => (value === undefined || value === null ? "" : String(value));
+
+  // `target` may be absent: not every call has a signal.
+  const listen = (target, name, callback, capture) => target && target.addEventListener(name, callback, capture);
 
   // Tell the developer, never the visitor.
   function warn(message, error) {
@@ -57,8 +61,7 @@
   }
 
   function uuid() {
-    const bytes = new Uint8Array(16);
-    root.crypto.getRandomValues(bytes); // `randomUUID` is missing on pages without TLS
+    const bytes = root.crypto.getRandomValues(new Uint8Array(16)); // `randomUUID` is missing on pages without TLS
     bytes[6] = (bytes[6] & 15) | 64;
     bytes[8] = (bytes[8] & 63) | 128;
     const hex = Array.from(bytes, (byte) => (byte + 256).toString(16).slice(1)).join("");
@@ -75,14 +78,14 @@
     return {
       get(key) {
         try {
-          return store ? JSON.parse(store.getItem(key)) : memory[key];
+          return store ? JSON.parse(store.getItem("kiosk." + key)) : memory[key];
         } catch (error) {
           return undefined;
         }
       },
       set(key, value) {
         try {
-          if (store) store.setItem(key, JSON.stringify(value));
+          if (store) store.setItem("kiosk." + key, JSON.stringify(value));
           else memory[key] = value;
         } catch (error) { /* the storage is full */ }
       },
@@ -92,16 +95,16 @@
   function sleep(ms, signal) {
     return new Promise((resolve) => {
       const timer = setTimeout(resolve, ms);
-      if (signal) signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); });
+      listen(signal, "abort", () => { clearTimeout(timer); resolve(); });
     });
   }
 
   // 0 is no answer at all: offline, a timeout, a server that is restarting.
-  const isPassing = (reply) => reply.status === 0 || reply.status === 429 || reply.status >= 500;
+  const isPassing = (reply) => !reply.status || reply.status === 429 || reply.status >= 500;
 
   // What the server asks for, or else longer with each try; at random, so that not all visitors return at once.
   function pauseMs(reply, tries) {
-    return Math.max(reply.retryAfterMs, 500 * Math.pow(2, tries) * (0.5 + Math.random() / 2));
+    return Math.max(reply.retryAfterMs, 500 * 2 ** tries * (0.5 + Math.random() / 2));
   }
 
   function open(options) {
@@ -116,12 +119,12 @@
     // The key stands in the address: a header would make the browser ask for permission before each call.
     const keyed = (path) => base + path + "?api_key=" + encodeURIComponent(settings.key);
     let anonymousId = settings.anonymousId;
-    let session = (settings.session && tab.get("kiosk.session")) || [];
-    let lists = tab.get("kiosk.lists") || []; // [product id, service id], newest last
+    let session = (settings.session && tab.get("session")) || [];
+    let lists = tab.get("lists") || []; // [product id, service id], newest last
 
     if (!anonymousId) {
-      anonymousId = local.get("kiosk.anonymous_id") || uuid();
-      local.set("kiosk.anonymous_id", anonymousId);
+      anonymousId = local.get("anonymous_id") || uuid();
+      local.set("anonymous_id", anonymousId);
     }
 
     function emit(name, value) {
@@ -130,14 +133,13 @@
 
     // Who asks, as fields of a body.
     function identity() {
-      const fields = {anonymous_id: anonymousId};
-      if (settings.anonymousHash) fields.anonymous_hash = settings.anonymousHash;
-      if (user.userId) {
-        fields.user_id = text(user.userId);
-        if (user.userHash) fields.user_hash = user.userHash;
-        if (user.userType) fields.user_type = user.userType;
-      }
-      return fields;
+      // JSON leaves out what is undefined.
+      return {
+        anonymous_id: anonymousId, anonymous_hash: settings.anonymousHash || undefined,
+        ...(user.userId && {
+          user_id: text(user.userId), user_hash: user.userHash || undefined, user_type: user.userType || undefined,
+        }),
+      };
     }
 
     // --- calls ---------------------------------------------------------------------------------------------------
@@ -150,14 +152,14 @@
       const abort = new AbortController();
       const stop = () => abort.abort();
       const timer = setTimeout(stop, settings.timeoutMs);
-      if (signal) signal.addEventListener("abort", stop);
+      listen(signal, "abort", stop);
       try {
         const token = typeof user.token === "function" ? await user.token() : user.token;
         const all = {...headers, ...(token && {Authorization: "Bearer " + token})};
         // Without a content type the request is a simple one: the browser asks no permission first.
         const response = await fetch(url, {
-          method, headers: all, keepalive: Boolean(keepalive), signal: abort.signal, credentials: "omit",
-          body: body === undefined ? undefined : JSON.stringify(body),
+          method, headers: all, keepalive, signal: abort.signal, credentials: "omit",
+          body: JSON.stringify(body),
         });
         reply.status = response.status;
         reply.ok = response.ok;
@@ -197,8 +199,6 @@
       const simulated = session.length && SIMULATES.test(path) && {additional_interactions: session};
       return {...identity(), ...simulated, ...body};
     }
-
-    const operation = (path) => (body, options) => call(path, filled(path, body), options);
 
     // Send several queries as one request: `[{api_name: "search/search", body: {...}}, ...]`.
     function bulk(requests, options) {
@@ -243,17 +243,18 @@
         if (!value || typeof value !== "object") return;
         const id = value.service_id || serviceId;
         if (id && typeof value.product_id === "string") found.set(value.product_id, id);
-        Object.keys(value).forEach((name) => walk(value[name], id));
+        Object.values(value).forEach((part) => walk(part, id));
       })(data, "");
       if (!found.size) return;
-      lists = lists.filter((entry) => !found.has(entry[0])).concat(Array.from(found)).slice(-MOST_REMEMBERED);
-      tab.set("kiosk.lists", lists); // the click often counts on the next page
+      lists = lists.filter((entry) => !found.has(entry[0])).concat([...found]).slice(-MOST_REMEMBERED);
+      tab.set("lists", lists); // the click often counts on the next page
     }
 
     // The list that all these products came from, if it is one.
     function listOf(productIds) {
-      const ids = new Set((productIds || []).map((id) => (lists.find((entry) => entry[0] === id) || [])[1]));
-      return ids.size === 1 ? Array.from(ids)[0] : undefined;
+      const serviceIds = new Map(lists);
+      const ids = new Set((productIds || []).map((id) => serviceIds.get(id)));
+      return ids.size === 1 ? [...ids][0] : undefined;
     }
 
     // --- interactions --------------------------------------------------------------------------------------------
@@ -275,23 +276,18 @@
         if (serviceId) event.service_id = serviceId;
         if (settings.session) {
           session = session.concat(event).slice(-MOST_EVENTS);
-          tab.set("kiosk.session", session);
+          tab.set("session", session);
         }
         emit("interaction", event);
         if (readOnly) return;
         const who = identity();
         if (!who.user_hash) delete who.user_type; // there it would prove nothing, and is not known
-        queue.push({...who, ...(page && {context: {page}}), ...event});
-        queue = queue.slice(-MOST_WAITING);
+        queue = queue.concat({...who, ...(page && {context: {page}}), ...event}).slice(-MOST_WAITING);
         if (queue.length >= MOST_EVENTS && !failures) flush();
-        else schedule(settings.flushMs);
+        else timer = timer || setTimeout(flush, settings.flushMs);
       } catch (error) {
         warn("the interaction was not recorded", error);
       }
-    }
-
-    function schedule(ms) {
-      if (!timer) timer = setTimeout(flush, ms);
     }
 
     function take() {
@@ -373,12 +369,12 @@
       reset() {
         user = {};
         anonymousId = uuid();
-        local.set("kiosk.anonymous_id", anonymousId);
+        local.set("anonymous_id", anonymousId);
         client.clearSession();
       },
       clearSession() {
         session = [];
-        tab.set("kiosk.session", session);
+        tab.set("session", session);
       },
       // Listen to "call" or "interaction"; the result stops listening.
       on(name, listener) {
@@ -389,12 +385,13 @@
     Object.keys(OPERATIONS).forEach((group) => {
       const named = (client[group.split("/").pop()] = {});
       OPERATIONS[group].split(" ").forEach((name) => {
-        named[name.replace(/\//g, "_")] = operation(group + "/" + name);
+        const path = group + "/" + name;
+        named[name.replace(/\//g, "_")] = (body, options) => call(path, filled(path, body), options);
       });
     });
     if (doc) {
-      root.addEventListener("pagehide", drain);
-      doc.addEventListener("visibilitychange", () => {
+      listen(root, "pagehide", drain);
+      listen(doc, "visibilitychange", () => {
         if (doc.visibilityState === "hidden") drain();
       });
     }
@@ -404,12 +401,15 @@
   // --- pages without code: data attributes ---------------------------------------------------------------------------
 
   // <ul data-kiosk-list="recommendation.user_to_products" data-kiosk-body='{"rows": 4}'></ul>
-  async function fill(client, place) {
+  // Fill one list, without the products of `shown`, and add its products to them.
+  async function fill(client, place, shown, isDistinct) {
     const [group, name] = place.dataset.kioskList.split(".");
     const body = {fl: ["title", "url"], ...JSON.parse(place.dataset.kioskBody || "{}")};
+    if (isDistinct) body.exclude = shown.concat(body.exclude || []);
     const reply = await client[group][name](body);
-    if (!reply.ok) return warn("a list stays empty: " + reply.message);
+    if (!reply.ok) throw reply.message;
     place.replaceChildren(...(reply.data.products || []).map((product) => {
+      shown.push(product.product_id);
       // Without an address, a product is a button, which the keyboard reaches too.
       const isLink = /^https?:\/\//i.test(product.url);
       const link = doc.createElement(isLink ? "a" : "button");
@@ -423,15 +423,25 @@
   }
 
   function attach(client) {
-    const all = (name) => Array.from(doc.querySelectorAll("[" + name + "]"));
+    const all = (name, callback) => doc.querySelectorAll("[data-kiosk-" + name + "]").forEach(callback);
+    const shown = [];
+    const above = [];
+    const isLate = sleep(LONGEST_ORDER_MS);
     // <a data-kiosk-product="trowel-02"> counts a click; data-kiosk-type="add_to_cart" counts another interaction.
-    doc.addEventListener("click", (event) => {
+    listen(doc, "click", (event) => {
       const at = event.target.closest && event.target.closest("[data-kiosk-product]");
       if (at) client.track(at.dataset.kioskType || "click", at.dataset.kioskProduct);
     }, true);
     // <main data-kiosk-view="trowel-02"> counts a view of the page.
-    all("data-kiosk-view").forEach((at) => client.track("product_detail_page_view", at.dataset.kioskView));
-    all("data-kiosk-list").forEach((at) => fill(client, at).catch((error) => warn("a list stays empty", error)));
+    all("view", (at) => client.track("product_detail_page_view", at.dataset.kioskView));
+    // A list of recommendations leaves out what the lists above it show, so it waits for them.
+    // With data-kiosk-repeat it does neither; nor do searches and histories, whose products a page asks for.
+    all("list", (at) => {
+      const isDistinct = /_to_(products|trending)$/.test(at.dataset.kioskList) && !("kioskRepeat" in at.dataset);
+      const start = isDistinct && Promise.race([Promise.all(above), isLate]);
+      above.push(Promise.resolve(start).then(() => fill(client, at, shown, isDistinct))
+        .catch((error) => warn("a list stays empty", error)));
+    });
   }
 
   root.Kiosk = {version: VERSION, open};
@@ -440,7 +450,7 @@
       // data-key, data-url, data-user-id, data-user-hash, data-token, data-storage, data-session: see the guide.
       const client = (root.kiosk = open({...script.dataset}));
       if (doc.readyState !== "loading") attach(client);
-      else doc.addEventListener("DOMContentLoaded", () => attach(client));
+      else listen(doc, "DOMContentLoaded", () => attach(client));
     } catch (error) {
       warn("the script could not start", error);
     }

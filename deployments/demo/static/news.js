@@ -14,19 +14,22 @@ const search = openSearch(kiosk, at("search"), {
   facets: [{field: "custom_attributes.section", name: "Section"}, {field: "tags", name: "Subject"}],
 });
 
+let companions = [];
+
 const refreshLists = openBothLists(SCOPE, {
+  above: () => companions,
   rows: 6, type: "read",
   aboutYou: () => (kiosk.session.length ? "The engine ranks the archive by what you read." : "You are new: the engine takes what many read."),
   aboutTrending: () => "Many users turn to it now.",
 });
 
-// The article that the visitor reads. Its parts arrive as text and stay text.
+// Show the article that the visitor reads; its parts arrive as text and stay text. Return the ids of the list below it.
 async function read(productId) {
   const reply = await kiosk.search.mget({product_ids: [productId], fl: [...FIELDS, "authors", "headers", "paragraphs"]});
   const article = reply.ok ? reply.data.products[0] : null;
   if (!article || !article._found) {
     say("This article is gone.");
-    return;
+    return [];
   }
   shownProducts.set(productId, article);
   const next = el("div", {});
@@ -47,7 +50,7 @@ async function read(productId) {
       at("questions").scrollIntoView({block: "start"});
     }})));
   }
-  await openList(next, {
+  return openList(next, {
     ask: () => kiosk.recommendation.product_to_products({...SCOPE, product_id: productId, rows: 4, fl: FIELDS}),
     type: "read", about: () => `Users who read “${article.title}” read it too, or it resembles it.`,
   })();
@@ -62,5 +65,5 @@ kiosk.ask.trending_questions({rows: 3}).then((reply) => {
 });
 
 keepFresh([refreshLists, search.refresh], (event) => {
-  if (event.type === "read") read(event.product_ids[0]);
+  if (event.type === "read") companions = read(event.product_ids[0]);
 });

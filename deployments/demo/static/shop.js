@@ -15,7 +15,10 @@ const search = openSearch(kiosk, at("search"), {
   facets: [{field: "type", name: "Kind"}, {field: "brand", name: "Brand"}],
 });
 
+let companions = [];
+
 const refreshLists = openBothLists(SCOPE, {
+  above: () => companions,
   rows: 8, type: LOOK,
   aboutYou: () => (kiosk.session.length ? "The engine ranks the catalog by what you did." : "You are new: the engine takes what many like."),
   aboutTrending: () => "Many visitors turn to it now.",
@@ -30,24 +33,24 @@ async function refreshDepartments() {
     el("button", {type: "button", text: `${category.join(" › ")} (${total})`, onclick: () => search.openCategory(category)}))));
 }
 
-// The product that the visitor looks at, and what goes with it.
+// Show the product that the visitor looks at, and return the ids of the list of what goes with it.
 async function look(productId) {
   const reply = await kiosk.search.mget({product_ids: [productId], fl: [...FIELDS, "description"]});
   const product = reply.ok ? reply.data.products[0] : null;
   if (!product || !product._found) {
     say("This product is gone.");
-    return;
+    return [];
   }
   shownProducts.set(productId, product);
-  const companions = el("div", {});
+  const goesWith = el("div", {});
   showLooked(
     product.title,
     el("p", {text: product.description || ""}),
     el("div", {class: "tools"}, 
       reactionButton(productId, "Add to cart", "add_to_cart", "In the cart ✓"), reactionButton(productId, "Like", "like", "Liked ✓"),
       reactionButton(productId, "Not for me", "dislike", "Noted ✓")),
-    el("h3", {text: "Goes with it"}), companions);
-  await openList(companions, {
+    el("h3", {text: "Goes with it"}), goesWith);
+  return openList(goesWith, {
     ask: () => kiosk.recommendation.product_to_products({...SCOPE, product_id: productId, rows: 4, fl: FIELDS}),
     type: LOOK, about: () => `Visitors who turned to “${product.title}” turned to it too, or it resembles it.`,
   })();
@@ -59,6 +62,6 @@ openQuestions(kiosk, at("questions"), {
 });
 
 keepFresh([refreshLists, refreshDepartments, search.refresh], (event) => {
-  if (event.type === LOOK) look(event.product_ids[0]);
+  if (event.type === LOOK) companions = look(event.product_ids[0]);
   else if (event.product_ids) say(`${nameOf(event.product_ids[0])}: ${event.type.replace(/_/g, " ")}.`);
 });

@@ -26,8 +26,12 @@ SETTINGS = {
     "KIOSK_MASTER_KEY_FILE": "/etc/kiosk/master.key",
     "KIOSK_DATA_DIR": "/srv/kiosk",
 }
-HEAD = 'eval "$(kiosk node env --head --ray-redis redis:6380)"\nray start --head --port=6379 --dashboard-host=0.0.0.0'
-WORKER = 'eval "$(kiosk node env)"\nray start --address=head:6379'
+STORE = "--object-store-memory=268435456"
+HEAD = (
+    'eval "$(kiosk node env --head --ray-redis redis:6380)"\n'
+    f"ray start --head --port=6379 --dashboard-host=0.0.0.0 {STORE}"
+)
+WORKER = f'eval "$(kiosk node env)"\ntimeout 120 ray start --address=head:6379 {STORE}'
 UP = 'eval "$(kiosk node env)"\nkiosk cluster up'
 _KIOSK = 'kiosk() { python -m deployments.cli "$@"; }\n'
 APP = "development"

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
+from actors.hosting.memory_budget import MemoryBudget, MemoryUse
 from cluster.errors import Fault
-from cluster.meter import SilentMeter
 from tests.suites.manual_clock import ManualClock
 
 WORDS = LoadedAppLabels("it is still loading", "app_left", "kiosk_test_bytes")
@@ -38,7 +38,7 @@ async def test_all_who_come_at_once_wait_for_one_load() -> None:
         made.append(app_id)
         return Room()
 
-    held = LoadedApps(make, SilentMeter(), 100, WORDS)
+    held = LoadedApps(make, MemoryBudget(100), WORDS)
     rooms = await asyncio.gather(*(held.get("shop") for _ in range(5)))
     assert made == ["shop"]
     assert len(set(map(id, rooms))) == 1
@@ -47,7 +47,7 @@ async def test_all_who_come_at_once_wait_for_one_load() -> None:
 
 
 async def test_the_least_recently_used_app_is_evicted_first() -> None:
-    held = LoadedApps(lambda app_id: Room(), SilentMeter(), 20, WORDS)
+    held = LoadedApps(lambda app_id: Room(), MemoryBudget(20), WORDS)
     first, second = await held.get("first"), await held.get("second")
     await held.get("first")
     third = await held.get("third")
@@ -56,7 +56,7 @@ async def test_the_least_recently_used_app_is_evicted_first() -> None:
     await held.close()
 
 
-def _of_clock(clock: ManualClock, load_ms: dict[str, int], budget: int) -> LoadedApps[Room]:
+def _of_clock(clock: ManualClock, load_ms: dict[str, int], budget: MemoryBudget) -> LoadedApps[Room]:
     class SlowRoom(Room):
         def __init__(self, app_id: str) -> None:
             super().__init__()
@@ -66,28 +66,29 @@ def _of_clock(clock: ManualClock, load_ms: dict[str, int], budget: int) -> Loade
             await super().start()
             clock.advance(self.load_ms)
 
-    return LoadedApps(SlowRoom, SilentMeter(), budget, WORDS, clock)
+    return LoadedApps(SlowRoom, budget, WORDS, clock)
 
 
 async def test_an_app_that_grew_after_its_load_is_evicted_without_another_load() -> None:
     clock = ManualClock()
-    loaded = _of_clock(clock, {}, 25)
+    budget = MemoryBudget(25, clock=clock)
+    loaded = _of_clock(clock, {}, budget)
     first = await loaded.get("first")
     clock.advance(1_000)
     second = await loaded.get("second")
-    assert await loaded.evict() == 20
+    assert await budget.evict() == 20
     second.nbytes = 20
-    assert await loaded.evict() == 20
+    assert await budget.evict() == 20
     assert [first.closed, second.closed] == [True, False]
     second.nbytes = 100  # alone it stays, larger than the budget
-    assert await loaded.evict() == 100
+    assert await budget.evict() == 100
     assert not second.closed
     await loaded.close()
 
 
 async def test_an_app_whose_load_takes_seconds_stays_longer_than_a_cheap_one() -> None:
     clock = ManualClock()
-    loaded = _of_clock(clock, {"expensive": 5_000}, 20)
+    loaded = _of_clock(clock, {"expensive": 5_000}, MemoryBudget(20, clock=clock))
     expensive = await loaded.get("expensive")
     clock.advance(60_000)
     cheap = await loaded.get("cheap")
@@ -114,7 +115,7 @@ async def test_more_busy_apps_than_fit_do_not_all_take_turns() -> None:
             await super().start()
             clock.advance(3_000)
 
-    loaded = LoadedApps(CountedRoom, SilentMeter(), 50, WORDS, clock)
+    loaded = LoadedApps(CountedRoom, MemoryBudget(50, clock=clock), WORDS, clock)
     apps = [f"app{at}" for at in range(10)]
     for _ in range(5):
         for app_id in apps:
@@ -125,9 +126,37 @@ async def test_more_busy_apps_than_fit_do_not_all_take_turns() -> None:
     await loaded.close()
 
 
+async def test_engines_and_archives_share_one_budget() -> None:
+    clock = ManualClock()
+    budget = MemoryBudget(35, clock=clock)
+    engines = _of_clock(clock, {}, budget)
+    archives = _of_clock(clock, {}, budget)
+    first = await engines.get("shop")
+    clock.advance(1_000)
+    passages = await archives.get("news")
+    clock.advance(1_000)
+    second = await engines.get("toys")
+    assert budget.read_use() == MemoryUse(35, 30, 3, {}, {})
+    passages.nbytes = 20
+    assert await budget.evict() == 30
+    assert [first.closed, passages.closed, second.closed] == [True, False, False]
+    clock.advance(1_000)
+    await engines.get("shop")
+    assert [passages.closed, second.closed] == [True, False]
+    # an app that alone is too large is served, and reported
+    second.nbytes = 40
+    clock.advance(1_000)
+    await engines.get("toys")
+    assert await budget.evict() == 40
+    assert budget.read_use() == MemoryUse(35, 40, 1, {"toys": 40}, {"shop": 1})
+    clock.advance(600_001)
+    assert budget.read_use().reloads == {}
+    await asyncio.gather(engines.close(), archives.close())
+
+
 async def test_a_failed_load_is_tried_again() -> None:
     errors: list[Exception | None] = [Fault("damaged"), None]
-    held = LoadedApps(lambda app_id: Room(errors.pop(0)), SilentMeter(), 100, WORDS)
+    held = LoadedApps(lambda app_id: Room(errors.pop(0)), MemoryBudget(100), WORDS)
     with pytest.raises(Fault):
         await held.get("shop")
     assert not (await held.get("shop")).closed

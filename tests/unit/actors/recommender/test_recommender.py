@@ -567,6 +567,7 @@ def test_what_was_bought_with_a_product(shop: Recommender) -> None:
     found = ask(shop, "product_to_products", anchors=("bread-knife",), buy_together=True)
     assert ids(found)[0] == "cutting-board"
     assert found.served_by == "baskets"
+    assert found.warnings == ()
 
 
 def test_a_product_nobody_bought_together_with_anything_falls_back_to_what_is_similar(
@@ -575,6 +576,16 @@ def test_a_product_nobody_bought_together_with_anything_falls_back_to_what_is_si
     found = ask(shop, "product_to_products", anchors=("crocus-bulbs",), buy_together=True)
     assert ids(found)[0] == "tulip-bulbs"
     assert found.served_by == "similar"
+    assert [(warning["parameter"], warning["message"]) for warning in found.warnings] == [
+        (
+            "buy_together",
+            "no purchase contains the product together with another one; the list has similar products",
+        )
+    ]
+    misspelled = ask(
+        shop, "product_to_products", anchors=("crocus-bulbs",), buy_together=True, fields=("titel",)
+    )
+    assert [warning["parameter"] for warning in misspelled.warnings] == ["buy_together", "fl"]
 
 
 def test_anchors_and_their_variants_are_never_returned(shop: Recommender) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from actors.hosting import log_follower as following_loop
+from actors.hosting.memory_budget import MemoryBudget
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
@@ -161,7 +162,7 @@ async def test_the_least_recently_used_app_makes_room(
 ) -> None:
     for app_id in ("one", "two"):
         await furnish(stores, app_id=app_id)
-    host = opened(memory_budget_mb=0)
+    host = opened(budget=MemoryBudget(0))
     assert await ids(host, query(app_id="one")) == await ids(host, query(app_id="two"))
     assert await ids(host, query(app_id="two"))
     assert meter.counts["kiosk_recommender_load_ms"] == 2

@@ -53,6 +53,17 @@ def test_ids_with_odd_characters_match_in_json_and_in_nested_json(user_id: str) 
     assert person.is_named_in(orjson.dumps({"text": once.decode()})[:-1])
 
 
+@pytest.mark.parametrize(
+    ("name", "is_named"),
+    [
+        ("7.csv", True), ("export 7.jsonl", True), ("users_v-1_2021.csv", True), ("ada@example.org.csv", True),
+        ("2017.csv", False), ("a7.csv", False), ("v-12.csv", False), ("orders.csv", False),
+    ],
+)  # fmt: skip
+def test_a_file_is_named_after_a_person_by_a_whole_id(name: str, is_named: bool) -> None:
+    assert ADA.is_named_in_file(name) == is_named
+
+
 def test_addresses_of_a_profile_are_extracted_at_any_depth() -> None:
     profile = orjson.dumps({"a": {"b": ["x@y.zz", "not one", "@"]}, "c": 5})
     assert addresses_of(profile) == ("x@y.zz",)

@@ -23,9 +23,8 @@ from tests.suites.manual_clock import ManualClock
 
 
 def _app(**bounds: int) -> App:
-    return App(
-        app_id="shop", environment="development", settings=AppSettings(**cast(Any, bounds)), created_at=0
-    )
+    settings = AppSettings(**cast(Any, {"max_storage_mb": 0, **bounds}))
+    return App(app_id="shop", environment="development", settings=settings, created_at=0)
 
 
 class CountingStore:

@@ -69,6 +69,16 @@ def test_a_request_a_level_and_a_number_select_lines(places: InstallationPaths) 
     assert run("--since", "1h") == ""
 
 
+def test_a_line_can_not_steer_the_terminal(places: InstallationPaths) -> None:
+    hostile = event(
+        "2026-11-23T10:00:05Z", "error", "request\x1b[2J", path="/\x1b]0;x\x07", exception="a\x1b[31m\nb"
+    )
+    (places.logs_dir / "supervisor.log").write_text(f"{hostile}\nplain \x1b[2J\n")
+    shown = run("--lines", "4")
+    assert "request [2J" in shown
+    assert all(char.isprintable() or char == "\n" for char in shown)
+
+
 def test_the_folder_of_the_logs_leads_to_the_logs_of_all_processes(places: InstallationPaths) -> None:
     assert (places.logs_dir / "processes" / "worker-1.err").is_file()
     places.make()

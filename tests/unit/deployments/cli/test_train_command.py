@@ -8,6 +8,8 @@ import pytest
 
 from cluster.records.run import Run
 from deployments.cli.train import is_failure, run_to_dict, show_run
+from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.runs.stages import report_without_interactions
 
 VERSION = "c6afd147b3db7535"
 REFUSED = f"{VERSION} was not promoted, it is certainly worse: ndcg@10 0.0321 against 0.3324 of what serves"
@@ -52,6 +54,17 @@ def test_a_training_without_promotion_names_the_command_to_promote(
     said = capsys.readouterr().out
     assert "Certainly better: x" in said
     assert f"Let it serve: kiosk promote bookshop {VERSION}" in said.replace("\n", " ")
+
+
+def test_a_training_without_interactions_does_not_propose_to_promote(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = report_without_interactions(load_recipe_file("shop"))
+    show_run(_run(figures=report["figures"], verdict=report["verdict"]["sentence"]), as_json=False)
+    printed = capsys.readouterr().out
+    assert "No interactions have settled" in printed
+    assert "there is no reason to promote it yet" in printed
+    assert "kiosk promote" not in printed
 
 
 def test_what_came_of_each_part_stands_below_the_figures(capsys: pytest.CaptureFixture[str]) -> None:

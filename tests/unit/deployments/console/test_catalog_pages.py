@@ -16,12 +16,13 @@ import pytest
 
 from cluster.records.administration import AppRole
 from cluster.records.intake import QuarantineEntry
+from cluster.records.logged_query import LoggedQuery
 from deployments.console.pages import catalog, imports, tryout, users
 from jobs.ingest.upload_ingest import UploadedFileIngest
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
-from tests.fakes.corner_shop import APP, happen, upload, view
+from tests.fakes.corner_shop import APP, DAY_MS, NOW_MS, happen, upload, view
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
@@ -68,8 +69,12 @@ async def test_a_viewer_sees_products_and_no_people(shop: AdminShop) -> None:
     assert "fork, " in product.text or "steel, " in product.text
     related = await person.get(f"{BASE}/catalog/product/related?id=bread-knife")
     assert "Often bought together" in related.text
+    unsold = await person.get(f"{BASE}/catalog/product/related?id=crocus-bulbs")
+    assert "No data: no order contains it together with another product." in unsold.text
     outcomes = await person.get(f"{BASE}/catalog/product/outcomes?id=watering-can")
     assert "add_to_cart" in outcomes.text
+    assert "Last 7 days against the 7 days before" in outcomes.text
+    assert _row("add_to_cart", "4", "0", "–") in outcomes.text
     assert (await person.get(f"{BASE}/catalog/product?id=none")).status_code == 404
     for path in ("readers", "readers/one?user_id=gina", "try", "import", "quarantine", "readers/erasures"):
         assert (await person.get(f"{BASE}/{path}")).status_code == 403, path
@@ -81,6 +86,24 @@ async def test_a_viewer_sees_products_and_no_people(shop: AdminShop) -> None:
     ).status_code == 403
     assert "/readers" not in page.text
     assert "/import" not in page.text
+
+
+def _row(name: str, *figures: str) -> str:
+    cells = "".join(f'<td class="number">{figure}</td>' for figure in figures)
+    return f'<th scope="row">{name}</th>{cells}'
+
+
+async def test_searches_are_compared_with_the_week_before(shop: AdminShop) -> None:
+    queries = [
+        LoggedQuery(at=NOW_MS - days * DAY_MS, kind="search", text="knife", total=total, took_ms=2.5)
+        for days, total in ((1, 0), (2, 1), (9, 0), (10, 0), (11, 1), (12, 1))
+    ]
+    await shop.services.stores.queries.append(APP, queries)
+    page = await (await visitor(shop, "analyst")).get(f"{BASE}/search?since=7d")
+    assert "Compared with the period before" in page.text
+    assert _row("Queries", "2", "4", "-50.0%") in page.text
+    assert _row("Queries without results", "1", "2", "-50.0%") in page.text
+    assert _row("p95 ms: search", "2.5", "2.5", "+0.0%") in page.text
 
 
 async def _claim_upload(shop: AdminShop) -> Any:

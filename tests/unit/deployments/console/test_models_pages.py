@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from cluster.records.administration import AppRole
 from cluster.records.engine import Engine
 from cluster.records.run import StageResult, claim_run, update_leased_run
+from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.runs.stages import report_without_interactions
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.fakes.model_shop import APP, ModelShop, evaluation, open_model_shop
@@ -174,6 +177,16 @@ async def test_an_editor_promotes_and_rolls_back(shop: ModelShop, tmp_path: Path
     page = await person.get(ENGINE)
     assert ESCAPED in page.text
     assert "<script>alert" not in page.text
+
+
+async def test_a_snapshot_without_interactions_is_not_proposed(shop: ModelShop, tmp_path: Path) -> None:
+    empty = shop.publish(tmp_path / "empty", **report_without_interactions(load_recipe_file("shop")))
+    measured = shop.publish(tmp_path / "measured", 7)
+    person = await visitor(shop, "editor")
+    for version, kind, is_named in ((empty, "", True), (measured, "primary", False)):
+        page = await person.get(f"{ENGINE}/snapshots/{version}")
+        assert ("there is no reason to promote it yet" in page.text) is is_named
+        assert re.findall(r'class="([^"]*)" data-dialog="promote">Promote<', page.text) == [kind]
 
 
 async def test_schedules_are_added_and_removed(shop: ModelShop) -> None:

@@ -13,22 +13,27 @@ from deployments.operations.users import merge_user_ids
 IDS = st.lists(st.text("abc", min_size=1, max_size=3), unique=True).map(sorted)
 
 
-@given(stored=IDS, active=IDS, limit=st.integers(1, 4), size=st.integers(1, 4))
+@given(
+    stored=IDS, active=IDS, part=st.sampled_from(["", "b", "cc"]), limit=st.integers(1, 4), size=st.integers(1, 4)
+)  # fmt: skip
 def test_all_pages_together_have_every_id_once(
-    stored: list[str], active: list[str], limit: int, size: int
+    stored: list[str], active: list[str], part: str, limit: int, size: int
 ) -> None:
+    """Also when no id of a page of the store has the part that is searched for."""
     seen: list[str] = []
     after = ""
     for _ in range(100):
         rest = [one for one in stored if one > after]
-        fetched, has_more = rest[: max(limit, size)], len(rest) >= max(limit, size)
-        shown, cursor = merge_user_ids(fetched, has_more, (one for one in active if one > after), limit)
+        fetched = [one for one in rest[:size] if part in one]
+        fitting = (one for one in active if one > after and part in one)
+        until = rest[size - 1] if len(rest) >= size else None
+        shown, cursor = merge_user_ids(fetched, until, fitting, limit)
         assert len(shown) <= limit
         seen += shown
         if not cursor:
             break
         after = cursor
-    assert seen == sorted({*stored, *active})
+    assert seen == sorted(one for one in {*stored, *active} if part in one)
 
 
 @pytest.mark.parametrize(("is_cut", "words"), [(False, "bought 2 "), (True, "bought at least 2 ")])

@@ -16,7 +16,7 @@ import pytest
 from cluster.errors import Invalid
 from jobs.ingest.chunks import ReadBounds, cut_batches, cut_rows, measure_rows
 from jobs.ingest.mapping import FieldMap
-from jobs.ingest.sources import find_files, read_chunks
+from jobs.ingest.sources import _read_batches, find_files, read_chunks
 
 BOUNDS = ReadBounds(chunk_bytes=1_000)
 
@@ -70,6 +70,11 @@ def test_rows_and_batches_are_cut_alike() -> None:
         (pa.array([{"a": "xy", "b": 1}, {"a": None, "b": 2}, None]), [10, 8, 8]),
         (pa.array([[("k", "value")], [], None], pa.map_(pa.string(), pa.string())), [14, 0, 0]),
         (pa.array([1, 2, None]), [8, 8, 8]),
+        (pa.array(["abc", None, "é"], pa.string_view()), [3, 0, 2]),
+        (pa.array([["a", "bcd"], None, ["", "x"]], pa.list_(pa.string(), 2)), [20, 0, 17]),
+        (pa.array([["a", "bcd"], None, ["x"]], pa.list_view(pa.string())), [20, 0, 9]),
+        (pa.array([b"x" * 100, None], pa.binary(100)), [100, 100]),
+        (pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array(['{"a": 1}', None])), [8, 0]),
     ],
 )
 def test_the_bytes_of_a_row_are_those_of_its_decoded_texts(values: Any, sizes: list[int]) -> None:
@@ -88,6 +93,27 @@ def test_a_file_that_decodes_to_more_than_its_bound_is_refused_while_it_is_read(
     chunks = read_chunks(source, 500, 0, ReadBounds(1_000, 3 << 20))
     with pytest.raises(Invalid, match="holds more than 3 MB of data after decoding"):
         list(chunks)
+
+
+@pytest.mark.parametrize("form", ["map", "fixed list", "extension", "view"])
+def test_a_dictionary_within_another_type_is_decoded_in_small_parts(tmp_path: Path, form: str) -> None:
+    """The schema that Arrow keeps in the file restores such types."""
+    text, count = "x" * 200_000, 2_000
+    plain = pa.array([text] * count)
+    column = {
+        "map": lambda: pa.array([[("k", text)]] * count, pa.map_(pa.string(), pa.string())),
+        "fixed list": lambda: pa.array([[text]] * count, pa.list_(pa.string(), 1)),
+        "extension": lambda: pa.ExtensionArray.from_storage(pa.json_(pa.string()), plain),
+        "view": lambda: plain.cast(pa.string_view()),
+    }[form]()
+    path = tmp_path / "bomb.parquet"
+    pq.write_table(pa.table({"product_id": [str(at) for at in range(count)], "custom": column}), path)
+    (source,) = find_files(str(path))
+    sizes = [int(measure_rows(batch).sum()) for batch in _read_batches(source, 2_000)]
+    assert sum(sizes) >= count * len(text)
+    assert max(sizes) <= 80 << 20
+    with pytest.raises(Invalid, match="after decoding"):
+        list(read_chunks(source, 500, 0, ReadBounds(4 << 20, 100 << 20)))
 
 
 def test_a_dictionary_of_one_long_text_is_decoded_in_small_parts(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def line(
 def join(
     rows: Sequence[Row], *rules: str, most_open: int = 1_000, size: int = 100, skip: int = 0
 ) -> list[Row]:
-    files = BasketFiles(ListedRows(rows), FieldMap.parse(rules or RULES, "interaction"), most_open)
+    files = BasketFiles(ListedRows(rows), FieldMap.parse(rules or RULES, "interaction"), most_open=most_open)
     return [row for _, chunk in files.chunks(SOURCE, size, skip) for row in chunk]
 
 
@@ -131,6 +131,17 @@ def test_a_continued_ingest_finds_the_same_orders_at_the_same_places() -> None:
         whole[10:],
         whole[30:],
     ]
+
+
+def test_chunks_of_large_orders_end_by_bytes_and_are_the_same_after_an_interruption() -> None:
+    rows = [line(f"o{at % 40}", f"product-{at:06}", user=f"u{at % 40}") for at in range(8_000)]
+    files = BasketFiles(ListedRows(rows), FieldMap.parse(RULES, "interaction"), chunk_bytes=20_000)
+    whole = list(files.chunks(SOURCE, 2_000))
+    assert len(whole) > 5
+    assert max(len(str(list(chunk))) for _, chunk in whole) < 30_000
+    assert sum(len(chunk) for _, chunk in whole) == 40
+    for first, _ in whole:
+        assert list(files.chunks(SOURCE, 2_000, first)) == [one for one in whole if one[0] >= first]
 
 
 def test_the_number_of_a_row_is_that_of_its_first_line(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from deployments.cli.doctor import machine_checks, running_checks, security_chec
 from deployments.cli.installation import Installation
 from deployments.cli.status import describe_server
 from deployments.operations import installation_checks
-from deployments.operations.installation_checks import Finding
+from deployments.operations.installation_checks import Finding, check_app_storage
 from tests.fakes.stores.memory import memory_stores
 
 pytestmark = pytest.mark.usefixtures("allow_world")
@@ -298,13 +298,33 @@ def test_apps_with_the_same_open_switches_share_one_row() -> None:
     assert "open" not in together.words.partition(":")[0]
 
 
+def test_apps_near_their_bound_on_storage_are_named() -> None:
+    def app_of(app_id: str, most_mb: int) -> App:
+        settings = AppSettings(max_storage_mb=most_mb)
+        return App(app_id=app_id, environment="production", settings=settings, created_at=1)
+
+    stored = [(app_of("free", 0), 90 << 30), (app_of("small", 100), 79 << 20)]
+    ok = check_app_storage(stored)
+    assert (ok.level, ok.words) == ("ok", "the largest app stores 92,160 MB")
+    stored.append((app_of("near", 100), 80 << 20))
+    warning = check_app_storage(stored)
+    assert (warning.level, warning.words) == ("warning", "near stores 80 of at most 100 MB")
+    stored.append((app_of("full", 50), 60 << 20))
+    bad = check_app_storage(stored)
+    assert bad.level == "bad"
+    assert bad.words == (
+        "full stores 60 of at most 50 MB, near stores 80 of at most 100 MB: writes are refused"
+    )
+    assert bad.advice == "delete data, or `kiosk apps switch full max_storage_mb=100`"
+
+
 def test_every_open_switch_of_an_app_is_named() -> None:
     def check_switch(environment: Any, settings: AppSettings) -> Finding:
         app = App(app_id="shop", environment=environment, settings=settings, created_at=1)
         (finding,) = security_checks.check_switches([app])
         return finding
 
-    before = check_switch("production", AppSettings())
+    before = check_switch("production", AppSettings(max_storage_mb=0))
     assert before.level == "warning"
     for name in (
         "prove_writers",
@@ -312,6 +332,7 @@ def test_every_open_switch_of_an_app_is_named() -> None:
         "token_max_age_h",
         "confidential_fields",
         "address_share",
+        "max_storage_mb",
     ):
         assert f"{name}: " in before.words
         assert f"{name}=" in before.advice

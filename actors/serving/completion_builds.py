@@ -1,0 +1,116 @@
+"""Build the completion indexes of a large catalog beside the answers of others.
+
+    collect   the values of all products, in steps of a millisecond between answers and changes
+    build     the arrays, in another thread, without the lock of the app
+    adopt     a moment under the lock
+
+A request that needs the index waits for a moment, and is refused with the time to come back if that is too short.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from actors.recommender.recommender import Recommender
+from actors.retrieval.autocomplete.field_index import FieldKey
+from actors.vectors.types import Floats
+from cluster.clock import Clock
+from cluster.errors import Unavailable
+
+FEW_PRODUCTS = 5_000
+"A catalog up to this size is indexed within the request, in about 150 ms."
+WAIT_S = 2.0
+"How long a request waits for the index: about 50,000 titles are indexed meanwhile."
+_MOST_BUILDS = 8
+"Indexes of an app that are built or wait for it."
+
+
+class CompletionBuilds:
+    """The builds of one app: one at a time."""
+
+    def __init__(
+        self,
+        run_short: Callable[[Callable[[], Any]], Awaitable[Any]],
+        run_in_turns: Callable[[Iterator[None]], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        """Take what runs short work, and steps, while nothing else reads or changes the state of the app."""
+        self._run_short = run_short
+        self._run_in_turns = run_in_turns
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._tasks: dict[FieldKey, asyncio.Task[None]] = {}
+
+    async def ensure_built(self, recommender: Recommender, keys: Sequence[FieldKey]) -> None:
+        """Wait a moment until the indexes of fields are in memory; a small catalog needs no build.
+
+        Errors:
+            Unavailable: a build takes longer, or the index does not fit the memory
+        """
+        missing = [key for key in keys if not recommender.completions.has_field(key)]
+        if not missing or recommender.overlay.catalog.products <= FEW_PRODUCTS:
+            return
+        tasks = [self._start(recommender, key) for key in missing]
+        _, pending = await asyncio.wait(tasks, timeout=WAIT_S)
+        if pending:
+            raise _refuse(next(key for key, task in zip(missing, tasks, strict=True) if task in pending))
+        for task in tasks:
+            if task.cancelled():
+                raise Unavailable(
+                    "the recommender is not loaded", retry_after_s=1
+                )  # it was unloaded meanwhile
+            task.result()
+
+    def close(self) -> None:
+        """Stop all builds."""
+        for task in self._tasks.values():
+            task.cancel()
+
+    def _start(self, recommender: Recommender, key: FieldKey) -> asyncio.Task[None]:
+        task = self._tasks.get(key)
+        if task is None:
+            if len(self._tasks) >= _MOST_BUILDS:
+                raise _refuse(key)
+            task = self._tasks[key] = asyncio.get_running_loop().create_task(self._build(recommender, key))
+            task.add_done_callback(partial(self._forget, key))
+        return task
+
+    def _forget(self, key: FieldKey, task: asyncio.Task[None]) -> None:
+        del self._tasks[key]
+        if not task.cancelled():
+            task.exception()  # a request that waits gets it; nobody may wait any more
+
+    async def _build(self, recommender: Recommender, key: FieldKey) -> None:
+        completions, catalog = recommender.completions, recommender.overlay.catalog
+        async with self._lock:
+            try:
+                if await self._run_short(partial(completions.bind_saved, key, catalog)):
+                    return
+                await self._run_in_turns(completions.collect_in_steps(key, catalog))
+                build = await self._run_short(partial(self._plan, recommender, key))
+                built = await asyncio.get_running_loop().run_in_executor(None, build)
+                await self._run_short(partial(completions.adopt_build, key, built))
+            finally:
+                completions.drop_build(key)
+
+    def _plan(self, recommender: Recommender, key: FieldKey) -> Callable[[], Any]:
+        return recommender.completions.plan_build(key, _popularity(recommender, self._clock.now_ms()))
+
+
+def build_completions(recommender: Recommender, keys: Sequence[FieldKey], now_ms: int) -> None:
+    """Build the indexes of fields at once, for a state that serves no request yet."""
+    popularity = _popularity(recommender, now_ms)
+    for key in keys:
+        recommender.completions.get_field(key, recommender.overlay.catalog, lambda: popularity)
+
+
+def _popularity(recommender: Recommender, now_ms: int) -> Floats:
+    return recommender.default_engine_state.get_item_priors(now_ms).relative_popularity
+
+
+def _refuse(key: FieldKey) -> Unavailable:
+    message = f"completions of the field {key[0]} are being indexed"
+    return Unavailable(message, retry_after_s=1, told=True)
