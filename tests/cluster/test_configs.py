@@ -82,6 +82,7 @@ def test_every_variable_we_set_is_one_that_ray_reads() -> None:
     assert {name for name in serve if name not in known} == set()
 
 
+@pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`", "ignore:.*look_back_period_s")
 def test_serve_makes_the_scheduler_that_spreads_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
     from ray.serve._private import default_impl
     from ray.serve._private.deployment_scheduler import DeploymentScheduler
