@@ -257,8 +257,7 @@ class FieldIndexes:
     @property
     def nbytes(self) -> int:
         """Return an estimate of the memory of all indexes in bytes."""
-        builds = (build.index for build in self._builds.values())
-        return sum(index.nbytes for index in (*self._fields.values(), *builds))
+        return sum(field.nbytes for field in self._fields.values())
 
     def has_field(self, key: FieldKey) -> bool:
         """Return whether the index of a field is in memory."""
