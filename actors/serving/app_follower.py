@@ -47,7 +47,7 @@ from cluster.errors import ColumnsNotReady, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
 from cluster.query.columnar.column_source import Key
-from cluster.store.ports.changes import ChangeLogEntry, Noun
+from cluster.store.ports.changes import ChangeLogEntry, Follower, Noun
 from cluster.store.ports.stores import Stores
 from cluster.store.refreshing_cache import EngineRecords
 
@@ -60,6 +60,8 @@ RECORDS_AT_ONCE = 1_000
 "An answer may read so many to have its columns up to date, about a millisecond."
 
 _READ = 128
+_REPLACE_TRIES = 20
+"Attempts to replace a state by a new one while writes go on: a load is too long to be repeated for one change."
 _BLOCK_MS = 2_000
 _STEP_S = 0.0015
 _BESIDE_S = 0.0012
@@ -355,14 +357,18 @@ class AppFollower:
             try:
                 recommender = await self._load()
                 await self._build_indexes(recommender)
-                while changes := await self._read(recommender, block_ms=0):
-                    await self._apply(recommender, changes)
-                firsts = [await self._stores.changes.first(self._app_id, noun) for noun in NOUNS]
-                is_whole = covers(recommender.overlay.loaded_offsets, dict(zip(NOUNS, firsts, strict=True)))
-                if is_whole and self._can_replace(active, recommender):
-                    self._replace(recommender)
-                    self._log.info("recommender_renewed", offsets=self._read_offsets(recommender))
-                    self._meter.count("kiosk_recommender_renewals_total")
+                for _ in range(_REPLACE_TRIES):
+                    while changes := await self._read(recommender, block_ms=0):
+                        await self._apply(recommender, changes)
+                    firsts = [await self._stores.changes.first(self._app_id, noun) for noun in NOUNS]
+                    first = dict(zip(NOUNS, firsts, strict=True))
+                    is_whole = covers(recommender.overlay.loaded_offsets, first)
+                    # no await between the check and the replacement; the active state may have read on before
+                    if is_whole and self._can_replace(active, recommender):
+                        self._replace(recommender)
+                        self._log.info("recommender_renewed", offsets=self._read_offsets(recommender))
+                        self._meter.count("kiosk_recommender_renewals_total")
+                        break
             except Unavailable as error:
                 self._record_miss(error)
             except Exception:  # noqa: BLE001
@@ -442,13 +448,15 @@ class AppFollower:
             if self._segments is not None and catalog.unused > _LOOSE_ROWS + catalog.products:
                 await self._reload()
         await self._start_renewal()
-        offsets, digest = self._read_offsets(self._active), None
+        offsets, digest = self._read_offsets(self._active), dict[str, str]()
         if self._retained and covers(offsets, self._retained):
             offsets = {**offsets, **self._retained}
         else:
             digest = await self._comparison.digest(self._active, is_as_loaded=self.is_as_loaded)
         now_ms = self._clock.now_ms()
-        await self._stores.changes.record_follower(self._app_id, self._name, offsets, now_ms, digest)
+        await self._stores.changes.record_follower(
+            self._app_id, Follower(self._name, now_ms, offsets, digest)
+        )
         await self._comparison.compare(now_ms)
 
     async def _read(self, recommender: Recommender, *, block_ms: int) -> list[ChangeLogEntry]:

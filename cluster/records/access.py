@@ -207,6 +207,8 @@ class App(BaseModel):
     settings: AppSettings = AppSettings()
     created_at: int
     "Milliseconds since 1970."
+    display_name: str = ""
+    "The name that the console shows beside the id; empty: the id."
     archive_since: int = 0
     "Since when agents read this app, milliseconds since 1970; the newest of all apps counts. 0: never chosen."
 

@@ -34,6 +34,7 @@ from cluster.records.erasure import Erasure
 from cluster.records.run import Run
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
+from cluster.store.ports.changes import Follower
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.promotion import promote_version
@@ -261,7 +262,7 @@ async def test_what_a_slow_follower_holds_back_stands_in_the_receipt(
 ) -> None:
     monkeypatch.setattr("actors.intake.erasure.FOLLOWER_WAIT_S", 1.0)
     follower = {"user": "0", "product": "0", "interaction": "0"}
-    await world.stores.changes.record_follower(APP, "slow", follower, world.now_ms)
+    await world.stores.changes.record_follower(APP, Follower("slow", world.now_ms, follower))
     await fill(world, live=True)
     receipt = await world.forgotten(user_id=USER)
     (held,) = [place for place in receipt.places if place.left]
