@@ -304,12 +304,12 @@ class AppFollower:
         while changes := await self._read(recommender, block_ms=0):
             await self._apply(recommender, changes)
         ids = list(recommender.overlay.catalog.product_ids)
-        run = asyncio.get_running_loop().run_in_executor
+        run = asyncio.get_running_loop().run_in_executor  # priors of the whole catalog take long
         for engine_id, model in await run(None, self._model_registry.bind_to_catalog, ids):
-            recommender.set_serving_model(engine_id, model, self._clock.now_ms())
+            await run(None, recommender.set_serving_model, engine_id, model, self._clock.now_ms())
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
-        catalog = recommender.overlay.catalog
-        self._log.info("recommender_loaded", products=catalog.products, took_ms=took_ms)
+        products = recommender.overlay.catalog.products
+        self._log.info("recommender_loaded", products=products, took_ms=took_ms)
         self._meter.time("kiosk_recommender_load_ms", took_ms)
         return recommender
 

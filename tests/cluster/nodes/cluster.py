@@ -117,9 +117,21 @@ class NodeCluster:
 
     def start_ray(self) -> None:
         """Start Ray on all machines."""
-        self.shell(self.machines[0], HEAD, timeout_s=90)
+        self.start_node(self.machines[0], HEAD)
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda machine: self.shell(machine, WORKER, timeout_s=90), self.machines[1:]))
+            list(pool.map(self.start_node, self.machines[1:]))
+
+    def start_node(self, machine: Machine, lines: str = WORKER) -> None:
+        """Start Ray on a machine; up to three times, because Ray gives up after 30 s, also on a busy machine."""
+        for attempt in (1, 2, 3):
+            try:
+                self.shell(machine, lines, timeout_s=180)
+            except RuntimeError as error:
+                if attempt == 3 or "timed out during startup" not in str(error):
+                    raise
+                self.shell(machine, "ray stop --force")
+            else:
+                return
 
     def bring_up(self) -> None:
         """Start Ray and Kiosk by the documented words, and seed an app."""

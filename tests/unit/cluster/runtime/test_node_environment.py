@@ -91,6 +91,7 @@ NOT_IN_THE_IMAGE = {
     "RAY_AUTH_TOKEN_PATH": "the same",
     "KIOSK_RESERVE_MEMORY": "the chart sets it; one machine in a container needs none",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "the same",
+    "RAY_SERVE_CONTROLLER_CALLBACK_IMPORT_PATH": "Ray's autoscaler ends pods that Serve leaves without replicas",
     "RAY_SERVE_HAPROXY_BINARY_PATH": "the image has its wrapper elsewhere",
     "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "`kiosk up` sets it; on Kubernetes Serve's own path is private to the pod",
     "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "the same",

@@ -202,7 +202,7 @@ def _learns_age(data: Interactions, users: list[bytes], ages: list[int]) -> bool
     return "age" in cohorts.fields
 
 
-def test_age_bands_are_learned_if_they_help_held_out_users() -> None:
+def test_age_bands_are_learned_if_new_users_gain() -> None:
     data, users = year_of_kinds()
     assert _learns_age(data, users, [(16, 30, 70)[reader % 3] for reader in range(len(users))])
     seeds = range(10)
