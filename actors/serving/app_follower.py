@@ -36,7 +36,7 @@ from actors.retrieval.popular_queries import WINDOW_MS
 from actors.serving import dispatch
 from actors.serving.completion_builds import CompletionBuilds, build_completions
 from actors.serving.model_registry import ModelRegistry, SnapshotLoader
-from actors.serving.renewal import RenewalSchedule, covers
+from actors.serving.renewal import RenewalSchedule, covers, has_all_of
 from actors.serving.replica_comparison import ReplicaComparison
 from actors.serving.startup import PREBUILT_COLUMNS, load_compacted_state
 from cluster.artifacts.compacted_state import CompactedState
@@ -61,7 +61,6 @@ RECORDS_AT_ONCE = 1_000
 
 _READ = 128
 _REPLACE_TRIES = 20
-"Attempts to replace a state by a new one while writes go on: a load is too long to be repeated for one change."
 _BLOCK_MS = 2_000
 _STEP_S = 0.0015
 _BESIDE_S = 0.0012
@@ -360,11 +359,11 @@ class AppFollower:
                 for _ in range(_REPLACE_TRIES):
                     while changes := await self._read(recommender, block_ms=0):
                         await self._apply(recommender, changes)
-                    firsts = [await self._stores.changes.first(self._app_id, noun) for noun in NOUNS]
-                    first = dict(zip(NOUNS, firsts, strict=True))
+                    first = {noun: await self._stores.changes.first(self._app_id, noun) for noun in NOUNS}
                     is_whole = covers(recommender.overlay.loaded_offsets, first)
-                    # no await between the check and the replacement; the active state may have read on before
-                    if is_whole and self._can_replace(active, recommender):
+                    # the active state may have read on; no await from here to the replacement
+                    is_newest = has_all_of(recommender, active, self._model_registry.engine_ids)
+                    if is_whole and is_newest and active is self._recommender:
                         self._replace(recommender)
                         self._log.info("recommender_renewed", offsets=self._read_offsets(recommender))
                         self._meter.count("kiosk_recommender_renewals_total")
@@ -377,19 +376,6 @@ class AppFollower:
             finally:
                 self._retained = {}
                 self._schedule.record_load(self._clock.monotonic_s() - started_s)
-
-    def _can_replace(self, active: Recommender, recommender: Recommender) -> bool:
-        """Return whether a new state has all records, changes and snapshots of the active one."""
-        versions = (
-            (state.get_engine_state(engine_id).serving_version for state in (active, recommender))
-            for engine_id in self._model_registry.engine_ids
-        )
-        return (
-            active is self._recommender
-            and recommender.overlay.is_damaged <= active.overlay.is_damaged
-            and covers(recommender.overlay.offsets, active.overlay.offsets)
-            and all(old == new for old, new in versions)
-        )
 
     async def _index_new(self, recommender: Recommender) -> None:
         """Index the texts and cold-start products that no snapshot has, before the first query needs them."""
