@@ -45,7 +45,7 @@ from cluster.clock import Clock
 from cluster.errors import Fault
 from cluster.meter import Meter
 from cluster.records.thread import News
-from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry, Follower
 from cluster.store.ports.stores import Stores
 
 LAG_MS = 2_500
@@ -185,7 +185,9 @@ class AppMonitor:
             first = await changes.first(app_id, "product")
             if not self._compacted_changes and rules.is_after(first, self._offset):
                 await self._fill_gap(first)
-            await changes.record_follower(app_id, _FOLLOWER, {"product": self._offset}, self._clock.now_ms())
+            await changes.record_follower(
+                app_id, Follower(_FOLLOWER, self._clock.now_ms(), {"product": self._offset})
+            )
             self._noted_s = now_s
         return self._offset
 

@@ -99,6 +99,8 @@ class QueryCompactor:
     async def delete_queries(self, app_id: str, user_keys: Sequence[str]) -> None:
         """Delete all queries of some users (`u:...`, `a:...`) from the stream and the artifact store."""
         async with self._lock:
+            # A failover of Redis may bring trimmed entries back; without an offset in memory they are trimmed again.
+            self._covered.pop(app_id, None)
             await self._compact_app(app_id, at_once=True)
             salt = await self._store.salt(app_id)
             pseudonyms = [pseudonym(salt, user_key) for user_key in user_keys]
@@ -128,8 +130,10 @@ class QueryCompactor:
             queries = [query for batch in lots for query in batch.queries]
             last = lots[-1].offset
             rows += await self._with_artifacts(app_id, partial(self._query_log.append, app_id, queries, last))
-            self._covered[app_id] = last
+            # If the trim fails, the next round reads the offset of the artifact store and trims again.
+            del self._covered[app_id]
             await self._store.trim(app_id, last)
+            self._covered[app_id] = last
             self._meter.count("kiosk_settled_queries", len(queries))
 
     async def _read_batches(self, app_id: str, after: str, until_ms: int) -> list[QueryBatch]:

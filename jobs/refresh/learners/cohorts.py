@@ -102,12 +102,15 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
 def _choose_parameters(
     recipe: CohortRecipe, data: Interactions, profiles: Profiles, rng: np.random.Generator
 ) -> tuple[CohortRecipe, list[int]]:
-    """Choose half-life, prior and useful custom attributes on held-out users."""
+    """Choose half-life, prior, and useful custom attributes and age bands on held-out users."""
     settled = recipe.model_copy(
         update={"half_life_days": _candidate_values(recipe.half_life_days, HALF_LIVES)[0]}
     )
+    # No public data set says what age bands are worth in general, so each training measures them on its own users.
     offered = [
-        at for at, field in enumerate(profiles.fields) if field.startswith(ATTRIBUTES) and not recipe.fields
+        at
+        for at, field in enumerate(profiles.fields)
+        if (field.startswith(ATTRIBUTES) or field == "age") and not recipe.fields
     ]
     fields = [at for at in range(len(profiles.fields)) if at not in offered]
     described: Mask = profiles.codes.max(axis=1) >= 0

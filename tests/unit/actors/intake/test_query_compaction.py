@@ -87,6 +87,36 @@ async def test_a_compactor_killed_before_the_offset_write_repeats_nothing(road: 
     assert await road.waiting() == 0
 
 
+async def test_a_trim_that_fails_is_repeated_and_no_query_is_written_twice(
+    road: Road, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(app_id: str, upto: str) -> None:
+        raise Unavailable("the store can't be reached", retry_after_s=1)
+
+    assert await road.settler.run_once([APP], at_once=True) == 0
+    await road.ask("tulip")
+    with monkeypatch.context() as patch:
+        patch.setattr(road.stores.queries, "trim", fail)
+        with pytest.raises(Unavailable):
+            await road.settler.run_once([APP], at_once=True)
+    assert await road.settler.run_once([APP], at_once=True) == 0
+    assert (road.texts(), await road.waiting()) == (["tulip"], 0)
+
+
+async def test_an_erasure_trims_again_what_a_failover_brought_back(
+    road: Road, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose(app_id: str, upto: str) -> None:
+        """Acknowledge a trim that the new master never got."""
+
+    await road.ask("tulip", reader_id="u:gina-7")
+    with monkeypatch.context() as patch:
+        patch.setattr(road.stores.queries, "trim", lose)
+        await road.settler.run_once([APP], at_once=True)
+    await road.settler.delete_queries(APP, ["u:gina-7"])
+    assert (road.texts(), await road.waiting()) == ([], 0)
+
+
 async def test_queries_stay_ninety_days(road: Road) -> None:
     await road.ask("old")
     await road.settler.run_once([APP], at_once=True)

@@ -78,16 +78,18 @@ async def test_a_period_is_compared_with_the_one_before(
     shop: AdminShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = QueryLogStore(shop.services.artifacts, shop.corner.clock)
-    week = [a_query(f"{ago}", ago % 2, at=NOW_MS - ago * DAY_MS, took_ms=float(ago)) for ago in range(1, 20)]
-    log.append(APP, week[6:], "0")
-    await shop.services.stores.queries.append(APP, week[:6])
+    week = [
+        a_query(f"{ago}", ago % 2, at=NOW_MS - ago * DAY_MS, took_ms=float(ago)) for ago in range(19, 0, -1)
+    ]
+    log.append(APP, week[:13], "0")
+    await shop.services.stores.queries.append(APP, week[13:])
     activity = await shop.perform("search.report", since="7d", compare=True)
     assert (activity.report.queries, activity.report.unfound) == (7, 3)
     before = activity.to_dict()["before"]
     assert (before["queries"], before["unfound"], before["kinds"][0]["p99_ms"]) == (7, 4, 14.0)
     assert before["until"] + 1 == activity.report.since
     assert "before" not in (await shop.perform("search.report", since="7d")).to_dict()
-    monkeypatch.setattr(search_activity, "MOST_QUERIES", 12)
+    monkeypatch.setattr(search_activity, "MOST_QUERIES", 3)
     assert (await shop.perform("search.report", since="6d", compare=True)).before is None
 
 
@@ -205,6 +207,11 @@ async def test_an_administrator_chooses_the_app_that_agents_read(shop: AdminShop
     assert before.to_dict() == {"app_id": "news", "is_chosen": False}
     with pytest.raises(Forbidden):
         await shop.perform("archive.choose")
+    assert (await shop.perform("archive.app", role="viewer")).app_id == "news"
+    guest = Principal("guest", "2", "console")
+    for given in ({}, {"app_id": APP}):
+        with pytest.raises(Forbidden):
+            await administration.perform(guest, "archive.app", given)
     assert shop.corner.keyring.archive_app("news") == "news"
     chosen = await administration.perform(ada, "archive.choose", {"app_id": APP})
     assert (chosen.app_id, chosen.is_chosen) == (APP, True)

@@ -176,7 +176,7 @@ def test_a_recipe_too_large_for_memory_names_the_part_and_the_remedy() -> None:
         Invalid, match=r"limits.memory_mb allows 4,096; most of it is part ease .*lower its `items`"
     ):
         check_memory(greedy, large)
-    with pytest.raises(Invalid, match="this machine has left 300"):
+    with pytest.raises(Invalid, match="this machine or KIOSK_MAX_TRAINING_MEMORY_MB leaves 300"):
         check_memory(load_recipe_file("default"), large, memory_mb=300)
 
 
