@@ -224,8 +224,8 @@ def estimate_training(
 ) -> DryRunEstimate:
     """Return the estimate of a training."""
     size = DataSize.from_interactions(source.data, len(source.texts))
-    found = estimate_sizes(recipe, size, free_memory_mb)
-    return replace(found, facts=count_data(source.data), account=source.account)
+    estimate = estimate_sizes(recipe, size, free_memory_mb)
+    return replace(estimate, facts=count_data(source.data), account=source.account)
 
 
 def estimate_sizes(recipe: Recipe, size: DataSize, free_memory_mb: int | None = None) -> DryRunEstimate:

@@ -51,7 +51,7 @@ def current_release() -> str:
 
 async def run_locally(
     stores: Stores,
-    shelf: ArtifactStore,
+    artifacts: ArtifactStore,
     scratch: Path,
     app_id: str,
     run_id: str,
@@ -71,7 +71,7 @@ async def run_locally(
     )
 
     place = WorkerContext(
-        stores, shelf, SystemClock(), scratch, free_memory_mb(),
+        stores, artifacts, SystemClock(), scratch, free_memory_mb(),
         release=current_release(), code_dir=code_path(scratch.parent),
     )  # fmt: skip
     return await TrainingWorker(place, owner, watch).work(app_id, run_id)

@@ -101,8 +101,8 @@ async def check_engine(stores: Stores, app_id: str, engine_id: str) -> App:
     """
     book = await stores.access.read_all()
     if app_id not in book.apps:
-        known = ", ".join(sorted(book.apps)) or "none"
-        raise NotFound(f"there is no app named {app_id}; there are: {known}")
+        app_ids = ", ".join(sorted(book.apps)) or "none"
+        raise NotFound(f"there is no app named {app_id}; there are: {app_ids}")
     if await stores.engines.get(app_id, engine_id) is None:
         engines = ", ".join(engine.engine_id for engine in await stores.engines.all(app_id))
         advice = (

@@ -166,7 +166,7 @@ def test_settled_interactions_count_exactly_as_live_ones() -> None:
         row_of=lambda name: ROWS.get(name, -1),
     )
     live = _read(*items)
-    for column in ("readers", "rows", "at_ms", "bought"):
+    for column in ("users", "rows", "at_ms", "bought"):
         assert getattr(settled, column).tolist() == getattr(live, column).tolist(), column
     assert settled.weights.tolist() == pytest.approx(live.weights.tolist())
 
