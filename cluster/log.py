@@ -22,9 +22,9 @@ REDACTED = "***"
 
 _KEY_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b(ksk|kpk)_([a-z]{3})_[0-9A-Za-z]{8,}(?:_[0-9A-Za-z]+)?"), rf"\1_\2_{REDACTED}"),
-    (re.compile(r"\bkat_[0-9A-Za-z]{8,}(?:_[0-9A-Za-z]+)?"), f"kat_{REDACTED}"),
+    (re.compile(r"\b(kat|kiv)_[0-9A-Za-z]{8,}(?:_[0-9A-Za-z]+)?"), rf"\1_{REDACTED}"),
 )
-"API keys and personal tokens."
+"API keys, personal tokens, and tokens of invitations."
 _RULES: tuple[tuple[re.Pattern[str], str], ...] = (
     *_KEY_RULES,
     (re.compile(r"(?<![0-9A-Za-z_-])eyJ[0-9A-Za-z_-]{4,}\.[0-9A-Za-z_.-]*"), REDACTED),

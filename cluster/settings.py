@@ -176,7 +176,11 @@ class Settings(BaseSettings):
     "Largest request body in MiB. Not secret."
     memory_mb: int = Field(default=512, ge=64)
     """MiB of memory for the engines and archives of all apps in one API replica. Apps that were not used lately are
-    unloaded above it. An argument `memory_budget_mb` of a Serve configuration takes precedence. Not secret."""
+    unloaded above it. The process takes up to 656 MiB more, which `KIOSK_RESERVE_MEMORY` reserves, too. `--memory` and
+    an argument `memory_budget_mb` of a Serve configuration take precedence. Not secret."""
+    max_training_memory_mb: int = Field(default=0, ge=0)
+    """Largest `limits.memory_mb` in MiB of a recipe in any app; the switch `max_training_memory_mb` of an app can only
+    lower it. 0: what the machine has left. Not secret."""
     replicas_min: int = Field(default=1, ge=1)
     "API replicas at rest. Not secret."
     replicas_max: int = Field(default=2, ge=1)

@@ -173,7 +173,7 @@ async def take(browser: Any, base: str, folder: Path, newest: str) -> list[Path]
 async def _send_a_call(page: Any) -> None:
     """Send a search for two users, and show the answers."""
     await page.get_by_label("Endpoint").select_option("search")
-    await page.get_by_label("Text").fill("garden")
+    await page.get_by_label("Text").first.fill("garden")
     await page.get_by_label("Compare A and B").check()
     await page.get_by_label("User id").first.fill(USER)
     await page.get_by_role("button", name="Send").click()
@@ -185,13 +185,20 @@ async def _preview_a_rule(page: Any) -> None:
     """Fill in a rule and let its effect be shown."""
     await page.get_by_label("Name", exact=False).first.fill("books first")
     await page.get_by_label("Filter that selects products to pin").fill("type:book")
-    await page.get_by_label("Positions", exact=False).fill("1, 2")
+    await page.locator("#f-position").fill("1, 2")
     await page.get_by_label("Search queries to try").fill("garden")
     await page.locator("#preview table").first.wait_for()
     await page.evaluate("scrollTo(0, 0)")
 
 
-ACTS = {"console-try": _send_a_call, "console-rules": _preview_a_rule}
+async def _await_recommendations(page: Any) -> None:
+    """Wait for the part of the page that is loaded after it."""
+    await page.locator("ol li").first.wait_for()
+
+
+ACTS = {
+    "console-user": _await_recommendations, "console-try": _send_a_call, "console-rules": _preview_a_rule,
+}  # fmt: skip
 "Picture -> what somebody does on the page first."
 
 

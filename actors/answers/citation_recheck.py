@@ -29,7 +29,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
 from cluster.records.question import ANSWER_WITHIN_MS, RECHECK, Answer, CitedPassage, CitedSentence
-from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry, Follower
 from cluster.store.ports.questions import StoredQuestion
 from cluster.store.ports.stores import Stores
 
@@ -115,7 +115,7 @@ class CitationRechecker:
             )
             return []
         if now_ms - self._noted.get((app_id, checker), 0) >= _NOTE_EVERY_MS:
-            await log.record_follower(app_id, f"{LEASE}-{checker}", {"product": offset}, now_ms)
+            await log.record_follower(app_id, Follower(f"{LEASE}-{checker}", now_ms, {"product": offset}))
             self._noted[app_id, checker] = now_ms
         changes = await log.read(app_id, {"product": offset}, count=_READ, block_ms=0)
         if not delay_ms:

@@ -81,33 +81,33 @@ class ExperimentCache:
 _BITS = 53
 
 
-def hash_position(salt: str, reader: str) -> float:
+def hash_position(salt: str, user_key: str) -> float:
     """Return the position of a user in [0, 1) under a salt.
 
     Cost:
         1 us
     """
-    digest = hashlib.sha256(f"{salt}\n{reader}".encode("utf-8", "surrogatepass")).digest()
+    digest = hashlib.sha256(f"{salt}\n{user_key}".encode("utf-8", "surrogatepass")).digest()
     return (int.from_bytes(digest[:8], "big") >> (64 - _BITS)) / (1 << _BITS)
 
 
-def is_eligible(experiment: Experiment, reader: str) -> bool:
+def is_eligible(experiment: Experiment, user_key: str) -> bool:
     """Return whether a user is in the experiment's slice of its layer and in its share of the traffic."""
     if experiment.layer:
         first, last = experiment.slice
-        if not first <= hash_position(f"layer {experiment.app_id} {experiment.layer}", reader) < last:
+        if not first <= hash_position(f"layer {experiment.app_id} {experiment.layer}", user_key) < last:
             return False
-    return hash_position(experiment.entry_salt, reader) < experiment.traffic
+    return hash_position(experiment.entry_salt, user_key) < experiment.traffic
 
 
-def select_variant(experiment: Experiment, reader: str) -> Variant:
+def select_variant(experiment: Experiment, user_key: str) -> Variant:
     """Return the variant at a user's position, among variants open to new users; the control when there is none."""
     open_variants = [
         variant for variant in experiment.variants if variant.status == "Active" and variant.weight > 0
     ]
     if not open_variants:
         return experiment.variants[0]
-    at = hash_position(experiment.variant_salt, reader) * sum(variant.weight for variant in open_variants)
+    at = hash_position(experiment.variant_salt, user_key) * sum(variant.weight for variant in open_variants)
     for variant in open_variants:
         at -= variant.weight
         if at < 0:
@@ -128,7 +128,7 @@ class VariantChoice:
 
 def choose_variant(
     experiment: Experiment,
-    readers: tuple[str, ...],
+    user_keys: tuple[str, ...],
     remembered: Mapping[str, str],
     *,
     now_ms: int,
@@ -148,17 +148,17 @@ def choose_variant(
         if named is None:
             raise NotFound(messages.VARIANT_NOT_FOUND)
         return VariantChoice(
-            running, named, dict.fromkeys(readers, named.variant_id) if running else {}, forced=True
+            running, named, dict.fromkeys(user_keys, named.variant_id) if running else {}, forced=True
         )
-    for reader in readers:
-        kept = experiment.variant(remembered.get(reader, ""))
+    for user_key in user_keys:
+        kept = experiment.variant(remembered.get(user_key, ""))
         if kept is not None:
-            missing = [other for other in readers if remembered.get(other) != kept.variant_id]
+            missing = [other for other in user_keys if remembered.get(other) != kept.variant_id]
             return VariantChoice(running, kept, dict.fromkeys(missing, kept.variant_id) if running else {})
-    if not running or not is_eligible(experiment, readers[0]):
+    if not running or not is_eligible(experiment, user_keys[0]):
         return VariantChoice(False, experiment.variants[0], {})
-    variant = select_variant(experiment, readers[0])
-    return VariantChoice(True, variant, dict.fromkeys(readers, variant.variant_id))
+    variant = select_variant(experiment, user_keys[0])
+    return VariantChoice(True, variant, dict.fromkeys(user_keys, variant.variant_id))
 
 
 # Assign the variants of queries that the API replica answers itself: recommendations and completions.
@@ -179,10 +179,10 @@ class TreatmentAssigner:
     """Chooses, records and counts the variants of served requests."""
 
     def __init__(
-        self, store: ExperimentStore, known: ExperimentCache, clock: Clock, meter: Meter | None = None
+        self, store: ExperimentStore, cache: ExperimentCache, clock: Clock, meter: Meter | None = None
     ) -> None:
         self._store = store
-        self._cache = known
+        self._cache = cache
         self._clock = clock
         self._meter = meter or SilentMeter()
         self._counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -191,7 +191,7 @@ class TreatmentAssigner:
         self,
         app_id: str,
         engine_id: str,
-        readers: Sequence[str],
+        user_keys: Sequence[str],
         *,
         through: str,
         device: str = "",
@@ -205,7 +205,7 @@ class TreatmentAssigner:
         Cost:
             a dictionary look-up when no experiment of the app serves; else one trip to the store an experiment
         """
-        if not readers:
+        if not user_keys:
             return ()
         try:
             serving = await self._cache.list_serving(app_id)
@@ -213,14 +213,14 @@ class TreatmentAssigner:
             return ()
         if not serving:
             return ()
-        now_ms, found = self._clock.now_ms(), []
+        now_ms, treatments = self._clock.now_ms(), []
         for experiment in serving:
             if engine_id in experiment.engines and experiment.is_running_at(now_ms):
                 met = Exposure("", now_ms, through=through, device=device)
-                choice = await self._choose(experiment, tuple(readers), met, writer())
+                choice = await self._choose(experiment, tuple(user_keys), met, writer())
                 if choice.in_experiment:
-                    found.append(ExperimentTreatment(app_id, experiment.experiment_id, choice.variant))
-        return tuple(found)
+                    treatments.append(ExperimentTreatment(app_id, experiment.experiment_id, choice.variant))
+        return tuple(treatments)
 
     def record(self, treatments: Sequence[ExperimentTreatment], took_ms: float, *, failed: bool) -> None:
         """Count a treated request, its result and its latency."""
@@ -241,19 +241,19 @@ class TreatmentAssigner:
                 return
 
     async def _choose(
-        self, experiment: Experiment, readers: tuple[str, ...], met: Exposure, writer: BrowserWriter | None
+        self, experiment: Experiment, user_keys: tuple[str, ...], met: Exposure, writer: BrowserWriter | None
     ) -> VariantChoice:
         now_ms = met.at_ms
-        fresh = choose_variant(experiment, readers, {}, now_ms=now_ms)
+        fresh = choose_variant(experiment, user_keys, {}, now_ms=now_ms)
         proposed = replace(met, variant_id=fresh.variant.variant_id) if fresh.remember else None
         try:
-            held = await self._store.assign(experiment, readers, proposed, "take", writer)
+            stored = await self._store.assign(experiment, user_keys, proposed, "take", writer)
         except Unavailable:
             self._meter.count("kiosk_exposure_misses_total")
             return fresh
-        if held is None:
+        if stored is None:
             return fresh
-        return choose_variant(experiment, readers, {readers[0]: held.variant_id}, now_ms=now_ms)
+        return choose_variant(experiment, user_keys, {user_keys[0]: stored.variant_id}, now_ms=now_ms)
 
 
 # Assign users to variants permanently. All state is in the store, so any number of assigners give the same results.
@@ -264,10 +264,10 @@ class TreatmentAssigner:
 class ExperimentAssigner:
     """Assigns users to variants."""
 
-    def __init__(self, store: ExperimentStore, clock: Clock, known: ExperimentCache | None = None) -> None:
+    def __init__(self, store: ExperimentStore, clock: Clock, cache: ExperimentCache | None = None) -> None:
         self._store = store
         self._clock = clock
-        self._cache = known or ExperimentCache(store, clock)
+        self._cache = cache or ExperimentCache(store, clock)
 
     async def record(self, event: ExperimentEvent) -> Assignment | Refusal:
         """Record an event and return the variant of its user, or a refusal.
@@ -286,13 +286,13 @@ class ExperimentAssigner:
             return Refusal.of(error)
 
     async def _assign(self, experiment: Experiment, event: ExperimentEvent) -> Assignment:
-        now_ms, readers, named = self._clock.now_ms(), event.readers, event.variant_name
-        fresh = choose_variant(experiment, readers, {}, now_ms=now_ms, variant_name=named)
+        now_ms, user_keys, named = self._clock.now_ms(), event.user_keys, event.variant_name
+        fresh = choose_variant(experiment, user_keys, {}, now_ms=now_ms, variant_name=named)
         if fresh.forced:
             if fresh.in_experiment:
                 at_ms = _exposure_time(experiment, event, now_ms)
                 exposure = Exposure(fresh.variant.variant_id, at_ms, forced=True, device=event.device)
-                await self._store.assign(experiment, readers, exposure, "force", event.writer)
+                await self._store.assign(experiment, user_keys, exposure, "force", event.writer)
             return Assignment(fresh.in_experiment, fresh.variant)
         proposed = None
         if fresh.remember:
@@ -300,10 +300,10 @@ class ExperimentAssigner:
                 fresh.variant.variant_id, _exposure_time(experiment, event, now_ms), device=event.device
             )
         mode: AssignMode = "take" if experiment.is_running_at(now_ms) else "read"
-        stored = await self._store.assign(experiment, readers, proposed, mode, event.writer)
+        stored = await self._store.assign(experiment, user_keys, proposed, mode, event.writer)
         if stored is None:
             return Assignment(fresh.in_experiment, fresh.variant)
-        final = choose_variant(experiment, readers, {readers[0]: stored.variant_id}, now_ms=now_ms)
+        final = choose_variant(experiment, user_keys, {user_keys[0]: stored.variant_id}, now_ms=now_ms)
         return Assignment(final.in_experiment, final.variant)
 
 

@@ -64,9 +64,9 @@ class LocalExperimentClient:
     """Runs the assigner in this process."""
 
     def __init__(self, store: ExperimentStore, clock: Clock, meter: Meter | None = None) -> None:
-        known = ExperimentCache(store, clock)
-        self._assigner = ExperimentAssigner(store, clock, known)
-        self.treatments = TreatmentAssigner(store, known, clock, meter)
+        cache = ExperimentCache(store, clock)
+        self._assigner = ExperimentAssigner(store, clock, cache)
+        self.treatments = TreatmentAssigner(store, cache, clock, meter)
 
     async def record(self, event: ExperimentEvent) -> Assignment:
         return _unwrap(await self._assigner.record(event))
@@ -78,25 +78,25 @@ class ActorExperimentClient:
     def __init__(
         self,
         find: FindActor,
-        here: LocalExperimentClient,
+        local: LocalExperimentClient,
         clock: Clock,
         *,
         lost: tuple[type[Exception], ...] = (),
         meter: Meter | None = None,
         patience_s: float = ACTOR_TIMEOUT_S,
-        here_first: bool = False,
+        local_first: bool = False,
     ) -> None:
         self._find = find
-        self._local = here
+        self._local = local
         self._clock = clock
         self._lost: tuple[type[Exception], ...] = (asyncio.TimeoutError, NewerRelease, *lost)
         self._meter = meter or SilentMeter()
         self._patience_s = patience_s
-        self._local_first = here_first
+        self._local_first = local_first
         self._handle: Any = None
         self._again_s = 0.0
         self._looking: asyncio.Task[None] | None = None
-        self.treatments = here.treatments
+        self.treatments = local.treatments
 
     async def record(self, event: ExperimentEvent) -> Assignment:
         if not self._local_first:
@@ -154,9 +154,9 @@ class LocalExperimentAdmin:
     Every call but `create` and `list` may raise NotFound for an unknown name.
     """
 
-    def __init__(self, stores: Stores, shelf: ArtifactStore | None, clock: Clock) -> None:
+    def __init__(self, stores: Stores, artifacts: ArtifactStore | None, clock: Clock) -> None:
         self._stores = stores
-        self._shelf = shelf
+        self._artifacts = artifacts
         self._clock = clock
         self._lifecycle = ExperimentLifecycle(stores, clock)
 
@@ -171,24 +171,24 @@ class LocalExperimentAdmin:
             raise Invalid('one experiment, an array of them, or {"experiments": [...]} is expected')
         if len(drafts) > MAX_DRAFTS:
             raise Invalid(f"at most {MAX_DRAFTS} experiments are made at once")
-        return [self._to_dict(one) for one in await self._lifecycle.create(app_id, drafts)]
+        return [self._to_dict(experiment) for experiment in await self._lifecycle.create(app_id, drafts)]
 
     async def list(self, app_id: str) -> list[ExperimentDict]:
         """List the experiments of an app, oldest first."""
-        return [self._to_dict(one) for one in await self._lifecycle.list_experiments(app_id)]
+        return [self._to_dict(experiment) for experiment in await self._lifecycle.list_experiments(app_id)]
 
     async def show(self, app_id: str, named: str) -> ExperimentDict:
         """Return one experiment."""
         return self._to_dict(await self._get(app_id, named))
 
-    async def edit(self, app_id: str, named: str, wanted: ExperimentUpdate) -> ExperimentDict:
+    async def edit(self, app_id: str, named: str, edit: ExperimentUpdate) -> ExperimentDict:
         """Change an experiment in its current status.
 
         Errors:
             Invalid: the status does not allow the change, or it makes no sense; NotFound: no such variant
         """
         experiment = await self._get(app_id, named)
-        return self._to_dict(await self._lifecycle.edit(app_id, experiment.experiment_id, wanted))
+        return self._to_dict(await self._lifecycle.edit(app_id, experiment.experiment_id, edit))
 
     async def step(self, app_id: str, named: str, step: LifecycleStep) -> ExperimentDict:
         """Apply a step of the life cycle.
@@ -198,7 +198,7 @@ class LocalExperimentAdmin:
         """
         experiment = await self._get(app_id, named)
         if step == "start":
-            validate_snapshots(experiment, self._shelf)
+            validate_snapshots(experiment, self._artifacts)
         take = {
             "start": self._lifecycle.start, "pause": self._lifecycle.pause, "complete": self._lifecycle.complete,
             "archive": self._lifecycle.archive,
@@ -212,14 +212,14 @@ class LocalExperimentAdmin:
             Invalid, NotFound, Conflict: as `ExperimentLifecycle` raises them
         """
         experiment = await self._get(app_id, named)
-        validate_snapshots(experiment, self._shelf)
+        validate_snapshots(experiment, self._artifacts)
         return self._to_dict(
             await self._lifecycle.schedule(app_id, experiment.experiment_id, starts_at, ends_at)
         )
 
     async def report(self, app_id: str, named: str) -> ExperimentDict:
         """Return the report of an experiment."""
-        return (await load_report(self._stores, self._shelf, await self._get(app_id, named))).to_dict()
+        return (await load_report(self._stores, self._artifacts, await self._get(app_id, named))).to_dict()
 
     async def _get(self, app_id: str, named: str) -> Experiment:
         experiment = (await self._stores.experiments.read_all(app_id)).find(named)

@@ -111,7 +111,10 @@ class ExperimentLifecycle:
             Invalid: its status does not allow the start, or all its variants serve the same
         """
         return await self._change_status(
-            app_id, named, "Active", lambda one, now: {"starts_at": now, "ends_at": _future_end(one, now)}
+            app_id,
+            named,
+            "Active",
+            lambda experiment, now: {"starts_at": now, "ends_at": _future_end(experiment, now)},
         )
 
     async def schedule(
@@ -128,24 +131,27 @@ class ExperimentLifecycle:
         if ends_at is not None and ends_at <= starts_at:
             raise Invalid("the end has to be after the start")
         return await self._change_status(
-            app_id, named, "Scheduled", lambda one, now: {"starts_at": starts_at, "ends_at": ends_at}
+            app_id, named, "Scheduled", lambda experiment, now: {"starts_at": starts_at, "ends_at": ends_at}
         )
 
     async def pause(self, app_id: str, named: str) -> Experiment:
         """Pause an experiment: no new user enters, and all users see the first variant until it starts again."""
         return await self._change_status(
-            app_id, named, "Scheduled", lambda one, now: {"starts_at": 0}, pausing=True
+            app_id, named, "Scheduled", lambda experiment, now: {"starts_at": 0}, pausing=True
         )
 
     async def complete(self, app_id: str, named: str) -> Experiment:
         """Complete an experiment permanently."""
         return await self._change_status(
-            app_id, named, "Completed", lambda one, now: {"ends_at": max(now, one.starts_at + 1)}
+            app_id,
+            named,
+            "Completed",
+            lambda experiment, now: {"ends_at": max(now, experiment.starts_at + 1)},
         )
 
     async def archive(self, app_id: str, named: str) -> Experiment:
         """Archive an experiment."""
-        return await self._change_status(app_id, named, "Archived", lambda one, now: {})
+        return await self._change_status(app_id, named, "Archived", lambda experiment, now: {})
 
     async def edit(self, app_id: str, named: str, edit: ExperimentUpdate) -> Experiment:
         """Change an experiment in its current status; users keep the variants that they have.
@@ -395,14 +401,14 @@ def _list_changes(experiment: Experiment, edit: ExperimentUpdate) -> dict[str, A
         for kind in goal:
             if kind not in INTERACTION_TYPES:
                 raise Invalid(f"goal: there is no interaction of type {kind!r}")
-    wanted = {
+    fields = {
         "name": edit.name, "traffic": edit.traffic, "ends_at": edit.ends_at, "goal": goal, "layer": edit.layer,
         "slice": edit.slice, "reports_exposure": edit.reports_exposure,
         "variants": _apply_weights(experiment, edit.weights),
     }  # fmt: skip
     return {
         name: value
-        for name, value in wanted.items()
+        for name, value in fields.items()
         if value is not None and value != getattr(experiment, name)
     }
 
@@ -414,12 +420,12 @@ def _apply_weights(experiment: Experiment, weights: Mapping[str, float]) -> tupl
     for named, weight in weights.items():
         variant = experiment.variant(named)
         if variant is None:
-            slugs = ", ".join(one.slug for one in experiment.variants)
+            slugs = ", ".join(variant.slug for variant in experiment.variants)
             raise NotFound(f"{experiment.slug} has no variant {named!r}; it has {slugs}")
         by_id[variant.variant_id] = weight
     return tuple(
-        one.model_copy(update={"weight": by_id.get(one.variant_id, one.weight)})
-        for one in experiment.variants
+        variant.model_copy(update={"weight": by_id.get(variant.variant_id, variant.weight)})
+        for variant in experiment.variants
     )
 
 

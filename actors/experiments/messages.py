@@ -33,7 +33,7 @@ class ExperimentEvent:
     "For a caller without proof: how many new users the event may add."
 
     @property
-    def readers(self) -> tuple[str, ...]:
+    def user_keys(self) -> tuple[str, ...]:
         """Return the user ids of the event, the one with `u:` first."""
         user = ("u:" + self.user_id,) if self.user_id else ()
         return user + (("a:" + self.anonymous_id,) if self.anonymous_id else ())

@@ -82,7 +82,9 @@ class VariantReport:
         """Return the guardrails that the variant breaks: it is surely worse than the control."""
         rails = {"errors": self.failures, "latency": self.slowness}
         return [
-            name for name, found in rails.items() if found is not None and found.decided and found.value > 0
+            name
+            for name, effect in rails.items()
+            if effect is not None and effect.decided and effect.value > 0
         ]
 
 
@@ -119,7 +121,7 @@ class ExperimentReport:
 def build_report(
     experiment: Experiment,
     exposures: Iterable[tuple[str, Exposure]],
-    did: Iterable[tuple[str, int]],
+    goal_interactions: Iterable[tuple[str, int]],
     *,
     links: Mapping[str, str],
     served: Mapping[str, int],
@@ -127,9 +129,9 @@ def build_report(
 ) -> ExperimentReport:
     """Build the report of an experiment.
 
-    `did` holds user ids (`u:`, `a:`) and times of interactions of the goal's types. `links` maps visitors to users.
-    `served` holds the counters of treated requests. `settling` is like `did`, for interactions that are not in a
-    segment yet; the report gives their number and does not count them.
+    `goal_interactions` holds user keys (`u:`, `a:`) and times of interactions of the goal's types. `links` maps
+    visitors to users. `served` holds the counters of treated requests. `settling` is like `goal_interactions`, for
+    interactions that are not in a segment yet; the report gives their number and does not count them.
 
     Cost:
         1,000,000 people and as many conversions: some 5 s
@@ -137,7 +139,7 @@ def build_report(
     met, person_of = _collect_people(exposures, links)
     # before a change of weights another split was intended, and the users of both times differ
     met = {person: exposure for person, exposure in met.items() if exposure.at_ms >= experiment.weights_at}
-    converted, conversions = _count_conversions(experiment, met, person_of, did)
+    converted, conversions = _count_conversions(experiment, met, person_of, goal_interactions)
     variants = experiment.variants
     rows: dict[str, list[str]] = defaultdict(list)
     forced: Counter[str] = Counter()
@@ -180,9 +182,9 @@ def _collect_people(
     """Return persons with their exposure, and the person of every user id."""
     met: dict[str, Exposure] = {}
     person_of: dict[str, str] = {}
-    for reader, exposure in exposures:
+    for user_key, exposure in exposures:
         met[exposure.person] = exposure
-        person_of[reader] = exposure.person
+        person_of[user_key] = exposure.person
     for visitor, user in links.items():
         person = person_of.get("a:" + visitor)
         if person is not None:
@@ -194,13 +196,13 @@ def _count_conversions(
     experiment: Experiment,
     met: Mapping[str, Exposure],
     person_of: Mapping[str, str],
-    did: Iterable[tuple[str, int]],
+    goal_interactions: Iterable[tuple[str, int]],
 ) -> tuple[set[str], Counter[str]]:
     converted: set[str] = set()
     conversions: Counter[str] = Counter()
     ends_at = experiment.ends_at
-    for reader, at_ms in did:
-        person = person_of.get(reader)
+    for user_key, at_ms in goal_interactions:
+        person = person_of.get(user_key)
         exposure = None if person is None else met.get(person)  # none: a user who met an earlier split only
         if exposure is None or at_ms < exposure.at_ms or (ends_at is not None and at_ms >= ends_at):
             continue
@@ -296,16 +298,16 @@ def _variant_to_dict(line: VariantReport) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _effect_to_dict(found: EffectEstimate | None) -> dict[str, Any] | None:
-    if found is None:
+def _effect_to_dict(effect: EffectEstimate | None) -> dict[str, Any] | None:
+    if effect is None:
         return None
     return {
-        "value": found.value,
-        "low": found.low if isfinite(found.low) else None,
-        "high": found.high if isfinite(found.high) else None,
-        "relative": found.relative,
-        "decided": found.decided,
-        "p_value": found.p_value,
+        "value": effect.value,
+        "low": effect.low if isfinite(effect.low) else None,
+        "high": effect.high if isfinite(effect.high) else None,
+        "relative": effect.relative,
+        "decided": effect.decided,
+        "p_value": effect.p_value,
     }
 
 
@@ -315,7 +317,7 @@ def _effect_to_dict(found: EffectEstimate | None) -> dict[str, Any] | None:
 # minute may not be compacted yet: the report gives their number and counts them the next time.
 
 
-def validate_snapshots(experiment: Experiment, shelf: ArtifactStore | None) -> None:
+def validate_snapshots(experiment: Experiment, artifacts: ArtifactStore | None) -> None:
     """Refuse versions that the artifact store does not hold: a variant would then change nothing.
 
     Errors:
@@ -325,7 +327,7 @@ def validate_snapshots(experiment: Experiment, shelf: ArtifactStore | None) -> N
         if not variant.snapshot:
             continue
         for engine_id in (variant.engine_id,) if variant.engine_id else experiment.engines:
-            if variant.snapshot not in _snapshot_versions(shelf, experiment.app_id, engine_id):
+            if variant.snapshot not in _snapshot_versions(artifacts, experiment.app_id, engine_id):
                 raise NotFound(
                     f"variant {variant.slug}: engine {engine_id} has no snapshot {variant.snapshot!r}; "
                     "see `kiosk engines history`"
@@ -333,7 +335,7 @@ def validate_snapshots(experiment: Experiment, shelf: ArtifactStore | None) -> N
 
 
 async def load_report(
-    stores: Stores, shelf: ArtifactStore | None, experiment: Experiment
+    stores: Stores, artifacts: ArtifactStore | None, experiment: Experiment
 ) -> ExperimentReport:
     """Read all data in a separate thread and build the report; without an artifact store there are no conversions.
 
@@ -343,30 +345,34 @@ async def load_report(
     app_id, name = experiment.app_id, experiment.experiment_id
     exposures = [row async for row in stores.experiments.exposures(app_id, name)]
     since_ms = min((exposure.at_ms for _, exposure in exposures), default=0)
-    visitors = [reader[2:] for reader, _ in exposures if reader.startswith("a:")]
+    visitors = [user_key[2:] for user_key, _ in exposures if user_key.startswith("a:")]
     links = await stores.interactions.links(app_id, visitors)
-    readers = [*(reader for reader, _ in exposures), *(f"u:{user}" for user in links.values())]
-    did, after = await asyncio.to_thread(_read_conversions, shelf, experiment, since_ms, readers)
+    user_keys = [*(user_key for user_key, _ in exposures), *(f"u:{user}" for user in links.values())]
+    goal_interactions, after = await asyncio.to_thread(
+        _read_conversions, artifacts, experiment, since_ms, user_keys
+    )
     late = await read_uncompacted(stores.changes, app_id, after, experiment.goal) if exposures else []
     served = await stores.experiments.served(app_id, name)
-    settling = [(one.reader_id, one.at_ms) for one in late]
+    settling = [(interaction.reader_id, interaction.at_ms) for interaction in late]
     return await asyncio.to_thread(
-        build_report, experiment, exposures, did, links=links, served=served, settling=settling
+        build_report, experiment, exposures, goal_interactions, links=links, served=served, settling=settling
     )
 
 
-def _snapshot_versions(shelf: ArtifactStore | None, app_id: str, engine_id: str) -> set[str]:
-    return {one.version for one in SnapshotStore(shelf).versions(app_id, engine_id)} if shelf else set()
+def _snapshot_versions(artifacts: ArtifactStore | None, app_id: str, engine_id: str) -> set[str]:
+    if artifacts is None:
+        return set()
+    return {snapshot.version for snapshot in SnapshotStore(artifacts).versions(app_id, engine_id)}
 
 
 def _read_conversions(
-    shelf: ArtifactStore | None, experiment: Experiment, since_ms: int, readers: Sequence[str]
+    artifacts: ArtifactStore | None, experiment: Experiment, since_ms: int, user_keys: Sequence[str]
 ) -> tuple[list[tuple[str, int]], str]:
     """Return the compacted conversions of some users and the offset up to which interactions are compacted."""
-    if shelf is None:
+    if artifacts is None:
         return [], "0"
-    segments = SegmentStore(shelf)
+    segments = SegmentStore(artifacts)
     # an interaction that is compacted between the two reads appears in both
     after = segments.offsets(experiment.app_id).get("interaction", "0")
-    table = segments.load_interaction_times(experiment.app_id, experiment.goal, since_ms, readers)
+    table = segments.load_interaction_times(experiment.app_id, experiment.goal, since_ms, user_keys)
     return list(zip(table["reader"].to_pylist(), table["at_ms"].to_pylist(), strict=True)), after

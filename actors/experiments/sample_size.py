@@ -90,7 +90,7 @@ def estimate_missing_sample(report: ExperimentReport) -> SampleSize | None:
 
 
 def _decides(people: int, rate: float, raised: float, alpha: float, power: float) -> bool:
-    control, treated = (VariantSample(people, people * one, people * one) for one in (rate, raised))
+    control, treated = (VariantSample(people, people * mean, people * mean) for mean in (rate, raised))
     effect = compare_samples(control, treated, alpha=alpha)
     half = effect.high - effect.value
     if half == inf:

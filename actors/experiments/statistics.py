@@ -18,7 +18,7 @@ from math import exp, inf, lgamma, log, sqrt
 _ENOUGH = 100
 "Users per variant before an interval is given: below that, the mean's distribution isn't normal enough."
 _ENOUGH_CONVERSIONS = 10
-_TUNED_FOR_READERS = 5_000
+_TUNED_FOR_USERS = 5_000
 "Number of users at which the intervals are narrowest."
 _PRIOR = 100.0
 "Weight of the intended split in the prior; a larger one finds small deviations sooner."
@@ -32,26 +32,26 @@ class VariantSample:
         total, squares: sum and sum of squares over users of the value measured (1 for a conversion)
     """
 
-    readers: int
+    users: int
     total: float
     squares: float
 
     @classmethod
-    def from_conversions(cls, readers: int, converted: int) -> VariantSample:
+    def from_conversions(cls, users: int, converted: int) -> VariantSample:
         """Build a sample from the number of users who converted."""
-        return cls(readers, float(converted), float(converted))
+        return cls(users, float(converted), float(converted))
 
     @property
     def mean(self) -> float:
         """Return the mean over users."""
-        return self.total / self.readers if self.readers else 0.0
+        return self.total / self.users if self.users else 0.0
 
     @property
     def variance(self) -> float:
         """Return the variance over users."""
-        if self.readers < 2:
+        if self.users < 2:
             return 0.0
-        return max(self.squares - self.readers * self.mean**2, 0.0) / (self.readers - 1)
+        return max(self.squares - self.users * self.mean**2, 0.0) / (self.users - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +75,17 @@ def compare_samples(
     treated: VariantSample,
     *,
     alpha: float = 0.05,
-    looked_at: int = _TUNED_FOR_READERS,
+    looked_at: int = _TUNED_FOR_USERS,
 ) -> EffectEstimate:
     """Compare a variant with the control; with too few users the interval is infinite."""
     value = treated.mean - control.mean
     relative = value / control.mean if control.mean else None
-    enough = min(control.readers, treated.readers) >= _ENOUGH
+    enough = min(control.users, treated.users) >= _ENOUGH
     shown = min(control.squares, treated.squares) > 0 and control.total + treated.total >= _ENOUGH_CONVERSIONS
-    count = control.readers + treated.readers
+    count = control.users + treated.users
     if not enough or not shown:
         return EffectEstimate(value, -inf, inf, relative, False, 1.0)
-    spread = sqrt(treated.variance / (treated.readers / count) + control.variance / (control.readers / count))
+    spread = sqrt(treated.variance / (treated.users / count) + control.variance / (control.users / count))
     tuned = _tuning_parameter(alpha, looked_at)
     half = spread * _interval_half_width(count, alpha, tuned)
     p_value = _compute_p_value(count, value / spread, tuned) if spread else 1.0
@@ -115,10 +115,10 @@ def check_split_ratio(
     p_value = _compute_split_p_value(counts, shares)
     worst, worst_p = "", 1.0
     many = max(len(slices or {}), 1)
-    for name, own in (slices or {}).items():
-        own_p = min(_compute_split_p_value(own, shares) * many, 1.0)
-        if own_p < worst_p:
-            worst, worst_p = name, own_p
+    for name, slice_counts in (slices or {}).items():
+        slice_p = min(_compute_split_p_value(slice_counts, shares) * many, 1.0)
+        if slice_p < worst_p:
+            worst, worst_p = name, slice_p
     mismatch = p_value < alpha or worst_p < alpha
     return SplitCheck(p_value, mismatch, worst if mismatch else "", worst_p if mismatch else 1.0)
 

@@ -60,8 +60,8 @@ class LocalHistoryClient:
         self, app_id: str, user_id: str, *, rows: int, start: int, before_ms: int | None = None
     ) -> ThreadPage:
         """List threads, latest activity first."""
-        known = await self._store.read(app_id, user_id)
-        return list_threads(known, rows=rows, start=start, before_ms=before_ms)
+        user_threads = await self._store.read(app_id, user_id)
+        return list_threads(user_threads, rows=rows, start=start, before_ms=before_ms)
 
     async def list_questions(
         self,
@@ -78,17 +78,17 @@ class LocalHistoryClient:
         Errors:
             NotFound: the thread does not belong to this user
         """
-        known = await self._store.read(app_id, user_id)
-        return list_questions(known, thread_id, rows=rows, descending=descending, after=after)
+        user_threads = await self._store.read(app_id, user_id)
+        return list_questions(user_threads, thread_id, rows=rows, descending=descending, after=after)
 
-    async def generate_update(self, wanted: GenerateUpdate) -> GenerateUpdateResult:
+    async def generate_update(self, request: GenerateUpdate) -> GenerateUpdateResult:
         """Ask a thread's question again now and append the answer as an update.
 
         Errors:
             NotFound: the thread does not belong to this user
             Unavailable: no process answers questions
         """
-        reply = await self._tracker.generate_update(wanted)
+        reply = await self._tracker.generate_update(request)
         if isinstance(reply, Refusal):
             raise reply.error()
         return reply

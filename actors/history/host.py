@@ -54,17 +54,17 @@ class TrackerHost:
     def __init__(
         self,
         connect: Callable[[], OpenStores],
-        means: str,
-        open_shelf: Callable[[], ArtifactStore] | None = None,
+        services_path: str,
+        open_artifacts: Callable[[], ArtifactStore] | None = None,
         *,
         meter: Callable[[], Meter] = SilentMeter,
         end_process: Callable[[int], None] = os._exit,
     ) -> None:
         set_up_logging(process="tracker")
         self._connect = connect
-        module, _, name = means.partition(":")
+        module, _, name = services_path.partition(":")
         self._open_services: OpenServices = getattr(importlib.import_module(module), name)
-        self._segments = SegmentStore(open_shelf()) if open_shelf is not None else None
+        self._segments = SegmentStore(open_artifacts()) if open_artifacts is not None else None
         self._meter = meter
         self._end_process = end_process
         self._clock = SystemClock()
@@ -83,10 +83,10 @@ class TrackerHost:
         except NewerRelease as error:
             return Refusal.of(error)
 
-    async def generate(self, wanted: GenerateUpdate) -> GenerateUpdateResult | Refusal:
+    async def generate(self, request: GenerateUpdate) -> GenerateUpdateResult | Refusal:
         """Ask a thread's question again now and append the answer."""
         try:
-            return await (await self._tracker()).generate_update(wanted)
+            return await (await self._tracker()).generate_update(request)
         except NewerRelease as error:
             return Refusal.of(error)
 

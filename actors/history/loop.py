@@ -127,7 +127,7 @@ class TrackerLoop:
             working=self._lease.is_owned,
             apps=len(self._monitored),
             watched=sum(map(len, lists)),
-            waiting=sum(len(one.list_waiting()) for one in lists),
+            waiting=sum(len(watchlist.list_waiting()) for watchlist in lists),
         )
 
     def _record_miss(self, error: Unavailable) -> None:

@@ -45,7 +45,7 @@ from cluster.clock import Clock
 from cluster.errors import Fault
 from cluster.meter import Meter
 from cluster.records.thread import News
-from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry, Follower
 from cluster.store.ports.stores import Stores
 
 LAG_MS = 2_500
@@ -143,10 +143,10 @@ class AppMonitor:
         while True:
             page = await self._stores.threads.watchers(self._app_id, after, _PAGE)
             user_ids = [watcher.user_id for watcher in page]
-            for user_id, known in zip(
+            for user_id, user_threads in zip(
                 user_ids, await self._stores.threads.read_many(self._app_id, user_ids), strict=True
             ):
-                self.watchlist.put(user_id, known)
+                self.watchlist.put(user_id, user_threads)
             names += user_ids
             if not page:
                 return names
@@ -161,8 +161,8 @@ class AppMonitor:
         if not ripe:
             return False
         for change in ripe:
-            for name, batch in (await self._judge_change(change)).items():
-                await self._record_news(name, change.offset, batch)
+            for name, matches in (await self._judge_change(change)).items():
+                await self._record_news(name, change.offset, matches)
                 self._alive()
             self._offset = change.offset
             if self._compacted_changes and self._compacted_changes[0] is change:
@@ -174,18 +174,20 @@ class AppMonitor:
         """Return the offset of the next read: the app's judged offset, but at least that of the oldest subscription."""
         changes, app_id = self._stores.changes, self._app_id
         if not self._offset:
-            first_wanted = min(
+            oldest_judged = min(
                 (subject.judged_offset or "0" for subject in self.watchlist.subjects), key=rules.parse_offset
             )
             self._offset = max(
-                await self._stores.threads.judged_offset(app_id) or "0", first_wanted, key=rules.parse_offset
+                await self._stores.threads.judged_offset(app_id) or "0", oldest_judged, key=rules.parse_offset
             )
         now_s = self._clock.monotonic_s()
         if now_s - self._noted_s >= _REPORT_S:
             first = await changes.first(app_id, "product")
             if not self._compacted_changes and rules.is_after(first, self._offset):
                 await self._fill_gap(first)
-            await changes.record_follower(app_id, _FOLLOWER, {"product": self._offset}, self._clock.now_ms())
+            await changes.record_follower(
+                app_id, Follower(_FOLLOWER, self._clock.now_ms(), {"product": self._offset})
+            )
             self._noted_s = now_s
         return self._offset
 
@@ -208,18 +210,18 @@ class AppMonitor:
 
     async def _judge_change(self, change: ChangeLogEntry) -> Findings:
         """Score all articles of a change for all threads that they may concern; the best first."""
-        found: Findings = defaultdict(list)
+        findings: Findings = defaultdict(list)
         contents = await asyncio.to_thread(list, self._read_articles(change))
         for start in range(0, len(contents), _BATCH):
             await asyncio.to_thread(
-                self._judge_articles, contents[start : start + _BATCH], change.offset, found
+                self._judge_articles, contents[start : start + _BATCH], change.offset, findings
             )
             self._alive()
-        for lot in found.values():
-            lot.sort(key=lambda one: (-one[0].score, one[1].product_id))
-        return found
+        for matches in findings.values():
+            matches.sort(key=lambda match: (-match[0].score, match[1].product_id))
+        return findings
 
-    def _judge_articles(self, contents: Sequence[UploadedArticle], offset: str, found: Findings) -> None:
+    def _judge_articles(self, contents: Sequence[UploadedArticle], offset: str, findings: Findings) -> None:
         threshold = self.significance.threshold
         for content in contents:
             article = extract_terms(content, self._analyzers)
@@ -232,7 +234,7 @@ class AppMonitor:
                 )
                 self._meter.count("kiosk_thread_judgements_total")
                 if verdict.score >= threshold:
-                    found[subject.user_id, subject.thread_id].append((verdict, content))
+                    findings[subject.user_id, subject.thread_id].append((verdict, content))
 
     def _read_articles(self, change: ChangeLogEntry) -> Iterator[UploadedArticle]:
         if change.op != "put":
@@ -248,17 +250,17 @@ class AppMonitor:
                 yield content
 
     async def _record_news(
-        self, name: ThreadKey, offset: str, lot: Sequence[tuple[Significance, UploadedArticle]]
+        self, name: ThreadKey, offset: str, matches: Sequence[tuple[Significance, UploadedArticle]]
     ) -> None:
         subject = self.watchlist.get_subject(name)
         if subject is None:
             return
-        verdict, best = lot[0]
+        verdict, best = matches[0]
         now_ms = self._clock.now_ms()
         news = News(
             question_id=self._new_id(),
             offset=offset,
-            product_ids=tuple(content.product_id for _, content in lot[: rules.MAX_PRODUCTS]),
+            product_ids=tuple(content.product_id for _, content in matches[: rules.MAX_PRODUCTS]),
             score=round(verdict.score, 4),
             reason=f"{verdict.reason}: {best.title[:120]}",
             sketch=verdict.sketch,
@@ -266,13 +268,13 @@ class AppMonitor:
             due_ms=now_ms,
         )
         user_id, thread_id = name
-        known = await self._tracker.apply(
+        user_threads = await self._tracker.apply(
             self._app_id, user_id, lambda before: rules.add_news(before, thread_id, news)
         )
-        self.watchlist.put(user_id, known)
+        self.watchlist.put(user_id, user_threads)
         self._meter.count("kiosk_thread_news_total")
         self._log.info(
-            "news_found", thread=thread_id, score=news.score, reason=verdict.reason, articles=len(lot)
+            "news_found", thread=thread_id, score=news.score, reason=verdict.reason, articles=len(matches)
         )
 
 
@@ -286,10 +288,10 @@ def _read_compacted_changes(
     Errors:
         Fault: the manifest of the segments is damaged
     """
-    found = deque(
+    changes = deque(
         ChangeLogEntry("product", offset, "put", b"[" + b",".join(records) + b"]")
         for offset, records in segments.load_records_between(app_id, "product", after, until)
     )
-    if not found or found[-1].offset != until:
-        found.append(ChangeLogEntry("product", until, "put", b"[]"))
-    return found
+    if not changes or changes[-1].offset != until:
+        changes.append(ChangeLogEntry("product", until, "put", b"[]"))
+    return changes

@@ -78,7 +78,9 @@ class UpdateNotifier:
     async def _begin(self, name: ThreadKey, thread: Thread) -> None:
         news = thread.news
         assert news is not None
-        await self._apply(name, lambda known: rules.start_question(known, name[1], news.question_id))
+        await self._apply(
+            name, lambda user_threads: rules.start_question(user_threads, name[1], news.question_id)
+        )
         await self._ask(name, thread, news)
 
     async def _ask(self, name: ThreadKey, thread: Thread, news: News) -> None:
@@ -95,9 +97,9 @@ class UpdateNotifier:
         news = thread.news
         assert news is not None
         answer = await self._answering.answer(self._app_id, news.question_id)
-        asked_ms = self._submitted_at.setdefault(news.question_id, self._clock.now_ms())
+        submitted_ms = self._submitted_at.setdefault(news.question_id, self._clock.now_ms())
         if answer is None or not answer.finished:
-            if self._clock.now_ms() - asked_ms > ANSWER_TIMEOUT_MS:
+            if self._clock.now_ms() - submitted_ms > ANSWER_TIMEOUT_MS:
                 await self._drop(name, news, "no answer came in time")
             elif answer is None:
                 await self._ask(name, thread, news)
@@ -110,7 +112,10 @@ class UpdateNotifier:
         self._submitted_at.pop(news.question_id, None)
         now_ms = self._clock.now_ms()
         await self._apply(
-            name, lambda known: rules.append_update(known, name[1], news.question_id, news.offset, now_ms)
+            name,
+            lambda user_threads: rules.append_update(
+                user_threads, name[1], news.question_id, news.offset, now_ms
+            ),
         )
         self._meter.count("kiosk_thread_updates_total")
         _log.info(
@@ -120,7 +125,9 @@ class UpdateNotifier:
 
     async def _drop(self, name: ThreadKey, news: News, reason: str) -> None:
         self._submitted_at.pop(news.question_id, None)
-        await self._apply(name, lambda known: rules.drop_news(known, name[1], news.question_id, reason))
+        await self._apply(
+            name, lambda user_threads: rules.drop_news(user_threads, name[1], news.question_id, reason)
+        )
         self._meter.count("kiosk_thread_drops_total")
         _log.info("news_dropped", app=self._app_id, thread=name[1], score=round(news.score, 3), reason=reason)
 
@@ -137,8 +144,8 @@ def reason_not_new(news: News, answer: ThreadAnswer, before: ThreadAnswer | None
     if not cited & set(news.product_ids) and not (fresh and len(news.product_ids) >= rules.MAX_PRODUCTS):
         return "the new answer does not rest on what is new"
     if before is not None and before.text:
-        said, known = _words(answer.text), _words(before.text)
-        if said and len(said & known) / len(said) >= MAX_REPEATED_SHARE:
+        new_words, old_words = _words(answer.text), _words(before.text)
+        if new_words and len(new_words & old_words) / len(new_words) >= MAX_REPEATED_SHARE:
             return "the new answer says what the one before said"
     return ""
 

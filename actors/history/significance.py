@@ -1,9 +1,9 @@
 """Decide whether an article is news for a thread, with a score and a reason, before the question is repeated.
 
-    held      share of the question's words in one passage, weighted by rarity                  0 to 1
+    coverage  share of the question's words in one passage, weighted by rarity                  0 to 1
     about     share of that which the title, the lead or several passages contain              0 to 1
     meaning   cosine of question and best passage                                              0 to 1
-    score     held x (0.5 + 0.3 about + 0.2 meaning)
+    score     coverage x (0.5 + 0.3 about + 0.2 meaning)
 
 Content that is older than the user's last content, or repeats it in other words, has a score of 0.
 
@@ -56,24 +56,24 @@ def compute_sketch(passages: Sequence[str]) -> str:
     Cost:
         1 ms for 1,000 words
     """
-    found = tokenize(" ".join(passages)[: _MOST_WORDS * 8])[:_MOST_WORDS]
-    if not found:
+    words = tokenize(" ".join(passages)[: _MOST_WORDS * 8])[:_MOST_WORDS]
+    if not words:
         return ""
-    pairs = {f"{one} {other}" for one, other in itertools.pairwise(found)} or set(found)
+    pairs = {f"{first} {second}" for first, second in itertools.pairwise(words)} or set(words)
     digests = np.frombuffer(b"".join(mmh3.hash_bytes(pair, seed=29) for pair in pairs), np.uint8)
     bits = np.unpackbits(digests.reshape(len(pairs), SKETCH_BITS // 8), axis=1)
     return np.packbits(bits.sum(axis=0) * 2 > len(pairs)).tobytes().hex()
 
 
-def estimate_similarity(one: str, other: str) -> float:
+def estimate_similarity(sketch: str, other: str) -> float:
     """Return the estimated similarity of two sketched texts.
 
     Units:
         cosine over pairs of words: 1 for the same text, about 0 for texts with nothing in common
     """
-    if len(one) != len(other) or not one:
+    if len(sketch) != len(other) or not sketch:
         return 0.0
-    apart = bin(int(one, 16) ^ int(other, 16)).count("1")
+    apart = bin(int(sketch, 16) ^ int(other, 16)).count("1")
     return max(0.0, cos(pi * apart / SKETCH_BITS))
 
 
@@ -173,12 +173,12 @@ class QuestionEmbeddings:
             self._passages.clear()
         if passage not in self._passages:
             self._passages[passage] = self._embedder.embed([content.passages[passage]])[0]
-        asked = self._questions.get(question)
-        if asked is None:
+        question_vector = self._questions.get(question)
+        if question_vector is None:
             if len(self._questions) >= _MOST_QUESTIONS:
                 self._questions.clear()
-            asked = self._questions[question] = self._embedder.embed([question])[0]
-        return max(0.0, float(asked @ self._passages[passage]))
+            question_vector = self._questions[question] = self._embedder.embed([question])[0]
+        return max(0.0, float(question_vector @ self._passages[passage]))
 
 
 @dataclass(slots=True)
@@ -220,26 +220,26 @@ def extract_terms(content: UploadedArticle, analyzers: Analyzers) -> ArticleTerm
 def score_significance(
     subject: ThreadSubject,
     article: ArticleTerms,
-    common: TermFrequencies,
+    frequencies: TermFrequencies,
     meanings: QuestionEmbeddings,
     *,
     threshold: float = THRESHOLD,
 ) -> Significance:
     """Return the significance of one article for one thread."""
-    weights = [common.weight(word) for word in subject.words]
+    weights = [frequencies.weight(word) for word in subject.words]
     whole = sum(weights)
     shares = _passage_weights(subject, weights, article)
     if not whole or not shares:
         return Significance(0.0, "there is nothing to compare")
     best = max(shares, key=lambda at: (shares[at], -at))
-    held = shares[best] / whole
-    if held < threshold:  # the other factors can only lower it
-        return Significance(held, f"holds {held:.0%} of the question")
+    coverage = shares[best] / whole
+    if coverage < threshold:  # the other factors can only lower it
+        return Significance(coverage, f"holds {coverage:.0%} of the question")
     several = min(1.0, sum(share >= whole / 2 for share in shares.values()) / _SEVERAL)
     about = max(_covered_weight(subject, weights, article.lead) / whole, several)
     meaning = min(1.0, meanings.similarity(subject.text, article.article, best) / _CLOSE)
-    score = held * (1 - _ABOUT - _MEANING + _ABOUT * about + _MEANING * meaning)
-    words = f"holds {held:.0%} of the question, about it by {about:.0%}, meaning {meaning:.0%}"
+    score = coverage * (1 - _ABOUT - _MEANING + _ABOUT * about + _MEANING * meaning)
+    words = f"holds {coverage:.0%} of the question, about it by {about:.0%}, meaning {meaning:.0%}"
     if score < threshold:
         return Significance(score, words)
     return _filter_repeated(subject, article, score, words)
@@ -249,11 +249,11 @@ def _filter_repeated(subject: ThreadSubject, article: ArticleTerms, score: float
     published = article.article.published_ms
     if published is not None and published < subject.since_ms - OLD_MS:
         return Significance(0.0, "published long before the user's last answer")
-    own = article.sketch
-    for told in subject.sketches:
-        if estimate_similarity(own, told) >= DUPLICATE_SIMILARITY:
+    sketch = article.sketch
+    for earlier_sketch in subject.sketches:
+        if estimate_similarity(sketch, earlier_sketch) >= DUPLICATE_SIMILARITY:
             return Significance(0.0, "the same as an earlier notification")
-    return Significance(score, words, own)
+    return Significance(score, words, sketch)
 
 
 def _passage_weights(

@@ -44,12 +44,12 @@ class QuestionPage:
 
 
 def add_question(
-    known: ReaderThreads, question_id: str, text: str, parent_id: str | None, now_ms: int
+    user_threads: ReaderThreads, question_id: str, text: str, parent_id: str | None, now_ms: int
 ) -> ReaderThreads:
     """Add a question to the thread of its parent, or to a new thread; adding it again changes nothing."""
-    if find_thread(known, question_id) is not None:
-        return known
-    thread = find_thread(known, parent_id) if parent_id else None
+    if find_thread(user_threads, question_id) is not None:
+        return user_threads
+    thread = find_thread(user_threads, parent_id) if parent_id else None
     if thread is None:
         words = " ".join(text.split())
         thread = Thread(
@@ -61,132 +61,142 @@ def add_question(
         )
     else:
         thread = _append_question(thread, question_id, now_ms)
-    return _trim_threads(_replace_thread(known, thread))
+    return _trim_threads(_replace_thread(user_threads, thread))
 
 
-def add_news(known: ReaderThreads, thread_id: str, news: News) -> ReaderThreads:
+def add_news(user_threads: ReaderThreads, thread_id: str, news: News) -> ReaderThreads:
     """Record significant content before the question about it is submitted.
 
     The content joins other waiting news and keeps the minimal time after the last update. Content before the thread's
     judged offset changes nothing, so recording it again is safe.
     """
-    thread = known.threads.get(thread_id)
+    thread = user_threads.threads.get(thread_id)
     if thread is None or not thread.subscribed or not is_after(news.offset, judged_offset(thread)):
-        return known
+        return user_threads
     if thread.new_at_ms:
         news = news.model_copy(update={"due_ms": max(news.due_ms, thread.new_at_ms + GAP_MS)})
     if thread.news is None or not thread.waits:
-        return _replace_thread(known, thread.model_copy(update={"news": news}))
+        return _replace_thread(user_threads, thread.model_copy(update={"news": news}))
     if thread.news.state == "waiting":
-        return _replace_thread(known, thread.model_copy(update={"news": _merge_news(thread.news, news)}))
+        return _replace_thread(
+            user_threads, thread.model_copy(update={"news": _merge_news(thread.news, news)})
+        )
     later = news if thread.later is None else _merge_news(thread.later, news)
-    return _replace_thread(known, thread.model_copy(update={"later": later}))
+    return _replace_thread(user_threads, thread.model_copy(update={"later": later}))
 
 
-def start_question(known: ReaderThreads, thread_id: str, question_id: str) -> ReaderThreads:
+def start_question(user_threads: ReaderThreads, thread_id: str, question_id: str) -> ReaderThreads:
     """Close the waiting news when its question is submitted; later content forms the next news."""
-    thread = known.threads.get(thread_id)
+    thread = user_threads.threads.get(thread_id)
     if thread is None or thread.news is None or thread.news.question_id != question_id:
-        return known
+        return user_threads
     if thread.news.state != "waiting":
-        return known
+        return user_threads
     return _replace_thread(
-        known, thread.model_copy(update={"news": thread.news.model_copy(update={"state": "asked"})})
+        user_threads, thread.model_copy(update={"news": thread.news.model_copy(update={"state": "asked"})})
     )
 
 
 def append_update(
-    known: ReaderThreads, thread_id: str, question_id: str, offset: str, now_ms: int
+    user_threads: ReaderThreads, thread_id: str, question_id: str, offset: str, now_ms: int
 ) -> ReaderThreads:
     """Append a significant update to a subscribed thread and raise the indicators.
 
     Appending it again changes nothing, so a retried update appears once.
     """
-    thread = known.threads.get(thread_id)
+    thread = user_threads.threads.get(thread_id)
     if thread is None or not thread.subscribed or question_id in thread.question_ids:
-        return known
+        return user_threads
     thread = _close_news(
         _append_question(thread, question_id, now_ms), question_id, offset, due_ms=now_ms + GAP_MS
     )
-    return _raise_indicator(known, thread, now_ms)
+    return _raise_indicator(user_threads, thread, now_ms)
 
 
-def touch_thread(known: ReaderThreads, thread_id: str, now_ms: int) -> ReaderThreads:
+def touch_thread(user_threads: ReaderThreads, thread_id: str, now_ms: int) -> ReaderThreads:
     """Raise the indicators without an update; a thread without a subscription stays unchanged.
 
     Errors:
         NotFound: no thread of this user contains the question
     """
-    thread = get_thread(known, thread_id)
+    thread = get_thread(user_threads, thread_id)
     if not thread.subscribed:
-        return known
+        return user_threads
     return _raise_indicator(
-        known, thread.model_copy(update={"time_ms": max(now_ms, thread.time_ms + 1)}), now_ms
+        user_threads, thread.model_copy(update={"time_ms": max(now_ms, thread.time_ms + 1)}), now_ms
     )
 
 
-def drop_news(known: ReaderThreads, thread_id: str, question_id: str, reason: str) -> ReaderThreads:
+def drop_news(user_threads: ReaderThreads, thread_id: str, question_id: str, reason: str) -> ReaderThreads:
     """Drop news that led to no update and store the reason; the user gets no notification."""
-    thread = known.threads.get(thread_id)
+    thread = user_threads.threads.get(thread_id)
     if thread is None or thread.news is None or thread.news.question_id != question_id or not thread.waits:
-        return known
-    return _replace_thread(known, _close_news(thread, question_id, thread.news.offset, dropped=reason))
+        return user_threads
+    return _replace_thread(user_threads, _close_news(thread, question_id, thread.news.offset, dropped=reason))
 
 
-def record_judged(known: ReaderThreads, thread_id: str, offset: str) -> ReaderThreads:
+def record_judged(user_threads: ReaderThreads, thread_id: str, offset: str) -> ReaderThreads:
     """Record that content up to an offset was scored for a thread and was not significant."""
-    thread = known.threads.get(thread_id)
-    return known if thread is None else _replace_thread(known, thread.model_copy(update={"judged": offset}))
+    thread = user_threads.threads.get(thread_id)
+    return (
+        user_threads
+        if thread is None
+        else _replace_thread(user_threads, thread.model_copy(update={"judged": offset}))
+    )
 
 
-def list_threads(known: ReaderThreads, *, rows: int, start: int, before_ms: int | None = None) -> ThreadPage:
+def list_threads(
+    user_threads: ReaderThreads, *, rows: int, start: int, before_ms: int | None = None
+) -> ThreadPage:
     """List threads, latest activity first."""
-    ordered = sorted(known.threads.values(), key=lambda thread: (-thread.time_ms, thread.thread_id))
+    ordered = sorted(user_threads.threads.values(), key=lambda thread: (-thread.time_ms, thread.thread_id))
     if before_ms is not None:
         ordered = [thread for thread in ordered if thread.time_ms < before_ms]
     return ThreadPage(tuple(ordered[start : start + rows]), len(ordered) > start + rows)
 
 
 def list_questions(
-    known: ReaderThreads, question_id: str, *, rows: int, descending: bool = False, after: str = ""
+    user_threads: ReaderThreads, question_id: str, *, rows: int, descending: bool = False, after: str = ""
 ) -> QuestionPage:
     """List the questions of the thread that contains a question; `after` skips up to a question of it.
 
     Errors:
         NotFound: no thread of this user contains the question
     """
-    ids = get_thread(known, question_id).question_ids
+    ids = get_thread(user_threads, question_id).question_ids
     ids = ids[::-1] if descending else ids
     if after in ids:
         ids = ids[ids.index(after) + 1 :]
     return QuestionPage(ids[:rows], len(ids) > rows)
 
 
-def rename_thread(known: ReaderThreads, question_id: str, title: str) -> ReaderThreads:
+def rename_thread(user_threads: ReaderThreads, question_id: str, title: str) -> ReaderThreads:
     """Change the title of a thread.
 
     Errors:
         NotFound: no thread of this user contains the question
     """
-    thread = get_thread(known, question_id)
-    return _replace_thread(known, thread.model_copy(update={"title": title[:MAX_TITLE_CHARS]}))
+    thread = get_thread(user_threads, question_id)
+    return _replace_thread(user_threads, thread.model_copy(update={"title": title[:MAX_TITLE_CHARS]}))
 
 
-def delete_threads(known: ReaderThreads, thread_ids: Iterable[str]) -> tuple[ReaderThreads, int]:
+def delete_threads(user_threads: ReaderThreads, thread_ids: Iterable[str]) -> tuple[ReaderThreads, int]:
     """Delete threads and their indicators by their root questions; unknown ones are skipped."""
-    gone = {thread_id for thread_id in thread_ids if thread_id in known.threads}
+    gone = {thread_id for thread_id in thread_ids if thread_id in user_threads.threads}
     if not gone:
-        return known, 0
-    left = {thread_id: thread for thread_id, thread in known.threads.items() if thread_id not in gone}
-    return _next_revision(known, threads=left), len(gone)
+        return user_threads, 0
+    left = {thread_id: thread for thread_id, thread in user_threads.threads.items() if thread_id not in gone}
+    return _next_revision(user_threads, threads=left), len(gone)
 
 
-def delete_all_threads(known: ReaderThreads) -> ReaderThreads:
+def delete_all_threads(user_threads: ReaderThreads) -> ReaderThreads:
     """Delete all threads."""
-    return _next_revision(known, threads={}) if known.threads else known
+    return _next_revision(user_threads, threads={}) if user_threads.threads else user_threads
 
 
-def set_subscription(known: ReaderThreads, thread_id: str, *, on: bool, offset: str = "") -> ReaderThreads:
+def set_subscription(
+    user_threads: ReaderThreads, thread_id: str, *, on: bool, offset: str = ""
+) -> ReaderThreads:
     """Start or end the subscription of a thread; existing news stays.
 
     `offset` is the end of the current content: only later content can be news.
@@ -194,46 +204,54 @@ def set_subscription(known: ReaderThreads, thread_id: str, *, on: bool, offset: 
     Errors:
         NotFound: no thread of this user contains the question
     """
-    thread = get_thread(known, thread_id)
+    thread = get_thread(user_threads, thread_id)
     if thread.subscribed == on:
-        return known
+        return user_threads
     seen = offset if on else thread.judged
     # without a subscription the user gets no more notifications
     after = thread.model_copy(update={"subscribed": on, "judged": seen, "news": None, "later": None})
-    return _replace_thread(known, after)
+    return _replace_thread(user_threads, after)
 
 
-def dismiss_thread(known: ReaderThreads, thread_id: str) -> ReaderThreads:
+def dismiss_thread(user_threads: ReaderThreads, thread_id: str) -> ReaderThreads:
     """Clear one thread's indicator.
 
     Errors:
         NotFound: no thread of this user contains the question
     """
-    thread = get_thread(known, thread_id)
-    return _replace_thread(known, thread.model_copy(update={"has_new": False})) if thread.has_new else known
+    thread = get_thread(user_threads, thread_id)
+    return (
+        _replace_thread(user_threads, thread.model_copy(update={"has_new": False}))
+        if thread.has_new
+        else user_threads
+    )
 
 
-def dismiss_account(known: ReaderThreads, now_ms: int) -> ReaderThreads:
+def dismiss_account(user_threads: ReaderThreads, now_ms: int) -> ReaderThreads:
     """Clear the account's indicator; threads keep theirs. A later update raises it again."""
-    newest = max((thread.new_at_ms for thread in known.threads.values() if thread.has_new), default=0)
+    newest = max((thread.new_at_ms for thread in user_threads.threads.values() if thread.has_new), default=0)
     # clock skew must not leave an update unread that existed at the time of the dismissal
-    at_ms = max(now_ms, newest, known.dismissed_at_ms)
-    return known if at_ms == known.dismissed_at_ms else _next_revision(known, dismissed_at_ms=at_ms)
+    at_ms = max(now_ms, newest, user_threads.dismissed_at_ms)
+    return (
+        user_threads
+        if at_ms == user_threads.dismissed_at_ms
+        else _next_revision(user_threads, dismissed_at_ms=at_ms)
+    )
 
 
-def has_new(known: ReaderThreads) -> bool:
+def has_new(user_threads: ReaderThreads) -> bool:
     """Return whether the account's indicator is on."""
-    return known.has_new
+    return user_threads.has_new
 
 
-def list_watched(known: ReaderThreads) -> tuple[Thread, ...]:
+def list_watched(user_threads: ReaderThreads) -> tuple[Thread, ...]:
     """List the threads with a subscription."""
-    return known.watched
+    return user_threads.watched
 
 
 def judged_offset(thread: Thread) -> str:
     """Return the offset up to which content was scored for a thread."""
-    news = [one.offset for one in (thread.news, thread.later) if one is not None]
+    news = [piece.offset for piece in (thread.news, thread.later) if piece is not None]
     return max([thread.judged, *news], key=parse_offset)
 
 
@@ -242,22 +260,24 @@ def is_after(offset: str, other: str) -> bool:
     return parse_offset(offset) > parse_offset(other)
 
 
-def find_thread(known: ReaderThreads, question_id: str | None) -> Thread | None:
+def find_thread(user_threads: ReaderThreads, question_id: str | None) -> Thread | None:
     """Return the thread that contains a question, or None."""
     if not question_id:
         return None
-    if question_id in known.threads:
-        return known.threads[question_id]
-    return next((thread for thread in known.threads.values() if question_id in thread.question_ids), None)
+    if question_id in user_threads.threads:
+        return user_threads.threads[question_id]
+    return next(
+        (thread for thread in user_threads.threads.values() if question_id in thread.question_ids), None
+    )
 
 
-def get_thread(known: ReaderThreads, question_id: str) -> Thread:
+def get_thread(user_threads: ReaderThreads, question_id: str) -> Thread:
     """Return the thread that contains a question.
 
     Errors:
         NotFound: no thread of this user contains the question
     """
-    thread = find_thread(known, question_id)
+    thread = find_thread(user_threads, question_id)
     if thread is None:
         raise NotFound(messages.NOT_FOUND)
     return thread
@@ -297,10 +317,10 @@ def _close_news(
     return thread.model_copy(update={"judged": judged, "news": news, "later": later, "sketches": sketches})
 
 
-def _raise_indicator(known: ReaderThreads, thread: Thread, now_ms: int) -> ReaderThreads:
+def _raise_indicator(user_threads: ReaderThreads, thread: Thread, now_ms: int) -> ReaderThreads:
     # strictly newer than a dismissal of the same millisecond, which may have been answered before this update
-    raised_ms = max(now_ms, known.dismissed_at_ms + 1)
-    return _replace_thread(known, thread.model_copy(update={"has_new": True, "new_at_ms": raised_ms}))
+    raised_ms = max(now_ms, user_threads.dismissed_at_ms + 1)
+    return _replace_thread(user_threads, thread.model_copy(update={"has_new": True, "new_at_ms": raised_ms}))
 
 
 def _append_question(thread: Thread, question_id: str, now_ms: int) -> Thread:
@@ -310,22 +330,22 @@ def _append_question(thread: Thread, question_id: str, now_ms: int) -> Thread:
     return thread.model_copy(update={"question_ids": tuple(ids), "time_ms": max(now_ms, thread.time_ms)})
 
 
-def _replace_thread(known: ReaderThreads, thread: Thread) -> ReaderThreads:
-    if known.threads.get(thread.thread_id) == thread:
-        return known
-    return _next_revision(known, threads={**known.threads, thread.thread_id: thread})
+def _replace_thread(user_threads: ReaderThreads, thread: Thread) -> ReaderThreads:
+    if user_threads.threads.get(thread.thread_id) == thread:
+        return user_threads
+    return _next_revision(user_threads, threads={**user_threads.threads, thread.thread_id: thread})
 
 
-def _trim_threads(known: ReaderThreads) -> ReaderThreads:
-    spare = len(known.threads) - MAX_THREADS
+def _trim_threads(user_threads: ReaderThreads) -> ReaderThreads:
+    spare = len(user_threads.threads) - MAX_THREADS
     if spare <= 0:
-        return known
-    order = sorted(known.threads.values(), key=lambda thread: (thread.subscribed, thread.time_ms))
+        return user_threads
+    order = sorted(user_threads.threads.values(), key=lambda thread: (thread.subscribed, thread.time_ms))
     gone = {thread.thread_id for thread in order[:spare]}
-    return known.model_copy(
-        update={"threads": {key: thread for key, thread in known.threads.items() if key not in gone}}
+    return user_threads.model_copy(
+        update={"threads": {key: thread for key, thread in user_threads.threads.items() if key not in gone}}
     )
 
 
-def _next_revision(known: ReaderThreads, **change: object) -> ReaderThreads:
-    return known.model_copy(update={**change, "revision": known.revision + 1})
+def _next_revision(user_threads: ReaderThreads, **change: object) -> ReaderThreads:
+    return user_threads.model_copy(update={**change, "revision": user_threads.revision + 1})

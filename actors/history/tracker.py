@@ -64,10 +64,10 @@ class ThreadTracker:
         except HouseError as error:
             return Refusal.of(error)
 
-    async def generate_update(self, wanted: GenerateUpdate) -> GenerateUpdateResult | Refusal:
+    async def generate_update(self, request: GenerateUpdate) -> GenerateUpdateResult | Refusal:
         """Ask a thread's question again now and append the answer as an update."""
         try:
-            return await self._generate(wanted)
+            return await self._generate(request)
         except HouseError as error:
             return Refusal.of(error)
 
@@ -100,20 +100,20 @@ class ThreadTracker:
     async def _select_rule(self, change: ThreadChange, first: str, now_ms: int) -> ThreadRule:
         verb = change.verb
         if verb == "asked":
-            return lambda known: rules.add_question(
-                known, change.question_id, change.text, change.parent_id, now_ms
+            return lambda user_threads: rules.add_question(
+                user_threads, change.question_id, change.text, change.parent_id, now_ms
             )
         if verb == "rename":
-            return lambda known: rules.rename_thread(known, first, change.text)
+            return lambda user_threads: rules.rename_thread(user_threads, first, change.text)
         if verb == "subscribe":
             offset = await self._changes.last(change.app_id, "product")
-            return lambda known: rules.set_subscription(known, first, on=True, offset=offset)
+            return lambda user_threads: rules.set_subscription(user_threads, first, on=True, offset=offset)
         if verb == "unsubscribe":
-            return lambda known: rules.set_subscription(known, first, on=False)
+            return lambda user_threads: rules.set_subscription(user_threads, first, on=False)
         if verb == "dismiss_thread":
-            return lambda known: rules.dismiss_thread(known, first)
+            return lambda user_threads: rules.dismiss_thread(user_threads, first)
         if verb == "dismiss_overall":
-            return lambda known: rules.dismiss_account(known, now_ms)
+            return lambda user_threads: rules.dismiss_account(user_threads, now_ms)
         if verb == "delete_all":
             return rules.delete_all_threads
         raise Fault(f"nobody knows how to {verb} threads")
@@ -121,9 +121,9 @@ class ThreadTracker:
     async def _delete(self, change: ThreadChange) -> ThreadChangeResult:
         gone = 0
 
-        def rule(known: ReaderThreads) -> ReaderThreads:
+        def rule(user_threads: ReaderThreads) -> ReaderThreads:
             nonlocal gone
-            after, gone = rules.delete_threads(known, change.thread_ids)
+            after, gone = rules.delete_threads(user_threads, change.thread_ids)
             return after
 
         await self.apply(change.app_id, change.user_id, rule)
@@ -132,31 +132,33 @@ class ThreadTracker:
     async def _touch(self, change: ThreadChange, thread_id: str, now_ms: int) -> ThreadChangeResult:
         moved = False
 
-        def rule(known: ReaderThreads) -> ReaderThreads:
+        def rule(user_threads: ReaderThreads) -> ReaderThreads:
             nonlocal moved
-            after = rules.touch_thread(known, thread_id, now_ms)
-            moved = after is not known
+            after = rules.touch_thread(user_threads, thread_id, now_ms)
+            moved = after is not user_threads
             return after
 
         after = await self.apply(change.app_id, change.user_id, rule)
         return ThreadChangeResult(rules.get_thread(after, thread_id).thread_id, count=int(moved))
 
-    async def _generate(self, wanted: GenerateUpdate) -> GenerateUpdateResult:
-        known = await self._store.read(wanted.app_id, wanted.user_id)
-        thread, question_id = rules.get_thread(known, wanted.thread_id), self._new_id()
+    async def _generate(self, request: GenerateUpdate) -> GenerateUpdateResult:
+        user_threads = await self._store.read(request.app_id, request.user_id)
+        thread, question_id = rules.get_thread(user_threads, request.thread_id), self._new_id()
         if not thread.subscribed:
             return GenerateUpdateResult(thread.thread_id, "", appended=False)
         if self._answering is None:
             raise Unavailable("nobody answers questions here", retry_after_s=5)
-        offset = await self._changes.last(wanted.app_id, "product")
+        offset = await self._changes.last(request.app_id, "product")
         await self._answering.ask(
-            wanted.app_id, wanted.user_id, thread.subject, thread.question_ids[-1], question_id
+            request.app_id, request.user_id, thread.subject, thread.question_ids[-1], question_id
         )
-        await self._wait_for_answer(wanted.app_id, question_id)
+        await self._wait_for_answer(request.app_id, question_id)
         after = await self.apply(
-            wanted.app_id,
-            wanted.user_id,
-            lambda now: rules.append_update(now, thread.thread_id, question_id, offset, self._clock.now_ms()),
+            request.app_id,
+            request.user_id,
+            lambda current: rules.append_update(
+                current, thread.thread_id, question_id, offset, self._clock.now_ms()
+            ),
         )
         appended = rules.find_thread(after, question_id) is not None
         return GenerateUpdateResult(thread.thread_id, question_id if appended else "", appended)

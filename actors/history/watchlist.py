@@ -53,16 +53,18 @@ class Watchlist:
         """List threads with news of which their users were not notified yet, the most significant first."""
         return sorted(self._waiting.items(), key=_urgency)
 
-    def put(self, user_id: str, known: ReaderThreads) -> None:
+    def put(self, user_id: str, user_threads: ReaderThreads) -> None:
         """Replace the watched threads of a user."""
         for name in self._by_user.pop(user_id, ()):
             self._delete(name)
-        for thread in known.watched:
+        for thread in user_threads.watched:
             name = (user_id, thread.thread_id)
             words = self._question_words(thread.subject)
             if not words:
                 continue
-            sketches = [one.sketch for one in (thread.news, thread.later) if one is not None and one.sketch]
+            sketches = [
+                piece.sketch for piece in (thread.news, thread.later) if piece is not None and piece.sketch
+            ]
             self._subjects[name] = ThreadSubject(
                 user_id, thread.thread_id, thread.subject, words, judged_offset(thread), thread.time_ms,
                 (*thread.sketches, *sketches),
@@ -80,7 +82,7 @@ class Watchlist:
             self.put(user_id, ReaderThreads())
 
     def find_candidates(
-        self, article: ArticleTerms, common: TermFrequencies, threshold: float = THRESHOLD
+        self, article: ArticleTerms, frequencies: TermFrequencies, threshold: float = THRESHOLD
     ) -> list[ThreadSubject]:
         """Return the threads for which an article could be significant: it contains enough of their questions.
 
@@ -89,29 +91,29 @@ class Watchlist:
         """
         shared: dict[ThreadKey, float] = defaultdict(float)
         for term in article.places:
-            found = self._by_term.get(term)
-            if found:
-                weight = common.weight((term,))
-                for name in found:
+            names = self._by_term.get(term)
+            if names:
+                weight = frequencies.weight((term,))
+                for name in names:
                     shared[name] += weight
         least = _SLACK * threshold
         likely = [
             (weight, name)
             for name, weight in shared.items()
-            if weight >= least * self._question_weight(name, common)
+            if weight >= least * self._question_weight(name, frequencies)
         ]
         if len(likely) > MOST_CANDIDATES:
             likely = nlargest(MOST_CANDIDATES, likely)
         return [self._subjects[name] for _, name in likely]
 
-    def _question_weight(self, name: ThreadKey, common: TermFrequencies) -> float:
+    def _question_weight(self, name: ThreadKey, frequencies: TermFrequencies) -> float:
         """Return the weight of a whole question, which is slightly stale: it is not computed for every article."""
-        if common.epoch != self._epoch:
-            self._epoch = common.epoch
+        if frequencies.epoch != self._epoch:
+            self._epoch = frequencies.epoch
             self._wholes.clear()
         whole = self._wholes.get(name)
         if whole is None:
-            whole = self._wholes[name] = sum(map(common.weight, self._subjects[name].words))
+            whole = self._wholes[name] = sum(map(frequencies.weight, self._subjects[name].words))
         return whole
 
     def _question_words(self, text: str) -> tuple[tuple[int, ...], ...]:

@@ -6,6 +6,7 @@ whichever host loaded it. The app that was used last always stays.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Protocol
 import structlog
 
 from cluster.clock import Clock, SystemClock
+from cluster.machine_memory import release_memory
 from cluster.meter import Meter, SilentMeter
 
 DEFAULT_MB = 512
@@ -108,11 +110,15 @@ class MemoryBudget:
             newest = max(sizes, key=lambda key: sizes[key].used_s)
         else:
             newest = 0, ""
+        loaded_apps = len(sizes)
         for key in sorted(sizes.keys() - {newest}, key=lambda key: sizes[key].keep_until_s):
             if sum(size.nbytes for size in sizes.values()) <= self.budget_bytes:
                 break
             del sizes[key]
             await self._members[key[0]].unload(key[1])
+        if len(sizes) < loaded_apps:
+            await asyncio.sleep(0)  # the callback that runs now still refers to the last app
+            await asyncio.to_thread(release_memory)
         for at, member in enumerate(self._members):
             self._meter.gauge(
                 member.memory_gauge, sum(size.nbytes for key, size in sizes.items() if key[0] == at)

@@ -81,9 +81,9 @@ class Erasures:
             Unavailable: it was not executed in time; the intake executes it nevertheless
         """
         for _ in range(round(within_s / _POLL_S)):
-            found = await self.receipt(erasure.app_id, erasure.erasure_id)
-            if found.status == "finished":
-                return found
+            receipt = await self.receipt(erasure.app_id, erasure.erasure_id)
+            if receipt.status == "finished":
+                return receipt
             await asyncio.sleep(_POLL_S)
         raise Unavailable(
             f"the erasure is not done after {within_s:.0f} s and goes on; read its receipt later: "

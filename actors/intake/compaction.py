@@ -157,7 +157,7 @@ class ChangeLogCompactor:
         self._resting: dict[str, float] = {}
         self._entry_bytes = float(1 << 20)
         "Mean size of recent entries; large at first, to be careful."
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._log = structlog.get_logger()
 
     async def run_once(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
@@ -168,7 +168,7 @@ class ChangeLogCompactor:
         Errors:
             Unavailable: the store is unreachable
         """
-        async with self._one_at_a_time:
+        async with self._lock:
             return await self._run_once(app_ids, at_once)
 
     async def _run_once(self, app_ids: Iterable[str], at_once: bool) -> int:
@@ -189,7 +189,7 @@ class ChangeLogCompactor:
                 self._log.error("settling_refused", app=app_id, reason=error.message)
         return rows
 
-    async def erase(self, app_id: str, user_id: str, reader_ids: Sequence[str]) -> None:
+    async def erase(self, app_id: str, user_id: str, user_keys: Sequence[str]) -> None:
         """Compact an app now and delete a person from its segments, whatever the log contains. Repeating it
         is safe.
 
@@ -197,20 +197,20 @@ class ChangeLogCompactor:
             Unavailable: the store or the artifact store is unreachable, or another writer committed
             Fault: a segment is damaged and may still hold the person
         """
-        async with self._one_at_a_time:
+        async with self._lock:
             await self._run_once([app_id], True)
             try:
-                await asyncio.to_thread(self._erase, app_id, user_id, reader_ids)
+                await asyncio.to_thread(self._erase, app_id, user_id, user_keys)
             except Conflict as error:
                 self._waiting.pop(app_id, None)
                 raise Unavailable(
                     "the segments were written by somebody else meanwhile", retry_after_s=1
                 ) from error
 
-    def _erase(self, app_id: str, user_id: str, reader_ids: Sequence[str]) -> None:
+    def _erase(self, app_id: str, user_id: str, user_keys: Sequence[str]) -> None:
         if user_id:
             self._segments.erase(app_id, "user", [user_id])
-        self._segments.erase(app_id, "interaction", reader_ids)
+        self._segments.erase(app_id, "interaction", user_keys)
         self._segments.tidy(app_id, at_once=True)
 
     def clear(self) -> None:
@@ -226,12 +226,12 @@ class ChangeLogCompactor:
         waiting = self._waiting.get(app_id)
         if waiting is None:
             waiting = self._waiting[app_id] = await self._resume(app_id)
-        rows, wanted = 0, await self._changes.requested_compactions(app_id)
+        rows, requested_offsets = 0, await self._changes.requested_compactions(app_id)
         while True:
             got = await self._read_changes(app_id, waiting)
             wrote = False
             for noun, part in waiting.items():
-                now = not got and (at_once or part.has_pending_until(wanted.get(noun, "0")))
+                now = not got and (at_once or part.has_pending_until(requested_offsets.get(noun, "0")))
                 if part.changes and (now or self._is_due(part)):
                     rows += await self._write(app_id, noun, part)
                     wrote = True
@@ -246,16 +246,16 @@ class ChangeLogCompactor:
         await asyncio.to_thread(self._segments.tidy, app_id)
         offsets = await asyncio.to_thread(self._segments.offsets, app_id)
         damaged = await asyncio.to_thread(self._segments.verify, app_id, _REBUILDABLE)
-        known = await self._changes.compacted_offsets(app_id)
+        stored_offsets = await self._changes.compacted_offsets(app_id)
         for noun in NOUNS:
-            covered, told = offsets.get(noun, "0"), known.get(noun, "0")
-            gap = position_from_offset(told) > position_from_offset(covered)
+            covered, stored_offset = offsets.get(noun, "0"), stored_offsets.get(noun, "0")
+            gap = position_from_offset(stored_offset) > position_from_offset(covered)
             if gap:
-                self._log.error("settled_gap", app=app_id, noun=noun, shelf=covered, store=told)
+                self._log.error("settled_gap", app=app_id, noun=noun, shelf=covered, store=stored_offset)
                 self._meter.count("kiosk_settle_gaps", app=app_id, noun=noun)
             if noun in _REBUILDABLE and (gap or any(damage.noun == noun for damage in damaged)):
                 offsets[noun] = await self._rebuilder.rebuild(app_id, noun)
-            elif position_from_offset(covered) > position_from_offset(told):
+            elif position_from_offset(covered) > position_from_offset(stored_offset):
                 await self._changes.compact(app_id, noun, covered, self._clock.now_ms())
         return {noun: _PendingChanges(cursor=offsets.get(noun, "0")) for noun in NOUNS}
 
@@ -289,14 +289,14 @@ class ChangeLogCompactor:
             part.clear()
             part.cursor = await self._rebuilder.rebuild(app_id, noun)
             return 0
-        readers = find_erased_users(noun, part.changes)
-        if self._delete_queries is not None and readers:
+        user_keys = find_erased_users(noun, part.changes)
+        if self._delete_queries is not None and user_keys:
             # before the offset moves: after a crash in between, it is repeated
-            await self._delete_queries(app_id, readers)
+            await self._delete_queries(app_id, user_keys)
         settled = await asyncio.to_thread(self._write_segments, app_id, noun, part.changes)
         await self._changes.compact(app_id, noun, settled.last, self._clock.now_ms())
         part.clear()
-        if readers and self._erased is not None:
+        if user_keys and self._erased is not None:
             await self._erased()
         rows = int(settled.table.num_rows)
         took_ms = (self._clock.monotonic_s() - started_s) * 1000

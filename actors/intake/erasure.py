@@ -62,7 +62,7 @@ class PersonEraser:
     def __init__(
         self,
         stores: Stores,
-        shelf: ArtifactStore,
+        artifacts: ArtifactStore,
         settler: ChangeLogCompactor,
         queries: QueryCompactor,
         clock: Clock,
@@ -71,13 +71,13 @@ class PersonEraser:
         owns_redis: bool = True,
     ) -> None:
         self._stores = stores
-        self._shelf = shelf
+        self._artifacts = artifacts
         self._compactor = settler
         self._queries = queries
         self._clock = clock
         self._files = files
         self._owns_redis = owns_redis
-        self._places = PersonPlaces(stores, shelf, files)
+        self._places = PersonPlaces(stores, artifacts, files)
         self._log = structlog.get_logger()
 
     async def run_once(self) -> int:
@@ -130,20 +130,20 @@ class PersonEraser:
     async def _remove(self, erasure: Erasure, person: Person) -> Erasure:
         store = self._stores.erasures
         if erasure.status == "queued":
-            found = await self._places.read(person)
-            log = await asyncio.to_thread(SegmentStore(self._shelf).erasures, person.app_id)
-            begun = {"status": "running", "places": _count_places(found), "erased_before": log.count}
+            places = await self._places.read(person)
+            log = await asyncio.to_thread(SegmentStore(self._artifacts).erasures, person.app_id)
+            begun = {"status": "running", "places": _count_places(places), "erased_before": log.count}
             erasure = erasure.model_copy(update=begun)
             await store.write(erasure)
         await self._remove_profile(erasure, person)
         await store.erase(person)
         await self._compactor.erase(person.app_id, person.user_id, person.reader_ids)
         await self._queries.delete_queries(person.app_id, person.reader_ids)
-        marked = await asyncio.to_thread(self._clear_shelf, person, erasure.erased_before)
+        marked = await asyncio.to_thread(self._clear_artifacts, person, erasure.erased_before)
         await asyncio.to_thread(self._files.erase, person)
-        held = await self._clean_logs(person.app_id)
+        kept_until = await self._clean_logs(person.app_id)
         left = await self._places.read(person)
-        return erasure.model_copy(update={"places": await self._receipt(erasure, left, held, marked)})
+        return erasure.model_copy(update={"places": await self._receipt(erasure, left, kept_until, marked)})
 
     async def _remove_profile(self, erasure: Erasure, person: Person) -> None:
         """Send the removal through the intake, behind uploads that were accepted before it."""
@@ -168,37 +168,37 @@ class PersonEraser:
             await asyncio.sleep(_LOOK_S)
         raise Unavailable("the removal of a profile still waits in the intake", retry_after_s=5)
 
-    def _clear_shelf(self, person: Person, erased_before: int) -> list[MarkedSnapshot]:
+    def _clear_artifacts(self, person: Person, erased_before: int) -> list[MarkedSnapshot]:
         """Remove data of trainings; return the snapshots that were trained on the erased data."""
-        for path in find_runs_with_person(self._shelf, person):
+        for path in find_runs_with_person(self._artifacts, person):
             folder, _, run_id, *_ = path.split("/")
             if folder == RUNS:
-                clear_run(self._shelf, person.app_id, run_id)
+                clear_run(self._artifacts, person.app_id, run_id)
             else:
-                self._shelf.remove(path)
-        return find_marked_snapshots(self._shelf, person.app_id, erased_before)
+                self._artifacts.remove(path)
+        return find_marked_snapshots(self._artifacts, person.app_id, erased_before)
 
     async def _clean_logs(self, app_id: str) -> dict[str, str]:
         """Cut the change logs behind the erasure; running followers get time to read it."""
         settled = await self._stores.changes.compacted_offsets(app_id)
-        wanted = {noun: offset for noun, offset in settled.items() if noun != "product"}
-        held: dict[str, str] = {}
+        offsets = {noun: offset for noun, offset in settled.items() if noun != "product"}
+        kept_until: dict[str, str] = {}
         for _ in range(round(FOLLOWER_WAIT_S / (5 * _LOOK_S))):
-            held = await self._stores.erasures.clean_logs(app_id, wanted, self._clock.now_ms())
-            if not held:
+            kept_until = await self._stores.erasures.clean_logs(app_id, offsets, self._clock.now_ms())
+            if not kept_until:
                 return {}
             await asyncio.sleep(5 * _LOOK_S)
-        return held
+        return kept_until
 
     async def _receipt(
         self,
         erasure: Erasure,
         left: Mapping[str, Sequence[Any]],
-        held: Mapping[str, str],
+        kept_until: Mapping[str, str],
         marked: Sequence[MarkedSnapshot],
     ) -> tuple[ErasedPlace, ...]:
         soon = iso_ms(self._clock.now_ms() + HOUR_MS)
-        until = max(held.values(), default=soon)
+        until = max(kept_until.values(), default=soon)
         places = []
         for place in erasure.places:
             count = len(left.get(place.place, ()))
@@ -213,7 +213,7 @@ class PersonEraser:
             serving = {
                 engine.engine_id: engine.snapshot for engine in await self._stores.engines.all(erasure.app_id)
             }
-            serves = sum(serving.get(one.engine_id) == one.version for one in marked)
+            serves = sum(serving.get(snapshot.engine_id) == snapshot.version for snapshot in marked)
             by_name[SNAPSHOTS] = ErasedPlace(
                 place=SNAPSHOTS, found=len(marked), left=len(marked), until=_NEXT_TRAINING,
                 reason=f"learned from erased rows, {serves} serving; without ids (session_knn keeps nameless sessions)",
@@ -252,6 +252,6 @@ class PersonEraser:
             await self._stores.erasures.rewrite_log_file(now_ms)
 
 
-def _count_places(found: Mapping[str, Sequence[Any]]) -> tuple[ErasedPlace, ...]:
+def _count_places(places: Mapping[str, Sequence[Any]]) -> tuple[ErasedPlace, ...]:
     names = [*REDIS_PLACES, *PLACES]
-    return tuple(ErasedPlace(place=name, found=len(found.get(name, ()))) for name in dict.fromkeys(names))
+    return tuple(ErasedPlace(place=name, found=len(places.get(name, ()))) for name in dict.fromkeys(names))

@@ -44,7 +44,7 @@ class IntakeHost:
     def __init__(
         self,
         connect: Callable[[], OpenStores],
-        open_shelf: Callable[[], ArtifactStore],
+        open_artifacts: Callable[[], ArtifactStore],
         *,
         meter: Callable[[], Meter] = SilentMeter,
         rules: IntakeConfig | None = None,
@@ -52,7 +52,7 @@ class IntakeHost:
     ) -> None:
         set_up_logging(process="intake")
         self._connect = connect
-        self._segments = SegmentStore(open_shelf())
+        self._segments = SegmentStore(open_artifacts())
         self._meter = meter
         self._rules = rules
         self._end_process = end_process

@@ -47,11 +47,11 @@ class PersonPlaces:
         PersonPlaces(stores, open_artifact_store(settings)).read(await stores.erasures.person("shop", "u1", ""))
     """
 
-    def __init__(self, stores: Stores, shelf: ArtifactStore, files: LocalFiles | None = None) -> None:
+    def __init__(self, stores: Stores, artifacts: ArtifactStore, files: LocalFiles | None = None) -> None:
         self._stores = stores
-        self._shelf = shelf
-        self._segments = SegmentStore(shelf)
-        self._queries = QueryLogStore(shelf)
+        self._artifacts = artifacts
+        self._segments = SegmentStore(artifacts)
+        self._queries = QueryLogStore(artifacts)
         self._files = files
 
     async def read(self, person: Person) -> dict[str, list[Any]]:
@@ -63,14 +63,14 @@ class PersonPlaces:
         Cost:
             reads the user ids of all compacted rows: about 1 s for 10,000,000 interactions, and all keys of the app
         """
-        found = await self._stores.erasures.find(person)
+        places = await self._stores.erasures.find(person)
         salt = await self._stores.queries.salt(person.app_id)
-        marks = [pseudonym(salt, reader) for reader in person.reader_ids]
-        found |= await asyncio.to_thread(self._read_artifacts, person, marks)
-        found[QUERIES] += await self._read_pending_queries(person.app_id, frozenset(marks))
+        marks = [pseudonym(salt, user_key) for user_key in person.reader_ids]
+        places |= await asyncio.to_thread(self._read_artifacts, person, marks)
+        places[QUERIES] += await self._read_pending_queries(person.app_id, frozenset(marks))
         if self._files is not None:
-            found |= await asyncio.to_thread(self._files.find, person)
-        return found
+            places |= await asyncio.to_thread(self._files.find, person)
+        return places
 
     def _read_artifacts(self, person: Person, marks: Sequence[str]) -> dict[str, list[Any]]:
         app_id, segments = person.app_id, self._segments
@@ -81,30 +81,30 @@ class PersonPlaces:
                 orjson.loads(row) for row in segments.rows_of(app_id, "interaction", person.reader_ids)
             ],
             QUERIES: self._queries.rows_of(app_id, marks),
-            TRAININGS: find_runs_with_person(self._shelf, person),
+            TRAININGS: find_runs_with_person(self._artifacts, person),
             SNAPSHOTS: [],
         }
 
     async def _read_pending_queries(self, app_id: str, marks: frozenset[str]) -> list[dict[str, Any]]:
         """Return queries that are not compacted yet."""
-        found, after = [], "0"
+        queries, after = [], "0"
         while lots := await self._stores.queries.read(app_id, after, count=200):
-            found += [query.to_dict() for batch in lots for query in batch.queries if query.reader in marks]
+            queries += [query.to_dict() for batch in lots for query in batch.queries if query.reader in marks]
             after = lots[-1].offset
-        return found
+        return queries
 
 
-def find_runs_with_person(shelf: ArtifactStore, person: Person) -> list[str]:
+def find_runs_with_person(artifacts: ArtifactStore, person: Person) -> list[str]:
     """Return the files of trainings that contain the person's id; files contain ids in plain text."""
-    readers = [reader.encode("utf-8", "replace") for reader in person.reader_ids]
+    user_keys = [user_key.encode("utf-8", "replace") for user_key in person.reader_ids]
     results = []
     for folder in TRAINING_FOLDERS:
-        for paths in run_folders(shelf, person.app_id, folder).values():
+        for paths in run_folders(artifacts, person.app_id, folder).values():
             for path in paths:
                 try:
-                    data = shelf.read(path)
+                    data = artifacts.read(path)
                 except NotFound:
                     continue
-                if any(reader in data for reader in readers):
+                if any(user_key in data for user_key in user_keys):
                     results.append(path)
     return results

@@ -49,13 +49,13 @@ class QueryCompactor:
     def __init__(
         self,
         store: QueryStore,
-        shelf: QueryLogStore,
+        query_log: QueryLogStore,
         clock: Clock,
         meter: Meter,
         rules: QueryCompactionConfig | None = None,
     ) -> None:
         self._store = store
-        self._shelf = shelf
+        self._query_log = query_log
         self._clock = clock
         self._meter = meter
         self._rules = QueryCompactionConfig() if rules is None else rules
@@ -63,7 +63,7 @@ class QueryCompactor:
         self._resting: dict[str, float] = {}
         self._tidied: dict[str, float] = {}
         self._looked_s = float("-inf")
-        self._one_at_a_time = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._log = structlog.get_logger()
 
     async def run_once(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
@@ -77,7 +77,7 @@ class QueryCompactor:
             return 0
         self._looked_s = now_s
         rows = 0
-        async with self._one_at_a_time:
+        async with self._lock:
             for app_id in app_ids:
                 if self._resting.get(app_id, 0.0) > now_s:
                     continue
@@ -96,20 +96,22 @@ class QueryCompactor:
         """Drop the offsets in memory: another process compacts now."""
         self._covered.clear()
 
-    async def delete_queries(self, app_id: str, reader_ids: Sequence[str]) -> None:
+    async def delete_queries(self, app_id: str, user_keys: Sequence[str]) -> None:
         """Delete all queries of some users (`u:...`, `a:...`) from the stream and the artifact store."""
-        async with self._one_at_a_time:
+        async with self._lock:
+            # A failover of Redis may bring trimmed entries back; without an offset in memory they are trimmed again.
+            self._covered.pop(app_id, None)
             await self._compact_app(app_id, at_once=True)
             salt = await self._store.salt(app_id)
-            readers = [pseudonym(salt, reader_id) for reader_id in reader_ids]
-            gone = await self._with_artifacts(app_id, partial(self._shelf.delete, app_id, readers))
-            await self._with_artifacts(app_id, partial(self._shelf.tidy, app_id, at_once=True))
-            self._log.info("queries_forgotten", app=app_id, readers=len(reader_ids), rows=gone)
+            pseudonyms = [pseudonym(salt, user_key) for user_key in user_keys]
+            gone = await self._with_artifacts(app_id, partial(self._query_log.delete, app_id, pseudonyms))
+            await self._with_artifacts(app_id, partial(self._query_log.tidy, app_id, at_once=True))
+            self._log.info("queries_forgotten", app=app_id, readers=len(user_keys), rows=gone)
 
     async def _compact_app(self, app_id: str, at_once: bool) -> int:
         after = self._covered.get(app_id)
         if after is None:
-            after = await self._with_artifacts(app_id, partial(self._shelf.last_offset, app_id))
+            after = await self._with_artifacts(app_id, partial(self._query_log.last_offset, app_id))
             self._covered[app_id] = after
             # a crash may have prevented the write of the offset
             await self._store.trim(app_id, after)
@@ -127,9 +129,11 @@ class QueryCompactor:
                 return rows
             queries = [query for batch in lots for query in batch.queries]
             last = lots[-1].offset
-            rows += await self._with_artifacts(app_id, partial(self._shelf.append, app_id, queries, last))
-            self._covered[app_id] = last
+            rows += await self._with_artifacts(app_id, partial(self._query_log.append, app_id, queries, last))
+            # If the trim fails, the next round reads the offset of the artifact store and trims again.
+            del self._covered[app_id]
             await self._store.trim(app_id, last)
+            self._covered[app_id] = last
             self._meter.count("kiosk_settled_queries", len(queries))
 
     async def _read_batches(self, app_id: str, after: str, until_ms: int) -> list[QueryBatch]:
@@ -152,11 +156,11 @@ class QueryCompactor:
         first = app_id not in self._tidied
         self._tidied[app_id] = now_s
         oldest_ms = self._clock.now_ms() - self._rules.keep_days * _DAY_MS
-        dropped = await self._with_artifacts(app_id, partial(self._shelf.drop_before, app_id, oldest_ms))
+        dropped = await self._with_artifacts(app_id, partial(self._query_log.drop_before, app_id, oldest_ms))
         if dropped:
             self._log.info("old_queries_dropped", app=app_id, rows=dropped)
         if first:
-            await self._with_artifacts(app_id, partial(self._shelf.tidy, app_id))
+            await self._with_artifacts(app_id, partial(self._query_log.tidy, app_id))
 
     async def _with_artifacts(self, app_id: str, work: Callable[[], T]) -> T:
         """Run work on the artifact store in a thread; while the store is away, the app rests.

@@ -113,15 +113,15 @@ class QuarantineReplayer:
         record_ids = [record.record_id for record in accepted.records]
         if kept := await self._find_existing(noun, record_ids, overwrite):
             return kept
-        known: dict[str, str] = {}
+        attribute_types: dict[str, str] = {}
         for _ in range(_MAX_TRIES):
-            standing = accepted.check_types(known)
-            if standing.messages:
-                return ReplayResult("refused", standing.messages[0])
-            clashes = await self._submit(noun, "put", standing)
+            type_check = accepted.check_types(attribute_types)
+            if type_check.messages:
+                return ReplayResult("refused", type_check.messages[0])
+            clashes = await self._submit(noun, "put", type_check)
             if isinstance(clashes, ReplayResult):
                 return clashes
-            known |= clashes
+            attribute_types |= clashes
         raise Conflict(_TYPES_CHANGED)
 
     async def _remove(self, noun: Noun, record_ids: Sequence[str], overwrite: bool) -> ReplayResult:
@@ -137,7 +137,7 @@ class QuarantineReplayer:
         if overwrite:
             return None
         stored = await self._stores.records.get_many(self._app_id, noun, list(record_ids))
-        count = sum(one is not None for one in stored)
+        count = sum(record is not None for record in stored)
         if not count:
             return None
         words = (
@@ -145,8 +145,10 @@ class QuarantineReplayer:
         )
         return ReplayResult("skipped", words)
 
-    async def _submit(self, noun: Noun, op: Op, standing: TypeCheck) -> ReplayResult | dict[str, str]:
-        return await self._accept(noun, op, standing.payload, len(standing.records), standing.attribute_types)
+    async def _submit(self, noun: Noun, op: Op, type_check: TypeCheck) -> ReplayResult | dict[str, str]:
+        return await self._accept(
+            noun, op, type_check.payload, len(type_check.records), type_check.attribute_types
+        )
 
     async def _accept(
         self, noun: Noun, op: Op, payload: bytes, total: int, attribute_types: Any
@@ -187,7 +189,7 @@ def _read_payload(entry: QuarantineEntry) -> Any:
 
 
 def _are_ids(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
 
 
 def _error_text(error: HouseError) -> str:

@@ -55,10 +55,10 @@ def build_compaction_batch(noun: Noun, changes: Sequence[ChangeLogEntry]) -> Com
 
 def find_erased_users(noun: Noun, changes: Sequence[ChangeLogEntry]) -> list[str]:
     """Return the users (`u:...`, `a:...`) that changes of interactions or users erase, each once."""
-    wanted = {"interaction": "erase", "user": "remove"}.get(noun)
+    op = {"interaction": "erase", "user": "remove"}.get(noun)
     results: dict[str, None] = {}
     for change in changes:
-        if change.op != wanted:
+        if change.op != op:
             continue
         try:
             names = [name for name in orjson.loads(change.payload) if isinstance(name, str)]
@@ -147,7 +147,7 @@ class _Group:
     """Columns of some interactions, named as in `RecentEvent`: groups among the products, one value a type."""
 
     def __init__(self) -> None:
-        self.readers: list[str] = []
+        self.users: list[str] = []
         self.types: list[str] = []
         self.sent: list[str] = []
         self.logged_ms: list[int] = []
@@ -158,7 +158,7 @@ class _Group:
 
     def add(self, items: list[dict[str, Any]], offset: str) -> None:
         """Add the interactions of one change."""
-        self.readers += [_read_user(item) for item in items]
+        self.users += [_read_user(item) for item in items]
         self.types += [item["type"] for item in items]
         self.sent += [item["timestamp"] for item in items]
         self.products += [_read_products(item) for item in items]
@@ -171,7 +171,7 @@ class _Group:
         """Build the table; no time is later than the log entry's, because a client's clock may run ahead."""
         sent_ms = pa.array(self.sent, pa.string()).cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
         at_ms = pc.min_element_wise(sent_ms, pa.array(self.logged_ms, pa.int64()))
-        columns = (self.readers, self.types, at_ms, self.products, self.values, self.offsets, self.jsons)
+        columns = (self.users, self.types, at_ms, self.products, self.values, self.offsets, self.jsons)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, INTERACTIONS, strict=True)]
         return pa.table(arrays, schema=INTERACTIONS)
 

@@ -258,8 +258,8 @@ def _rank_groups(
     least = enough if query.group_rows and query.dedupe else 0
     ranked = ((code, _select_group_rows(request, filtered, code, ranking)) for code in chosen)
     page = list(islice((item for item in ranked if len(item[1]) >= least), query.rows))
-    found = [_render_group(request, user, groups, code, filtered, rows, scores) for code, rows in page]
-    result = RecommendationResult(groups=found, served_by=name_fallback_level(user, priors))
+    rendered = [_render_group(request, user, groups, code, filtered, rows, scores) for code, rows in page]
+    result = RecommendationResult(groups=rendered, served_by=name_fallback_level(user, priors))
     return explain_groups(request, user, result, [rows for _, rows in page]) if query.explain else result
 
 

@@ -45,7 +45,7 @@ class Recommender:
             state = EngineState(
                 self.overlay,
                 blend=self._weights,
-                crowds=self._global_signals,
+                global_signals=self._global_signals,
                 cohorts=self._cohorts,
                 completions=self.completions,
             )

@@ -21,6 +21,8 @@ from actors.vectors.types import Rows
 CharCodes = npt.NDArray[np.uint16]
 """uint16 [t]: folded texts as 16-bit characters, each followed by 0."""
 
+BLANK = 32
+"The character between two words."
 LONGEST = 64
 "Maximal number of typed characters that are compared."
 
@@ -53,7 +55,7 @@ class EditPattern:
         self._table = table
 
     def compare(self, text: CharCodes, places: Rows, most: int) -> PrefixDistances:
-        """Find the nearest beginning of each text; among equals the one with the most similar length.
+        """Find the nearest beginning of each text; among equals one that ends a word, or that has the typed length.
 
         Shapes:
             text: uint16 [t], ends with at least `LONGEST` + 8 zeros; places: int64 [m], where the texts begin
@@ -61,16 +63,17 @@ class EditPattern:
             2,800 places, 12 characters, 2 edits: 0.25 ms
         """
         count, length, steps = len(places), self.length, self.length + most
-        windows = text[places + np.arange(steps)[:, None]]
+        windows = text[places + np.arange(steps + 1)[:, None]]
         # a text ends where the next one begins
         windows[np.logical_or.accumulate(windows == 0, axis=0)] = 0
-        matches = self._table[windows]
+        matches = self._table[windows[:steps]]
         one, last = self._bits(1), self._bits(length - 1)
         down: Any = np.zeros(count, self._bits)
         diagonal, before = down.copy(), down.copy()
         up, rise, fall, spare = ~down, down.copy(), down.copy(), down.copy()
         score = np.full(count, length, np.int8)
         best, cut = score.copy(), np.zeros(count, np.int8)
+        ends_word = np.zeros(count, np.bool_)
         for step in range(steps):
             match = matches[step]
             # swapped = ((~diagonal & match) << 1) & before
@@ -102,10 +105,13 @@ class EditPattern:
             np.bitwise_and(diagonal, rise, out=down)
             before = match
             if step + 1 >= length - most:
-                # of equally near beginnings, prefer the one as long as the typed text, else the shorter one
-                better = score <= best if step < length else score < best
+                # of equally near beginnings, prefer one at the end of a word, then the one as long as the typed text
+                ends = windows[step + 1] == BLANK
+                better = score < best
+                better |= (score == best) & (ends | ~ends_word if step < length else ends & ~ends_word)
                 np.copyto(best, score, where=better)
                 np.copyto(cut, np.int8(step + 1), where=better)
+                np.copyto(ends_word, ends, where=better)
         return PrefixDistances(best.astype(np.int64), cut.astype(np.int64))
 
 

@@ -41,25 +41,25 @@ class QuestionBankIndex:
             10,000 questions: 0.5 s
         """
         heaviest: dict[str, BankQuestion] = {}
-        for one in questions:
-            known = heaviest.get(one.question)
-            if known is None or one.weight > known.weight:
-                heaviest[one.question] = one
+        for question in questions:
+            heaviest_question = heaviest.get(question.question)
+            if heaviest_question is None or question.weight > heaviest_question.weight:
+                heaviest[question.question] = question
         # among equally near texts the earlier one is found first
-        ordered = tuple(sorted(heaviest.values(), key=lambda one: -one.weight))
-        weights = np.array([one.weight for one in ordered], np.float64)
-        return cls(ordered, CompletionIndex.of([one.question for one in ordered], weights))
+        ordered = tuple(sorted(heaviest.values(), key=lambda question: -question.weight))
+        weights = np.array([question.weight for question in ordered], np.float64)
+        return cls(ordered, CompletionIndex.of([question.question for question in ordered], weights))
 
-    def look_up(self, typed: str, wanted: int) -> list[BankQuestion]:
+    def look_up(self, typed: str, rows: int) -> list[BankQuestion]:
         """Find questions for a typed text, best first: fewer typos first, then larger weight."""
         text = fold_typed(typed)
-        if not text or not wanted or not self.questions:
+        if not text or not rows or not self.questions:
             return []
-        found = self.index.look_up(text, wanted)
-        return [self.questions[at] for at in found.texts[:wanted].tolist()]
+        hits = self.index.look_up(text, rows)
+        return [self.questions[at] for at in hits.texts[:rows].tolist()]
 
 
-MOST_QUESTIONS_HELD = 200_000
+MAX_CACHED_QUESTIONS = 200_000
 "Questions of all banks in memory, about 2 KB each; beyond that the least recently used bank is evicted."
 _MANY = 20_000
 "Questions from which on a look-up runs in a thread."
@@ -100,9 +100,9 @@ class QuestionBankClient:
         Errors:
             Unavailable: the store does not answer, and the bank is not cached
         """
-        listed, text = {fold_text(one) for one in beside}, fold_typed(typed)
-        found = [one.question for one in await self.complete(app_id, typed, rows)]
-        return [_completion(one, text) for one in found if fold_text(one) not in listed]
+        listed, text = {fold_text(question) for question in beside}, fold_typed(typed)
+        questions = [question.question for question in await self.complete(app_id, typed, rows)]
+        return [_completion(question, text) for question in questions if fold_text(question) not in listed]
 
     async def _bank(self, app_id: str) -> QuestionBankIndex:
         """Return the current version of a bank."""
@@ -133,7 +133,8 @@ class QuestionBankClient:
 
     def _evict(self) -> None:
         while (
-            len(self._banks) > 1 and sum(len(one.index) for one in self._banks.values()) > MOST_QUESTIONS_HELD
+            len(self._banks) > 1
+            and sum(len(bank.index) for bank in self._banks.values()) > MAX_CACHED_QUESTIONS
         ):
             self._banks.popitem(last=False)
 

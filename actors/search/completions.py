@@ -44,13 +44,13 @@ def complete(request: QueryContext) -> RecommendationResult:
     # the list depends on the depth of the look-up: one depth for all later pages
     deep = _first_page(replace(request, query=replace(query, start=0, rows=DEEPEST)))
     page = slice(query.start, query.start + query.rows)
-    found = {name: _merge_pages(entries, deep[name])[:DEEPEST][page] for name, entries in first.items()}
-    return RecommendationResult(completions=found, served_by="completions")
+    completions = {name: _merge_pages(entries, deep[name])[:DEEPEST][page] for name, entries in first.items()}
+    return RecommendationResult(completions=completions, served_by="completions")
 
 
 def _merge_pages(first: Sequence[dict[str, Any]], deep: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    known = {entry["text"] for entry in first}
-    return [*first, *(entry for entry in deep if entry["text"] not in known)]
+    texts = {entry["text"] for entry in first}
+    return [*first, *(entry for entry in deep if entry["text"] not in texts)]
 
 
 def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
@@ -61,12 +61,12 @@ def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
     rows: Mask = offered if mask is None else mask & offered
     typed = fold_typed(query.typed)
     page = query.rows
-    found: dict[str, list[dict[str, Any]]] = {}
+    lists: dict[str, list[dict[str, Any]]] = {}
     user: _UserPreference | None = None
     for name in query.completion_fields:
         if name in QUERY_SOURCES:
             hits = _queries(request, name, typed, page)
-            found[name] = [_highlight(hit, typed) for hit in hits]
+            lists[name] = [_highlight(hit, typed) for hit in hits]
             continue
         field = request.engine_state.completions.get_field(
             (canonical(name), query.language, query.only_language), catalog, lambda: _popularity(request)
@@ -75,22 +75,22 @@ def _first_page(request: QueryContext) -> dict[str, list[dict[str, Any]]]:
         # without a hit no score is needed
         user = _score_user(request) if hits and user is None else user
         preferred = _prefer_personal(request, user, hits) if user is not None else []
-        found[name] = _build_list(request, preferred, typed, with_product=name == "title")
-    return found
+        lists[name] = _build_list(request, preferred, typed, with_product=name == "title")
+    return lists
 
 
-def _queries(request: QueryContext, name: str, typed: str, wanted: int) -> list[CompletionHit]:
+def _queries(request: QueryContext, name: str, typed: str, rows: int) -> list[CompletionHit]:
     """Look up popular queries: searches among interactions; for `suggested_queries` also those of the query log."""
     overlay, least, now_ms = request.engine_state.overlay, request.query.min_users, request.now_ms
-    hits = overlay.popular_queries.look_up(typed, wanted, least, now_ms)
+    hits = overlay.popular_queries.look_up(typed, rows, least, now_ms)
     if name != "suggested_queries" or not len(overlay.logged_queries.popular):
         return hits
     # separate counts: a user may be in both, and must not count twice
-    hits += overlay.logged_queries.popular.look_up(typed, wanted, least, now_ms)
+    hits += overlay.logged_queries.popular.look_up(typed, rows, least, now_ms)
     best: dict[str, CompletionHit] = {}
     for hit in sorted(hits, key=lambda hit: hit.cost):
         best.setdefault(fold_text(hit.text), hit)
-    return list(best.values())[:wanted]
+    return list(best.values())[:rows]
 
 
 def _popularity(request: QueryContext) -> Floats:
@@ -189,9 +189,9 @@ def _one_per_group(
 def _highlight(hit: CompletionHit, typed: str) -> dict[str, Any]:
     begin, end = hit.place
     stretches = [(begin, end)] if begin >= 0 else match_typed_words(fold_text(hit.text), typed)
-    found = highlight(hit.text, stretches)
+    highlighted = highlight(hit.text, stretches)
     return {
-        "text": found.text,
-        "text_with_markups": found.text_with_markups,
-        "text_with_inverted_markups": found.text_with_inverted_markups,
+        "text": highlighted.text,
+        "text_with_markups": highlighted.text_with_markups,
+        "text_with_inverted_markups": highlighted.text_with_inverted_markups,
     }

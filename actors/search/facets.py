@@ -50,30 +50,28 @@ class FacetSelection:
 
 
 def count_facets(
-    facets: Sequence[Facet], found: Rows, chosen: FacetSelection, catalog: Catalog, *, dedupe: bool
+    facets: Sequence[Facet], rows: Rows, chosen: FacetSelection, catalog: Catalog, *, dedupe: bool
 ) -> dict[str, list[tuple[Any, int]]]:
-    """Count the values of facets among the hits, each without its chosen_name choice.
+    """Count the values of facets among the hits, each without its own choice.
 
     With `dedupe` the variants of a product count once.
 
     Shapes:
-        found: int64 [k], rows before any choice
+        rows: int64 [k], rows before any choice
     """
     if not facets:
         return {}
     units = catalog.groups.astype(np.int64) if dedupe and catalog.has_variants else None
     count, effort = len(catalog), StepBudget()
     catalog.columns.build_columns([facet.field for facet in facets if facet.keys is None])
-    chosen_mask = _mask(found[chosen.filter_rows(found)], count)
+    chosen_mask = _mask(rows[chosen.filter_rows(rows)], count)
     counted: dict[str, list[tuple[Any, int]]] = {}
     share = MOST_JUDGED // max(sum(_patterns(facet) for facet in facets if is_text(facet.field)), 1)
     counts_by_field: dict[tuple[str, str | None, bool], ValueCounts] = {}
     for facet in facets:
         chosen_name = next((name for name in (facet.label, facet.field) if name in chosen), None)
         mask = (
-            chosen_mask
-            if chosen_name is None
-            else _mask(found[chosen.filter_rows(found, chosen_name)], count)
+            chosen_mask if chosen_name is None else _mask(rows[chosen.filter_rows(rows, chosen_name)], count)
         )
         if facet.keys is None:
             cut = is_text(facet.field) and _patterns(facet) > 0

@@ -41,29 +41,33 @@ class _Answer:
 def answer_question(request: QueryContext) -> RecommendationResult:
     """Answer `question_answering`."""
     query, catalog = request.query, request.catalog
-    asked = query.question or AnswerQuery("", "", 0.0, 0.0)
-    ask = TextQuery(asked.text, query.language, partial=True, correct=asked.correct)
-    found = request.engine_state.texts.find(ask, filter_products(request), request.now_ms)
-    best = [one for one in _score_pages(request, asked, found) if one.probability >= asked.min_probability]
-    by_row = {one.row: one for one in best}
+    question = query.question or AnswerQuery("", "", 0.0, 0.0)
+    text_query = TextQuery(question.text, query.language, partial=True, correct=question.correct)
+    hits = request.engine_state.texts.find(text_query, filter_products(request), request.now_ms)
+    best = [
+        answer
+        for answer in _score_pages(request, question, hits)
+        if answer.probability >= question.min_probability
+    ]
+    by_row = {answer.row: answer for answer in best}
     projection = Projection.of(query.fields) if query.fields else None
     shown = [
-        _render_answer(by_row[item.row], item, asked, catalog, projection)
-        for item in _rerank_answers(request, asked, best)[query.start : query.start + query.rows]
+        _render_answer(by_row[item.row], item, question, catalog, projection)
+        for item in _rerank_answers(request, question, best)[query.start : query.start + query.rows]
     ]
-    spelling = build_spelling_result(asked.original, found.corrections, correct=asked.correct)
+    spelling = build_spelling_result(question.original, hits.corrections, correct=question.correct)
     return RecommendationResult(
         answers=AnswerResult(len(best), shown, spelling), served_by="question_answering"
     )
 
 
-def _score_pages(request: QueryContext, asked: AnswerQuery, found: TextHits) -> list[_Answer]:
+def _score_pages(request: QueryContext, question: AnswerQuery, hits: TextHits) -> list[_Answer]:
     """Score the paragraphs of the best pages; the best of each page, most probable first."""
     catalog, pages = request.catalog, request.engine_state.pages
-    rows = [int(row) for row in found.rows[:MOST_PAGES]]
+    rows = [int(row) for row in hits.rows[:MOST_PAGES]]
     read = [(row, pages.get(row, catalog.record(row))) for row in rows]
     languages = list(dict.fromkeys(page.language for _, page in read)) or ["en"]
-    text = found.used or asked.text
+    text = hits.used or question.text
     words = pages.analyzers.query_terms(text, languages)
     pool = [analyzed for _, page in read for analyzed in page.analyzed]
     values = np.array(score_paragraphs(text, words, pool))
@@ -78,14 +82,16 @@ def _score_pages(request: QueryContext, asked: AnswerQuery, found: TextHits) -> 
                 _Answer(row, page.paragraphs[at].number, page.paragraphs[at].text, float(page_values[at]))
             )
     # among equals the page with the better lexical score comes first
-    return sorted(best, key=lambda one: -round(one.probability, 4))
+    return sorted(best, key=lambda answer: -round(answer.probability, 4))
 
 
-def _rerank_answers(request: QueryContext, asked: AnswerQuery, best: Sequence[_Answer]) -> list[RankedItem]:
+def _rerank_answers(
+    request: QueryContext, question: AnswerQuery, best: Sequence[_Answer]
+) -> list[RankedItem]:
     """Boost answers that are probable enough; the others follow in their order."""
     query, catalog = request.query, request.catalog
-    ready = [one.row for one in best if one.probability >= asked.min_boosted_probability]
-    rest = [one.row for one in best if one.probability < asked.min_boosted_probability]
+    ready = [answer.row for answer in best if answer.probability >= question.min_boosted_probability]
+    rest = [answer.row for answer in best if answer.probability < question.min_boosted_probability]
     plain = replace(query, boosts=(), boost_circles=())
     first = rerank(
         ready, query, catalog, start=0, rows=len(ready), seed=dithering_seed(query, request.now_ms)
@@ -97,17 +103,19 @@ def _rerank_answers(request: QueryContext, asked: AnswerQuery, best: Sequence[_A
 
 
 def _render_answer(
-    one: _Answer, item: RankedItem, asked: AnswerQuery, catalog: Catalog, projection: Projection | None
+    scored: _Answer, item: RankedItem, question: AnswerQuery, catalog: Catalog, projection: Projection | None
 ) -> dict[str, Any]:
-    record = catalog.record(one.row)
-    place = render_paragraph(str(record.get("html") or ""), one.number, html=asked.html, around=asked.block)
+    record = catalog.record(scored.row)
+    place = render_paragraph(
+        str(record.get("html") or ""), scored.number, html=question.html, around=question.block
+    )
     assert place is not None
     answer: dict[str, Any] = {
-        "text": one.text,
+        "text": scored.text,
         "css_selector": place.css_selector,
-        "probability": round(one.probability, 4),
+        "probability": round(scored.probability, 4),
     }
-    if asked.html:
+    if question.html:
         answer["html"] = place.html
     result = dict(projection(record)) if projection else {"product_id": record["product_id"]}
     result["answer"] = answer

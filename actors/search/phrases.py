@@ -56,11 +56,11 @@ class PhraseMatcher:
         Shapes:
             ranked: int64 [k]; returns: bool [count]
         """
-        found = np.zeros(count, np.bool_)
+        matched = np.zeros(count, np.bool_)
         words = split_words(phrase)
         if len(words) < 2:
-            found[ranked] = True
-            return found
+            matched[ranked] = True
+            return matched
         phrase_text, before = f" {' '.join(words)} ", self.letters
         for row in ranked[: self._looks].tolist():
             if self.letters - before > self._letters:
@@ -70,8 +70,8 @@ class PhraseMatcher:
             if _may_have_phrase(raw, words):
                 self.letters += TAKEN_APART * len(raw)
                 texts = _texts_of(self._catalog.record(row))
-                found[row] = any(phrase_text in f" {' '.join(split_words(text))} " for text in texts)
-        return found
+                matched[row] = any(phrase_text in f" {' '.join(split_words(text))} " for text in texts)
+        return matched
 
     def _raw(self, row: int) -> str:
         raw = self._read.get(row)

@@ -64,7 +64,7 @@ class TermHighlighter:
 
     def __init__(self, sought: str) -> None:
         self._sought = set(fold_text(sought).split())
-        self._known: dict[str, bool] = {}
+        self._marked: dict[str, bool] = {}
 
     def highlight(self, text: str) -> str:
         """Return a text as HTML with `<mark>` around words of the query."""
@@ -78,16 +78,19 @@ class TermHighlighter:
         return "".join([*pieces, escape(text[at:])])
 
     def _is_sought(self, word: str) -> bool:
-        if word not in self._known:
-            self._known[word] = _is_sought(fold_text(word), self._sought)
-        return self._known[word]
+        if word not in self._marked:
+            self._marked[word] = _is_sought(fold_text(word), self._sought)
+        return self._marked[word]
 
 
 def build_spelling_result(
     original: str, corrections: Sequence[Correction], *, correct: bool
 ) -> SpellingResult:
     """Build the spelling of a result: wrong words and their corrections."""
-    wrong = sorted((found for found in corrections if found.suggestions), key=lambda found: found.start)
+    wrong = sorted(
+        (correction for correction in corrections if correction.suggestions),
+        key=lambda correction: correction.start,
+    )
     corrected = _apply_suggestions(original, wrong)
     return SpellingResult(
         errors=bool(wrong),
@@ -101,32 +104,32 @@ def build_spelling_result(
 
 def _apply_suggestions(text: str, wrong: Sequence[Correction]) -> str:
     pieces, at = [], 0
-    for found in wrong:
-        pieces += [text[at : found.start], found.suggestions[0]]
-        at = found.end
+    for correction in wrong:
+        pieces += [text[at : correction.start], correction.suggestions[0]]
+        at = correction.end
     return "".join([*pieces, text[at:]])
 
 
 def _highlight(text: str, wrong: Sequence[Correction], *, suggested: bool) -> str:
     pieces, at = [], 0
-    for found in wrong:
-        word = found.suggestions[0] if suggested else text[found.start : found.end]
-        pieces += [escape(text[at : found.start]), f"<mark>{escape(word)}</mark>"]
-        at = found.end
+    for correction in wrong:
+        word = correction.suggestions[0] if suggested else text[correction.start : correction.end]
+        pieces += [escape(text[at : correction.start]), f"<mark>{escape(word)}</mark>"]
+        at = correction.end
     return "".join([*pieces, escape(text[at:])])
 
 
 def _words_in(text: str) -> list[tuple[int, int]]:
     """Return where the words of a text begin and end."""
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     begin = -1
     for at, char in enumerate(text):
         if char.isalnum():
             begin = at if begin < 0 else begin
         elif begin >= 0 and char not in "'’":
-            found.append((begin, at))
+            stretches.append((begin, at))
             begin = -1
-    return [*found, (begin, len(text))] if begin >= 0 else found
+    return [*stretches, (begin, len(text))] if begin >= 0 else stretches
 
 
 def _is_sought(word: str, sought: set[str]) -> bool:

@@ -68,9 +68,9 @@ def filter_products(request: QueryContext, category: tuple[str, ...] = ()) -> Ma
     """
     query, catalog = request.query, request.catalog
     mask: Mask = catalog.present.copy()
-    found = filter_rows(query, catalog)
-    if found is not None:
-        mask &= found
+    filtered = filter_rows(query, catalog)
+    if filtered is not None:
+        mask &= filtered
     if query.exclude:
         mask[catalog.rows_of(query.exclude)] = False
     if category:
@@ -154,13 +154,13 @@ def _add_similar(request: QueryContext, search: SearchQuery, hits: SearchHits, m
 def _advanced(request: QueryContext, search: SearchQuery, node: Node, mask: Mask) -> SearchHits:
     """Find the products of a boolean query; its words determine the relevance."""
     phrases = PhraseMatcher(request.catalog, sum(isinstance(leaf, Phrase) for leaf in _full_texts(node)))
-    found = _evaluate(request, search, node, mask, phrases)
-    hits = _all_hits(found)
+    matched = _evaluate(request, search, node, mask, phrases)
+    hits = _all_hits(matched)
     words = list(dict.fromkeys(leaf.value for leaf in _full_texts(node, barred=False)))
     if not words:
         return hits
     scored = request.engine_state.texts.find(
-        build_text_query(search, " ".join(words), partial=True), found, request.now_ms
+        build_text_query(search, " ".join(words), partial=True), matched, request.now_ms
     )
     relevance = np.full(len(mask), 1e-3, np.float32)
     relevance[scored.rows] = scored.scores
@@ -174,10 +174,10 @@ def _evaluate(
     if isinstance(node, Not):
         return mask & ~_evaluate(request, search, node.child, mask, phrases)
     if isinstance(node, Any):
-        found: Mask = np.zeros(len(mask), np.bool_)
+        matched: Mask = np.zeros(len(mask), np.bool_)
         for child in node.children:
-            found |= _evaluate(request, search, child, mask, phrases)
-        return found
+            matched |= _evaluate(request, search, child, mask, phrases)
+        return matched
     if isinstance(node, All):
         words = [
             child.value for child in node.children if isinstance(child, Term) and child.field == FULL_TEXT
@@ -222,9 +222,15 @@ def _all_hits(mask: Mask) -> SearchHits:
     return SearchHits(rows, np.ones(len(rows), np.float32), no_names, no_names)
 
 
-def _hits(found: TextHits, partial: SearchHits | None = None) -> SearchHits:
+def _hits(text_hits: TextHits, partial: SearchHits | None = None) -> SearchHits:
     return SearchHits(
-        found.rows, found.scores, found.matched, found.missing, found.corrections, found.used, partial
+        text_hits.rows,
+        text_hits.scores,
+        text_hits.matched,
+        text_hits.missing,
+        text_hits.corrections,
+        text_hits.used,
+        partial,
     )
 
 

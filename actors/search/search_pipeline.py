@@ -57,40 +57,40 @@ MOST_ANCHORED = 3_000
 def search(request: QueryContext) -> RecommendationResult:
     """Answer `search`."""
     query = request.query
-    asked = query.search or SearchQuery()
-    allowed = filter_products(request, asked.category)
-    found = _add_requested_rows(request, asked, retrieve(request, asked, allowed), allowed)
-    chosen = FacetSelection(asked.facet_filters, request.catalog)
-    hits = found.filter(chosen.filter_rows(found.rows))
+    search_query = query.search or SearchQuery()
+    allowed = filter_products(request, search_query.category)
+    unfaceted = _add_requested_rows(request, search_query, retrieve(request, search_query, allowed), allowed)
+    chosen = FacetSelection(search_query.facet_filters, request.catalog)
+    hits = unfaceted.filter(chosen.filter_rows(unfaceted.rows))
     user = build_user_signals(request)
     scores = compute_user_scores(user, request.engine_state, request.item_priors)
-    ranking = _Ranking.of(request, asked, hits, user, scores)
-    page = _page(request, asked, ranking)
-    facets = count_facets(asked.facets, found.rows, chosen, request.catalog, dedupe=query.dedupe)
+    ranking = _Ranking.of(request, search_query, hits, user, scores)
+    page = _page(request, search_query, ranking)
+    facets = count_facets(search_query.facets, unfaceted.rows, chosen, request.catalog, dedupe=query.dedupe)
     apart = None
-    if asked.separated:
-        partial = found.partial
+    if search_query.separated:
+        partial = unfaceted.partial
         apart = (
             []
             if partial is None
             else _partial_records(
-                request, asked, partial.filter(chosen.filter_rows(partial.rows)), user, scores
+                request, search_query, partial.filter(chosen.filter_rows(partial.rows)), user, scores
             )
         )
     result = SearchResult(
         total=ranking.total,
-        spelling=build_spelling_result(asked.original, hits.corrections, correct=asked.correct),
+        spelling=build_spelling_result(search_query.original, hits.corrections, correct=search_query.correct),
         facets=facets,
-        existence=_existence(request, asked, ranking),
+        existence=_existence(request, search_query, ranking),
         partial=apart,
-        assets=asked.assets,
-        applied=asked.applied,
-        filtering=asked.filtering,
+        assets=search_query.assets,
+        applied=search_query.applied,
+        filtering=search_query.filtering,
     )
     return RecommendationResult(
-        products=build_records(page, hits, ranking.result_scores(page), query, asked, request.catalog),
+        products=build_records(page, hits, ranking.result_scores(page), query, search_query, request.catalog),
         search=result,
-        served_by="search" if asked.text or asked.advanced is not None else "browse",
+        served_by="search" if search_query.text or search_query.advanced is not None else "browse",
     )
 
 
@@ -98,15 +98,15 @@ def get_products(request: QueryContext) -> RecommendationResult:
     """Answer `mget`: the named products, in that order; missing ones have `_found` false."""
     query, catalog = request.query, request.catalog
     projection = Projection.of(query.fields)
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for product_id in query.anchors:
         row = catalog.row_of(product_id)
         record = catalog.record(row) if row >= 0 and catalog.product_ids[row] == product_id else None
         if record:
-            found.append({"_found": True, **projection(record)})
+            records.append({"_found": True, **projection(record)})
         else:
-            found.append({"_found": False, "product_id": product_id})
-    return RecommendationResult(products=found, served_by="named")
+            records.append({"_found": False, "product_id": product_id})
+    return RecommendationResult(products=records, served_by="named")
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class _Ranking:
     def of(
         cls,
         request: QueryContext,
-        asked: SearchQuery,
+        search_query: SearchQuery,
         hits: SearchHits,
         user: UserSignals,
         scores: UserScores,
@@ -137,15 +137,17 @@ class _Ranking:
         query, catalog = request.query, request.catalog
         personal = _personal_scores(scores, hits.rows)
         most = _PERSONAL_WEIGHT if user.profile.has_signal else _PRIOR_WEIGHT
-        weight = most * asked.personalization / MOST_PERSONAL
+        weight = most * search_query.personalization / MOST_PERSONAL
         # at weight 0 all users get one list: equals are ordered by prior scores
         secondary = (
-            personal if asked.personalization else _prior_scores(request.item_priors.prior.scores, hits.rows)
+            personal
+            if search_query.personalization
+            else _prior_scores(request.item_priors.prior.scores, hits.rows)
         )
         final = blend_scores(hits.rows, hits.relevance, secondary, weight)
-        if asked.order:
+        if search_query.order:
             order = sort_rows(
-                asked.order,
+                search_query.order,
                 hits.rows,
                 catalog,
                 lambda name: _scores(name, request, hits, personal),
@@ -156,37 +158,37 @@ class _Ranking:
         total = len(hits.rows)
         if query.dedupe and catalog.has_variants:
             total = count_different(catalog.groups[hits.rows])
-        return cls(request, asked, hits, personal, final, total)
+        return cls(request, search_query, hits, personal, final, total)
 
-    def rows(self, wanted: int) -> list[int]:
+    def rows(self, places: int) -> list[int]:
         """List enough of the best rows for so many places; with `dedupe` one for each product."""
         query, catalog = self.request.query, self.request.catalog
 
         def best(count: int) -> Rows:
-            found: Rows = self.hits.rows[best_rows(self.final, count)]
-            return found
+            best_hits: Rows = self.hits.rows[best_rows(self.final, count)]
+            return best_hits
 
-        return select_distinct(best, query, catalog, min(wanted, self.total))
+        return select_distinct(best, query, catalog, min(places, self.total))
 
     def result_scores(self, placed: Sequence[RankedItem]) -> dict[int, tuple[float, float]]:
         """Return relevance and personal score of some rows."""
-        wanted = np.array([item.row for item in placed], np.int64)
+        rows = np.array([item.row for item in placed], np.int64)
         order = np.argsort(self.hits.rows, kind="stable")
-        at = order[np.searchsorted(self.hits.rows, wanted, sorter=order)] if len(wanted) else wanted
+        at = order[np.searchsorted(self.hits.rows, rows, sorter=order)] if len(rows) else rows
         relevance, personal = self.hits.relevance[at].tolist(), self.personal_scores[at].tolist()
-        return dict(zip(wanted.tolist(), zip(relevance, personal, strict=True), strict=True))
+        return dict(zip(rows.tolist(), zip(relevance, personal, strict=True), strict=True))
 
 
 def _add_requested_rows(
-    request: QueryContext, asked: SearchQuery, hits: SearchHits, allowed: Mask
+    request: QueryContext, search_query: SearchQuery, hits: SearchHits, allowed: Mask
 ) -> SearchHits:
     """Add products that need no match: included ones, and those whose anchor is in the list."""
     catalog = request.catalog
-    if asked.include:
+    if search_query.include:
         there = set(hits.rows.tolist())
-        rows = [row for row in catalog.rows_of(asked.include) if allowed[row] and row not in there]
+        rows = [row for row in catalog.rows_of(search_query.include) if allowed[row] and row not in there]
         hits = hits.with_rows(np.array(list(dict.fromkeys(rows)), np.int64))
-    entries = active_anchorings(asked.anchorings, request.now_ms)
+    entries = active_anchorings(search_query.anchorings, request.now_ms)
     rows = select_anchored_rows(entries, catalog, hits.rows, allowed)
     return hits.with_rows(np.array(rows, np.int64)) if rows else hits
 
@@ -204,16 +206,16 @@ def _personal_scores(user_scores: UserScores, rows: Rows) -> Floats:
     return scores
 
 
-def _prior_scores(start: Scores, rows: Rows) -> Floats:
+def _prior_scores(prior_scores: Scores, rows: Rows) -> Floats:
     """Return the prior scores of some rows; a product that is out of stock has a low one.
 
     Shapes:
         start: float32 [n]; rows: int64 [k], may be >= n; returns: float64 [k]
     """
-    scored = np.flatnonzero(rows < len(start))
+    scored = np.flatnonzero(rows < len(prior_scores))
     scores = np.zeros(len(rows))
-    base = start[rows[scored]].astype(np.float64)
-    scores[scored] = np.where(np.isfinite(base), base, _SOLD_OUT)
+    prior = prior_scores[rows[scored]].astype(np.float64)
+    scores[scored] = np.where(np.isfinite(prior), prior, _SOLD_OUT)
     return scores
 
 
@@ -235,10 +237,10 @@ def _scores(name: str, request: QueryContext, hits: SearchHits, personal: Floats
     return np.full(len(hits.rows), np.nan)
 
 
-def _page(request: QueryContext, asked: SearchQuery, ranking: _Ranking) -> list[RankedItem]:
+def _page(request: QueryContext, search_query: SearchQuery, ranking: _Ranking) -> list[RankedItem]:
     """Re-rank the page; with anchors the whole list, because a product may move from anywhere in it."""
-    query = _keep_order(request.query) if asked.order else request.query
-    entries = active_anchorings(asked.anchorings, request.now_ms)
+    query = _keep_order(request.query) if search_query.order else request.query
+    entries = active_anchorings(search_query.anchorings, request.now_ms)
     start, end = query.start, query.start + query.rows
     seed = dithering_seed(query, request.now_ms)
     if not entries:
@@ -265,21 +267,23 @@ def _keep_order(query: UserQuery) -> UserQuery:
 
 def _partial_records(
     request: QueryContext,
-    asked: SearchQuery,
+    search_query: SearchQuery,
     partial: SearchHits,
     user: UserSignals,
     scores: UserScores,
 ) -> list[dict[str, Any]]:
     """Build the records of the first products that match in part."""
-    ranking = _Ranking.of(request, asked, partial, user, scores)
+    ranking = _Ranking.of(request, search_query, partial, user, scores)
     page = [RankedItem(row) for row in ranking.rows(request.query.rows)[: request.query.rows]]
-    return build_records(page, partial, ranking.result_scores(page), request.query, asked, request.catalog)
+    return build_records(
+        page, partial, ranking.result_scores(page), request.query, search_query, request.catalog
+    )
 
 
-def _existence(request: QueryContext, asked: SearchQuery, ranking: _Ranking) -> dict[str, bool]:
+def _existence(request: QueryContext, search_query: SearchQuery, ranking: _Ranking) -> dict[str, bool]:
     """Return for products whether they are anywhere in the list."""
-    if not asked.existence:
+    if not search_query.existence:
         return {}
     catalog = request.catalog
     listed = {catalog.product_ids[row] for row in ranking.rows(ranking.total)}
-    return {product_id: product_id in listed for product_id in asked.existence}
+    return {product_id: product_id in listed for product_id in search_query.existence}

@@ -62,11 +62,11 @@ def _split_ties(level: Rows, values: Floats, threshold: float) -> Rows:
     if not len(level):
         return level
     order = np.lexsort((values, level))
-    found, before = values[order], level[order]
+    ordered, before = values[order], level[order]
     with np.errstate(all="ignore"):
         # a gap beyond all bounds is simply large
-        gap = np.abs(np.diff(found))
-        near = gap <= threshold * np.maximum(np.abs(found[1:]), np.abs(found[:-1]))
+        gap = np.abs(np.diff(ordered))
+        near = gap <= threshold * np.maximum(np.abs(ordered[1:]), np.abs(ordered[:-1]))
     is_new = np.append(False, (np.diff(before) != 0) | ~near)
     refined = np.empty_like(level)
     refined[order] = np.cumsum(is_new)
@@ -76,20 +76,20 @@ def _split_ties(level: Rows, values: Floats, threshold: float) -> Rows:
 def _values(key: OrderKey, rows: Rows, catalog: Catalog, scores: Callable[[str], Floats]) -> Floats:
     def of(name: str) -> Floats:
         if name == DISTANCE and key.at is not None:
-            found: Floats = catalog.columns.distances(*key.at)[rows]
+            numbers: Floats = catalog.columns.distances(*key.at)[rows]
         elif name in SCORES:
-            found = scores(name)
+            numbers = scores(name)
         else:
-            found = catalog.columns.numbers(name)[rows]
-        return found
+            numbers = catalog.columns.numbers(name)[rows]
+        return numbers
 
     if is_plain_field(key.expression):
         values = of(key.expression)
     else:
         formula = parse_formula(key.expression)
         values = formula.values({name: of(name) for name in formula.fields}, len(rows))
-    known: Floats = np.where(np.isfinite(values), values, key.default)
-    return known
+    filled: Floats = np.where(np.isfinite(values), values, key.default)
+    return filled
 
 
 def active_anchorings(anchorings: Sequence[Anchoring], now_ms: int) -> list[Anchoring]:
@@ -103,16 +103,16 @@ def active_anchorings(anchorings: Sequence[Anchoring], now_ms: int) -> list[Anch
 
 
 def select_anchored_rows(
-    anchorings: Sequence[Anchoring], catalog: Catalog, found: Rows, allowed: Mask
+    anchorings: Sequence[Anchoring], catalog: Catalog, hit_rows: Rows, allowed: Mask
 ) -> list[int]:
     """List the allowed rows that join the list because an anchor was found, in the order of the entries.
 
     Shapes:
-        found: int64 [k]; allowed: bool [n]
+        hit_rows: int64 [k]; allowed: bool [n]
     """
     if not anchorings:
         return []
-    listed = set(found.tolist())
+    listed = set(hit_rows.tolist())
     rows = []
     for entry in anchorings:
         row = catalog.row_of(entry.product_id)

@@ -28,7 +28,7 @@ from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.ids import new_request_id
 from cluster.meter import SilentMeter
-from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Noun
+from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Follower, Noun
 from cluster.store.ports.stores import Stores
 
 ROWS = 10
@@ -78,14 +78,7 @@ class BoundedChangeLog:
         found = await self._changes.read(app_id, wanted, count=count, block_ms=0)
         return [entry for entry in found if position_from_offset(entry.offset) <= self._until[entry.noun]]
 
-    async def record_follower(
-        self,
-        app_id: str,
-        name: str,
-        offsets: Mapping[Noun, str],
-        now_ms: int,
-        digest: Mapping[str, str] | None = None,
-    ) -> None:
+    async def record_follower(self, app_id: str, follower: Follower) -> None:
         """Do nothing: this reader must not delay the trimming of the log."""
 
 

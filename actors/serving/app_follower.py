@@ -36,7 +36,7 @@ from actors.retrieval.popular_queries import WINDOW_MS
 from actors.serving import dispatch
 from actors.serving.completion_builds import CompletionBuilds, build_completions
 from actors.serving.model_registry import ModelRegistry, SnapshotLoader
-from actors.serving.renewal import RenewalSchedule, covers
+from actors.serving.renewal import RenewalSchedule, covers, has_all_of
 from actors.serving.replica_comparison import ReplicaComparison
 from actors.serving.startup import PREBUILT_COLUMNS, load_compacted_state
 from cluster.artifacts.compacted_state import CompactedState
@@ -47,7 +47,7 @@ from cluster.errors import ColumnsNotReady, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
 from cluster.query.columnar.column_source import Key
-from cluster.store.ports.changes import ChangeLogEntry, Noun
+from cluster.store.ports.changes import ChangeLogEntry, Follower, Noun
 from cluster.store.ports.stores import Stores
 from cluster.store.refreshing_cache import EngineRecords
 
@@ -60,6 +60,7 @@ RECORDS_AT_ONCE = 1_000
 "An answer may read so many to have its columns up to date, about a millisecond."
 
 _READ = 128
+_REPLACE_TRIES = 20
 _BLOCK_MS = 2_000
 _STEP_S = 0.0015
 _BESIDE_S = 0.0012
@@ -302,12 +303,12 @@ class AppFollower:
         while changes := await self._read(recommender, block_ms=0):
             await self._apply(recommender, changes)
         ids = list(recommender.overlay.catalog.product_ids)
-        run = asyncio.get_running_loop().run_in_executor
+        run = asyncio.get_running_loop().run_in_executor  # priors of the whole catalog take long
         for engine_id, model in await run(None, self._model_registry.bind_to_catalog, ids):
-            recommender.set_serving_model(engine_id, model, self._clock.now_ms())
+            await run(None, recommender.set_serving_model, engine_id, model, self._clock.now_ms())
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
-        catalog = recommender.overlay.catalog
-        self._log.info("recommender_loaded", products=catalog.products, took_ms=took_ms)
+        products = recommender.overlay.catalog.products
+        self._log.info("recommender_loaded", products=products, took_ms=took_ms)
         self._meter.time("kiosk_recommender_load_ms", took_ms)
         return recommender
 
@@ -355,14 +356,18 @@ class AppFollower:
             try:
                 recommender = await self._load()
                 await self._build_indexes(recommender)
-                while changes := await self._read(recommender, block_ms=0):
-                    await self._apply(recommender, changes)
-                firsts = [await self._stores.changes.first(self._app_id, noun) for noun in NOUNS]
-                is_whole = covers(recommender.overlay.loaded_offsets, dict(zip(NOUNS, firsts, strict=True)))
-                if is_whole and self._can_replace(active, recommender):
-                    self._replace(recommender)
-                    self._log.info("recommender_renewed", offsets=self._read_offsets(recommender))
-                    self._meter.count("kiosk_recommender_renewals_total")
+                for _ in range(_REPLACE_TRIES):
+                    while changes := await self._read(recommender, block_ms=0):
+                        await self._apply(recommender, changes)
+                    first = {noun: await self._stores.changes.first(self._app_id, noun) for noun in NOUNS}
+                    is_whole = covers(recommender.overlay.loaded_offsets, first)
+                    # the active state may have read on; no await from here to the replacement
+                    is_newest = has_all_of(recommender, active, self._model_registry.engine_ids)
+                    if is_whole and is_newest and active is self._recommender:
+                        self._replace(recommender)
+                        self._log.info("recommender_renewed", offsets=self._read_offsets(recommender))
+                        self._meter.count("kiosk_recommender_renewals_total")
+                        break
             except Unavailable as error:
                 self._record_miss(error)
             except Exception:  # noqa: BLE001
@@ -371,19 +376,6 @@ class AppFollower:
             finally:
                 self._retained = {}
                 self._schedule.record_load(self._clock.monotonic_s() - started_s)
-
-    def _can_replace(self, active: Recommender, recommender: Recommender) -> bool:
-        """Return whether a new state has all records, changes and snapshots of the active one."""
-        versions = (
-            (state.get_engine_state(engine_id).serving_version for state in (active, recommender))
-            for engine_id in self._model_registry.engine_ids
-        )
-        return (
-            active is self._recommender
-            and recommender.overlay.is_damaged <= active.overlay.is_damaged
-            and covers(recommender.overlay.offsets, active.overlay.offsets)
-            and all(old == new for old, new in versions)
-        )
 
     async def _index_new(self, recommender: Recommender) -> None:
         """Index the texts and cold-start products that no snapshot has, before the first query needs them."""
@@ -442,13 +434,15 @@ class AppFollower:
             if self._segments is not None and catalog.unused > _LOOSE_ROWS + catalog.products:
                 await self._reload()
         await self._start_renewal()
-        offsets, digest = self._read_offsets(self._active), None
+        offsets, digest = self._read_offsets(self._active), dict[str, str]()
         if self._retained and covers(offsets, self._retained):
             offsets = {**offsets, **self._retained}
         else:
             digest = await self._comparison.digest(self._active, is_as_loaded=self.is_as_loaded)
         now_ms = self._clock.now_ms()
-        await self._stores.changes.record_follower(self._app_id, self._name, offsets, now_ms, digest)
+        await self._stores.changes.record_follower(
+            self._app_id, Follower(self._name, now_ms, offsets, digest)
+        )
         await self._comparison.compare(now_ms)
 
     async def _read(self, recommender: Recommender, *, block_ms: int) -> list[ChangeLogEntry]:

@@ -75,10 +75,10 @@ class CompletionBuilds:
             if len(self._tasks) >= _MOST_BUILDS:
                 raise _refuse(key)
             task = self._tasks[key] = asyncio.get_running_loop().create_task(self._build(recommender, key))
-            task.add_done_callback(partial(self._forget, key))
+            task.add_done_callback(partial(self._remove_task, key))
         return task
 
-    def _forget(self, key: FieldKey, task: asyncio.Task[None]) -> None:
+    def _remove_task(self, key: FieldKey, task: asyncio.Task[None]) -> None:
         del self._tasks[key]
         if not task.cancelled():
             task.exception()  # a request that waits gets it; nobody may wait any more

@@ -10,9 +10,10 @@ Under a stream of writes without a pause the replicas load again in the same hou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from actors.recommender.recommender import Recommender
 from cluster.artifacts.segments import position_from_offset
 from cluster.clock import Clock
 
@@ -65,4 +66,17 @@ def covers(offsets: Mapping[Any, str], others: Mapping[Any, str]) -> bool:
     return all(
         position_from_offset(offsets.get(noun, "0")) >= position_from_offset(offset)
         for noun, offset in others.items()
+    )
+
+
+def has_all_of(recommender: Recommender, active: Recommender, engine_ids: Iterable[str]) -> bool:
+    """Return whether a new state has all records, changes and snapshots of the active one."""
+    versions = (
+        (state.get_engine_state(engine_id).serving_version for state in (active, recommender))
+        for engine_id in engine_ids
+    )
+    return (
+        recommender.overlay.is_damaged <= active.overlay.is_damaged
+        and covers(recommender.overlay.offsets, active.overlay.offsets)
+        and all(old == new for old, new in versions)
     )

@@ -56,7 +56,7 @@ def load_compacted_state(
         overlay.put_users([orjson.loads(user) for user in users[start : start + _USERS_A_STEP]])
         pause()
     events = events_from_table(
-        state.interactions, reader_code=overlay.get_user_code, row_of=overlay.catalog.get_or_add_row
+        state.interactions, user_code=overlay.get_user_code, row_of=overlay.catalog.get_or_add_row
     )
     for start in range(0, len(events), _EVENTS_A_STEP):
         overlay.add_events(events.select(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))

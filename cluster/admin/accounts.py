@@ -6,10 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.account import Account, Role, hash_password, new_password, new_user_id
+from cluster.records.account import Account, Role, hash_password, is_username, new_password, new_user_id
 from cluster.records.administration import AppRole
 from cluster.store.ports.accounts import AccountStore, ActiveGrant, GrantStore
 
@@ -36,20 +34,29 @@ class AccountAdmin:
             Conflict: the name is taken
         """
         password = password or new_password()
-        kept = await asyncio.to_thread(hash_password, password)
-        try:
-            account = Account(
-                username=username.lower(), user_id=new_user_id(), password=kept, role=role, created_at=now_ms,
-                has_temporary_password=is_temporary,
-            )  # fmt: skip
-        except ValidationError as error:
-            raise Invalid(
-                f"{username!r} can't be a user name: up to 64 letters, digits and . _ @ + -, the first a letter "
-                "or a digit"
-            ) from error
+        account = await self.prepare(username, role, password, now_ms, is_temporary=is_temporary)
         if not await self._accounts.add(account):
             raise Conflict(f"there is already somebody named {account.username}")
         return account, password
+
+    async def prepare(
+        self, username: str, role: Role, password: str, now_ms: int, *, is_temporary: bool = False
+    ) -> Account:
+        """Return a new account that is not stored; without a password, one is generated that nobody knows.
+
+        Errors:
+            Invalid: the name or the password is not allowed
+        """
+        if not is_username(username.lower()):
+            raise Invalid(
+                f"{username!r} can't be a user name: up to 64 letters, digits and . _ @ + -, the first a letter "
+                "or a digit"
+            )
+        kept = await asyncio.to_thread(hash_password, password or new_password())
+        return Account(
+            username=username.lower(), user_id=new_user_id(), password=kept, role=role, created_at=now_ms,
+            has_temporary_password=is_temporary,
+        )  # fmt: skip
 
     async def all(self) -> list[Account]:
         """Return the accounts by name."""

@@ -37,6 +37,24 @@ FIRST_APPS: tuple[Environment, ...] = ("playground", "development", "production"
 "The apps of a new installation; each is named after its environment."
 
 
+LONGEST_DISPLAY_NAME = 100
+"Characters."
+
+
+def parse_display_name(text: str) -> str:
+    """Return a display name without blanks around it.
+
+    Errors:
+        Invalid: it is too long or has control characters
+    """
+    name = text.strip()
+    if len(name) > LONGEST_DISPLAY_NAME or not name.isprintable():
+        raise Invalid(
+            f"a display name has up to {LONGEST_DISPLAY_NAME} characters, without line breaks and control characters"
+        )
+    return name
+
+
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
     """One key with its app."""
@@ -96,13 +114,16 @@ class KeyAdmin:
                     changed = True
         return changed
 
-    async def create_app(self, app_id: str, environment: Environment, now_ms: int) -> list[IssuedKey]:
+    async def create_app(
+        self, app_id: str, environment: Environment, now_ms: int, display_name: str = ""
+    ) -> list[IssuedKey]:
         """Create an app and return its two keys.
 
         Errors:
             Conflict: the name is taken
-            Invalid: the name is not allowed
+            Invalid: the name or the display name is not allowed
         """
+        display_name = parse_display_name(display_name)
         book = await self._access.read_all()
         if app_id in book.apps or app_id in book.unreadable_apps:
             raise Conflict(f"there is already an app named {app_id}; choose another name")
@@ -114,7 +135,7 @@ class KeyAdmin:
             raise Invalid(
                 f"{app_id!r} can't be the name of an app: up to 64 lower case letters, digits and -, the first no -"
             ) from error
-        await self._access.put_app(app)
+        await self._access.put_app(app.model_copy(update={"display_name": display_name}))
         issued = [issue_key(self._vault, app, kind, now_ms=now_ms) for kind in KINDS]
         for key in issued:
             await self._access.put_key(key.record)
@@ -123,6 +144,17 @@ class KeyAdmin:
     async def apps(self) -> list[App]:
         """Return the apps: playground, development and production first, then the others by name."""
         return _ordered(await self._access.read_all())
+
+    async def set_display_name(self, app_id: str, display_name: str) -> App:
+        """Change the name that people read beside the id of an app; an empty one removes it.
+
+        Errors:
+            NotFound: no such app
+            Invalid: the name is too long or has control characters
+        """
+        named = (await self.app(app_id)).model_copy(update={"display_name": parse_display_name(display_name)})
+        await self._access.put_app(named)
+        return named
 
     async def choose_archive_app(self, app_id: str, now_ms: int) -> App:
         """Let agents read an app from now on, in place of the one they read before.

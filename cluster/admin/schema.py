@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import structlog
 
-from cluster.build_info import installed_version
+from cluster.build_info import build_digest, installed_version
 from cluster.errors import Conflict, NewerRelease, Unavailable
 from cluster.store.ports.schema import RunningRelease, SchemaStore, StoredSchema
 from cluster.store.ports.stores import Stores
@@ -125,7 +125,8 @@ async def ensure_schema(
 
 async def record_running(stores: Stores, now_ms: int) -> None:
     """Record that an API replica of this release runs; while Redis is away, the next call does it."""
-    running = RunningRelease(installed_version(), newest_schema(), now_ms)
+    build = await asyncio.to_thread(build_digest)
+    running = RunningRelease(installed_version(), newest_schema(), now_ms, build)
     with contextlib.suppress(Unavailable):
         await stores.schema.record_release(running)
 

@@ -60,7 +60,10 @@ class UpgradeReport:
                 "stored": self.stored.number, "oldest": self.stored.oldest, "written_by": self.stored.release,
                 "known": self.known,
             },
-            "running": [{"release": one.release, "schema": one.schema} for one in self.running],
+            "running": [
+                {"release": running.release, "build": running.build, "schema": running.schema}
+                for running in self.running
+            ],
             "pending": [{"number": step.number, "name": step.name} for step in self.pending],
             "records": {
                 "read": self.records.read.total(), "extended": dict(+self.records.extended),

@@ -153,25 +153,33 @@ class ArtifactStore:
             return hmac.compare_digest(checksum(data).encode(), digest)
         return self.signer.verify(path, data, digest)
 
-    def read(self, path: str) -> bytes:
-        """Return a whole file."""
+    def read(self, path: str, most: int | None = None) -> bytes:
+        """Return a whole file, or its first `most` bytes.
+
+        Errors:
+            NotFound: there is no regular file, as a pipe or a device
+        """
+        full = self._full_path(path)
 
         def attempt() -> bytes:
-            with self._files.open_input_stream(self._full_path(path), compression=None) as stream:
-                data: bytes = stream.read()
+            # opening a pipe would wait for its writer
+            if self._local and not Path(full).is_file():
+                raise FileNotFoundError
+            with self._files.open_input_stream(full, compression=None) as stream:
+                data: bytes = stream.read(most)
                 return data
 
         return self._retry("read", path, attempt)
 
-    def read_parsed(self, path: str, parse: Callable[[bytes], T]) -> T:
-        """Return what `parse` makes of a file; bytes that it refuses are read again from a bucket.
+    def read_parsed(self, path: str, parse: Callable[[bytes], T], most: int | None = None) -> T:
+        """Return what `parse` makes of a file or its first `most` bytes; what it refuses is read again from a bucket.
 
         Errors:
             Fault: `parse` refuses them after all attempts
         """
         for tried in range(self._attempts):
             try:
-                return parse(self.read(path))
+                return parse(self.read(path, most))
             except Fault:
                 if tried + 1 == self._attempts:
                     raise
@@ -190,7 +198,8 @@ class ArtifactStore:
                 return data
             raise _damaged(path, len(data), size)
 
-        return self.read_parsed(path, check)
+        # a longer file is damaged, however long it is
+        return self.read_parsed(path, check, size + 1)
 
     def read_copied(self, path: str, *, size: int, sha256: str) -> bytes:
         """Return a file as `read_checked` does, by the copy on this node if files are not mapped in place.

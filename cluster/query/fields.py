@@ -102,8 +102,8 @@ class _Globs:
 class _Branch:
     """The selection from one object: whole values by name, parts of values by name, and both by pattern."""
 
-    def __init__(self, known: _Globs) -> None:
-        self._known = known
+    def __init__(self, glob_cache: _Globs) -> None:
+        self._glob_cache = glob_cache
         self._inner: dict[str, _Branch] = {}
         self._whole: set[str] = set()
         self._globs: list[tuple[Automaton | None, str]] = []
@@ -117,25 +117,25 @@ class _Branch:
         elif not dot:
             self._whole.add(head)
         else:
-            self._inner.setdefault(head, _Branch(self._known)).add(rest)
+            self._inner.setdefault(head, _Branch(self._glob_cache)).add(rest)
             if "*" not in path:
                 self._whole.add(path)
 
     def _add_glob(self, head: str, rest: str) -> None:
         if head == "*":
             self._globs.append((None, rest))
-        elif (automaton := self._known.of(head)) is not None:
+        elif (automaton := self._glob_cache.of(head)) is not None:
             self._globs.append((automaton, rest))
 
     def pick(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the selected part of an object."""
         picked: dict[str, Any] = {}
         for key, value in record.items():
-            wanted = self._decided.get(key) or self._decide(key)
-            if wanted.whole:
+            selection = self._decided.get(key) or self._decide(key)
+            if selection.whole:
                 picked[key] = value
-            elif wanted.branch is not None:
-                part = _part(wanted.branch, value)
+            elif selection.branch is not None:
+                part = _part(selection.branch, value)
                 if part is not None:
                     picked[key] = part
         return picked
@@ -144,24 +144,24 @@ class _Branch:
         rests = [rest for glob, rest in self._globs if glob is None or glob.accepts(key)]
         branch = self._inner.get(key)
         if any(rests):
-            joined = _Branch(self._known)
+            joined = _Branch(self._glob_cache)
             if branch is not None:
                 joined.merge(branch)
             for rest in rests:
                 if rest:
                     joined.add(rest)
             branch = joined
-        wanted = _Selection(key in self._whole or "" in rests, branch)
+        selection = _Selection(key in self._whole or "" in rests, branch)
         if len(self._decided) < _REMEMBERED:
-            self._decided[key] = wanted
-        return wanted
+            self._decided[key] = selection
+        return selection
 
     def merge(self, other: _Branch) -> None:
         """Add the selection of another branch."""
         self._whole |= other._whole
         self._globs += other._globs
         for head, branch in other._inner.items():
-            self._inner.setdefault(head, _Branch(self._known)).merge(branch)
+            self._inner.setdefault(head, _Branch(self._glob_cache)).merge(branch)
 
 
 class _Selection:

@@ -190,7 +190,7 @@ SWITCHES: Final[dict[str, str]] = {
     "max_engines": "Engines that the app may have; 0: no limit.",
     "max_trainings": "Trainings that may be queued or running at once; 0: no limit.",
     "address_share": "Share of the rate of a publishable key that one client address may use, above 0 to 1.",
-    "max_training_memory_mb": "MB that one training may be allowed by its recipe; 0: what the machine has left.",
+    "max_training_memory_mb": "MB that one training may be allowed by its recipe; 0: what the installation allows.",
 }
 "Switches that an administrator may turn by name -> a description for people."
 LISTS: Final = frozenset({"service_id_aliases", "confidential_fields"})
@@ -207,6 +207,8 @@ class App(BaseModel):
     settings: AppSettings = AppSettings()
     created_at: int
     "Milliseconds since 1970."
+    display_name: str = ""
+    "The name that the console shows beside the id; empty: the id."
     archive_since: int = 0
     "Since when agents read this app, milliseconds since 1970; the newest of all apps counts. 0: never chosen."
 

@@ -16,6 +16,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Callable
 from typing import Literal
@@ -30,6 +31,7 @@ Randomness = Callable[[int], bytes]
 
 NAME_FORM = r"^[a-z0-9][a-z0-9._@+-]{0,63}$"
 "Form of a user name; names are compared in lower case."
+_NAME = re.compile(NAME_FORM)
 
 
 class Account(BaseModel):
@@ -71,6 +73,10 @@ class Account(BaseModel):
         """Return whether a code is needed beside the password."""
         return bool(self.totp)
 
+    def owns(self, app_id: str) -> bool:
+        """Return whether the account may grant roles in an app."""
+        return self.role == "administrator" or self.roles.get(app_id) == "owner"
+
 
 class Code(BaseModel):
     """An authorization code as it rests in the store: everything it is bound to, and not the code."""
@@ -109,6 +115,11 @@ class Grant(BaseModel):
     "Where the code was sent, in the form shown to people; empty in grants of earlier releases."
     sign_in: str = ""
     "How the person signed in, as sessions name it; empty in grants of earlier releases."
+
+
+def is_username(text: str) -> bool:
+    """Return whether a text has the form of a user name."""
+    return _NAME.fullmatch(text) is not None
 
 
 def new_user_id(randomness: Randomness = secrets.token_bytes) -> str:

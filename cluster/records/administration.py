@@ -49,6 +49,32 @@ class AdminToken(BaseModel):
     "Id of the token that asked for this one; it is revoked with it."
 
 
+INVITATION_PREFIX = "kiv_"
+"First characters of the token in the link of an invitation."
+
+
+class Invitation(BaseModel):
+    """An invitation as it rests in the store: what the account will be allowed, and not the token of its link."""
+
+    model_config = ConfigDict(frozen=True)
+
+    invitation_id: str
+    sha256: str = Field(repr=False)
+    "Of the token in the link."
+    username: str = ""
+    "The user name of the future account; empty: the invited person chooses it."
+    role: Literal["administrator", "reader"] = "reader"
+    roles: dict[str, AppRole] = Field(default_factory=dict)
+    "App -> role in it."
+    invited_by: str = ""
+    "User id; empty: the command line."
+    inviter: str
+    "User name."
+    created_at: int
+    expires_at: int
+    "Milliseconds since 1970."
+
+
 class AuditRow(BaseModel):
     """One row of the audit log."""
 

@@ -4,7 +4,7 @@ when.
 
 from __future__ import annotations
 
-import re
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
@@ -70,9 +70,11 @@ class Person(BaseModel):
 
     def is_named_in_file(self, name: str) -> bool:
         """Return whether the name of a file has an id between signs: `1` is in `export-1.csv`, not in `2021.csv`."""
-        letter = r"[^\W_]"
+        parts = [name.split(word) for word in self.words]
         return any(
-            re.search(f"(?<!{letter}){re.escape(word)}(?!{letter})", name) is not None for word in self.words
+            not before[-1:].isalnum() and not after[:1].isalnum()
+            for cut in parts
+            for before, after in itertools.pairwise(cut)
         )
 
     def _stands_in(self, text: bytes) -> bool:

@@ -48,7 +48,7 @@ from cluster.runtime.processes import list_processes
 from cluster.runtime.progress import STALLED_S, StallTimer, count_work_steps, report_changes
 from cluster.runtime.ray_environment import driver_environment
 from cluster.runtime.signing_upgrade import sign_unsigned
-from cluster.runtime.start_plan import StartPlan
+from cluster.runtime.start_plan import API_APPLICATION, StartPlan
 from cluster.runtime.tracing import check_tracing
 from cluster.settings import Settings
 
@@ -156,7 +156,7 @@ def _replicas() -> str:
     """Report how many API replicas are ready, according to Serve."""
     from ray import serve
 
-    application = serve.status().applications.get("api")
+    application = serve.status().applications.get(API_APPLICATION)
     states = (
         [deployment.replica_states for deployment in application.deployments.values()] if application else []
     )
@@ -331,7 +331,7 @@ def _deploy(plan: StartPlan) -> None:
         arguments = replica_arguments(nodes, arguments)
         if plan.proxy_location == "EveryNode":
             deploy_anchors(plan.anchors, len(nodes))
-    serve.run(_load(plan.api)(arguments), name="api", route_prefix="/")
+    serve.run(_load(plan.api)(arguments), name=API_APPLICATION, route_prefix="/")
 
 
 def _load(path: str) -> Any:

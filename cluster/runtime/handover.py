@@ -38,6 +38,18 @@ def find_secrets(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in SECRET_VARIABLES if environment.get(name))
 
 
+def find_exposed_files(settings: Settings) -> list[Path]:
+    """Return the files of secrets that every user of this machine may read or change.
+
+    A group may have rights: on Kubernetes the user of a pod reads its secrets through one.
+    """
+    names = [f"{name.removeprefix('KIOSK_').lower()}_file" for name in SECRET_VARIABLES]
+    paths = [path for name in names if (path := getattr(settings, name)) is not None]
+    if settings.redis_key is not None:
+        paths.append(settings.redis_key)
+    return [path for path in paths if path.exists() and path.stat().st_mode & 0o007]
+
+
 def hand_over(environment: MutableMapping[str, str], folder: Path) -> bool:
     """Move secrets from an environment into files of a folder; return False without any.
 

@@ -21,6 +21,8 @@ RECONNECT_S = 600
 "Seconds a worker waits for a head that lost its power, before it ends itself."
 RAY_STORAGE = "kiosk"
 "Namespace of Ray's own state in its Redis."
+SPREAD = "cluster.runtime.replica_scheduler:install"
+"Function by which Serve's controller spreads replicas over the nodes."
 
 
 def wrapper_path(paths: InstallationPaths) -> Path:
@@ -58,6 +60,7 @@ def node_environment(
         # A replica that is ready takes its niceness back, where it may.
         VARIABLE: BACKGROUND_NICENESS if may_raise else 0,
         "KIOSK_RESERVE_MEMORY": 1,
+        "RAY_SERVE_CONTROLLER_CALLBACK_IMPORT_PATH": SPREAD,
         "RAY_gcs_rpc_server_reconnect_timeout_s": RECONNECT_S,
     }
     if head and ray_redis:
@@ -92,4 +95,5 @@ def check_node(settings: Settings) -> None:
             "KIOSK_REDIS_URL_FILE to the path of that file"
         )
     if "data_dir" not in settings.model_fields_set:
-        raise Invalid("set KIOSK_DATA_DIR to a folder that all nodes of the cluster see")
+        folder = "of this node" if settings.artifacts_url else "that all nodes of the cluster see"
+        raise Invalid(f"set KIOSK_DATA_DIR to a folder {folder}; it holds the token of Ray, ray.token")

@@ -8,6 +8,8 @@ from typing import Any
 
 API = "deployments.front.app:build"
 ANCHORS = "deployments.front.app:build_anchors"
+API_APPLICATION = "api"
+"Name of the Serve application of the API replicas."
 PROXIES = "proxies"
 "Name of the Serve application that keeps a proxy on every node."
 INTAKE = "actors.intake.host:IntakeHost"

@@ -13,7 +13,7 @@ from cluster.store.ports.stores import Stores
 from cluster.store.redis.access import RedisAccess
 from cluster.store.redis.accounts import RedisAccounts, RedisGrants
 from cluster.store.redis.address import Address
-from cluster.store.redis.administration import RedisAdminTokens
+from cluster.store.redis.administration import RedisAdminTokens, RedisInvitations
 from cluster.store.redis.archive_admin import RedisArchiveCalls, RedisClientRules
 from cluster.store.redis.audit import RedisAudit
 from cluster.store.redis.boost_rules import RedisRules, RedisRuleVersions
@@ -176,6 +176,7 @@ def open_stores(
         grants=RedisGrants(server),
         registrations=RedisRegistrations(server, quarantine),
         admin_tokens=RedisAdminTokens(server, quarantine),
+        invitations=RedisInvitations(server, quarantine),
         audit=RedisAudit(server),
         archive_calls=RedisArchiveCalls(server),
         client_rules=RedisClientRules(server, quarantine),

@@ -30,9 +30,9 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "thread_judged", "installation",
     ),
     "bulk": (
-        "access_quarantine", "account", "account_quarantine", "account_sessions", "admin_token", "audit_row",
-        "audit_archive", "audit_begun", "oauth_grant", "oauth_grants", "oauth_client_grants", "oauth_clients",
-        "oauth_clients_used",
+        "access_quarantine", "account", "account_quarantine", "account_sessions", "admin_token", "invitation",
+        "audit_row", "audit_archive", "audit_begun", "oauth_grant", "oauth_grants", "oauth_client_grants",
+        "oauth_clients", "oauth_clients_used",
         "record", "product_type", "task", "quarantine", "recent", "link", "linked", "archive_call",
         "engine_history", "experiment_served", "exposure", "exposure_ids",
         "boost_rule_version", "question", "question_by", "question_recent", "question_citing", "question_frequency",

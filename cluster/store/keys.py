@@ -130,6 +130,12 @@ def admin_token() -> str:
     return "kiosk:{admin}:token"
 
 
+def invitation() -> str:
+    """Hash sha256 hex of the token of an invitation -> sealed JSON `Invitation` (never the token). Owner: the
+    administration. Expired ones go with the next new one."""
+    return "kiosk:{admin}:invitation"
+
+
 def audit_row() -> str:
     """Stream: row (JSON `AuditRow`), chain (SHA-256 over the row and the chain of the row before). Owner: the
     administration. For ever: at about 50,000 rows the oldest 1,000 move to `audit_archive`."""

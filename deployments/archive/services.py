@@ -46,6 +46,7 @@ class ArchiveConfig:
     subjects: str = SUBJECTS
     "What the archive covers, as agents read it; empty: nothing is said."
     version: str = "0.1.0"
+    "Release of the archive's interface, as its page names it; independent of the release of Kiosk."
     public_url: str = ""
     edge_url: str = ""
     "Origin by which browsers reach the API; empty: `public_url`."

@@ -21,6 +21,11 @@ CREATE_EPILOG = """
   kiosk apps create bookshop --environment production
   kiosk apps create trial                              an app of the development environment
 """
+DISPLAY_NAME_EPILOG = """
+[bold]Example[/]
+
+  kiosk apps display-name bookshop "The Book Shop"
+"""
 LIMIT_EPILOG = """
 [bold]Example[/]
 
@@ -33,6 +38,11 @@ SWITCH_EPILOG = """
   kiosk apps switch bookshop bot_rule=log strict_user_hash=true
 """
 
+PROOF_CHOICE = (
+    "With the publishable key, a user_id needs its user_hash; the anonymous_id of a visitor needs no proof. To ask for "
+    "one, once your pages send anonymous_hash: kiosk apps switch {} strict_user_hash=true"
+)
+
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
@@ -44,12 +54,17 @@ def list_apps(as_json: AsJson = False) -> None:
         screen.print_json(listed.to_dict())
         return
     found = listed.apps
-    table = screen.build_table("app", "environment", "queries/s", "writes/s", "")
+    table = screen.build_table("app", "display name", "environment", "queries/s", "writes/s", "")
     for one in found:
         limits = one.settings.limits
         note = "read-only" if one.read_only else ""
         table.add_row(
-            one.app_id, one.environment, f"{limits.queries_per_s:g}", f"{limits.writes_per_s:g}", note
+            one.app_id,
+            one.display_name,
+            one.environment,
+            f"{limits.queries_per_s:g}",
+            f"{limits.writes_per_s:g}",
+            note,
         )
     screen.out().print(table if found else "There are no apps yet; `kiosk up` makes the first three.")
 
@@ -58,15 +73,36 @@ def list_apps(as_json: AsJson = False) -> None:
 def create(
     name: Annotated[str, typer.Argument(help="Up to 64 lower case letters, digits and -.")],
     environment: Annotated[str, typer.Option(help=f"One of {', '.join(FIRST_APPS)}.")] = "development",
+    display_name: Annotated[str, typer.Option(help="The name that the console shows; default: the id.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Make an app with a secret and a publishable key; API replicas know it within a second."""
-    made: NewKeys = Installation().perform("apps.create", app_id=name, environment=environment)
+    made: NewKeys = Installation().perform(
+        "apps.create", app_id=name, environment=environment, display_name=display_name
+    )
     if as_json:
         screen.print_json(made.to_dict())
         return
     screen.out().print(f"App {name} is made.")
     screen.print_lines(*(f"  {kind:<16} {key}" for kind, key in made.keys.items()))
+    if environment == "production":
+        screen.out().print(PROOF_CHOICE.format(name), soft_wrap=True)
+
+
+@app.command("display-name", epilog=DISPLAY_NAME_EPILOG)
+def set_display_name(
+    name: Annotated[str, typer.Argument(help="The app.")],
+    display_name: Annotated[str, typer.Argument(help="The name that the console shows; empty: the id.")],
+    as_json: AsJson = False,
+) -> None:
+    """Change the name that the console shows for an app; programs keep the id."""
+    changed: AppDetails = Installation().perform(
+        "apps.set_display_name", app_id=name, display_name=display_name
+    )
+    if as_json:
+        screen.print_json(changed.to_dict())
+        return
+    screen.out().print(f"The console shows {changed.app.display_name or name}.")
 
 
 @app.command("limit", epilog=LIMIT_EPILOG)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -53,7 +54,12 @@ def up(
             metavar="MIN:MAX", help="API replicas; else one a node at rest, half of all cores at most."
         ),
     ] = "",
-    memory: Annotated[int, typer.Option(help="MiB of apps in one API replica.", min=64)] = 512,
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MB", help="MiB for the apps of one API replica; default: KIOSK_MEMORY_MB or 512.", min=64
+        ),
+    ] = None,
     proxies: Annotated[str, typer.Option(help="EveryNode or HeadOnly.")] = "EveryNode",
     playground: Annotated[bool, typer.Option("--playground", help="Load the sample data.")] = False,
     as_json: AsJson = False,
@@ -75,7 +81,9 @@ def up(
         api_arguments={"replicas_min": low, "replicas_max": high, "memory_budget_mb": memory},
         playground=playground,
     )
-    last = _run_bootstrap(plan, environment)
+    last = _run_bootstrap(
+        plan, environment, InstallationPaths.from_data_dir(settings.data_dir).run_dir / "cluster-up.log"
+    )
     addresses = [f"http://{address}:{port}" for address in last.get("addresses", [])]
     warnings = _warnings(settings, environment)
     for warning in warnings:
@@ -141,17 +149,29 @@ def _run_attach(environment: Mapping[str, str]) -> None:
         raise Fault("nothing was attached; the line above says why")
 
 
-def _run_bootstrap(plan: StartPlan, environment: Mapping[str, str]) -> dict[str, Any]:
+def _run_bootstrap(
+    plan: StartPlan, environment: Mapping[str, str], log: Path, module: str = "cluster.runtime.bootstrap"
+) -> dict[str, Any]:
     """Run the steps in a process of their own and show each; return the last message.
+
+    What Ray, Serve and libraries write to standard error goes to `log`.
 
     Errors:
         Fault: a step failed
     """
     last: dict[str, Any] = {}
-    command = [sys.executable, "-m", "cluster.runtime.bootstrap", plan.to_json()]
-    with subprocess.Popen(
-        command, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-    ) as steps:
+    command = [sys.executable, "-m", module, plan.to_json()]
+    with (
+        log.open("wb") as lines,
+        subprocess.Popen(
+            command,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=lines,
+            text=True,
+        ) as steps,
+    ):
         assert steps.stdout is not None
         for line in steps.stdout:
             last = json.loads(line)
@@ -159,7 +179,7 @@ def _run_bootstrap(plan: StartPlan, environment: Mapping[str, str]) -> dict[str,
     if last.get("step") != "ready":
         reason = last.get("message", "the steps ended without a word")
         raise Fault(
-            f'{reason}; the node needs `eval "$(kiosk node env)"` before `ray start`, and a running Ray'
+            f'{reason}; the node needs `eval "$(kiosk node env)"` before `ray start`, and a running Ray; more in {log}'
         )
     return last
 

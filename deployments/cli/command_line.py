@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.build_info import installed_version
+from cluster.build_info import build_digest, installed_version
 from cluster.log import set_up_logging
 
 
@@ -37,14 +37,19 @@ def command_line(word: str = "") -> typer.Typer:
 
 def _print_version(is_given: bool) -> None:
     if is_given:
-        typer.echo(f"kiosk {installed_version()}")
+        typer.echo(f"kiosk {installed_version()} (build {build_digest()})")
         raise typer.Exit
 
 
 def _set_up(
     _: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version and the build, and exit.",
+        ),
     ] = False,
 ) -> None:
     """Personalization, search and question answering on your own machines."""

@@ -222,7 +222,10 @@ class Installation:
             from deployments.operations.open_admin import open_admin
             from deployments.operations.services import AdminConfig
 
-            config = AdminConfig(archive_app=self.settings.archive_app, data_dir=self.places.data_dir)
+            config = AdminConfig(
+                archive_app=self.settings.archive_app, data_dir=self.places.data_dir,
+                public_url=self.settings.public_url,
+            )  # fmt: skip
             artifacts = cache(partial(open_artifact_store, self.settings))
             vault, clock = protect_audit(stores.audit, self.settings), SystemClock()
             state = self.state

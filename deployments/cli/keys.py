@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cluster.clock import iso_ms
+from cluster.errors import Invalid
 from deployments.cli import screen
 from deployments.cli.installation import Installation
 from deployments.operations.apps import NewKeys
@@ -18,7 +19,7 @@ LIST_EPILOG = """
 [bold]Examples[/]
 
   kiosk keys list                      names and hints only
-  kiosk keys list --app development --reveal
+  kiosk keys list development --reveal
 """
 ROTATE_EPILOG = """
 [bold]Examples[/]
@@ -37,11 +38,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 @app.command("list", epilog=LIST_EPILOG)
 def list_keys(
-    name: Annotated[str, typer.Option("--app", help="Only this app's keys.")] = "",
+    name: Annotated[str, typer.Argument(metavar="APP", help="Only this app's keys.")] = "",
+    app_id: Annotated[str, typer.Option("--app", help="The same, as in earlier releases.")] = "",
     reveal: Annotated[bool, typer.Option(help="Show the keys themselves.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the keys in use."""
+    if name and app_id and name != app_id:
+        raise Invalid(f"name one app: {name} or {app_id}")
+    name = name or app_id
     operation = "keys.reveal" if reveal else "keys.list"
     listed: KeyList = (
         Installation().perform(operation, app_id=name) if name else Installation().perform(f"{operation}_all")

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from cluster.admin.key_admin import KeyAdmin
-from cluster.build_info import installed_version
+from cluster.build_info import build_digest, installed_version
 from cluster.errors import HouseError, Invalid
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
@@ -98,6 +98,7 @@ def _versions(installation: Installation) -> dict[str, Any]:
             found[name] = "absent"
     return {
         "kiosk": installed_version(),
+        "build": build_digest(),
         "python": sys.version.split()[0],
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "packages": found,

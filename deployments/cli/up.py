@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,6 +33,7 @@ EPILOG = """
 
   kiosk up                          start on http://127.0.0.1:8000
   kiosk up --port 9000              somewhere else
+  kiosk up --memory 2048            more memory for apps in each API replica
   KIOSK_DATA_DIR=~/second kiosk up --port 9001    a second installation
   kiosk up --foreground             stay in this terminal; Ctrl-C stops everything
   kiosk up --json                   one JSON object, with keys, on standard output when ready
@@ -51,6 +52,12 @@ def up(
         int | None,
         typer.Option(help="Port that the API listens on; default: KIOSK_PORT or 8000.", min=1, max=65535),
     ] = None,
+    memory: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MB", help="MiB for the apps of one API replica; default: KIOSK_MEMORY_MB or 512.", min=64
+        ),
+    ] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Stay here until Ctrl-C.")] = False,
     reveal: Annotated[
         bool, typer.Option("--reveal", help="Print keys and commands to try, as the first start does.")
@@ -63,7 +70,8 @@ def up(
     Starting a running installation says so and changes nothing. What a killed supervisor left behind is ended first.
     Data lies in KIOSK_DATA_DIR (~/.kiosk).
     """
-    given = {**({"host": host} if host else {}), **({"port": port} if port else {})}
+    options = {"host": host, "port": port, "memory_mb": memory}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value}
     installation = Installation(Settings(**given))
     if installation.is_running:
         _show_running(installation, reveal=reveal, as_json=as_json)
@@ -127,8 +135,7 @@ def _await_ready(installation: Installation) -> InstallationState:
 def _start_in_background(installation: Installation) -> InstallationState:
     """Start a supervisor that outlives this command, and wait for it."""
     settings, places = installation.settings, installation.places
-    environment = shared_environment(places, os.environ, package_root())
-    environment |= {"KIOSK_HOST": settings.host, "KIOSK_PORT": str(settings.port)}
+    environment = shared_environment(places, os.environ, package_root()) | _variables(settings)
     places.state.unlink(missing_ok=True)
     with places.supervisor_log.open("ab") as log:
         started = subprocess.Popen(
@@ -146,6 +153,12 @@ def _start_in_background(installation: Installation) -> InstallationState:
     state = _await_ready(installation)
     _refuse_failed(state)
     return state
+
+
+def _variables(settings: Settings) -> dict[str, str]:
+    """Return the variables by which the processes of Ray get the options of this command."""
+    names = ("host", "port", "memory_mb")
+    return {f"KIOSK_{name.upper()}": str(getattr(settings, name)) for name in names}
 
 
 def _await_lock(installation: Installation, started: subprocess.Popen[bytes]) -> None:
@@ -176,6 +189,7 @@ def _run_supervisor(installation: Installation, *, reveal: bool, as_json: bool) 
 
     places = installation.places
     os.environ.setdefault("KIOSK_DATA_DIR", str(places.data_dir))
+    os.environ.update(_variables(installation.settings))
     with places.supervisor_log.open("a", encoding="utf-8") as log:
         set_up_logging(stream=log)
         code = Supervisor(

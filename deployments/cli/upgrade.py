@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cluster.build_info import installed_version
+from cluster.build_info import build_digest, installed_version
 from cluster.errors import HouseError
 from deployments.cli import screen
 from deployments.cli.installation import Installation, read_clock_ms
@@ -62,12 +62,12 @@ def upgrade(
 
 def _lines(report: UpgradeReport, applied: tuple[str, ...]) -> list[str]:
     stored, records, problems = report.stored, report.records, report.problems
-    running = ", ".join(f"{one.release} (schema {one.schema})" for one in report.running) or "none"
+    running = ", ".join(release.label for release in report.running) or "none"
     manifests = "not readable from here" if report.formats is None else ""
     if report.formats is not None:
         manifests = ", ".join(f"{count} of format {form}" for form, count in report.formats.items()) or "none"
     return [
-        f"this release: {installed_version()} (schema {report.known})",
+        f"this release: {installed_version()} build {build_digest()} (schema {report.known})",
         f"stored data: schema {stored.number}" + (f", by {stored.release}" if stored.release else ""),
         f"releases that run: {running}",
         f"records read: {records.read.total()}",

@@ -12,6 +12,7 @@ from cluster.errors import Invalid
 from cluster.records.administration import ROLE_TEXTS
 from deployments.cli import screen
 from deployments.cli.installation import Installation
+from deployments.operations.invitations import InvitationList, NewInvitation
 from deployments.operations.people import AccountDetails, AccountList, Connections, PersonChange
 
 app = typer.Typer(help="Accounts: who may sign in and connect agents.", no_args_is_help=True)
@@ -37,6 +38,14 @@ FRESH_EPILOG = """
 [bold]Example[/]
 
   kiosk users password ada     a new one is made up and shown once; old sign-ins and connections end
+"""
+INVITE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk users invite ada --role-in bookshop=editor     a link that works once, for 72 hours
+  kiosk users invite --role administrator --hours 4    the invited person chooses the user name
+  kiosk users invitations                              list them
+  kiosk users revoke-invitation inv-1f0c5d2a9b3e
 """
 CLIENTS_EPILOG = """
 [bold]Examples[/]
@@ -65,23 +74,84 @@ FromInput = Annotated[
     bool, typer.Option("--password-stdin", help="Read the password from the first line of standard input.")
 ]
 
+Temporary = Annotated[
+    bool, typer.Option("--temporary", help="The person chooses another password at the next sign-in.")
+]
+
 
 @app.command("create", epilog=CREATE_EPILOG)
 def create(
     name: Name,
     role: Annotated[str, typer.Option(help="reader or administrator.")] = "reader",
     password_stdin: FromInput = False,
+    temporary: Temporary = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make an account."""
+    """Make an account; `kiosk users invite` lets the person choose the password."""
     given = _read_password(password_stdin)
-    made: AccountDetails = Installation().perform("people.create", username=name, role=role, password=given)
+    made: AccountDetails = Installation().perform(
+        "people.create", username=name, role=role, password=given, temporary=temporary
+    )
     if as_json:
         screen.print_json(made.to_dict())
         return
     screen.out().print(f"{made.account.username} may sign in now.")
     if made.password:
         screen.print_lines(f"  password  {made.password}   (shown this once)")
+
+
+@app.command("invite", epilog=INVITE_EPILOG)
+def invite(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="The user name; default: they choose it.")
+    ] = "",
+    role: Annotated[str, typer.Option(help="reader or administrator.")] = "reader",
+    role_in: Annotated[
+        list[str] | None, typer.Option(help="APP=ROLE, can be repeated: viewer, analyst, editor or owner.")
+    ] = None,
+    hours: Annotated[int, typer.Option(help="Hours until the link expires.", min=1, max=168)] = 72,
+    as_json: AsJson = False,
+) -> None:
+    """Invite a person by a link that works once; they choose the password."""
+    roles = dict(_parse_role(change) for change in role_in or ())
+    made: NewInvitation = Installation().perform(
+        "invitations.create", username=name, role=role, roles=roles, hours=hours
+    )
+    if as_json:
+        screen.print_json(made.to_dict())
+        return
+    screen.out().print(f"Invitation {made.record.invitation_id} works once, for {hours} hours.")
+    screen.print_lines(f"  link  {made.to_dict()['link']}   (shown this once)")
+    if not made.base_url:
+        screen.out().print("Put the address of the installation before it, or set KIOSK_PUBLIC_URL.")
+
+
+@app.command("invitations")
+def list_invitations(as_json: AsJson = False) -> None:
+    """List invitations that nobody accepted yet."""
+    listed: InvitationList = Installation().perform("invitations.list")
+    if as_json:
+        screen.print_json(listed.to_dict())
+        return
+    table = screen.build_table("invitation", "name", "role", "roles in apps", "invited by", "expires")
+    for one in listed.invitations:
+        roles = ", ".join(f"{app_id}={role}" for app_id, role in one.roles.items())
+        expires = "expired" if one.expires_at <= listed.now_ms else iso_ms(one.expires_at)[:19]
+        table.add_row(one.invitation_id, one.username or "-", one.role, roles or "-", one.inviter, expires)
+    screen.out().print(table if listed.invitations else "There are no invitations.")
+
+
+@app.command("revoke-invitation")
+def revoke_invitation(
+    invitation: Annotated[str, typer.Argument(help="Its id, from `kiosk users invitations`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Revoke an invitation; its link stops working at once."""
+    revoked = Installation().perform("invitations.revoke", invitation_id=invitation)
+    if as_json:
+        screen.print_json(revoked)
+        return
+    screen.out().print(f"Invitation {invitation} is revoked.")
 
 
 @app.command("list")
@@ -130,10 +200,14 @@ def enable(name: Name, as_json: AsJson = False) -> None:
 
 
 @app.command("password", epilog=FRESH_EPILOG)
-def password(name: Name, password_stdin: FromInput = False, as_json: AsJson = False) -> None:
+def password(
+    name: Name, password_stdin: FromInput = False, temporary: Temporary = False, as_json: AsJson = False
+) -> None:
     """Give a new password; browsers are signed out and connected agents cut off."""
     given = _read_password(password_stdin)
-    change: PersonChange = Installation().perform("people.set_password", username=name, password=given)
+    change: PersonChange = Installation().perform(
+        "people.set_password", username=name, password=given, temporary=temporary
+    )
     if as_json:
         screen.print_json(change.to_dict())
         return
@@ -182,9 +256,7 @@ def roles(
     """Show or change the roles of a person: viewer, analyst, editor or owner of an app."""
     installation = Installation()
     for change in changes or ():
-        app_id, sign, role = change.partition("=")
-        if not sign or not app_id:
-            raise Invalid(f"{change!r} is no APP=ROLE; for example bookshop=editor")
+        app_id, role = _parse_role(change)
         if role:
             installation.perform("people.grant_role", app_id=app_id, username=name, role=role)
         else:
@@ -212,6 +284,13 @@ def reset_second_factor(name: Name, as_json: AsJson = False) -> None:
         screen.print_json(change.to_dict())
         return
     screen.out().print(f"{name} signs in with the password alone now.")
+
+
+def _parse_role(change: str) -> tuple[str, str]:
+    app_id, sign, role = change.partition("=")
+    if not sign or not app_id:
+        raise Invalid(f"{change!r} is no APP=ROLE; for example bookshop=editor")
+    return app_id, role
 
 
 def _read_password(from_input: bool) -> str:

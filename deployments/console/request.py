@@ -147,6 +147,7 @@ class ConsoleRequest:
             "query": self.query,
             "may": self.may,
             "path_of": path_of,
+            "app_title": self.services.display_name_of,
         }
 
 

@@ -36,6 +36,8 @@ class ConsoleServices:
     client_addresses: ClientAddresses
     app_ids: Callable[[], Iterable[str]]
     "All apps of the installation, from memory."
+    display_name_of: Callable[[str], str] = str
+    "App id -> the name that pages show."
     uploads: UploadSlots = field(default_factory=UploadSlots)
     live: ResultCache = field(default_factory=ResultCache)
     "Parts of live pages that many consoles share."
@@ -75,6 +77,7 @@ def open_console(
     addresses: ServerAddresses,
     *,
     app_ids: Callable[[], Iterable[str]],
+    display_name_of: Callable[[str], str] = str,
     client_addresses: ClientAddresses = DIRECT,
     uploads: UploadSlots | None = None,
     title: str = "Kiosk",
@@ -90,6 +93,7 @@ def open_console(
         addresses=addresses,
         client_addresses=client_addresses,
         app_ids=app_ids,
+        display_name_of=display_name_of,
         uploads=uploads or UploadSlots(),
         title=title,
         version=version,

@@ -84,6 +84,11 @@ class Keyring:
         """App ids with at least one live key."""
         return tuple(sorted({credential.app.app_id for credential in self._credentials.values()}))
 
+    def display_name_of(self, app_id: str) -> str:
+        """Return the name that people read for an app; its id if it has none."""
+        app = self._apps.get(app_id)
+        return app_id if app is None else app.display_name or app_id
+
     def find_publishable(self, app_id: str) -> Credential | None:
         """Return a live publishable key of an app; None without one."""
         found = [

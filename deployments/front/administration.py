@@ -69,8 +69,8 @@ def build_administration_routes(
     )  # fmt: skip
     console = open_console(
         admin, stores.accounts, archive.oauth.sign_in, clock, archive.oauth.addresses,
-        app_ids=lambda: keyring.app_ids, client_addresses=config.client_addresses, version=config.version,
-        uploads=uploads,
+        app_ids=lambda: keyring.app_ids, display_name_of=keyring.display_name_of, uploads=uploads,
+        client_addresses=config.client_addresses, version=config.version,
     )  # fmt: skip
     http = AdminEndpointServices(
         admin, Authenticator(stores, clock, find_session_principal(console)), clock, request_counts, access_log,

@@ -39,6 +39,7 @@ from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.ids import new_request_id
 from cluster.log import open_stderr, set_up_logging
+from cluster.machine_memory import freeze_objects
 from cluster.paths import InstallationPaths
 from cluster.runtime import roster
 from cluster.runtime.artifact_access import open_artifact_store
@@ -84,7 +85,7 @@ REPORT_EVERY_S = 5
 KEYS_S = 10.0
 "Seconds a replica waits for its first keys: without them it would refuse requests that other replicas answer."
 _AWAY = (RayError, RayServeException, BackPressureError, DeploymentUnavailableError)
-_build_experiments = partial(ActorExperimentClient, lost=_AWAY, here_first=True)
+_build_experiments = partial(ActorExperimentClient, lost=_AWAY, local_first=True)
 _build_router = partial(EngineRouter, away=_AWAY, overloaded=(BackPressureError,))
 
 
@@ -143,6 +144,7 @@ class Gateway:
         for part in parts:
             await part.start()
         await self._keyring.wait_until_read(KEYS_S)
+        freeze_objects()
         await load_busy_engines(self._stores, self._engine_router, clock)
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))

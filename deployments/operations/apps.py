@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from actors.hosting.uncompacted_interactions import read_uncompacted
-from cluster.admin.key_admin import FIRST_APPS, KeyAdmin
+from cluster.admin.key_admin import FIRST_APPS, LONGEST_DISPLAY_NAME, KeyAdmin
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid
 from cluster.records.access import SWITCHES, App, AppSettings, Environment, IssuedKey, Limits
@@ -29,6 +29,7 @@ _PAGE_EVENTS = (
 "Interactions that web pages send."
 _LATE_PAGES = 3
 "Pages of the change log that are read for interactions that are not compacted yet."
+_DISPLAY_NAME = "The name that the console shows for the app; empty: its id."
 SwitchValue = str | bool | int | float | list[str] | dict[str, int]
 
 
@@ -123,6 +124,13 @@ class CreateApp(Arguments):
 
     app_id: str = Field(description="Up to 64 lower case letters, digits and -.")
     environment: str = Field("development", description="playground, development or production.")
+    display_name: str = Field("", max_length=LONGEST_DISPLAY_NAME, description=_DISPLAY_NAME)
+
+
+class SetDisplayName(OfApp):
+    """Arguments of `apps.set_display_name`."""
+
+    display_name: str = Field(max_length=LONGEST_DISPLAY_NAME, description=_DISPLAY_NAME)
 
 
 class SetLimits(OfApp):
@@ -144,7 +152,7 @@ class SetSwitches(OfApp):
 
 def app_to_dict(app: App) -> dict[str, Any]:
     """Return an app for JSON."""
-    facts = app.model_dump(include={"app_id", "environment", "created_at"})
+    facts = app.model_dump(include={"app_id", "display_name", "environment", "created_at"})
     return {**facts, "read_only": app.read_only, "limits": app.settings.limits.model_dump()}
 
 
@@ -212,8 +220,20 @@ async def create_app(services: AdminServices, given: CreateApp) -> NewKeys:
         Invalid: the name is not allowed, or there is no such environment
     """
     environment = _environment(given.environment)
-    issued = await key_admin(services).create_app(given.app_id, environment, services.now_ms())
+    issued = await key_admin(services).create_app(
+        given.app_id, environment, services.now_ms(), given.display_name
+    )
     return NewKeys(given.app_id, environment, issued)
+
+
+async def set_display_name(services: AdminServices, given: SetDisplayName) -> AppDetails:
+    """Change the name that the console shows for an app; the id stays.
+
+    Errors:
+        NotFound: no such app
+        Invalid: the name has control characters
+    """
+    return AppDetails(await key_admin(services).set_display_name(given.app_id, given.display_name))
 
 
 async def set_limits(services: AdminServices, given: SetLimits) -> AppLimits:
@@ -244,6 +264,10 @@ def key_admin(services: AdminServices) -> KeyAdmin:
     return KeyAdmin(services.stores.access, services.vault)
 
 
+async def _read_display_name(services: AdminServices, given: SetDisplayName) -> dict[str, Any]:
+    return {"display_name": (await key_admin(services).app(given.app_id)).display_name}
+
+
 async def _read_limits(services: AdminServices, given: SetLimits) -> AppLimits:
     app = await key_admin(services).app(given.app_id)
     return AppLimits(given.app_id, app.settings.limits)
@@ -272,8 +296,8 @@ def _environment(text: str) -> Environment:
 
 _LIMITS = {"queries_per_s": 50.0, "query_burst": 100, "writes_per_s": 10.0, "write_burst": 20}
 _SHOP = {
-    "app_id": "bookshop", "environment": "production", "created_at": 1_760_000_000_000, "read_only": False,
-    "limits": _LIMITS,
+    "app_id": "bookshop", "display_name": "Book Shop", "environment": "production", "created_at": 1_760_000_000_000,
+    "read_only": False, "limits": _LIMITS,
 }  # fmt: skip
 SECRET_RESULTS = frozenset({"secret_key", "publishable_key"})
 
@@ -303,6 +327,12 @@ OPERATIONS = (
             "app_id": "bookshop", "environment": "production", "secret_key": "ksk_prd_...",
             "publishable_key": "kpk_prd_...",
         },
+    ),
+    Operation(
+        "apps.set_display_name", "Change the name that the console shows for an app.", "owner", "PUT",
+        "/apps/{app_id}/display-name", SetDisplayName, set_display_name, read_before=_read_display_name,
+        example={"app_id": "bookshop", "display_name": "Book Shop"},
+        example_result={**_SHOP, "switches": {"bot_rule": "on", "strict_user_hash": False}},
     ),
     Operation(
         "apps.set_limits", "Change the rate limits of an app.", "owner", "PATCH", "/apps/{app_id}/limits", SetLimits,

@@ -45,6 +45,14 @@ class ReadArchiveReport(OfApp):
     )  # fmt: skip
 
 
+class ReadArchiveApp(Arguments):
+    """Arguments of `archive.app`."""
+
+    app_id: str = Field(
+        "", description="An app in which the caller has a role; empty: only administrators may read."
+    )
+
+
 class OfClient(OfApp):
     """A client of the archive: its id, `host:` and a host, the name it claims, or `*`."""
 
@@ -361,8 +369,8 @@ def _client_operation(
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
-        "archive.app", "Show the app that agents read.", "viewer", "GET", "/archive", Arguments, read_archive_app,
-        scope="person", example_result={"app_id": "archive", "is_chosen": True},
+        "archive.app", "Show the app that agents read.", "viewer", "GET", "/archive", ReadArchiveApp,
+        read_archive_app, example={"app_id": "archive"}, example_result={"app_id": "archive", "is_chosen": True},
     ),
     Operation(
         "archive.choose", "Let agents read an app from now on.", "owner", "POST", "/apps/{app_id}/archive/choose",

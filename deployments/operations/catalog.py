@@ -262,12 +262,17 @@ def _has_component(product: Mapping[str, Any], component: str) -> bool:
     return any(name.endswith(f":{component}") and value > 0 for name, value in parts.items())
 
 
-def explained_products(products: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return products of an answer with `why` in place of `_explain`."""
+def explained_products(
+    products: Iterable[dict[str, Any]], related: Mapping[str, Mapping[str, str]] = {}
+) -> list[dict[str, Any]]:
+    """Return products of an answer with `why` in place of `_explain`.
+
+    `related`: product id -> score component -> title of the product of the user's history behind it.
+    """
     return [
         {
             **{name: value for name, value in product.items() if name != "_explain"},
-            "why": explain_product(product).to_dict(),
+            "why": explain_product(product, related.get(str(product.get("product_id")), {})).to_dict(),
         }
         for product in products
     ]

@@ -32,6 +32,19 @@ _SOURCES: Mapping[str, str] = {
     "learned:item_knn": "Chosen by users with a similar history",
 }
 "Names of score components -> what they mean."
+_RELATIONS: Mapping[str, str] = {
+    "live:together": "Viewed or bought together with {}",
+    "live:baskets": "Often bought together with {}",
+    "learned:baskets": "Often bought together with {}",
+    "live:related": "Listed as related to {} in the catalog",
+    "live:content": "Similar to {}",
+    "learned:rules": "Often bought after {}",
+    "learned:session_knn": "Often viewed next after {}",
+    "learned:content_knn": "Similar to {}",
+    "learned:item_knn": "Chosen by users who chose {}",
+    "learned:ease": "Chosen by users who chose {}",
+}
+"Names of score components that connect two products -> the sentence with the title of the other product."
 MOST_REASONS = 3
 MADE_WAY = "made way for others"
 "Cause of a move that no rule names: of a product whose neighbours were moved."
@@ -56,18 +69,25 @@ class ProductReason:
         return asdict(self)
 
 
-def explain_product(product: Mapping[str, Any]) -> ProductReason:
-    """Return the reasons of a product of an answer that was requested with `explain`."""
+def explain_product(product: Mapping[str, Any], related: Mapping[str, str] = {}) -> ProductReason:
+    """Return the reasons of a product of an answer that was requested with `explain`.
+
+    `related`: score component -> title of the product of the user's history that it connects the product with.
+    """
     told = product.get("_explain") or {}
     similar = told.get("similar_parts") or {}
     parts = _order(similar) + _order(told.get("score_parts") or {})
-    spoken = dict.fromkeys(describe_component(name) for name, value in parts if value > 0)
+    spoken = dict.fromkeys(
+        describe_component(name, related.get(name, "")) for name, value in parts if value > 0
+    )
     reasons = list(spoken)[:MOST_REASONS]
+    # A product whose neighbours were moved changed its place, too; nothing moved it.
+    moves = [move for move in told.get("moves") or () if move.get("by") != MADE_WAY]
     return ProductReason(
         product_id=str(product.get("product_id", "")),
         place=int(told.get("place", 0)),
         score=float(sum(similar.values()) if similar else told.get("score", 0.0)),
-        reasons=(*reasons, *map(_describe_move, told.get("moves") or ())),
+        reasons=(*reasons, *(_describe_move(move) for move in moves)),
         parts=tuple((name, float(value)) for name, value in parts),
     )
 
@@ -76,8 +96,10 @@ def _order(parts: Mapping[str, float]) -> list[tuple[str, float]]:
     return sorted(parts.items(), key=lambda part: -abs(part[1]))
 
 
-def describe_component(name: str) -> str:
-    """Return what a component of a score means."""
+def describe_component(name: str, title: str = "") -> str:
+    """Return what a component of a score means; with a title, how it connects the product with that one."""
+    if title and name in _RELATIONS:
+        return _RELATIONS[name].format(title)
     found = _SOURCES.get(name)
     if found is not None:
         return found
@@ -97,13 +119,7 @@ def describe_rules(rules: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _describe_move(move: Mapping[str, Any]) -> str:
     before, after = int(move.get("from", 0)) + 1, int(move.get("to", 0)) + 1
-    causes = {
-        "diversity": "for diversity",
-        "dither": "by dithering",
-        MADE_WAY: "after a rule removed or moved the products before it"
-        if after < before
-        else "after a rule pinned products before it",
-    }
+    causes = {"diversity": "for diversity", "dither": "by dithering"}
     cause = causes.get(str(move.get("by")), f"by {move.get('by')}")
     return f"Moved from position {before} to {after} {cause}"
 

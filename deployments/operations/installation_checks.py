@@ -161,7 +161,7 @@ def check_lease(name: str, owner: str, remaining_ms: int) -> Finding:
 
 def check_release(stored: StoredSchema, known: int, releases: Sequence[RunningRelease]) -> Finding:
     """Return whether the running releases fit the schema of the data; `known` is the schema of this release."""
-    running = ", ".join(f"{one.release} (schema {one.schema})" for one in releases)
+    running = ", ".join(release.label for release in releases)
     words = f"data has schema {stored.number}, this release {known}; runs: {running or 'nothing'}"
     if stored.oldest > known:
         return Finding("release", "bad", words, f"use a release with schema {stored.oldest} on this machine")

@@ -90,6 +90,12 @@ class AppPeople:
         return {"app_id": self.app_id, "users": named}
 
 
+_TEMPORARY = (
+    "Whether the person must choose another password at the next sign-in to the console; absent: yes for a generated "
+    "one, except on the command line."
+)
+
+
 class OfPerson(Arguments):
     """Arguments of an operation on one account."""
 
@@ -101,12 +107,14 @@ class CreatePerson(OfPerson):
 
     role: str = Field("reader", description="reader or administrator.")
     password: str = Field("", max_length=256, description="At least 10 characters; empty: one is generated.")
+    temporary: bool | None = Field(None, description=_TEMPORARY)
 
 
 class SetPassword(OfPerson):
     """Arguments of `people.set_password`."""
 
     password: str = Field("", max_length=256, description="At least 10 characters; empty: one is generated.")
+    temporary: bool | None = Field(None, description=_TEMPORARY)
 
 
 class Disconnect(OfPerson):
@@ -148,20 +156,22 @@ async def create_person(services: AdminServices, given: CreatePerson) -> Account
         Invalid: the name, the role or the password is not allowed
         Conflict: the name is taken
     """
-    role = _role(given.role)
+    role = account_role(given.role)
     account, password = await account_admin(services).create(
         given.username,
         role,
         given.password,
         services.now_ms(),
-        is_temporary=_is_temporary(services, given.password),
+        is_temporary=_is_temporary(services, given),
     )
     return AccountDetails(account, "" if given.password else password)
 
 
-def _is_temporary(services: AdminServices, password: str) -> bool:
-    """Return whether a person carries a generated password to another one; on the command line, programs do."""
-    return not password and services.principal.way != "command line"
+def _is_temporary(services: AdminServices, given: CreatePerson | SetPassword) -> bool:
+    """Return whether the person must replace the password; on the command line, programs use generated ones."""
+    if given.temporary is not None:
+        return given.temporary
+    return not given.password and services.principal.way != "command line"
 
 
 async def lock_person(services: AdminServices, given: OfPerson) -> PersonChange:
@@ -212,7 +222,7 @@ async def set_password(services: AdminServices, given: SetPassword) -> PersonCha
         given.username,
         given.password,
         services.now_ms(),
-        is_temporary=_is_temporary(services, given.password),
+        is_temporary=_is_temporary(services, given),
     )
     return _changed(given, **({} if given.password else {"password": fresh}))
 
@@ -268,7 +278,7 @@ async def grant_role(services: AdminServices, given: GrantRole) -> PersonChange:
         Conflict: the account is an administrator; owners of an app get NotFound
     """
     await key_admin(services).app(given.app_id)
-    return await _set_role(services, given, _app_role(given.role))
+    return await _set_role(services, given, app_role(given.role))
 
 
 async def revoke_role(services: AdminServices, given: OfAppPerson) -> PersonChange:
@@ -321,7 +331,12 @@ def _role_changed(given: OfAppPerson, account: Account) -> PersonChange:
     return PersonChange(account.username, {"app_id": given.app_id, "role": account.roles.get(given.app_id)})
 
 
-def _role(text: str) -> Role:
+def account_role(text: str) -> Role:
+    """Return a role of the installation from its name.
+
+    Errors:
+        Invalid: no such role
+    """
     if text == "reader":
         return "reader"
     if text == "administrator":
@@ -329,7 +344,12 @@ def _role(text: str) -> Role:
     raise Invalid(f"there is no role called {text!r}; choose reader or administrator")
 
 
-def _app_role(text: str) -> AppRole:
+def app_role(text: str) -> AppRole:
+    """Return a role in an app from its name.
+
+    Errors:
+        Invalid: no such role
+    """
     for known in APP_ROLES:
         if text == known:
             return known

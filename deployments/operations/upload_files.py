@@ -22,7 +22,9 @@ STALL_S = 60.0
 "Seconds without a byte after which an upload ends."
 MOST_COLUMNS = 1_000
 MOST_ROW_GROUP_BYTES = 1 << 30
-"Bytes of one row group of Parquet after decompression."
+"""Encoded bytes of one row group of Parquet after decompression, as the file's metadata states them. A value in a
+dictionary counts once there, whatever its number of rows. The import and the preview count decoded bytes while they
+read (`jobs.ingest.chunks`), because only the reader knows them."""
 _HEAD = 4_096
 _PACKED = {
     b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd",
@@ -102,10 +104,10 @@ def detect_content(head: bytes, encoding: str = "") -> ImportFormat:
 
 
 def check_parquet(path: Path) -> None:
-    """Refuse Parquet whose preview could fill the memory of this process.
+    """Refuse Parquet that states too many columns or too large row groups, without reading them.
 
     Errors:
-        Invalid: it is no Parquet, or too many columns, or a row group is too large
+        Invalid: it is no Parquet, or too many columns, or a row group is too large as encoded
     """
     try:
         metadata = pq.read_metadata(path)

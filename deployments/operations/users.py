@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Any
@@ -17,7 +17,7 @@ from actors.intake.person_places import PersonPlaces
 from cluster.admin.person_files import PersonFiles
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import iso_ms
-from cluster.errors import Conflict, Invalid, NotFound
+from cluster.errors import Conflict, HouseError, Invalid, NotFound
 from cluster.ids import DEFAULT_ENGINE, anonymous_reader, new_request_id, user_reader
 from cluster.records.erasure import Erasure
 from cluster.records.interaction import RecentEvent
@@ -40,8 +40,13 @@ MOST_LOOKED_THROUGH = 20_000
 _IDS_AT_ONCE = 1_000
 MOST_PRODUCTS = 100
 "Records of products that are read for a profile."
+_NAME_PARTS = ("name", "mail")
+"In the names of attributes that hold names or e-mail addresses."
+MOST_ANCHORS = 10
+"Newest products of a user that reasons may name."
 _WAYS = {"command line": "command", "console": "console"}
 _RECOMMENDATIONS = "/v1/recommendation/user_to_products"
+_SIMILAR = "/v1/recommendation/product_to_products"
 _FIELDS = ["product_id", "title", "type", "price", "cover_image"]
 
 
@@ -58,6 +63,12 @@ class SearchUsers(ListRecords):
     contains: str = Field(
         "", max_length=512, description="A part of the ids; upper and lower case are alike."
     )
+    text: str = Field(
+        "", max_length=512,
+        description="The begin of a name, of one of its words, or of an e-mail address in the records of users; upper "
+        "and lower case are alike. It is not combined with `contains`.",
+    )  # fmt: skip
+    exact: bool = Field(False, description="`text` is the whole name or e-mail address.")
 
 
 class UserOfEngine(UserLookup):
@@ -91,10 +102,15 @@ class OneErasure(OfApp):
 async def search_users(services: AdminServices, given: SearchUsers) -> dict[str, Any]:
     """List users with a record or with compacted interactions by id, and how many there are of both.
 
+    With `text`, only records are searched: `name`, and text attributes with `name` or `mail` in their own name. A call
+    looks through `MOST_LOOKED_THROUGH` records; a page with few users, or none, can name a next one.
+
     Cost:
-        the ids of interactions are read once in a minute
+        the ids of interactions are read once in a minute; with `text`, a second for 20,000 records
     """
     await require_app(services.stores, given.app_id)
+    if given.text.strip():
+        return await _search_names(services, given)
     active: list[str] = await services.cache.get(
         ("users.active", given.app_id), lambda: _list_active_users(services, given.app_id), keep_s=60
     )
@@ -135,6 +151,49 @@ def merge_user_ids(
     merged = sorted({*stored, *islice(reached, limit + 1)})
     shown = merged[:limit]
     return shown, shown[-1] if len(merged) > limit else until or ""
+
+
+async def _search_names(services: AdminServices, given: SearchUsers) -> dict[str, Any]:
+    """Return users whose records have a name or an e-mail address."""
+    text, records = given.text.strip().casefold(), services.stores.records
+    users: list[dict[str, Any]] = []
+    after, ids = given.after, list[str]()
+    for _ in range(MOST_LOOKED_THROUGH // _IDS_AT_ONCE):
+        ids = await records.page(given.app_id, "user", prefix=given.prefix, after=after, limit=_IDS_AT_ONCE)
+        for user_id, body in zip(ids, await records.get_many(given.app_id, "user", ids), strict=True):
+            after = user_id
+            record = {} if body is None else orjson.loads(body)
+            if any(matches_name(value, text, exact=given.exact) for value in list_names(record)):
+                users.append(shorten_record(record))
+                if len(users) == given.limit:
+                    break
+        if len(users) == given.limit or len(ids) < _IDS_AT_ONCE:
+            break
+    is_end = not ids or (len(ids) < _IDS_AT_ONCE and after == ids[-1])
+    total = await records.count(given.app_id, "user")
+    active = await services.cache.get(
+        ("users.active", given.app_id), lambda: _list_active_users(services, given.app_id), keep_s=60
+    )
+    return {"total": total, "active": len(active), "users": users, "next": "" if is_end else after}
+
+
+def list_names(record: Mapping[str, Any]) -> list[str]:
+    """Return the name of a user and the text attributes that hold names or e-mail addresses."""
+    attributes = record.get("custom_attributes") or {}
+    named = {"name": record.get("name"), **(attributes if isinstance(attributes, Mapping) else {})}
+    return [
+        value
+        for name, value in named.items()
+        if isinstance(value, str) and any(part in name.casefold() for part in _NAME_PARTS)
+    ]
+
+
+def matches_name(value: str, text: str, *, exact: bool) -> bool:
+    """Return whether a name or an e-mail address fits a text in lower case: as a whole, or by its begin."""
+    folded = value.casefold().strip()
+    if exact:
+        return folded == text
+    return folded.startswith(text) or f" {text}" in folded
 
 
 async def _list_active_users(services: AdminServices, app_id: str) -> list[str]:
@@ -222,11 +281,58 @@ async def recommend_user(services: AdminServices, given: UserOfEngine) -> dict[s
     answer = await call_api(services.api, given.app_id, "POST", _RECOMMENDATIONS, body)
     data = answer["data"]
     told = data.get("explanation") or {}
+    related = await _find_related(services, given, [str(one["product_id"]) for one in data["products"]])
     return {
         "served_by": told.get("served_by", ""),
         "rules": describe_rules(told.get("rules", ())),
-        "products": explained_products(data["products"]),
+        "products": explained_products(data["products"], related),
     }
+
+
+async def _find_related(
+    services: AdminServices, given: UserOfEngine, product_ids: Sequence[str]
+) -> dict[str, dict[str, str]]:
+    """Return product id -> score component -> title of the newest product of the user that it is connected with most.
+
+    Cost: one request to the API for each of at most `MOST_ANCHORS` products of the history
+    """
+    reader = user_reader(given.user_id) if given.user_id else anonymous_reader(given.anonymous_id)
+    packed = await services.stores.interactions.recent(given.app_id, [reader], MOST_EVENTS)
+    events = [RecentEvent.unpack(one) for one in packed]
+    history = dict.fromkeys(product_id for event in events for product_id in event.product_ids)
+    anchors = list(history)[:MOST_ANCHORS]
+    if not anchors or not product_ids:
+        return {}
+    quoted = (product_id.replace("\\", "\\\\").replace('"', '\\"') for product_id in product_ids)
+    body = {
+        "rows": len(product_ids), "engine_id": given.engine_id, "explain": True, "fl": ["product_id"],
+        "fq": "product_id:(" + " OR ".join(f'"{product_id}"' for product_id in quoted) + ")",
+    }  # fmt: skip
+    bodies, *answers = await asyncio.gather(
+        services.stores.records.get_many(given.app_id, "product", anchors),
+        *(_call_similar(services, given.app_id, {**body, "product_id": [anchor]}) for anchor in anchors),
+    )
+    best: dict[tuple[str, str], tuple[float, str]] = {}
+    for anchor, record, products in zip(anchors, bodies, answers, strict=True):
+        title = str(orjson.loads(record).get("title") or anchor) if record is not None else anchor
+        for product in products:
+            for name, value in (product["_explain"].get("similar_parts") or {}).items():
+                key = (str(product["product_id"]), name)
+                # The newest product of the history wins a tie, as `max` keeps the first.
+                best[key] = max(best.get(key, (0.0, "")), (value, title), key=lambda pair: pair[0])
+    related: dict[str, dict[str, str]] = {}
+    for (product_id, name), (_, title) in best.items():
+        related.setdefault(product_id, {})[name] = title
+    return related
+
+
+async def _call_similar(services: AdminServices, app_id: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return products with explanations; none where the API refuses, because a reason without a title is enough."""
+    try:
+        answer = await call_api(services.api, app_id, "POST", _SIMILAR, body)
+    except HouseError:
+        return []
+    return list(answer["data"]["products"])
 
 
 async def explain_absence(services: AdminServices, given: MissingProduct) -> dict[str, Any]:
@@ -364,8 +470,10 @@ async def _find_link(services: AdminServices, given: UserLookup) -> str:
 
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
-        "users.search", "List users by their ids.", "analyst", "GET", "/apps/{app_id}/users",
-        SearchUsers, search_users, example={"app_id": "bookshop", "prefix": "ada"},
+        "users.search", "List users by their ids, names or e-mail addresses.", "analyst", "GET",
+        "/apps/{app_id}/users", SearchUsers, search_users, recorded=True,
+        secret_fields=frozenset({"prefix", "contains", "text", "after"}),
+        example={"app_id": "bookshop", "prefix": "ada"},
         example_result=RESULTS["users.search"],
     ),
     Operation(

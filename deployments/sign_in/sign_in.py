@@ -25,6 +25,7 @@ from cluster.store.ports.stores import Stores
 from deployments.edge.signin_limits import SignInLimits, SignInRates
 from deployments.edge.signing import sha256
 from deployments.sign_in.identity_provider import IdentityProvider
+from deployments.sign_in.invitations import Invitations
 from deployments.sign_in.password_checks import PasswordChecks
 from deployments.sign_in.session_log import SessionLog, Surface
 from deployments.sign_in.sessions import PATH, BrowserSessions, Session, SignInWay
@@ -103,6 +104,7 @@ class SignIn:
         self._passwords = PasswordChecks(stores.accounts)
         self._factors = SecondFactors(stores.accounts, vault)
         self._limits = SignInLimits(stores.limits, self.signing.hash_slot, clock, rates or SignInRates())
+        self.invitations = Invitations(stores, self._limits, clock)
         self._sessions_log = SessionLog(stores.audit, stores.limits, clock)
         self._clock = clock
 

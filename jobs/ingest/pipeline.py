@@ -177,11 +177,7 @@ async def ingest(
         if files is None:
             bounds = ReadBounds(progress.chunk_bytes, order.decoded_bytes)
             source = reading.PlainFiles(order.format, order.layout, bounds)
-        baskets = (
-            _join_rows(source, mapping, order, progress.chunk_bytes)
-            if mapping.order_rule is not None
-            else None
-        )
+        baskets = _join_rows(source, mapping, order, progress.chunk_bytes)
         rows_of = source if baskets is None else baskets
         work = _IngestTask(order, run, progress, found, rows_of, mapping, clock, watch or (lambda _: None))
         started_s, before = clock.monotonic_s(), progress.rows
@@ -219,8 +215,10 @@ def run_from_order(order: IngestOrder, state_dir: Path) -> IngestRun:
 
 def _join_rows(
     files: reading.RowFiles, mapping: FieldMap, order: IngestOrder, chunk_bytes: int
-) -> BasketFiles:
-    """Return the source of joined rows; a limit counts rows before they are joined."""
+) -> BasketFiles | None:
+    """Return the source of joined rows, None if no rule joins them; a limit counts rows before they are joined."""
+    if mapping.order_rule is None:
+        return None
     rows = reading.FirstRows(files, order.limit) if order.limit else files
     return BasketFiles(rows, mapping, chunk_bytes)
 

@@ -152,14 +152,14 @@ SECTIONS = ("world", "politics", "science", "sport", "business")
 
 def list_data_files() -> list[str]:
     """Return the names of all data files, relative to `data/`."""
-    shelves = [f"shop/{shelf}.json" for shelf in SHELVES]
+    shelves = [f"shop/{section}.json" for section in SHELVES]
     sections = [f"articles/{section}.json" for section in SECTIONS]
     return [*shelves, *sections, "people.json", "questions.json", "stories.json", "words.json"]
 
 
 def read_product_lines() -> list[ProductLine]:
     """Return the product lines of the shop."""
-    return [line for shelf in SHELVES for line in _read_models(f"shop/{shelf}.json", ProductLine)]
+    return [line for section in SHELVES for line in _read_models(f"shop/{section}.json", ProductLine)]
 
 
 def read_articles() -> list[NewsArticle]:

@@ -58,7 +58,7 @@ def build_sample(now_ms: int) -> SampleData:
     """
     return SampleData(
         products=build_products(now_ms) + product_records_from_articles(),
-        users=[reader.record for reader in build_users(now_ms)],
+        users=[user.record for user in build_users(now_ms)],
         interactions=build_interactions(now_ms),
     )
 
@@ -115,9 +115,9 @@ async def load_playground(
     Cost:
         about 2 s with Redis on the same machine
     """
-    wanted = compute_edition()
-    if await read_edition(stores, app_id) == wanted:
-        return LoadResult(wanted, fresh=False)
+    edition = compute_edition()
+    if await read_edition(stores, app_id) == edition:
+        return LoadResult(edition, fresh=False)
     clock = SystemClock() if clock is None else clock
     applier = BatchApplier(stores.intake, embedder, clock, SilentMeter() if meter is None else meter)
     loader = _Loader(stores, app_id, applier, clock, now_ms)
@@ -127,12 +127,12 @@ async def load_playground(
     await loader.records("product", whole.products)
     await loader.records("user", whole.users)
     await loader.interactions(whole.interactions)
-    await loader.records("user", [_edition_record(wanted)])
-    loaded = LoadResult(wanted, True, len(whole.products), len(whole.users), len(whole.interactions))
+    await loader.records("user", [_edition_record(edition)])
+    loaded = LoadResult(edition, True, len(whole.products), len(whole.users), len(whole.interactions))
     structlog.get_logger().info(
         "playground_loaded",
         app=app_id,
-        edition=wanted,
+        edition=edition,
         products=loaded.products,
         users=loaded.users,
         interactions=loaded.interactions,
@@ -148,12 +148,12 @@ async def read_edition(stores: Stores, app_id: str = "playground") -> str:
     return str(orjson.loads(record).get("custom_attributes", {}).get("edition", ""))
 
 
-def _edition_record(wanted: str) -> dict[str, Any]:
+def _edition_record(edition: str) -> dict[str, Any]:
     return {
         "user_id": EDITION_RECORD_ID,
         "name": "Keeper of the playground",
         "description": "Not a reader: says which edition of the sample data stands here.",
-        "custom_attributes": {"edition": wanted},
+        "custom_attributes": {"edition": edition},
     }
 
 
@@ -185,20 +185,22 @@ class _Loader:
         tasks = []
         for part in _batches(records, _BATCH):
             upload = parse_upload(noun, orjson.dumps({"data": part}), now_ms=self._now_ms)
-            known = await self._stores.records.attribute_types(self._app_id, noun)
-            standing = upload.check_types(known)
-            if standing.messages:
-                raise Fault("the playground contradicts what the app holds", records=list(standing.messages))
+            attribute_types = await self._stores.records.attribute_types(self._app_id, noun)
+            type_check = upload.check_types(attribute_types)
+            if type_check.messages:
+                raise Fault(
+                    "the playground contradicts what the app holds", records=list(type_check.messages)
+                )
             task_id = new_task_id()
             accepted = await self._stores.intake.accept(
                 self._app_id,
                 noun,
                 "put",
-                standing.payload,
+                type_check.payload,
                 task_id=task_id,
                 total=len(part),
                 now_ms=self._now_ms,
-                attribute_types=standing.attribute_types,
+                attribute_types=type_check.attribute_types,
             )
             if accepted.conflicts:
                 raise Fault("the playground contradicts what the app holds", types=dict(accepted.conflicts))

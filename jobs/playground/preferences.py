@@ -66,28 +66,28 @@ class UserPreferences:
 
 def build_preferences(story: UserStory, user_id: str, place: SampleCatalog) -> UserPreferences:
     """Return the weights for one user: the story determines the kinds, the user's random draws the items."""
-    wanted = frozenset(story.tags)
-    shop = _item_weights(place.shop, story.likes, wanted, SeededRandom("taste", user_id, "shop"))
-    news = _item_weights(place.news, story.news, wanted, SeededRandom("taste", user_id, "news"))
+    tags = frozenset(story.tags)
+    shop = _item_weights(place.shop, story.likes, tags, SeededRandom("taste", user_id, "shop"))
+    news = _item_weights(place.news, story.news, tags, SeededRandom("taste", user_id, "news"))
     talk = [3 if thing.id in place.hot else 1 for thing in place.shop]
     return UserPreferences(shop, tuple(pull * louder for pull, louder in zip(shop, talk, strict=True)), news)
 
 
 def _item_weights(
-    things: Sequence[SampleItem], likes: Mapping[str, float], wanted: frozenset[str], dice: SeededRandom
+    things: Sequence[SampleItem], likes: Mapping[str, float], tags: frozenset[str], dice: SeededRandom
 ) -> Weights:
     paths = [(tuple(path.split(">")), weight) for path, weight in likes.items()]
     weights = []
     for thing in things:
-        own = dice.random()
+        draw = dice.random()
         liked = max((weight for path, weight in paths if _is_under(thing, path)), default=0.02)
-        shared = len(wanted & thing.tags)
-        weights.append(liked * (1 + shared) * thing.popularity * (0.1 + 1.9 * own * own))
+        shared = len(tags & thing.tags)
+        weights.append(liked * (1 + shared) * thing.popularity * (0.1 + 1.9 * draw * draw))
     return tuple(weights)
 
 
 def _is_under(thing: SampleItem, path: tuple[str, ...]) -> bool:
-    return any(own[: len(path)] == path for own in thing.paths)
+    return any(item_path[: len(path)] == path for item_path in thing.paths)
 
 
 def _draw_popularity(thing_id: str, most: float) -> float:

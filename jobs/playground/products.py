@@ -63,7 +63,7 @@ def _records_from_line(
     reduced = dice.is_chosen(0.14)
     records = []
     for product_id, value, price in zip(list_variant_ids(line), values, prices, strict=True):
-        own = SeededRandom("product", product_id)
+        product_dice = SeededRandom("product", product_id)
         record: dict[str, Any] = {"product_id": product_id}
         if line.variants:
             record["product_group_id"] = line.id
@@ -72,11 +72,13 @@ def _records_from_line(
             record |= {"original_price": price, "sale_price": round(price * 0.85, 2)}
         record |= {
             "rating": line.rating,
-            "availability": own.weighted_choice(("IN_STOCK", "OUT_OF_STOCK", "PRE_ORDER"), (95, 3.5, 1.5)),
+            "availability": product_dice.weighted_choice(
+                ("IN_STOCK", "OUT_OF_STOCK", "PRE_ORDER"), (95, 3.5, 1.5)
+            ),
             "condition": "NEW",
             "language": "en",
             "created_at": _format_time(made_at),
-            "updated_at": _format_time(now_ms - own.randint(0, 29 * 24) * 3_600_000),
+            "updated_at": _format_time(now_ms - product_dice.randint(0, 29 * 24) * 3_600_000),
             "url": f"{SHOP_SITE}/{line.type}/{product_id}",
             "cover_image": f"{IMAGES}/{line.id}.jpg",
             "images": [f"{IMAGES}/{line.id}.jpg", f"{IMAGES}/{line.id}-detail.jpg"],
@@ -84,7 +86,7 @@ def _records_from_line(
             "custom_attributes": dict(line.attributes),
         }
         _set_variant_attributes(record, line, value)
-        _set_location(record, value, own, shops)
+        _set_location(record, value, product_dice, shops)
         record |= _variant_translations(line, value, translated)
         records.append(record)
     return records
@@ -92,7 +94,7 @@ def _records_from_line(
 
 def _variant_record(line: ProductLine, value: str, price: float) -> dict[str, Any]:
     """Return the record of a variant."""
-    told: dict[str, Any] = {
+    record: dict[str, Any] = {
         "type": line.type,
         "title": f"{line.title}, {value}" if value else line.title,
         "description": line.description,
@@ -101,7 +103,7 @@ def _variant_record(line: ProductLine, value: str, price: float) -> dict[str, An
         "brand": line.brand,
         "price": price,
     }
-    return {**told, "authors": list(line.authors)} if line.authors else told
+    return {**record, "authors": list(line.authors)} if line.authors else record
 
 
 def _set_variant_attributes(record: dict[str, Any], line: ProductLine, value: str) -> None:

@@ -15,16 +15,16 @@ from jobs.playground.users import SampleUser, build_users
 class SessionRecorder:
     """One session: a clock that advances with every action, and the recorded interactions."""
 
-    def __init__(self, reader: SampleUser, ids: dict[str, str], started_ms: int, dice: SeededRandom) -> None:
+    def __init__(self, user: SampleUser, ids: dict[str, str], started_ms: int, dice: SeededRandom) -> None:
         self.entries: list[tuple[int, dict[str, Any]]] = []
-        self._reader = reader
+        self._user = user
         self._ids = ids
         self._at_ms = started_ms
         self._dice = dice
 
     def choose_variant(self, thing: SampleItem) -> tuple[str, float]:
         """Return id and price of the variant that this user always chooses."""
-        at = SeededRandom("variant", self._reader.user_id, len(thing.product_ids)).randint(
+        at = SeededRandom("variant", self._user.user_id, len(thing.product_ids)).randint(
             0, len(thing.product_ids) - 1
         )
         return thing.product_ids[at], thing.prices[at]
@@ -52,7 +52,7 @@ class SessionRecorder:
     def view(self, thing: SampleItem, *, bored: bool = False) -> None:
         """Record a view of a product; a user without interest leaves within five seconds."""
         duration = self._draw_duration(1, 4) if bored else self._draw_duration(8, 150)
-        context = {"page": {"url": thing.url}, "locale": self._reader.place.locale}
+        context = {"page": {"url": thing.url}, "locale": self._user.place.locale}
         self._write(
             "product_detail_page_view",
             duration,
@@ -66,7 +66,7 @@ class SessionRecorder:
     def read(self, thing: SampleItem) -> None:
         """Record the reading of an article."""
         duration = self._draw_duration(25, 210)
-        context = {"page": {"url": thing.url}, "locale": self._reader.place.locale}
+        context = {"page": {"url": thing.url}, "locale": self._user.place.locale}
         self._write("read", duration, product_ids=[thing.id], duration=duration, context=context)
 
     def act(self, kind: str, thing: SampleItem) -> None:
@@ -125,33 +125,33 @@ def build_interactions(now_ms: int) -> list[dict[str, Any]]:
     """Return all interactions before `read_clock_ms`, oldest first."""
     place = build_catalog()
     entries: list[tuple[int, str, int, dict[str, Any]]] = []
-    for reader in build_users(now_ms):
-        for at, (at_ms, entry) in enumerate(_user_sessions(reader, place, now_ms)):
-            entries.append((at_ms, reader.user_id, at, entry))
+    for user in build_users(now_ms):
+        for at, (at_ms, entry) in enumerate(_user_sessions(user, place, now_ms)):
+            entries.append((at_ms, user.user_id, at, entry))
     entries.sort(key=lambda entry: entry[:3])
     return [entry for *_, entry in entries]
 
 
-def _user_sessions(reader: SampleUser, place: SampleCatalog, now_ms: int) -> list[tuple[int, dict[str, Any]]]:
+def _user_sessions(user: SampleUser, place: SampleCatalog, now_ms: int) -> list[tuple[int, dict[str, Any]]]:
     """Return all sessions of one user, oldest first: the anonymous ones, the one with the sign-in, and the rest."""
-    dice = SeededRandom("life", reader.user_id)
-    count = dice.randint(*reader.story.sessions)
-    starts = sorted(_draw_start(dice, reader.story.days, now_ms) for _ in range(count))
-    before = dice.randint(1, 2) if reader.visitor_id else -1
-    tastes = build_preferences(reader.story, reader.user_id, place)
+    dice = SeededRandom("life", user.user_id)
+    count = dice.randint(*user.story.sessions)
+    starts = sorted(_draw_start(dice, user.story.days, now_ms) for _ in range(count))
+    before = dice.randint(1, 2) if user.visitor_id else -1
+    tastes = build_preferences(user.story, user.user_id, place)
     written: list[tuple[int, dict[str, Any]]] = []
     for number, started_ms in enumerate(starts):
-        ids = {"user_id": reader.user_id}
+        ids = {"user_id": user.user_id}
         if number < before:
-            ids = {"anonymous_id": reader.visitor_id}
+            ids = {"anonymous_id": user.visitor_id}
         elif number == before:
-            ids["anonymous_id"] = reader.visitor_id
-        diary = SessionRecorder(reader, ids, started_ms, dice)
-        if dice.is_chosen(reader.story.reading):
-            _news_session(diary, reader, place, tastes.news, dice)
+            ids["anonymous_id"] = user.visitor_id
+        diary = SessionRecorder(user, ids, started_ms, dice)
+        if dice.is_chosen(user.story.reading):
+            _news_session(diary, user, place, tastes.news, dice)
         else:
             lately = now_ms - started_ms < _HOT_DAYS * _DAY_MS
-            _shop_session(diary, reader, place, tastes.lately if lately else tastes.shop, dice)
+            _shop_session(diary, user, place, tastes.lately if lately else tastes.shop, dice)
         written += [entry for entry in diary.entries if entry[0] < now_ms]
     return written
 
@@ -168,21 +168,21 @@ def _draw_start(dice: SeededRandom, days: int, now_ms: int) -> int:
 
 
 def _news_session(
-    diary: SessionRecorder, reader: SampleUser, place: SampleCatalog, weights: Weights, dice: SeededRandom
+    diary: SessionRecorder, user: SampleUser, place: SampleCatalog, weights: Weights, dice: SeededRandom
 ) -> None:
-    wanted = _search_for_item(diary, reader, dice, place, article=True)
-    if wanted is None:
+    article = _search_for_item(diary, user, dice, place, article=True)
+    if article is None:
         diary.view_home()
-        wanted = dice.weighted_choice(place.news, weights)
+        article = dice.weighted_choice(place.news, weights)
         if dice.is_chosen(0.3):
-            diary.browse(("News", *wanted.paths[0][:1]))
+            diary.browse(("News", *article.paths[0][:1]))
     seen: set[str] = set()
     for _ in range(dice.randint(1, 3)):
-        if wanted.id not in seen:
-            seen.add(wanted.id)
-            _read_article(diary, wanted, dice)
-        same = [thing for thing in place.news if thing.paths[0] == wanted.paths[0] and thing.id not in seen]
-        wanted = (
+        if article.id not in seen:
+            seen.add(article.id)
+            _read_article(diary, article, dice)
+        same = [thing for thing in place.news if thing.paths[0] == article.paths[0] and thing.id not in seen]
+        article = (
             dice.choice(same) if same and dice.is_chosen(0.45) else dice.weighted_choice(place.news, weights)
         )
 
@@ -196,35 +196,35 @@ def _read_article(diary: SessionRecorder, article: SampleItem, dice: SeededRando
 
 
 def _shop_session(
-    diary: SessionRecorder, reader: SampleUser, place: SampleCatalog, weights: Weights, dice: SeededRandom
+    diary: SessionRecorder, user: SampleUser, place: SampleCatalog, weights: Weights, dice: SeededRandom
 ) -> None:
-    wanted = _search_for_item(diary, reader, dice, place, article=False)
-    if wanted is None:
+    product = _search_for_item(diary, user, dice, place, article=False)
+    if product is None:
         diary.view_home()
-        wanted = dice.weighted_choice(place.shop, weights)
+        product = dice.weighted_choice(place.shop, weights)
         if dice.is_chosen(0.35):
-            diary.browse(wanted.paths[0][: dice.randint(1, 2)])
+            diary.browse(product.paths[0][: dice.randint(1, 2)])
     if dice.is_chosen(0.3):
-        diary.show_list([wanted, *(dice.weighted_choice(place.shop, weights) for _ in range(3))])
+        diary.show_list([product, *(dice.weighted_choice(place.shop, weights) for _ in range(3))])
     cart: list[tuple[SampleItem, int]] = []
     seen: set[str] = set()
     for _ in range(dice.randint(1, 4)):
-        if wanted.id not in seen:
-            seen.add(wanted.id)
-            _view_product(diary, wanted, dice, cart, reader.story.buying)
-        wanted = _choose_next(wanted, place, weights, dice)
+        if product.id not in seen:
+            seen.add(product.id)
+            _view_product(diary, product, dice, cart, user.story.buying)
+        product = _choose_next(product, place, weights, dice)
     _finish_session(diary, cart, dice)
 
 
 def _search_for_item(
-    diary: SessionRecorder, reader: SampleUser, dice: SeededRandom, place: SampleCatalog, *, article: bool
+    diary: SessionRecorder, user: SampleUser, dice: SeededRandom, place: SampleCatalog, *, article: bool
 ) -> SampleItem | None:
     """Start the session with a search in some cases; return the item that the search found."""
-    searches = [(words, place.by_id[thing_id]) for words, thing_id in reader.story.searches]
-    found = [(words, thing) for words, thing in searches if thing.article == article]
-    if not found or not dice.is_chosen(0.3):
+    searches = [(words, place.by_id[thing_id]) for words, thing_id in user.story.searches]
+    matching = [(words, thing) for words, thing in searches if thing.article == article]
+    if not matching or not dice.is_chosen(0.3):
         return None
-    words, thing = dice.choice(found)
+    words, thing = dice.choice(matching)
     diary.search(words)
     diary.click(thing)
     return thing

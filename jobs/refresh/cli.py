@@ -106,20 +106,20 @@ def build_refresh_app(
     return app
 
 
-def render_conformance(found: Sequence[ConformanceCheck]) -> tuple[list[str], bool]:
+def render_conformance(checks: Sequence[ConformanceCheck]) -> tuple[list[str], bool]:
     """Return as text which promises a learner keeps, which it breaks, which are advice, and whether it can be used."""
     lines = []
-    for check in found:
+    for check in checks:
         mark = "kept  " if check.kept else "advice" if check.is_advice else "BROKEN"
         lines += [f"{mark} {check.promise}", *([] if check.kept else [f"       {check.reason}"])]
-    kept = sum(check.kept for check in found)
-    needed = sum(check.forbids_use for check in found)
-    lines.append(f"{kept} of {len(found)} promises are kept")
+    kept = sum(check.kept for check in checks)
+    needed = sum(check.forbids_use for check in checks)
+    lines.append(f"{kept} of {len(checks)} promises are kept")
     if needed:
         lines.append(
             f"{needed} that are needed are broken: it can't be used yet. docs/guides/learners.md explains them"
         )
-    elif kept < len(found):
+    elif kept < len(checks):
         lines.append("only advice is left: it can be trained, published and served as it is")
     return lines, not needed
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from jobs.refresh.runs.sweep import SweepVariant
 
 Connect = Callable[[], OpenStores]
-OpenShelf = Callable[[], ArtifactStore]
+OpenArtifacts = Callable[[], ArtifactStore]
 
 CPUS = 0.5
 "CPUs that Ray reserves for a worker; workers run at low priority, so busy API replicas go first."
@@ -62,12 +62,12 @@ class Trainer:
     """The scheduler as a named, restarted Ray actor: `trainer@<release>`."""
 
     def __init__(
-        self, connect: Connect, open_shelf: OpenShelf, scratch: str, *, round_s: float = POLL_S
+        self, connect: Connect, open_artifacts: OpenArtifacts, scratch: str, *, round_s: float = POLL_S
     ) -> None:
         set_up_logging(process="trainer")
         ALLOWED.set_source(partial(allowed_learners, Settings()))
         self._connect = connect
-        self._pool = RayWorkerPool(connect, open_shelf, scratch)
+        self._pool = RayWorkerPool(connect, open_artifacts, scratch)
         self._round_s = round_s
         self._rounds = 0
         self._sent = 0
@@ -111,8 +111,8 @@ class Trainer:
 class RayWorkerPool:
     """Workers as Ray tasks, each in a separate process that ends with the task."""
 
-    def __init__(self, connect: Connect, open_shelf: OpenShelf, scratch: str) -> None:
-        self._given = connect, open_shelf, scratch
+    def __init__(self, connect: Connect, open_artifacts: OpenArtifacts, scratch: str) -> None:
+        self._given = connect, open_artifacts, scratch
         # a separate process per task returns its memory and does not pass on its low priority
         options = Settings().node_options("training")
         self._task = ray.remote(num_cpus=CPUS, max_retries=0, max_calls=1, **options)(_work)
@@ -152,7 +152,7 @@ class RayWorkerPool:
 def _work(
     assignment: RunAssignment,
     connect: Connect,
-    open_shelf: OpenShelf,
+    open_artifacts: OpenArtifacts,
     scratch: str,
     package: bytes | None = None,
 ) -> str | Refusal:
@@ -167,10 +167,10 @@ def _work(
 
     async def work() -> str:
         async with connect() as stores:
-            shelf = open_shelf()
+            artifacts = open_artifacts()
             run = await run_locally(
                 stores,
-                shelf,
+                artifacts,
                 Path(scratch),
                 assignment.app_id,
                 assignment.run_id,
@@ -221,8 +221,8 @@ def train(
         if working_dir is None
         else pack_and_store(Path(working_dir), facts, settings.data_dir, promote=promote)
     )
-    shelf_of = artifact_store_opener(settings)
-    pool = RayWorkerPool(connect, shelf_of, str(scratch_path(settings.data_dir)))
+    artifacts_of = artifact_store_opener(settings)
+    pool = RayWorkerPool(connect, artifacts_of, str(scratch_path(settings.data_dir)))
 
     async def follow() -> Run:
         async with connect() as stores:
@@ -245,8 +245,8 @@ def train(
 
 
 def run_sweep_on_ray(
-    found: Sequence[SweepVariant],
-    open_shelf: OpenShelf,
+    variants: Sequence[SweepVariant],
+    open_artifacts: OpenArtifacts,
     app_id: str,
     sweep: str,
     on_variant: Callable[[SweepVariant, dict[str, Any]], None],
@@ -257,13 +257,13 @@ def run_sweep_on_ray(
     """
     options = Settings().node_options("training")
     task = ray.remote(num_cpus=CPUS, max_retries=3, max_calls=4, **options)(_evaluate_variant)
-    coming = list(found)
+    coming = list(variants)
     running: dict[Any, SweepVariant] = {}
     at_once = max(1, int(ray.cluster_resources().get("CPU", 1)))
     while coming or running:
         while coming and len(running) < at_once:
             variant = coming.pop(0)
-            running[task.remote(variant, open_shelf, app_id, sweep)] = variant
+            running[task.remote(variant, open_artifacts, app_id, sweep)] = variant
         (done,), _ = ray.wait(list(running), num_returns=1)
         variant = running.pop(done)
         try:
@@ -273,7 +273,7 @@ def run_sweep_on_ray(
 
 
 def _evaluate_variant(
-    variant: SweepVariant, open_shelf: OpenShelf, app_id: str, sweep: str
+    variant: SweepVariant, open_artifacts: OpenArtifacts, app_id: str, sweep: str
 ) -> dict[str, Any]:
     from jobs.refresh.runs.checkpoint import CheckpointStore
     from jobs.refresh.runs.sweep import FOLDER, try_variant
@@ -281,4 +281,4 @@ def _evaluate_variant(
     use_idle_priority()
     drop_key_variables()
     ALLOWED.set_source(partial(allowed_learners, Settings()))
-    return try_variant(variant, CheckpointStore(open_shelf(), app_id, sweep, folder=FOLDER))
+    return try_variant(variant, CheckpointStore(open_artifacts(), app_id, sweep, folder=FOLDER))

@@ -10,7 +10,7 @@ Experiments are ignored: a user gets the results of the engine without a variant
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.meter import SilentMeter
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
-from cluster.store.ports.changes import ChangeLog, Noun
+from cluster.store.ports.changes import ChangeLog, Follower
 from cluster.store.ports.stores import Stores
 from jobs.scoring.tables import UserKey, UserList
 
@@ -200,12 +200,5 @@ class UntrackedChangeLog:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._changes, name)
 
-    async def record_follower(
-        self,
-        app_id: str,
-        name: str,
-        offsets: Mapping[Noun, str],
-        now_ms: int,
-        digest: Mapping[str, str] | None = None,
-    ) -> None:
+    async def record_follower(self, app_id: str, follower: Follower) -> None:
         """Do nothing."""

@@ -79,7 +79,7 @@ def lines(stack: Stack, echo_port: int, sizes: Sizes, *, recipe: str = "fast") -
         share = 2 * loaded.per_second / (before + after)
         note = f"echo {before:,.0f} /s before, {after:,.0f} /s after"
         yield Line(f"{name}: throughput / echo", share, "x", _SHARE[path], at_most=False, note=note)
-    yield from guarded("placement own", partial(_dedicated_lines, stack, found))
+    yield from guarded("dedicated", partial(_dedicated_lines, stack, found))
 
 
 _P50 = {"user_to_products": 1.2, "user_to_trending": 0.8, "user_to_categories": 5.0}
@@ -192,6 +192,6 @@ def _dedicated_lines(stack: Stack, door: dict[str, Figures]) -> Iterator[Line]:
     at_rest = _at_rest(stack, requests(stack, path, body), name)
     loaded = _loaded(stack, requests(stack, path, body), name)
     more = at_rest.p50_ms - door[name].p50_ms
-    yield Line(f"{name}, placement own: p50 at rest", at_rest.p50_ms, "ms")
-    yield Line(f"{name}, placement own: more than in the door", more, "ms", 1.5)
-    yield Line(f"{name}, placement own: throughput", loaded.per_second, "/s")
+    yield Line(f"{name}, dedicated: p50 at rest", at_rest.p50_ms, "ms")
+    yield Line(f"{name}, dedicated: more than embedded", more, "ms", 1.5)
+    yield Line(f"{name}, dedicated: throughput", loaded.per_second, "/s")

@@ -118,7 +118,7 @@ class Shop:
         names = np.array([f"p{number}" for number in range(self.size)])
         frame = pl.DataFrame(
             {
-                "reader": self.events.readers.astype("U12"),
+                "reader": self.events.users.astype("U12"),
                 "item": names[self.events.rows],
                 "at": self.events.at_ms / 1000.0,
                 "weight": self.events.weights,

@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,9 +140,11 @@ def kiosk(port: int) -> Iterator[Stack]:
             )
             if down.returncode:  # the supervisor ends everything it started when it is asked to
                 for process in Stack(port, data_dir, "", 0.0).processes():
-                    if "cluster.local.supervisor" in process.cmdline():
-                        process.terminate()
-                        process.wait(60)
+                    # it may have ended meanwhile
+                    with suppress(psutil.NoSuchProcess):
+                        if "cluster.local.supervisor" in process.cmdline():
+                            process.terminate()
+                            process.wait(60)
 
 
 @contextmanager

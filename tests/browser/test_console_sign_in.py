@@ -101,3 +101,47 @@ async def test_a_second_factor_is_set_up_and_needed(redis_stores: OpenStores, tm
         await tab.page.get_by_role("button", name="Sign in").click()
         await tab.page.get_by_role("heading", name="Overview").wait_for()
         assert tab.complaints == []
+
+
+async def test_a_colleague_is_invited_accepts_and_sets_a_second_factor_up(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
+        await stage.add_person()
+        ada = await Tab.open(browser, stage.base)
+        await ada.sign_in()
+        await ada.go("/people")
+        invite = ada.page.get_by_role("form", name="Invite")
+        await invite.get_by_text("App roles").click()
+        await invite.get_by_label("shop", exact=True).select_option("editor")
+        assert await ada.find_faults() == []
+        await invite.get_by_role("button", name="Invite").click()
+        await ada.page.get_by_role("heading", name="New invitation").wait_for()
+        assert await ada.find_faults() == []
+        link = await ada.page.locator(".copy code").inner_text()
+        vera = await Tab.open(browser, stage.base, wide=390, high=844)
+        await vera.page.goto(link)
+        await vera.page.get_by_text("shop: editor").wait_for()
+        assert await vera.find_faults() == []
+        await vera.page.get_by_label("User name").fill("vera")
+        for label in ("Password", "Password again"):
+            await vera.page.get_by_label(label, exact=True).fill(PASSWORD)
+        await vera.page.get_by_label("Set up a second factor next").check()
+        await vera.page.get_by_role("button", name="Accept").click()
+        await vera.page.get_by_role("heading", name="My account").wait_for()
+        await vera.page.locator("#f-factor-password").fill(PASSWORD)
+        await vera.page.get_by_role("button", name="Set up").click()
+        secret = base64.b32decode(await vera.page.locator(".copy code").inner_text())
+        code = TOTP(secret, 6, SHA1(), 30).generate(stage.corner.clock.now_ms() // 1000).decode()
+        await vera.page.get_by_label("Code").fill(code)
+        await vera.page.get_by_role("button", name="Turn on").click()
+        await vera.page.get_by_role("heading", name="Recovery codes").wait_for()
+        assert await vera.go("/apps/shop/rules") == 200
+        late = await Tab.open(browser, stage.base)
+        await late.page.goto(link)
+        await late.page.get_by_text("This invitation is not valid").wait_for()
+        assert await late.find_faults() == []
+        await ada.go("/people")
+        await ada.page.get_by_role("link", name="vera").wait_for()
+        await ada.page.get_by_text("No open invitations").wait_for()
+        assert (ada.complaints, vera.complaints) == ([], [])

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.clock import SystemClock
 from cluster.store.connect import OpenStores
-from jobs.ingest.upload_ingest import UploadedFileIngest
-from tests.browser.stage import HOSTILE, NEEDS_BROWSER, Tab, open_browser, open_stage
+from tests.browser.imports import open_import_tab
+from tests.browser.stage import HOSTILE, NEEDS_BROWSER, Tab
 from tests.fakes.corner_shop import APP, happen, view
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.redis]
@@ -24,26 +21,10 @@ DIRTY = HEAD + f'a-0,"{HOSTILE.replace(chr(34), chr(34) * 2)}","1,00",\n' + "".j
 async def test_a_dirty_file_is_dropped_mapped_tried_and_imported(
     redis_stores: OpenStores, tmp_path: Path
 ) -> None:
-    clock = SystemClock()
-    running: list[asyncio.Task[Any]] = []
-    artifacts = ArtifactStore.open(tmp_path / "artifacts")
-
-    async def launch(app_id: str, import_id: str) -> None:
-        work = UploadedFileIngest(
-            redis_stores, artifacts, tmp_path / "ingest", clock, node="here", beat_s=0.1
-        )
-        running.append(asyncio.create_task(work.run(app_id, import_id)))
-
-    async with open_stage(redis_stores, tmp_path, launch_import=launch) as stage:
-        await stage.add_person()
-        async with open_browser() as browser:
-            tab = await Tab.open(browser, stage.base)
-            await tab.sign_in()
-            await tab.page.get_by_role("heading", level=1).wait_for()
-            await _import(tab, tmp_path)
-            await asyncio.gather(*running)
-            await _look_around(tab, redis_stores)
-            assert tab.complaints == []
+    async with open_import_tab(redis_stores, tmp_path) as (tab, running):
+        await _import(tab, tmp_path)
+        await asyncio.gather(*running)
+        await _look_around(tab, redis_stores)
 
 
 async def _import(tab: Tab, folder: Path) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.clock import SystemClock
 from cluster.store.connect import OpenStores
-from jobs.ingest.upload_ingest import UploadedFileIngest
-from tests.browser.stage import NEEDS_BROWSER, Tab, open_browser, open_stage
+from tests.browser.imports import open_import_tab
+from tests.browser.stage import NEEDS_BROWSER, Tab
 from tests.fakes.corner_shop import APP
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.redis]
@@ -28,27 +25,11 @@ ORDERS = "Bestellnummer;Kunde;Artikelnummer;Datum;Menge;Umsatz\n" + "".join(
 async def test_a_german_shop_imports_products_and_orders_without_rules(
     redis_stores: OpenStores, tmp_path: Path
 ) -> None:
-    clock = SystemClock()
-    running: list[asyncio.Task[Any]] = []
-    artifacts = ArtifactStore.open(tmp_path / "artifacts")
-
-    async def launch(app_id: str, import_id: str) -> None:
-        work = UploadedFileIngest(
-            redis_stores, artifacts, tmp_path / "ingest", clock, node="here", beat_s=0.1
-        )
-        running.append(asyncio.create_task(work.run(app_id, import_id)))
-
-    async with open_stage(redis_stores, tmp_path, launch_import=launch) as stage:
-        await stage.add_person()
-        async with open_browser() as browser:
-            tab = await Tab.open(browser, stage.base)
-            await tab.sign_in()
-            await tab.page.get_by_role("heading", level=1).wait_for()
-            await _import_products(tab, tmp_path)
-            await _import_orders(tab, tmp_path)
-            await asyncio.gather(*running)
-            await _give_up(tab, tmp_path)
-            assert tab.complaints == []
+    async with open_import_tab(redis_stores, tmp_path) as (tab, running):
+        await _import_products(tab, tmp_path)
+        await _import_orders(tab, tmp_path)
+        await asyncio.gather(*running)
+        await _give_up(tab, tmp_path)
     recent = await redis_stores.changes.read(APP, {"interaction": "0"}, count=10_000, block_ms=0)
     text = b"".join(change.payload for change in recent).decode()
     assert '"product_ids":["85123A","85124A","85125A"]' in text
@@ -64,6 +45,17 @@ async def _upload(tab: Tab, file: Path, noun: str) -> None:
     await page.get_by_role("heading", name="Columns").wait_for()
 
 
+async def _require_field_is_visible_on_a_tablet(tab: Tab, column: str) -> None:
+    """Fail if the choice of a column's field is cut at 765 pixels, or the page scrolls sideways."""
+    size = tab.page.viewport_size
+    await tab.page.set_viewport_size({"width": 765, "height": 1024})
+    box = await tab.page.get_by_label(f"Field of the column {column}").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 765
+    assert await tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    await tab.page.set_viewport_size(size)
+
+
 async def _import_products(tab: Tab, folder: Path) -> None:
     page = tab.page
     file = folder / "artikel.csv"
@@ -77,6 +69,7 @@ async def _import_products(tab: Tab, folder: Path) -> None:
         "Artikelnummer": "product_id", "Bezeichnung": "title", "Kategorie": "categories", "Preis": "price",
         "Bild": "cover_image", "Zuletzt verkauft": "updated_at", "Verfuegbar?": "",
     }.items():  # fmt: skip
+        await _require_field_is_visible_on_a_tablet(tab, column)
         assert await page.get_by_label(f"Field of the column {column}").input_value() == field, column
     assert await page.get_by_label("How the column Zuletzt verkauft is read").input_value() == "day-first"
     await page.get_by_text("Haus > Küche").first.wait_for()

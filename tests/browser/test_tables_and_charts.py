@@ -16,6 +16,7 @@ from cluster.clock import SystemClock
 from cluster.records.logged_query import LoggedQuery
 from cluster.store.connect import OpenStores
 from tests.browser.stage import NEEDS_BROWSER, Tab, open_browser, open_stage
+from tests.fakes.corner_shop import upload
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.redis]
 RECORD_TEXTS = """
@@ -102,3 +103,22 @@ async def test_a_chart_of_few_days_shows_these_days(
         dates = {datetime.fromtimestamp(stamp / 1000, timezone.utc).strftime("%m-%d") for stamp in stamps}
         assert labels == dates
         assert tab.complaints == []
+
+
+async def test_an_image_that_is_missing_leaves_no_broken_picture(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
+        await stage.add_person()
+        lamp = {
+            "product_id": "lamp",
+            "title": "Lamp",
+            "type": "x",
+            "cover_image": "https://127.0.0.1:1/lamp.jpg",
+        }
+        await upload(redis_stores, [lamp])
+        tab = await Tab.open(browser, stage.base)
+        await tab.sign_in()
+        await tab.go("/apps/shop/catalog?prefix=lamp")
+        assert "Lamp" in await tab.page.locator("table").inner_text()
+        await tab.page.locator("img.thumb").wait_for(state="detached")

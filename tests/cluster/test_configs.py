@@ -18,6 +18,7 @@ import yaml
 from cluster.paths import InstallationPaths
 from cluster.records.engine import Scaling
 from cluster.runtime import bootstrap
+from cluster.runtime.node_environment import SPREAD
 from cluster.runtime.ray_environment import HOT_LAYER, RayPorts, ray_environment
 from cluster.settings import SECRET_VARIABLES
 from deployments.api.http.hot import middlewares
@@ -79,6 +80,23 @@ def test_every_variable_we_set_is_one_that_ray_reads() -> None:
     }
     assert len(serve) > 20
     assert {name for name in serve if name not in known} == set()
+
+
+@pytest.mark.filterwarnings("ignore:Using extra keyword arguments on `Field`", "ignore:.*look_back_period_s")
+def test_serve_makes_the_scheduler_that_spreads_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.serve._private import default_impl
+    from ray.serve._private.deployment_scheduler import DeploymentScheduler
+    from ray.serve._private.utils import call_function_from_import_path
+
+    monkeypatch.setattr(default_impl, "DeploymentScheduler", DeploymentScheduler)
+    call_function_from_import_path(SPREAD)
+    scheduler = default_impl.create_deployment_scheduler(None, head_node_id_override="head")
+    assert type(scheduler).__name__ == "SpreadScheduler"
+    assert scheduler.schedule({}, {}) == {}
+    source = (
+        Path(importlib.import_module("ray").__file__).parent / "serve/_private/constants.py"
+    ).read_text()
+    assert '"RAY_SERVE_CONTROLLER_CALLBACK_IMPORT_PATH"' in source
 
 
 def test_the_image_sets_the_same_behaviour_as_a_start() -> None:

@@ -55,7 +55,8 @@ def replica_ports(stack: Stack) -> list[int]:
     """Ports of the replicas HAProxy sends requests to."""
     config = (InstallationPaths.from_data_dir(stack.data_dir).haproxy_dir / LAST).read_text()
     servers = re.findall(r"^\s+server \S+ 127\.0\.0\.1:(\d+) (.*)$", config, re.MULTILINE)
-    return [int(port) for port, rest in servers if "backup" not in rest]
+    # the backend for writes has the same replicas, which track those of the other one
+    return [int(port) for port, rest in servers if "backup" not in rest and "track" not in rest]
 
 
 def read(stack: Stack) -> bytes:

@@ -114,8 +114,9 @@ def test_one_address_keeps_so_many_connections_and_asks_so_much(edge: Edge) -> N
             with socket.socket() as line:
                 line.bind(("127.0.0.2", 0))
                 line.settimeout(2)
-                line.connect(("127.0.0.1", front.port))
+                # HAProxy may close it before this side sees it open.
                 with suppress(ConnectionError):
+                    line.connect(("127.0.0.1", front.port))
                     line.sendall(b"GET /docs HTTP/1.1\r\nHost: x\r\n\r\n")
                     assert line.recv(100) == b"", "closed without an answer"
             assert front.ask("GET", "/docs")[0] == 200

@@ -72,21 +72,32 @@ def wait_for(is_so: Callable[[], bool], within_s: float) -> float:
 
 
 def test_an_installation_with_a_late_haproxy_changes_over_without_a_closed_port(tmp_path: Path) -> None:
-    begins, late = write_late_haproxy(tmp_path)
+    change_over(tmp_path)
+
+
+def change_over(folder: Path, within_s: float = 200.0) -> None:
+    """Start an installation whose HAProxy is late, and let HAProxy begin; no connection may be refused."""
+    begins, late = write_late_haproxy(folder)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
-    environment = {**clean, **late, "KIOSK_DATA_DIR": str(tmp_path / "data")}
+    environment = {**clean, **late, "KIOSK_DATA_DIR": str(folder / "data")}
     port = free_ports(1)[0]
 
     def kiosk(*words: str, code: int = 0) -> Any:
         command = [sys.executable, "-m", "deployments.cli", *words]
         done = subprocess.run(
-            command, env=environment, cwd="/", capture_output=True, text=True, timeout=400, check=False
+            command,
+            env=environment,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=2 * within_s,
+            check=False,
         )
         assert done.returncode == code, done.stderr[-3000:]
         return json.loads(done.stdout) if done.stdout.startswith("{") else done.stderr
 
     def state() -> dict[str, Any]:
-        return dict(json.loads((tmp_path / "data" / "state.json").read_text()))
+        return dict(json.loads((folder / "data" / "state.json").read_text()))
 
     try:
         started = kiosk("up", "--json", "--port", str(port))
@@ -94,8 +105,8 @@ def test_an_installation_with_a_late_haproxy_changes_over_without_a_closed_port(
         assert started["proxy"].startswith("slow Python proxy")
         caller = Caller(port)
         begins.touch()
-        wait_for(lambda: state()["restarts"].get("front") == 1, 200)
-        took_s = wait_for(lambda: state()["phase"] == "ready", 200)
+        wait_for(lambda: state()["restarts"].get("front") == 1, within_s)
+        took_s = wait_for(lambda: state()["phase"] == "ready", within_s)
         time.sleep(3)
         caller.end()
         print(f"\nchanged over in {took_s:.0f} s: {dict(caller.outcomes)}")

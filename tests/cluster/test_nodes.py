@@ -123,6 +123,26 @@ def test_a_worker_without_power(cluster: NodeCluster) -> None:
     assert len(traffic.failed) <= 6
 
 
+def test_every_node_has_an_api_replica_again(cluster: NodeCluster) -> None:
+    """The one that was away gets one back, and a killed replica's successor starts on the same node."""
+    wait(lambda: sorted(len(_api_replicas(cluster, place)) for place in range(3)) == [0, 1, 2], 120)
+    (returned,) = [machine for machine in cluster.machines if not machine.is_on]
+    returned.switch_on()
+    cluster.start_node(returned)
+    wait(lambda: all(cluster.is_healthy(place) for place in range(3)), 90)
+    with Traffic(cluster) as traffic:
+        moved_s = wait(lambda: _is_even(cluster), 120)
+    print(f"\nan API replica on every node {moved_s:.0f} s after the return: {traffic}")
+    assert traffic.failed == []
+    for place in (0, 2):
+        (killed,) = _api_replicas(cluster, place)
+        with Traffic(cluster) as traffic:
+            os.kill(killed, signal.SIGKILL)
+            back_s = wait(lambda killed=killed: _is_even(cluster, but=killed), 60)  # type: ignore[misc]
+        print(f"\nkilled on machine {place}, back there after {back_s:.0f} s: {traffic}")
+        assert len(traffic.failed) <= 2
+
+
 def test_a_changed_serve_configuration_loses_no_request(cluster: NodeCluster) -> None:
     """Serve empties the list of every HAProxy until it has built the application again."""
     config = yaml.safe_load((ROOT / "cluster" / "serve" / "production.yaml").read_text())
@@ -156,6 +176,13 @@ def _refusal(cluster: NodeCluster, machine: Machine, lines: str) -> str:
     return " ".join(str(refused.value).split())
 
 
-def _api_replicas(cluster: NodeCluster) -> set[int]:
-    nodes = [machine for machine in cluster.machines if machine.is_on]
-    return {pid for machine in nodes for pid in machine.processes("ServeReplica:api")}
+def _api_replicas(cluster: NodeCluster, *places: int) -> set[int]:
+    """Return the pids of the API replicas of some nodes, by default of all."""
+    nodes = [cluster.machines[place] for place in places or range(3)]
+    return {pid for machine in nodes if machine.is_on for pid in machine.processes("ServeReplica:api")}
+
+
+def _is_even(cluster: NodeCluster, *, but: int = 0) -> bool:
+    """Return whether every node has exactly one API replica, and none has this pid."""
+    pids = [_api_replicas(cluster, place) for place in range(3)]
+    return [len(some) for some in pids] == [1, 1, 1] and {but} not in pids

@@ -7,15 +7,12 @@ from typing import Any
 
 import pytest
 
-from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import EngineHost
-from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.validation.boost_rules import read_rules
+from tests.contract.served_shop import open_served_shop
 from tests.fakes.asgi import call
-from tests.fakes.corner_shop import APP, NOW_MS, furnish
-from tests.fakes.request_handler import BROWSER, PLENTY, Corner, StillClock, open_corner
-from tests.fakes.stores.memory import memory_stores
+from tests.fakes.corner_shop import APP
+from tests.fakes.request_handler import BROWSER, PLENTY, Corner
 
 PRIZE = {
     "field": "prize",
@@ -27,13 +24,8 @@ PRIZE = {
 
 @pytest.fixture
 async def corner() -> AsyncIterator[Corner]:
-    clock = StillClock(NOW_MS)
-    stores = memory_stores(clock)
-    await furnish(stores)
-    host = EngineHost(stores, None, clock, SilentMeter())
-    await host.start()
-    yield await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
-    await host.close()
+    async with open_served_shop() as corner:
+        yield corner
 
 
 async def ask(corner: Corner, path: str, *, browser: bool = False, **body: Any) -> dict[str, Any]:

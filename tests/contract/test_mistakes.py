@@ -7,35 +7,21 @@ from typing import Any
 
 import pytest
 
-from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import EngineHost
-from cluster.meter import SilentMeter
 from cluster.secrecy import mint_key
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.request_handler import KEY_IN_ADDRESS
 from deployments.api.http.routes import build_application
+from tests.contract.served_shop import open_served_shop
 from tests.fakes.asgi import Answer, call
-from tests.fakes.corner_shop import NOW_MS, furnish
-from tests.fakes.request_handler import BROWSER, Corner, StillClock, open_corner
-from tests.fakes.stores.memory import memory_stores
+from tests.fakes.request_handler import BROWSER, Corner
 
 RECOMMEND = "/v1/recommendation/user_to_products"
 
 
 @pytest.fixture
 async def corner() -> AsyncIterator[Corner]:
-    clock = StillClock(NOW_MS)
-    stores = memory_stores(clock)
-    await furnish(stores)
-    host = EngineHost(stores, None, clock, SilentMeter())
-    await host.start()
-    yield await open_corner(
-        clock=clock,
-        stores=stores,
-        client=LocalRecommenderClient(host),
-        find_unknown_products=host.find_unknown_products,
-    )
-    await host.close()
+    async with open_served_shop() as corner:
+        yield corner
 
 
 @pytest.fixture(params=["framework", "front"])

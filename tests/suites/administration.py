@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cluster.records.administration import AdminToken, AuditRow
+from cluster.records.administration import AdminToken, AuditRow, Invitation
 from cluster.store.audit_chain import next_chain, row_json
 from cluster.store.ports.administration import START, AuditFilter
 from cluster.store.ports.stores import Stores
@@ -26,6 +26,14 @@ def a_token(name: str = "t1", user: str = "ada", **more: object) -> AdminToken:
         "username": user, "created_at": NOW, "expires_at": NOW + 1000,
     }  # fmt: skip
     return AdminToken.model_validate(facts | more)
+
+
+def an_invitation(name: str = "i1", **more: object) -> Invitation:
+    facts = {
+        "invitation_id": f"inv-{name}", "sha256": sha(name), "inviter": "ada", "roles": {"shop": "editor"},
+        "created_at": NOW, "expires_at": NOW + 1000,
+    }  # fmt: skip
+    return Invitation.model_validate(facts | more)
 
 
 def a_row(number: int = 0, **more: object) -> AuditRow:
@@ -63,6 +71,22 @@ class AdminTokenSuite(_Suite):
         await stores.admin_tokens.add(a_token("old", expires_at=NOW + 1), now_ms=NOW)
         await stores.admin_tokens.add(a_token("new"), now_ms=NOW + 1)
         assert [token.name for token in await stores.admin_tokens.all()] == ["new"]
+
+
+class InvitationSuite(_Suite):
+    async def test_an_invitation_is_read_by_its_hash_and_removed_by_one_of_many(self, stores: Stores) -> None:
+        assert await stores.invitations.find(sha("i1")) is None
+        await stores.invitations.add(an_invitation(), now_ms=NOW)
+        assert await stores.invitations.find(sha("i1")) == an_invitation()
+        gone = await asyncio.gather(*(stores.invitations.remove(sha("i1")) for _ in range(10)))
+        assert sum(gone) == 1
+        assert await stores.invitations.all() == []
+
+    async def test_expired_invitations_go_with_the_next(self, stores: Stores) -> None:
+        await stores.invitations.add(an_invitation("old", expires_at=NOW + 1), now_ms=NOW)
+        for number, name in enumerate(("b", "a")):
+            await stores.invitations.add(an_invitation(name, created_at=NOW + number), now_ms=NOW + 1)
+        assert [one.invitation_id for one in await stores.invitations.all()] == ["inv-b", "inv-a"]
 
 
 class AuditSuite(_Suite):

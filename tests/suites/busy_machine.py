@@ -1,11 +1,16 @@
-"""A machine that others keep busy, for tests of what must hold there too."""
+"""A machine that others keep busy: for tests of what must hold there too, and of times that others must not change."""
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+import psutil
 
 BURN = "while True: pass"
 
@@ -18,3 +23,34 @@ def busy_machine(processes: int) -> Iterator[None]:
             burner = stack.enter_context(subprocess.Popen([sys.executable, "-S", "-c", BURN]))
             stack.callback(burner.kill)
         yield
+
+
+class QuietStopwatch:
+    """Measures how long something would have taken on a machine without other work."""
+
+    def __init__(self) -> None:
+        self._begin_s, self._busy_s, self._commands_s = time.monotonic(), _busy_s(), _commands_s()
+
+    def elapsed_s(self, processes: Iterable[psutil.Process]) -> float:
+        """Return the seconds since the begin, less those that others had the processors.
+
+        `processes` were started since the begin, and are part of what is measured, as commands that ended are.
+        """
+        part_s = _commands_s() - self._commands_s
+        for process in processes:
+            with suppress(psutil.Error):
+                part_s += sum(process.cpu_times()[:4])
+        others_s = _busy_s() - self._busy_s - part_s
+        return time.monotonic() - self._begin_s - max(others_s, 0.0) / (os.cpu_count() or 1)
+
+
+def _busy_s() -> float:
+    """Return the processor seconds of all processes of the machine since its start."""
+    times = psutil.cpu_times()
+    return float(times.user + times.nice + times.system)
+
+
+def _commands_s() -> float:
+    """Return the processor seconds of commands of this process that ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

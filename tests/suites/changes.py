@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cluster.store.ports.changes import Noun
+from cluster.store.ports.changes import Follower, Noun
 from cluster.store.ports.intake import RecordPut
 from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, body, put
@@ -107,18 +107,22 @@ class ChangeLogSuite:
 
     async def test_the_slowest_live_follower_holds_the_log_back(self, stores: Stores) -> None:
         offsets = await self.write(stores, 5)
-        await stores.changes.record_follower(APP, "slow", {"product": offsets[0]}, NOW)
-        await stores.changes.record_follower(APP, "quick", {"product": offsets[4], "user": "0"}, NOW)
+        await stores.changes.record_follower(APP, Follower("slow", NOW, {"product": offsets[0]}))
+        await stores.changes.record_follower(
+            APP, Follower("quick", NOW, {"product": offsets[4], "user": "0"})
+        )
         assert await stores.changes.compact(APP, "product", offsets[3], NOW + TEN_MINUTES) == 1
         assert await stores.changes.compacted_offsets(APP) == {"product": offsets[3]}
         assert await stores.changes.first(APP, "product") == offsets[0]
-        await stores.changes.record_follower(APP, "slow", {"product": offsets[1]}, NOW + TEN_MINUTES)
+        await stores.changes.record_follower(
+            APP, Follower("slow", NOW + TEN_MINUTES, {"product": offsets[1]})
+        )
         assert await stores.changes.compact(APP, "product", offsets[3], NOW + TEN_MINUTES) == 1
 
     async def test_followers_are_listed_with_their_offsets_and_digests(self, stores: Stores) -> None:
         digest = {"records": "12-3", "lists": "", "version": "v"}
-        await stores.changes.record_follower(APP, "b", {"product": "5-0", "user": "0"}, NOW, digest)
-        await stores.changes.record_follower(APP, "a", {"product": "4-0"}, NOW + 1)
+        await stores.changes.record_follower(APP, Follower("b", NOW, {"product": "5-0", "user": "0"}, digest))
+        await stores.changes.record_follower(APP, Follower("a", NOW + 1, {"product": "4-0"}))
         first, second = await stores.changes.list_followers(APP)
         assert (first.name, first.at_ms, first.offsets, first.digest) == (
             "a",
@@ -129,13 +133,13 @@ class ChangeLogSuite:
         assert (second.offsets, second.digest) == ({"product": "5-0", "user": "0"}, digest)
         # the offsets of a follower with a digest hold the log back, too
         offsets = await self.write(stores, 2)
-        await stores.changes.record_follower(APP, "a", {"product": offsets[0]}, NOW, digest)
-        await stores.changes.record_follower(APP, "b", {"product": offsets[1]}, NOW, digest)
+        await stores.changes.record_follower(APP, Follower("a", NOW, {"product": offsets[0]}, digest))
+        await stores.changes.record_follower(APP, Follower("b", NOW, {"product": offsets[1]}, digest))
         assert await stores.changes.compact(APP, "product", offsets[1], NOW) == 1
 
     async def test_a_silent_follower_stops_counting_after_ten_minutes(self, stores: Stores) -> None:
         offsets = await self.write(stores, 3)
-        await stores.changes.record_follower(APP, "gone", {"product": "0"}, NOW)
+        await stores.changes.record_follower(APP, Follower("gone", NOW, {"product": "0"}))
         assert await stores.changes.compact(APP, "product", offsets[1], NOW + TEN_MINUTES) == 0
         assert await stores.changes.compact(APP, "product", offsets[1], NOW + TEN_MINUTES + 1) == 2
 
@@ -143,7 +147,7 @@ class ChangeLogSuite:
         self, stores: Stores
     ) -> None:
         offsets = await self.write(stores, 3)
-        await stores.changes.record_follower(APP, "quick", {"product": offsets[2]}, NOW)
+        await stores.changes.record_follower(APP, Follower("quick", NOW, {"product": offsets[2]}))
         assert await stores.changes.compact(APP, "product", offsets[0], NOW) == 1
         assert await stores.changes.compact(APP, "product", "0", NOW) == 0
         assert len(await stores.changes.read(APP, {"product": "0"}, count=5, block_ms=0)) == 2

@@ -157,7 +157,7 @@ class ExperimentMachine(RuleBasedStateMachine):
         event = ExperimentEvent(APP, slug, user, visitor)
         replies = self._do(_together([self._clients[(at + n) % 2].record(event) for n in range(times)]))
         assert len({(one.in_experiment, one.variant.variant_id) for one in replies}) == 1
-        experiment, given, readers = self.seen[slug], self.given[slug], event.readers
+        experiment, given, readers = self.seen[slug], self.given[slug], event.user_keys
         running = experiment.is_running_at(self._clock.now_ms())
         held = next((given.variant[reader] for reader in readers if reader in given.variant), None)
         if held is None and running and is_eligible(experiment, readers[0]):
@@ -180,8 +180,10 @@ class ExperimentMachine(RuleBasedStateMachine):
         assert (reply.in_experiment, reply.variant.variant_id) == (running, name)
         if running:
             given = self.given[slug]
-            held = next((given.variant[reader] for reader in event.readers if reader in given.variant), None)
-            self._remember(given, event.readers, (name, held[1] if held else event.readers[0]))
+            held = next(
+                (given.variant[reader] for reader in event.user_keys if reader in given.variant), None
+            )
+            self._remember(given, event.user_keys, (name, held[1] if held else event.user_keys[0]))
 
     @rule(user=st.sampled_from(["ada", "bob"]))
     def erase(self, user: str) -> None:

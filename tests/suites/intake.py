@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import orjson
 import pytest
 
 from cluster.errors import TooMany
-from cluster.store.ports.intake import RecordPut
+from cluster.store.ports.intake import CHANGE_BYTES, RecordPut
 from cluster.store.ports.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, accept, apply, body, claim_one, remove
 
@@ -45,6 +46,26 @@ class IntakeSuite:
             await accept(stores, f"t{n}")
         batches = await stores.intake.claim("worker", [APP], count=10, block_ms=0)
         assert [batch.task_id for batch in batches] == [f"t{n}" for n in range(5)]
+
+    async def test_a_large_batch_is_one_task_and_several_changes_of_at_most_4_mb(
+        self, stores: Stores
+    ) -> None:
+        names = [f"p{n}" for n in range(9)]
+        records = [RecordPut(name, body(name, text="x" * 1_200_000), "tool") for name in names]
+        await accept(stores, "t1", names)
+        batch = await claim_one(stores)
+        assert await apply(stores, batch, records)
+        assert not await apply(stores, batch, records)
+        changes = await stores.changes.read(APP, {"product": "0"}, count=100, block_ms=0)
+        assert [len(orjson.loads(change.payload)) for change in changes] == [3, 3, 3]
+        assert max(len(change.payload) for change in changes) <= CHANGE_BYTES
+        logged = [record for change in changes for record in orjson.loads(change.payload)]
+        assert [record["product_id"] for record in logged] == names
+        assert [(change.vectors, change.embedder) for change in changes] == [(b"\0\1" * 3, "words-1")] * 3
+        task = await stores.tasks.get(APP, "product", "t1")
+        assert task is not None
+        assert (task.status, task.succeeded) == ("finished", 9)
+        assert await stores.records.count(APP, "product") == 9
 
     async def test_clashing_attribute_types_write_nothing_and_name_themselves(self, stores: Stores) -> None:
         async def accept_types(task_id: str, **types: str) -> dict[str, str]:

@@ -169,6 +169,8 @@ class History:
     def __init__(self, folder: Path, rng: random.Random, side: Side, other: Side, figures: Figures) -> None:
         self.rng, self.side, self.other, self.figures = rng, side, other, figures
         self.target_folder = folder / "target"
+        self.compaction_s: tuple[float, ...] = (0.1, 0.5, 5.0)
+        "Seconds between compactions; each intake chooses."
         self.dumps: list[Dump] = []
         self._turn = asyncio.Lock()
         self._is_backing_up = False
@@ -212,7 +214,7 @@ class History:
             owner=owner,
             rules=IntakeConfig(
                 apps_every_s=0.0, compaction_pause_s=0.05, erase_pause_s=0.05,
-                compaction=CompactionConfig(every_s=self.rng.choice((0.1, 0.5, 5.0))),
+                compaction=CompactionConfig(every_s=self.rng.choice(self.compaction_s)),
             ),
             files=PersonFiles(self.side.folder), owns_redis=True,
         )  # fmt: skip
@@ -279,10 +281,7 @@ class History:
 
     async def restore(self) -> None:
         """Restore into the other side, compare, and go on there."""
-        side, other = self.side, self.other
-        assert other.server.say("FLUSHALL") == b"+OK\r\n"
-        shutil.rmtree(other.folder / "shelf", ignore_errors=True)
-        other.vault = side.vault
+        side, other = self.side, self.empty_other()
         plan = plan_restore(self.target, MARK)
         sample = await verify_sample(self.target, plan.backup, other.stores, SystemClock(), seconds=2.0)
         assert sample.is_good, sample
@@ -305,6 +304,13 @@ class History:
         await ensure_schema(other.stores, self.now_ms)
         shutil.rmtree(self.target_folder)
         self.side, self.other = other, side
+
+    def empty_other(self) -> Side:
+        """Return the other side without data."""
+        assert self.other.server.say("FLUSHALL") == b"+OK\r\n"
+        shutil.rmtree(self.other.folder / "shelf", ignore_errors=True)
+        self.other.vault = self.side.vault
+        return self.other
 
     # --- operations ------------------------------------------------------------------------------------------------
 
@@ -553,10 +559,13 @@ async def assert_complete_orders(stores: OpenStores) -> None:
             assert await ask("HEXISTS", keys.task(app_id, task_id), "total"), (app_id, task_id)
 
 
+def is_record_key(key: bytes) -> bool:
+    """Return whether a key has a user, a product or types of products."""
+    return key.partition(b"}:")[2].startswith((b"user:", b"product:", b"product-type"))
+
+
 def _is_exact(key: bytes) -> bool:
-    tail = key.partition(b"}:")[2]
-    is_record = tail.startswith((b"user:", b"product:", b"product-type"))
-    return is_record or key_class(key.decode()) in ("control", "log", "derived")
+    return is_record_key(key) or key_class(key.decode()) in ("control", "log", "derived")
 
 
 def _describe(key: bytes, value: Any, at_cut: Dump) -> str:

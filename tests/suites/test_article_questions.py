@@ -33,6 +33,7 @@ pytestmark = [
 
 PRECISION, RECALL, REFUSAL = 0.90, 0.70, 0.90
 "What the development part must reach."
+GERMAN_RECALL = 0.75
 INVENTED = "Quentin Zabriskie paid 4711 florins for it in 1688"
 "No article has a word of this."
 
@@ -55,6 +56,14 @@ def test_questions_are_answered_right_or_refused() -> None:
     assert counts.precision >= PRECISION, counts
     assert counts.recall >= RECALL, counts
     assert counts.refusal >= REFUSAL, counts
+
+
+def test_german_questions_are_answered_as_often_as_english_ones() -> None:
+    counts = articles.score_questions(
+        question for question in questions_of("dev") if question.language == "de"
+    )
+    assert counts.recall >= GERMAN_RECALL, counts
+    assert counts.precision >= PRECISION, counts
 
 
 # --- with a language model -------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from cluster.records.interaction import RecentEvent
 from cluster.secrecy import Signer
 from cluster.store import keys
 from cluster.store.connect import OpenStores
+from cluster.store.ports.changes import Follower
 from cluster.store.ports.intake import RecordPut
 from deployments.cli.backup_verification import Verification, compare_answers
 from tests.fakes.trained_snapshot import RING, name, publish_ring_snapshot, ring_products
@@ -236,7 +237,7 @@ async def test_an_app_whose_changes_were_compacted_since_is_compared_while_its_l
 ) -> None:
     stores, now_ms = shop.source[0], SystemClock().now_ms()
     offsets = await stores.changes.compacted_offsets(APP)
-    await stores.changes.record_follower(APP, "a slow replica", offsets, now_ms)
+    await stores.changes.record_follower(APP, Follower("a slow replica", now_ms, offsets))
     before = {entry.path for entry in shop.source[1].entries(f"{APP}/segments")}
     await compact_all(shop)
     assert {entry.path for entry in shop.source[1].entries(f"{APP}/segments")} != before

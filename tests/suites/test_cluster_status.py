@@ -25,6 +25,7 @@ from cluster.runtime.identity_start import mark_identity
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores
+from cluster.store.ports.changes import Follower
 from cluster.store.redis.replica_memory import RedisReplicaMemory, ReplicaMemory
 from deployments.cli.cluster_status import build_table
 from deployments.cli.command_line import command_line
@@ -132,7 +133,7 @@ async def test_the_lag_of_the_slowest_live_follower(installation: OpenStores) ->
     for at in (now - 90_000, now):
         await installation.server.execute_slow("XADD", log, f"{at}-0", "op", "put", "payload", "x")
     for name, behind, at in (("a", now, now), ("b", now - 90_000, now), ("gone", 1, now - 120_000)):
-        await installation.changes.record_follower(APP, name, {"product": f"{behind}-0"}, at)
+        await installation.changes.record_follower(APP, Follower(name, at, {"product": f"{behind}-0"}))
     report = await read_cluster(installation, now)
     [product] = [one for one in report.logs if one.noun == "product"]
     assert (product.followers, product.follower_lag_ms) == (2, 90_000)
@@ -149,7 +150,7 @@ async def test_a_follower_that_has_read_nothing_yet_is_no_older_than_its_record(
     log = keys.change(APP, "product")
     await installation.server.execute_slow("XADD", log, f"{now - 1_000}-0", "op", "put", "payload", "x")
     for name, at, lag in (("recheck", now - 3_000, 2_000), ("stuck", now + 59_000, 60_000)):
-        await installation.changes.record_follower(APP, name, {"product": "0"}, at)
+        await installation.changes.record_follower(APP, Follower(name, at, {"product": "0"}))
         report = await read_cluster(installation, now)
         [product] = [one for one in report.logs if one.noun == "product"]
         assert product.follower_lag_ms == lag
@@ -164,7 +165,7 @@ async def test_the_check_of_answers_that_is_late_on_purpose_is_no_lag(installati
     log = keys.change(APP, "product")
     await installation.server.execute_slow("XADD", log, f"{now}-0", "op", "put", "payload", "x")
     for name, offset in ((LATE_RECHECK, now - 110_000), (f"{RECHECK}-now", now - 5_000)):
-        await installation.changes.record_follower(APP, name, {"product": f"{offset}-0"}, now)
+        await installation.changes.record_follower(APP, Follower(name, now, {"product": f"{offset}-0"}))
     report = await read_cluster(installation, now)
     [product] = [one for one in report.logs if one.noun == "product"]
     assert (product.followers, product.follower_lag_ms) == (2, 5_000)
@@ -174,7 +175,7 @@ async def test_replicas_that_differ_at_one_offset_are_named(installation: OpenSt
     now = read_clock_ms()
     for name, records in (("left", "1"), ("right", "2")):
         digest = {"records": records, "lists": "", "version": ""}
-        await installation.changes.record_follower(APP, name, {"product": "1-0"}, now, digest)
+        await installation.changes.record_follower(APP, Follower(name, now, {"product": "1-0"}, digest))
     code, told = await run("cluster", "status")
     assert code == 1
     words = "2 replicas at the same offset of the log hold different states: left, right"

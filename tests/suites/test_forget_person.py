@@ -34,6 +34,7 @@ from cluster.records.erasure import Erasure
 from cluster.records.run import Run
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
+from cluster.store.ports.changes import Follower
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.promotion import promote_version
@@ -54,10 +55,9 @@ START = "2026-03-{day:02d}T09:{minute:02d}:30.250Z"
 
 @dataclass
 class World:
-    """An installation without Ray: Redis that keeps a file, a shelf, an intake at work."""
+    """An installation without Ray: Redis, a shelf, an intake at work."""
 
     stores: OpenStores
-    server: RedisProcess
     folder: Path
     loop: IntakeLoop
 
@@ -130,34 +130,41 @@ async def a_world(*, owns_redis: bool = True) -> AsyncIterator[World]:
     (folder / "redis").mkdir()
     server = RedisProcess("--rdbcompression", "no", durable=True, folder=folder / "redis").start()
     try:
-        async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
-            await stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
-            await stores.engines.put(Engine(app_id=APP, engine_id="default"))
-            loop = IntakeLoop(
-                stores,
-                SegmentStore(ArtifactStore.open(folder / "shelf")),
-                HashingEmbedder(),
-                SystemClock(),
-                SilentMeter(),
-                owner="one",
-                rules=IntakeConfig(
-                    apps_every_s=0.0,
-                    compaction_pause_s=0.05,
-                    erase_pause_s=0.05,
-                    compaction=CompactionConfig(every_s=0.2),
-                ),
-                files=PersonFiles(folder),
-                owns_redis=owns_redis,
-            )
-            work = asyncio.create_task(loop.run())
-            try:
-                yield World(stores, server, folder, loop)
-            finally:
-                loop.stop()
-                await work
+        async with open_world(server.url, folder, owns_redis=owns_redis) as world:
+            yield world
     finally:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.asynccontextmanager
+async def open_world(url: str, folder: Path, *, owns_redis: bool = False) -> AsyncIterator[World]:
+    """Open an installation over a Redis; its artifact store is below the folder."""
+    async with open_stores(url, hot_s=5.0, slow_s=10.0) as stores:
+        await stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
+        await stores.engines.put(Engine(app_id=APP, engine_id="default"))
+        loop = IntakeLoop(
+            stores,
+            SegmentStore(ArtifactStore.open(folder / "shelf")),
+            HashingEmbedder(),
+            SystemClock(),
+            SilentMeter(),
+            owner="one",
+            rules=IntakeConfig(
+                apps_every_s=0.0,
+                compaction_pause_s=0.05,
+                erase_pause_s=0.05,
+                compaction=CompactionConfig(every_s=0.2),
+            ),
+            files=PersonFiles(folder),
+            owns_redis=owns_redis,
+        )
+        work = asyncio.create_task(loop.run())
+        try:
+            yield World(stores, folder, loop)
+        finally:
+            loop.stop()
+            await work
 
 
 @pytest.fixture
@@ -261,7 +268,7 @@ async def test_what_a_slow_follower_holds_back_stands_in_the_receipt(
 ) -> None:
     monkeypatch.setattr("actors.intake.erasure.FOLLOWER_WAIT_S", 1.0)
     follower = {"user": "0", "product": "0", "interaction": "0"}
-    await world.stores.changes.record_follower(APP, "slow", follower, world.now_ms)
+    await world.stores.changes.record_follower(APP, Follower("slow", world.now_ms, follower))
     await fill(world, live=True)
     receipt = await world.forgotten(user_id=USER)
     (held,) = [place for place in receipt.places if place.left]

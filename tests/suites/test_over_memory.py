@@ -10,7 +10,7 @@ from cluster.store.ports.stores import Stores
 from tests.fakes.stores.accounts import MemoryRegistrations
 from tests.fakes.stores.intake import MemoryIntake
 from tests.fakes.stores.memory import memory_stores as make
-from tests.suites.administration import AdminTokenSuite, AuditSuite
+from tests.suites.administration import AdminTokenSuite, AuditSuite, InvitationSuite
 from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
@@ -107,6 +107,9 @@ class TestRegistrations(_Memory, RegistrationSuite):
 
 
 class TestAdminTokens(_Memory, AdminTokenSuite): ...
+
+
+class TestInvitations(_Memory, InvitationSuite): ...
 
 
 class TestAudit(_Memory, AuditSuite): ...

@@ -15,7 +15,7 @@ from cluster.store.connect import OpenStores, open_stores
 from cluster.store.ports.stores import Stores
 from cluster.store.redis.quarantine import Quarantine
 from cluster.store.redis.registrations import RedisRegistrations
-from tests.suites.administration import AdminTokenSuite, AuditSuite
+from tests.suites.administration import AdminTokenSuite, AuditSuite, InvitationSuite
 from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
@@ -126,6 +126,9 @@ class TestRegistrations(_Redis, RegistrationSuite):
 
 
 class TestAdminTokens(_Redis, AdminTokenSuite): ...
+
+
+class TestInvitations(_Redis, InvitationSuite): ...
 
 
 class TestAudit(_Redis, AuditSuite): ...

@@ -148,3 +148,11 @@ async def test_applying_without_a_group_still_works(redis_stores: OpenStores) ->
     again = await claim_one(redis_stores)
     assert (again.entry_id, again.payload) == (batch.entry_id, batch.payload)
     assert await apply(redis_stores, again, [RecordPut("p1", body("p1"))])
+
+
+async def test_a_batch_whose_task_lost_a_field_is_given_up(redis_stores: OpenStores) -> None:
+    await accept(redis_stores, "t1", ["p1", "p2", "p3"])
+    await redis_stores.server.execute_slow("HDEL", keys.task(APP, "t1"), "succeeded")
+    await redis_stores.intake.give_up(await claim_one(redis_stores), "it fails", now_ms=NOW)
+    assert await redis_stores.intake.depth(APP) == 0
+    assert await redis_stores.server.execute_slow("HGET", keys.task(APP, "t1"), "failed") == b"3"

@@ -10,6 +10,7 @@ from cluster.records.engine import Engine
 from cluster.records.question import Answer, Question
 from cluster.store import keys
 from cluster.store.connect import OpenStores
+from cluster.store.ports.changes import Follower
 from cluster.store.ports.intake import RecordPut
 from cluster.store.ports.interactions import BrowserWriter
 from cluster.store.redis import pagination
@@ -183,7 +184,7 @@ async def test_nothing_else_ends_and_no_key_is_unknown(redis_stores: OpenStores)
     await stores.intake.give_up(await claim_one(stores), "poison", now_ms=NOW)
     await accept(stores, "t3")
     offset = await stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(1))])
-    await stores.changes.record_follower(APP, "host", {"interaction": offset}, NOW)
+    await stores.changes.record_follower(APP, Follower("host", NOW, {"interaction": offset}))
     await stores.changes.compact(APP, "interaction", offset, NOW)
     mortal = {keys.task(APP, f"t{n}") for n in (1, 2, 3)} | {
         keys.recent(APP, "u:u1"),

@@ -17,7 +17,7 @@ from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.store.ports.changes import find_differing
+from cluster.store.ports.changes import Noun, find_differing
 from tests.fakes.counting_meter import CountingMeter
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.replicas import APP, ReplicatedShop, equal_shares, lists, queries
@@ -207,3 +207,31 @@ async def test_a_state_in_memory_outlives_an_outage_of_the_artifact_store(
     await until(lambda: meter.counts.get("kiosk_recommender_renewals_total", 0) > 0)
     after, fresh = await lists(host, asked), await lists(opened(), asked)
     assert after == fresh, equal_shares(asked, after, fresh)
+
+
+@pytest.mark.usefixtures("allow_world")
+async def test_a_state_is_renewed_while_writes_go_on(
+    shop: ReplicatedShop, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that the active state applies just before the replacement does not cost the whole load."""
+    monkeypatch.setattr(renewal, "QUIET_S", 3_600.0)
+    host = opened()
+    await lists(host, queries(shop, 1))
+    [(_, follower)] = host.loaded
+    before, changes, writes = follower._active, shop.stores.changes, 0
+    read_first, renewing = changes.first, asyncio.current_task()
+
+    async def write_and_read(app_id: str, noun: Noun) -> str:
+        nonlocal writes
+        is_renewal = asyncio.current_task() is renewing  # the loop of the active state asks too
+        if is_renewal and noun == "interaction" and writes < 3:
+            writes += 1
+            await shop.upload([writes])
+            last = await changes.last(app_id, "product")
+            await until(lambda: follower._active.overlay.offsets["product"] == last)
+        return await read_first(app_id, noun)
+
+    monkeypatch.setattr(changes, "first", write_and_read)
+    await follower._renew(asyncio.Lock())
+    assert writes == 3
+    assert follower._active is not before

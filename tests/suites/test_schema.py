@@ -26,7 +26,7 @@ from cluster.admin.schema import (
 from cluster.admin.upgrade_check import check_upgrade, count_formats
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
-from cluster.build_info import installed_version
+from cluster.build_info import build_digest, installed_version
 from cluster.errors import Conflict, NewerRelease, NotFound, Refusal
 from cluster.records.engine import Engine
 from cluster.runtime import actor_thread
@@ -46,6 +46,7 @@ from cluster.store.ports.schema import RunningRelease, StoredSchema
 from cluster.store.redis.seal import salt_from_key, seal
 from deployments.cli.command_line import command_line
 from deployments.cli.screen import exit_code_of
+from deployments.operations.installation_checks import check_release
 from jobs.playground.driver import load_into_app
 from tests.suites.doing import APP, NOW
 from tests.suites.small import an_app
@@ -132,8 +133,22 @@ async def test_releases_that_run_are_listed_and_old_ones_forgotten(redis_stores:
     await schema.record_release(RunningRelease("0.8", 0, NOW - 86_400_001))
     await schema.record_release(RunningRelease("0.9", 1, NOW - 31_000))
     await record_running(redis_stores, NOW)
-    assert await schema.list_releases(NOW) == [RunningRelease(installed_version(), newest_schema(), NOW)]
+    running = RunningRelease(installed_version(), newest_schema(), NOW, build_digest())
+    assert await schema.list_releases(NOW) == [running]
     assert await redis_stores.server.execute_slow("HLEN", keys.releases()) == 2
+
+
+async def test_two_builds_of_one_release_are_listed_apart(redis_stores: OpenStores) -> None:
+    schema = redis_stores.schema
+    await record_running(redis_stores, NOW)
+    other = RunningRelease(installed_version(), newest_schema(), NOW, "0123456789")
+    await schema.record_release(other)
+    listed = await schema.list_releases(NOW)
+    assert {running.build for running in listed} == {build_digest(), "0123456789"}
+    report = await check_upgrade(redis_stores, NOW)
+    assert {running["build"] for running in report.to_dict()["running"]} == {build_digest(), "0123456789"}
+    words = check_release(StoredSchema(1, 1), 1, listed).words
+    assert f"{installed_version()} build 0123456789 (schema 1)" in words
 
 
 async def store_engines(stores: OpenStores) -> None:

@@ -29,7 +29,7 @@ from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
-from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.ports.changes import ChangeLogEntry, Follower
 from cluster.store.ports.stores import Stores
 
 T = TypeVar("T")
@@ -208,7 +208,7 @@ class ArchiveFollower:
             await self._load()
         now_ms = self._clock.now_ms()
         await self._stores.changes.record_follower(
-            self._app_id, self._name, {"product": self._offset}, now_ms
+            self._app_id, Follower(self._name, now_ms, {"product": self._offset})
         )
 
     async def _read(self, offset: str, *, block_ms: int) -> list[ChangeLogEntry]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.answer_evidence import has_evidence
+from actors.answers.extractive.answer_evidence import has_evidence, is_complete
 from actors.answers.extractive.form_evidence import score_form
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
 from actors.answers.extractive.question_analysis import QuestionAnalysis, analyze_question
@@ -32,7 +32,7 @@ from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 from actors.language.analysis import Analyzers
 from actors.language.analysis import split_words as words_of
 
-RULES_VERSION = 2
+RULES_VERSION = 3
 "Grows when the same passages get another answer: earlier answers are not reused then."
 _READ = 1_000
 "Characters of a question that are read."
@@ -103,6 +103,8 @@ def compose_answer(
     sure = _certainty(wanted, ranked[0], everything)
     if shows >= _EVIDENT:
         sure = max(sure, _FORM_CERTAINTY)
+    elif is_complete(wanted, ranked[0][1]):
+        sure = max(sure, THRESHOLD)
     if sure < THRESHOLD or is_unsupported(wanted, ranked[0][1], snippets):
         return ComposedAnswer(confidence=round(min(sure, THRESHOLD), 4))
     chosen = _select_sentences(wanted, ranked, snippets)

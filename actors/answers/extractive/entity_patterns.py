@@ -32,6 +32,8 @@ _MEASURES_OF = MappingProxyType(
 "Unit -> the measured quantity."
 _UNIT_DISTANCE = 4
 "Maximal number of words between a number and its unit: `two and a half million crowns`."
+_ERA_DISTANCE = 2
+"Maximal number of words from a year to its era: `9 v. Chr.`."
 _JOINS = frozenset(collect(lambda data: data.entities.number_joins))
 _SHARES = frozenset(collect(lambda data: data.entities.shares))
 _DATES = frozenset(
@@ -39,6 +41,7 @@ _DATES = frozenset(
 )
 "Only when written with a capital, but for languages that write them small."
 _SMALL_MONTHS = frozenset(collect(lambda data: data.calendar.small_months))
+_ERAS = frozenset(collect(lambda data: data.calendar.eras))
 _PERIODS = frozenset(collect(lambda data: data.calendar.periods))
 _SINCE = frozenset(collect(lambda data: data.calendar.since))
 _WORDS_OF = MappingProxyType(
@@ -89,7 +92,7 @@ def find_entities(kind: str, sentence: str) -> list[CharSpan]:
             found += [spot for word, spot in words if word.lower() in _SINCE]
         return found
     if kind == "time":
-        return [spot for word, spot in words if _is_time(word)]
+        return [spot for word, spot in words if _is_time(word)] + list(_find_years_of_eras(words))
     if kind == "age":
         return list(_find_ages(sentence, words))
     if kind == "speed":
@@ -147,6 +150,14 @@ def _is_time(word: str) -> bool:
         )
     small = word.lower()
     return (small in _DATES and (word[0].isupper() or small in _SMALL_MONTHS)) or small in _PERIODS
+
+
+def _find_years_of_eras(words: list[tuple[str, CharSpan]]) -> Iterator[CharSpan]:
+    """Find `44 BC`, `9.000 BP`, `im Jahr 9 v. Chr.`."""
+    for at, (word, (start, _)) in enumerate(words):
+        for era, (_, end) in words[at + 1 : at + 1 + _ERA_DISTANCE] if word[0].isdecimal() else ():
+            if era in _ERAS:
+                yield start, end
 
 
 def _is_clock(word: str) -> bool:

@@ -82,6 +82,9 @@ class QuestionWords(LanguageSection):
     support_verbs: Words = ()
     head_noun_last: bool = False
     low_content: Words = ()
+    generic_nouns: Words = ()
+    "Counted nouns that say nothing about which thing is counted: `people`."
+    change_verbs: Words = ()
     place_prepositions: Words = ()
     place_articles: Words = ()
 
@@ -146,6 +149,8 @@ class CalendarWords(LanguageSection):
     weekdays: Words = ()
     other_dates: Words = ()
     periods: Words = ()
+    eras: tuple[str, ...] = ()
+    "Behind the number of a year, as written."
     since: Words = ()
     recent: Fragments = ()
     day_endings: Words = ()
@@ -263,6 +268,8 @@ class LanguageData(LanguageSection):
     """All words and patterns of one language."""
 
     synonyms: Families = ()
+    irregular: Mapping[Word, Word] = {}
+    "Form of a word -> the word whose stem it has, where a stemmer takes it for another word."
     answer_types: Mapping[AnswerType, Annotated[str, AfterValidator(_validate_fragment)]] = {}
     "Type -> pattern, in the order they are tried."
     plain_questions: PlainQuestionWords | None = None

@@ -5,6 +5,7 @@ Classify the entity type that a question asks for, by language.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,8 +23,10 @@ from actors.answers.extractive.language_data import (
     any_of,
     collect,
     compile_pattern,
+    find_plain_questions,
     load_languages,
 )
+from actors.answers.extractive.language_schema import QuestionWords
 from actors.answers.extractive.question_forms import QuestionForm, parse_form
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
 from actors.language.analysis import STOP_WORDS
@@ -85,6 +88,12 @@ class QuestionAnalysis:
     predicate: tuple[int, ...] = ()
     "What happens to the subject (when was the bridge *opened*), as places in `weights`: no names, no numbers."
 
+    is_generic_count: bool = False
+    "Whether the counted noun fits nearly every number: how many *people*."
+
+    asks_for_change: bool = False
+    "Whether the predicate begins with a verb such as *become*, whose object alone says nothing of the event."
+
     @property
     def total_weight(self) -> float:
         """Return the weight of all words together."""
@@ -99,23 +108,32 @@ def analyze_question(
     form = parse_form(text, language)
     if form is not None:
         words = [word for word in words if _is_content(word, form)] or words
-    own = {word.stem for word in select_names(text, words) if not word.is_number}
-    focus = _find_focus(text, wording, language)
+    names = {word.stem for word in select_names(text, words) if not word.is_number}
     answer_type = classify_question(text, language)
-    counted = focus[:1] if answer_type in _COUNTED else ()
+    is_counted = answer_type in _COUNTED
+    focus = _find_focus(text, wording, language, is_counted=is_counted)
+    counted = focus[:1] if is_counted else ()
+    predicate = _find_predicate(words, names.union(counted))
+    stems = list(dict.fromkeys(word.stem for word in words))
+    data = load_languages().get(language)
+    lists = data.question if data is not None else QuestionWords()
+    # `Which firm` names no firm, though German writes the noun with a capital
+    names.difference_update(counted if _has_capital_nouns(language) else ())
     return QuestionAnalysis(
         text=text,
         answer_type=answer_type,
         words=tuple(words),
-        weights={word.stem: _weigh_word(word, own, rarity) for word in words},
-        names=frozenset(own),
+        weights={word.stem: _weigh_word(word, names, rarity) for word in words},
+        names=frozenset(names),
         years=frozenset(_YEARS.findall(text)),
         numbers=frozenset(_NUMBERS.findall(text)),
         focus=focus,
-        name_runs=_find_name_runs(words, own),
+        name_runs=_find_name_runs(words, names),
         tokenizer=wording,
         form=form,
-        predicate=_find_predicate(words, own.union(counted)),
+        predicate=predicate,
+        is_generic_count=bool(focus) and _is_listed(focus[0], wording, lists.generic_nouns),
+        asks_for_change=bool(predicate) and _is_listed(stems[predicate[0]], wording, lists.change_verbs),
     )
 
 
@@ -162,8 +180,13 @@ def _weigh_word(word: TextToken, own: set[str], rarity: Callable[[str], float] |
     return 0.5 if word.text.lower() in _LOW_CONTENT else 1.0
 
 
-def _find_focus(text: str, wording: TextTokenizer, language: str) -> tuple[str, ...]:
-    """Return the counted, picked or done thing: the first content words behind the question word."""
+def _find_focus(
+    text: str, wording: TextTokenizer, language: str, *, is_counted: bool = False
+) -> tuple[str, ...]:
+    """Return the counted, picked or done thing: the first content words behind the question word.
+
+    Where nouns have capitals, what is counted or picked is the first noun: `welche christlichen Akademien`.
+    """
     match = _QUESTION_PHRASE.search(text)
     if match is None:
         return ()
@@ -182,10 +205,26 @@ def _find_focus(text: str, wording: TextTokenizer, language: str) -> tuple[str, 
             run.append(said)
     if before in _SUPPORT_VERBS and following:
         return ()  # what did the crews find in the tunnel: the subject comes first, the object's end is unknown
-    stems = [stem for stem in map(wording.stem, _without_names(run)) if stem]
+    nouns = _first_nouns(run) if is_counted and _has_capital_nouns(language) else []
+    stems = [stem for stem in map(wording.stem, nouns or _without_names(run)) if stem]
     if language in _NOUN_LAST and (before in _SUPPORT_VERBS or (following in _AUXILIARIES and len(run) > 1)):
         stems.reverse()
     return tuple(stems[:3])
+
+
+def _is_listed(stem: str, wording: TextTokenizer, words: Sequence[str]) -> bool:
+    return any(wording.stem(word) == stem for word in words)
+
+
+def _has_capital_nouns(language: str) -> bool:
+    lists = find_plain_questions(language)
+    return lists is not None and lists.nouns_have_capitals
+
+
+def _first_nouns(run: Sequence[str]) -> list[str]:
+    """Return the first words with capitals that follow each other."""
+    behind = itertools.dropwhile(lambda word: not word[:1].isupper(), run)
+    return list(itertools.takewhile(lambda word: word[:1].isupper(), behind))
 
 
 def _without_names(run: Sequence[str]) -> Sequence[str]:

@@ -50,7 +50,11 @@ class TextTokenizer:
     def __init__(self, language: str) -> None:
         self._analyzer = Analyzer(language)
         self.language = self._analyzer.language
-        self._stems: dict[str, str] = {}
+        data = load_languages().get(self.language)
+        self._stems: dict[str, str] = {
+            word: "".join(self._analyzer.stems(other))
+            for word, other in (data.irregular if data is not None else {}).items()
+        }
         self._families = _load_synonyms(self._analyzer.language)
 
     def stem(self, word: str) -> str:

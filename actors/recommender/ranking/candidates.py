@@ -123,14 +123,14 @@ def select_trend_leaders(request: QueryContext, consumed: Sequence[int], depth: 
     query, catalog, priors = request.query, request.catalog, request.item_priors
     if query.type is not None or query.filter is not None or query.circles or query.removed:
         return []
-    known = required_depth(query, depth)
+    places = required_depth(query, depth)
     hidden = {*consumed, *catalog.rows_of(query.exclude)}
-    rows = list(islice((row for row in priors.leaders if row not in hidden), expected_depth(known)))
+    rows = list(islice((row for row in priors.leaders if row not in hidden), expected_depth(places)))
     if priors.versions[0] != catalog.version:
         offered = catalog.offered
         rows = [row for row in rows if offered[row]]
     rows = deduplicate_groups(rows, catalog) if query.dedupe else rows
-    return rows if len(rows) >= known else []
+    return rows if len(rows) >= places else []
 
 
 def select_history_rows(request: QueryContext, ranking: Ranking) -> list[int]:
@@ -167,7 +167,7 @@ def _is_offered(row: int, request: QueryContext) -> bool:
 
 
 def select_distinct(
-    select_best: Callable[[int], Rows], query: UserQuery, catalog: Catalog, wanted: int
+    select_best: Callable[[int], Rows], query: UserQuery, catalog: Catalog, places: int
 ) -> list[int]:
     """Return rows from the top of a ranking until they have enough distinct products, or until it ends.
 
@@ -176,28 +176,28 @@ def select_distinct(
     Shapes:
         select_best: returns int64 [m]
     """
-    known = required_depth(query, wanted)
-    depth = expected_depth(known)
+    required = required_depth(query, places)
+    depth = expected_depth(required)
     while True:
         rows = select_best(depth).tolist()
         pool = deduplicate_groups(rows, catalog) if query.dedupe else rows
-        if len(pool) >= known or len(rows) < depth:
+        if len(pool) >= required or len(rows) < depth:
             return pool
         depth *= 4
 
 
-def required_depth(query: UserQuery, wanted: int) -> int:
-    """Compute how many of the best rows the first `wanted` places need: whole blocks where products may move."""
+def required_depth(query: UserQuery, places: int) -> int:
+    """Compute how many of the best rows the first `places` places need: whole blocks where products may move."""
     if query.explain_missing:
         return _ALL
     if query.boosts or query.boost_circles or query.spacing or query.dithering > 1:
-        return max(boost_depth(query), wanted if query.group_rows else -(-wanted // BLOCK_SIZE) * BLOCK_SIZE)
-    return wanted
+        return max(boost_depth(query), places if query.group_rows else -(-places // BLOCK_SIZE) * BLOCK_SIZE)
+    return places
 
 
-def expected_depth(known: int) -> int:
+def expected_depth(required: int) -> int:
     """Estimate how many ranked rows hold so many different products."""
-    return known + min(known, BLOCK_SIZE) + 14
+    return required + min(required, BLOCK_SIZE) + 14
 
 
 def deduplicate_groups(rows: Sequence[int], catalog: Catalog) -> list[int]:
@@ -222,10 +222,10 @@ def boost_depth(query: UserQuery) -> int:
 
     The products of a category or a value have no later pages, and so few are shown that a smaller block is enough.
     """
-    wanted = [boost.positions for boost in query.boosts] + [
+    positions = [boost.positions for boost in query.boosts] + [
         circle.positions for circle in query.boost_circles
     ]
-    last = max((place for places in wanted for place in places or ()), default=0)
+    last = max((place for places in positions for place in places or ()), default=0)
     if query.group_rows:
         return max(last + 1, min(BLOCK_SIZE, max(_GROUP_BLOCK_SIZE, 20 * query.group_rows)))
     return (last // BLOCK_SIZE + 1) * BLOCK_SIZE

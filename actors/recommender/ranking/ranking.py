@@ -48,9 +48,9 @@ def rank(
 class Ranking:
     """Scores of all rows for one list. The caller can exclude rows."""
 
-    def __init__(self, start: PriorScores, own: PersonalScores | None = None) -> None:
-        self._prior = start
-        self._personal = own
+    def __init__(self, prior: PriorScores, personal: PersonalScores | None = None) -> None:
+        self._prior = prior
+        self._personal = personal
         self._allowed: Mask | None = None
         self._all: Scores | None = None
 

@@ -127,11 +127,11 @@ def explain_rows(
     gives it.
     """
     chosen = np.asarray(rows, np.int64)
-    known = profile.has_signal and not is_new
-    named = [(name, values[chosen]) for name, values in state.prior_components(priors, known)]
+    has_history = profile.has_signal and not is_new
+    named = [(name, values[chosen]) for name, values in state.prior_components(priors, has_history)]
     if cohort is not None:
-        told = cohort.prior.scores[chosen] - priors.prior_new.scores[chosen]
-        named.append((cohort.name, np.where(priors.offered[chosen], told, 0)))
+        cohort_gain = cohort.prior.scores[chosen] - priors.prior_new.scores[chosen]
+        named.append((cohort.name, np.where(priors.offered[chosen], cohort_gain, 0)))
     if profile.has_signal:
         slot_map = get_slot_map(state, priors)
         parts = score_user(profile, state, priors)
@@ -140,12 +140,12 @@ def explain_rows(
             named.append(
                 (COLD_START, _inherit_scores(chosen, score_user(profile, state, priors), slot_map, priors))
             )
-    found: list[dict[str, float]] = [{} for _ in rows]
+    explained: list[dict[str, float]] = [{} for _ in rows]
     for name, values in named:
-        for told_of, value in zip(found, values.tolist(), strict=True):
+        for contributions, value in zip(explained, values.tolist(), strict=True):
             if value:
-                told_of[name] = told_of.get(name, 0.0) + value
-    return found
+                contributions[name] = contributions.get(name, 0.0) + value
+    return explained
 
 
 def list_sources(explained: Mapping[str, float], least: float = 0.05) -> list[str]:
@@ -155,7 +155,7 @@ def list_sources(explained: Mapping[str, float], least: float = 0.05) -> list[st
     """
     total = sum(value for value in explained.values() if value > 0)
     speaking = [(value, name) for name, value in explained.items() if value > 0 and value >= least * total]
-    return [name for _, name in sorted(speaking, key=lambda told: (-told[0], told[1]))]
+    return [name for _, name in sorted(speaking, key=lambda entry: (-entry[0], entry[1]))]
 
 
 def score_user(profile: UserProfile, state: EngineState, priors: ItemPriors) -> list[ScoreComponent]:

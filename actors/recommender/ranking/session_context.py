@@ -36,7 +36,7 @@ _FIELDS = frozenset(
 
 
 def apply_session_context(
-    own: UserProfile,
+    profile: UserProfile,
     context: Mapping[str, Anything],
     catalog: Catalog,
     index: VectorIndex,
@@ -52,21 +52,21 @@ def apply_session_context(
     ]
     rows = _find_matching_rows(clauses[:_MOST_FIELDS], catalog, priors)
     if not len(rows):
-        return own
+        return profile
     given = profile_from_weights(dict.fromkeys(rows.tolist(), _WEIGHT / len(rows)), index)
     return replace(
-        own,
-        rows=np.concatenate((own.rows, given.rows)),
-        weights=np.concatenate((own.weights, given.weights)),
-        compute_vector=lambda: _combine_vectors(own.vector, given.vector),
+        profile,
+        rows=np.concatenate((profile.rows, given.rows)),
+        weights=np.concatenate((profile.weights, given.weights)),
+        compute_vector=lambda: _combine_vectors(profile.vector, given.vector),
         context_count=len(given.rows),
     )
 
 
-def _combine_vectors(own: Anything, given: Anything) -> Anything:
-    if own is None or given is None:
-        return given if own is None else own
-    vector = own + np.float32(_WEIGHT) * given
+def _combine_vectors(profile: Anything, given: Anything) -> Anything:
+    if profile is None or given is None:
+        return given if profile is None else profile
+    vector = profile + np.float32(_WEIGHT) * given
     return vector / np.float32(max(float(np.sqrt(vector @ vector)), 1e-6))
 
 

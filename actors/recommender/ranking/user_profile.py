@@ -88,18 +88,18 @@ def parse_recent_events(
         read: list[RecentEventTuple] = orjson.loads(b"[" + b",".join(recent) + b"]")
         return first + read
     except orjson.JSONDecodeError:
-        return first + [did for packed in recent if (did := _parse_event(packed))]
+        return first + [entry for packed in recent if (entry := _parse_event(packed))]
 
 
-def find_interaction_rows(did: Sequence[RecentEventTuple], catalog: Catalog) -> InteractionRows:
+def find_interaction_rows(events: Sequence[RecentEventTuple], catalog: Catalog) -> InteractionRows:
     """Find the rows of events. Exposures and unknown products are left out.
 
     Cost:
         20 us for 50 events
     """
-    if not did:
+    if not events:
         return InteractionRows()
-    kinds, names, at_ms, values = zip(*did, strict=True)
+    kinds, names, at_ms, values = zip(*events, strict=True)
     if EXPOSURE.isdisjoint(kinds):
         row_of = catalog.row_by_id.get
         with contextlib.suppress(ValueError):
@@ -110,7 +110,7 @@ def find_interaction_rows(did: Sequence[RecentEventTuple], catalog: Catalog) -> 
     return InteractionRows.of(
         [
             (kind, row, value, at, event)
-            for event, (kind, several, at, value) in enumerate(did)
+            for event, (kind, several, at, value) in enumerate(events)
             if kind not in EXPOSURE
             for row in catalog.rows_of(several)
         ]
@@ -135,11 +135,11 @@ def list_recent_rows(
     return list(dict.fromkeys(rows))[:most]
 
 
-def select_history(did: Iterable[RecentEventTuple], history_type: str) -> Iterator[RecentEventTuple]:
+def select_history(events: Iterable[RecentEventTuple], history_type: str) -> Iterator[RecentEventTuple]:
     """Select the events of a history: `last_checkout`, `last_view`, `last_read` and so on; all when it is empty."""
     kind = history_type.removeprefix("last_")
     kind = _SHORT_NAMES.get(kind, kind)
-    return (event for event in did if not kind or event[0] == kind)
+    return (event for event in events if not kind or event[0] == kind)
 
 
 def build_user_profile(history: InteractionRows, index: VectorIndex) -> UserProfile:

@@ -37,13 +37,13 @@ def diversify(
     *,
     pinned: Mapping[int, int],
     front: int,
-    wanted: int,
+    places: int,
     previous: Sequence[int] = (),
 ) -> list[int]:
     """Return the rows in an order where equal values keep their distance: next comes the first row that fits.
 
     If no row fits, the first row comes next. `pinned` maps places to rows that stay at them. The first
-    `front` other rows stay before the rest. Only the first `wanted` places change. A frequent value comes
+    `front` other rows stay before the rest. Only the first `places` places change. A frequent value comes
     earlier if the rest of the list would otherwise end with it only. `previous` has the rows directly before
     the list.
 
@@ -56,7 +56,7 @@ def diversify(
     supply = _ValueSupply(rules, waiting, values_of)
     placed: list[int] = []
     ahead = min(_LOOK_AHEAD, max(_LOOKS // max(len(rules), 1), 20))
-    while waiting and rules and len(placed) < wanted:
+    while waiting and rules and len(placed) < places:
         if len(placed) in pinned:
             placed.append(pinned[len(placed)])
             continue

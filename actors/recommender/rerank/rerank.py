@@ -255,7 +255,7 @@ def _diversify(
                 place - at: row for place, row in boosted.pinned.items() if at <= place < at + BLOCK_SIZE
             },
             front=sum(row in boosted.front for row in block),
-            wanted=end - at,
+            places=end - at,
             previous=last_shown if at == 0 else (),
         )
     return order

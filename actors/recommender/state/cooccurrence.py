@@ -39,19 +39,19 @@ def build_sequence_pairs(events: EventArrays, old: int = 0, window: int = 5) -> 
     Cost:
         0.6 s for 1,000,000 events
     """
-    order = np.lexsort((np.arange(len(events)), events.at_ms, events.readers))
+    order = np.lexsort((np.arange(len(events)), events.at_ms, events.users))
     order = order[_drop_repeats(events, order)]
     sessions = _number_sessions(events, order)
-    found = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, window + 1)]
-    return _join_pairs([(pairs, 1 / (lag + 1)) for lag, pairs in enumerate(found)], both=_BACK)
+    pairs_by_lag = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, window + 1)]
+    return _join_pairs([(pairs, 1 / (lag + 1)) for lag, pairs in enumerate(pairs_by_lag)], both=_BACK)
 
 
 def build_basket_pairs(events: EventArrays, old: int = 0, window: int = 40) -> ItemPairs:
     """Return pairs of products bought in one session, with equal weights."""
-    order = np.lexsort((np.arange(len(events)), events.at_ms, events.readers))
+    order = np.lexsort((np.arange(len(events)), events.at_ms, events.users))
     sessions = _number_sessions(events, order)
-    found = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, window + 1)]
-    return _join_pairs([(pairs, 1.0) for pairs in found], both=1.0)
+    pairs_by_lag = [_pairs_at_lag(events, order, sessions, old, lag) for lag in range(1, window + 1)]
+    return _join_pairs([(pairs, 1.0) for pairs in pairs_by_lag], both=1.0)
 
 
 class CooccurrenceTable:
@@ -85,12 +85,12 @@ class CooccurrenceTable:
             returns: int64 [m, width] and float64 [m, width], which is 0 where there is no further neighbour
         """
         self._reserve(int(rows.max(initial=-1)) + 1)
-        found = self._rows[rows].astype(np.int64)
+        neighbours = self._rows[rows].astype(np.int64)
         weights = self._weights[rows].astype(np.float64)
-        np.maximum(found, 0, out=found)
+        np.maximum(neighbours, 0, out=neighbours)
         np.maximum(weights, 0, out=weights)
         weights /= np.maximum(weights.sum(axis=1, keepdims=True), 1e-30)
-        return found, weights
+        return neighbours, weights
 
     def get_neighbour_rows(self, rows: Rows) -> npt.NDArray[np.int32]:
         """Return the neighbours of rows in no order, -1 for an empty place.
@@ -149,18 +149,18 @@ class CooccurrenceTable:
 
 def _drop_repeats(events: EventArrays, order: Rows) -> Mask:
     """Return a mask without events on the same product as the user's previous event."""
-    readers, rows, at_ms = events.readers[order], events.rows[order], events.at_ms[order]
+    users, rows, at_ms = events.users[order], events.rows[order], events.at_ms[order]
     changed = np.ones(len(order), np.bool_)
-    again = (readers[1:] == readers[:-1]) & (rows[1:] == rows[:-1])
+    again = (users[1:] == users[:-1]) & (rows[1:] == rows[:-1])
     changed[1:] = ~again | (at_ms[1:] - at_ms[:-1] > SESSION_GAP_MS)
     return changed
 
 
 def _number_sessions(events: EventArrays, order: Rows) -> Rows:
     """Number the sessions of ordered events."""
-    readers, at_ms = events.readers[order], events.at_ms[order]
+    users, at_ms = events.users[order], events.at_ms[order]
     starts = np.ones(len(order), np.int64)
-    starts[1:] = (readers[1:] != readers[:-1]) | (at_ms[1:] - at_ms[:-1] > SESSION_GAP_MS)
+    starts[1:] = (users[1:] != users[:-1]) | (at_ms[1:] - at_ms[:-1] > SESSION_GAP_MS)
     return np.cumsum(starts)
 
 
@@ -176,13 +176,13 @@ def _pairs_at_lag(events: EventArrays, order: Rows, sessions: Rows, old: int, la
     return ItemPairs(events.rows[first], events.rows[second], side_by_side, at_ms)
 
 
-def _join_pairs(found: list[tuple[ItemPairs, float]], both: float) -> ItemPairs:
+def _join_pairs(weighted_pairs: list[tuple[ItemPairs, float]], both: float) -> ItemPairs:
     """Return pairs of all lags and their reverse pairs. A reverse pair has factor `both`, or 1 for equal times."""
-    left = np.concatenate([pairs.left for pairs, _ in found])
-    right = np.concatenate([pairs.right for pairs, _ in found])
-    there = np.concatenate([np.full(len(pairs.left), weight) for pairs, weight in found])
-    level = np.concatenate([pairs.weights for pairs, _ in found])
-    at_ms = np.concatenate([pairs.at_ms for pairs, _ in found])
+    left = np.concatenate([pairs.left for pairs, _ in weighted_pairs])
+    right = np.concatenate([pairs.right for pairs, _ in weighted_pairs])
+    there = np.concatenate([np.full(len(pairs.left), weight) for pairs, weight in weighted_pairs])
+    level = np.concatenate([pairs.weights for pairs, _ in weighted_pairs])
+    at_ms = np.concatenate([pairs.at_ms for pairs, _ in weighted_pairs])
     back = there * np.maximum(level, both)
     return ItemPairs(
         np.concatenate((left, right)),

@@ -171,7 +171,7 @@ class EngineState:
         overlay: Overlay,
         *,
         blend: BlendWeights | None = None,
-        crowds: GlobalSignalsCache | None = None,
+        global_signals: GlobalSignalsCache | None = None,
         cohorts: LiveCohorts | None = None,
         completions: FieldIndexes | None = None,
     ) -> None:
@@ -187,7 +187,7 @@ class EngineState:
         self.completions = FieldIndexes() if completions is None else completions
         self.filtered_groups = FilteredGroupsCache()
         self.pages = PageCache()
-        self._global_signals = GlobalSignalsCache(overlay) if crowds is None else crowds
+        self._global_signals = GlobalSignalsCache(overlay) if global_signals is None else global_signals
         self._cohorts = LiveCohorts(overlay) if cohorts is None else cohorts
         self._cold_start = ColdStartTracker(overlay)
         self._item_priors: ItemPriors | None = None
@@ -254,8 +254,8 @@ class EngineState:
         if not values:
             return None
         votes = self._cohorts.count_votes(now_ms)
-        found = self._cohort_cache.get(values)
-        if found is None or found[0] is not votes:
+        cached = self._cohort_cache.get(values)
+        if cached is None or cached[0] is not votes:
             shares = self._cohorts.estimate_shares(values, votes, self.serving_model, len(priors))
             scores = None
             if shares is not None:
@@ -263,24 +263,24 @@ class EngineState:
                 scores = self._build_cohort_scores(
                     shares, priors, LEARNED_COHORT if is_learned else LIVE_COHORT
                 )
-            found = self._cohort_cache[values] = votes, scores
+            cached = self._cohort_cache[values] = votes, scores
             if len(self._cohort_cache) > _PROFILES:
                 self._cohort_cache.popitem(last=False)
-        return found[1]
+        return cached[1]
 
     def list_unknown_cohort_keys(self, profile: Mapping[str, Any]) -> list[tuple[str, str]]:
         """Return the attributes that form no cohort, with the reason."""
         learned = None if self.serving_model is None else self.serving_model.learned.cohorts
         return list(self._cohorts.list_unknown_values(profile, learned))
 
-    def prior_components(self, priors: ItemPriors, known: bool) -> Iterator[tuple[str, Scores]]:
+    def prior_components(self, priors: ItemPriors, has_history: bool) -> Iterator[tuple[str, Scores]]:
         """Yield the name of each component of the prior and its addend by row.
 
         Shapes:
             yields: float32 [n]
         """
         for part in priors.components:
-            weight = part.weight if known else part.weight_new
+            weight = part.weight if has_history else part.weight_new
             if weight:
                 yield part.name, part.values * np.float32(weight)
         yield "live:newest", _score_newness(len(priors))
@@ -319,26 +319,26 @@ class EngineState:
             return
         model.bind_rows(self.catalog.product_ids[: len(signals)])
         model.refresh(self.overlay.votes.get_counts(len(signals)))
-        told_new = False
+        has_new_user_part = False
         for name, weight, weight_new, values in model.prior_contributions(
             self.overlay.counts, signals.offered
         ):
-            told_new = told_new or weight_new > 0
+            has_new_user_part = has_new_user_part or weight_new > 0
             yield PriorComponent(name, weight, weight_new, zscores(values, signals.offered))
         yield PriorComponent("live:popular", blend.long_tail, blend.long_tail, signals.popularity)
-        if not told_new:
+        if not has_new_user_part:
             yield PriorComponent("live:trend", 0.0, blend.trend, trend)
 
     def _build_cohort_scores(self, shares: Floats, priors: ItemPriors, name: str) -> CohortScores:
         """Weigh the votes of the cohort above the prior of all users, which has the newest changes (equation 17)."""
         weight = max(1.0, sum(part.weight_new for part in priors.components))
         signals = [(part.weight_new / 2, part.values) for part in priors.components]
-        own = zscores(shares, priors.offered)
+        cohort = zscores(shares, priors.offered)
         trend = np.where(priors.offered, priors.trend, np.float32(0))
         return CohortScores(
             name,
-            _sum_prior([*signals, (weight, own)], priors.offered),
-            _sum_prior([(0.5, trend), (1.0, own)], priors.offered),
+            _sum_prior([*signals, (weight, cohort)], priors.offered),
+            _sum_prior([(0.5, trend), (1.0, cohort)], priors.offered),
             np.where(priors.offered, shares, 0.0),
         )
 

@@ -66,7 +66,7 @@ _RATINGS, _RATING_WEIGHTS = (0.0, 2.0, 3.0, 3.5, 5.0), (-0.5, -0.1, 0.1, 0.4, 1.
 class EventArrays:
     """Events about one row each, in the order they were written."""
 
-    readers: Ints
+    users: Ints
     "Codes of users."
     rows: Ints
     at_ms: Ints
@@ -83,7 +83,7 @@ class EventArrays:
             which: bool [m] or int64 [k]
         """
         return EventArrays(
-            self.readers[which], self.rows[which], self.at_ms[which], self.weights[which], self.bought[which]
+            self.users[which], self.rows[which], self.at_ms[which], self.weights[which], self.bought[which]
         )
 
     @classmethod
@@ -102,7 +102,7 @@ class EventArrays:
     def concatenate(cls, first: EventArrays, second: EventArrays) -> EventArrays:
         """Return the events of both, the first before the second."""
         return cls(
-            np.concatenate((first.readers, second.readers)),
+            np.concatenate((first.users, second.users)),
             np.concatenate((first.rows, second.rows)),
             np.concatenate((first.at_ms, second.at_ms)),
             np.concatenate((first.weights, second.weights)),
@@ -131,7 +131,7 @@ def weigh_event(event_type: str, value: float = 0.0) -> float:
 def parse_interactions(
     items: Iterable[Mapping[str, Any]],
     *,
-    reader_code: Callable[[str], int],
+    user_code: Callable[[str], int],
     row_of: Callable[[str], int],
     latest_ms: int,
 ) -> list[EventTuple]:
@@ -144,8 +144,8 @@ def parse_interactions(
     for item in items:
         kind = item["type"]
         weight = weigh_event(kind, _read_value(item))
-        reader = user_key_from_item(item)
-        if weight == 0 or not reader:
+        user_key = user_key_from_item(item)
+        if weight == 0 or not user_key:
             continue
         names = [
             *(item.get("product_ids") or ()),
@@ -153,7 +153,7 @@ def parse_interactions(
         ]
         rows = [row for name in names if (row := row_of(name)) >= 0]
         if rows:  # only users with counted events get a code: otherwise the visitors of a crawl would fill the memory
-            code = reader_code(reader)
+            code = user_code(user_key)
             at_ms = min(_time_from_text_ms(item.get("timestamp"), latest_ms), latest_ms)
             events += [(code, row, at_ms, weight, kind == "checkout") for row in rows]
     return events
@@ -162,7 +162,7 @@ def parse_interactions(
 def events_from_table(
     table: Any,
     *,
-    reader_code: Callable[[str], int],
+    user_code: Callable[[str], int],
     row_of: Callable[[str], int],
 ) -> EventArrays:
     """Return the events of compacted interactions (columns of `cluster.artifacts.tables.LOADED_INTERACTIONS`).
@@ -171,7 +171,7 @@ def events_from_table(
         about 1 s for 1,000,000 interactions
     """
     kinds = table["type"].combine_chunks().dictionary_encode()
-    readers = table["reader"].combine_chunks().dictionary_encode()
+    user_keys = table["reader"].combine_chunks().dictionary_encode()
     names = kinds.dictionary.to_pylist()
     kind = kinds.indices.to_numpy(zero_copy_only=False)
     weights = _table_weights(names, kind, table["value"].fill_null(0).to_numpy())
@@ -184,12 +184,12 @@ def events_from_table(
     counts = (weights[owner] != 0) & (row >= 0)
     owner, row = owner[counts], row[counts]
     # only users with counted events get a code: most visitors of a large site only have exposures
-    who, place = np.unique(readers.indices.to_numpy(zero_copy_only=False)[owner], return_inverse=True)
-    codes = [reader_code(reader) for reader in readers.dictionary.take(pa.array(who)).to_pylist()]
-    reader = np.array(codes, np.int64)[place]
+    who, place = np.unique(user_keys.indices.to_numpy(zero_copy_only=False)[owner], return_inverse=True)
+    codes = [user_code(user) for user in user_keys.dictionary.take(pa.array(who)).to_pylist()]
+    user = np.array(codes, np.int64)[place]
     bought = np.array([name == "checkout" for name in names], np.bool_)
     return EventArrays(
-        reader, row, at_ms[owner], weights[owner], bought[kind[owner]] if len(names) else owner > 0
+        user, row, at_ms[owner], weights[owner], bought[kind[owner]] if len(names) else owner > 0
     )
 
 

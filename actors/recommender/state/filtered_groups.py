@@ -63,12 +63,12 @@ class FilteredGroupsCache:
     def get(
         self,
         groups: Groups[Any],
-        asked: Hashable,
+        filter_key: Hashable,
         state: Hashable,
         allowed: Callable[[], Mask],
         offered: Mask,
     ) -> FilteredGroups:
-        """Return the filtered groups of a filter (`asked`). A new `state` clears the cache.
+        """Return the filtered groups of a filter (`filter_key`). A new `state` clears the cache.
 
         Shapes:
             offered: bool [n]
@@ -80,12 +80,12 @@ class FilteredGroupsCache:
             self._of.clear()
             self._state = state
         kept = self._of.setdefault(groups, OrderedDict())
-        filtered = kept.get(asked)
+        filtered = kept.get(filter_key)
         if filtered is None or len(filtered.totals) != len(groups):
-            filtered = kept[asked] = FilteredGroups(groups, allowed(), offered)
-        kept.move_to_end(asked)
+            filtered = kept[filter_key] = FilteredGroups(groups, allowed(), offered)
+        kept.move_to_end(filter_key)
         while len(kept) > 1 and (
-            len(kept) > _MOST or sum(one.listed_rows for one in kept.values()) > _MOST_ROWS
+            len(kept) > _MOST or sum(entry.listed_rows for entry in kept.values()) > _MOST_ROWS
         ):
             kept.popitem(last=False)
         return filtered

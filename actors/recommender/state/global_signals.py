@@ -148,11 +148,11 @@ class GlobalSignalsCache:
         Shapes:
             returns: float64 [groups]
         """
-        found = self._group_sums.get(groups)
-        if found is None or found[0] is not popular or len(found[1]) != len(groups):
-            found = popular, groups.sum_weights(np.where(offered, popular, 0))
-            self._group_sums[groups] = found
-        return found[1]
+        cached = self._group_sums.get(groups)
+        if cached is None or cached[0] is not popular or len(cached[1]) != len(groups):
+            cached = popular, groups.sum_weights(np.where(offered, popular, 0))
+            self._group_sums[groups] = cached
+        return cached[1]
 
     def _versions(self) -> Versions:
         overlay = self._overlay

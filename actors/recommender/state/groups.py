@@ -76,7 +76,7 @@ class Groups(Generic[V]):
         if codes:
             self._append(row, np.array([len(codes)], np.int32), np.array(codes, np.int32))
 
-    def bind_rows(self, start: int, held: Sequence[Sequence[V]]) -> None:
+    def bind_rows(self, start: int, cells: Sequence[Sequence[V]]) -> None:
         """Set the values of consecutive rows that have none, from row `start`.
 
         Cost:
@@ -84,7 +84,7 @@ class Groups(Generic[V]):
         """
         codes: list[int] = []
         lengths: list[int] = []
-        for values in held:
+        for values in cells:
             if len(values) == 1:
                 codes.append(self._code(values[0]))
                 lengths.append(1)

@@ -132,8 +132,12 @@ class LiveCohorts:
         row = -1 if learned is None else learned.find_row(field, text)
         if model is not None and learned is not None and row >= 0:
             of_value = self._select_votes(field, text, votes, model.learned_until_ms, count)
-            base = model.expand_to_rows(learned.shares[row], count)
-            return _estimate_blend(votes, of_value, base, learned.get_mass(row)) if len(of_value) else base
+            expected = model.expand_to_rows(learned.shares[row], count)
+            return (
+                _estimate_blend(votes, of_value, expected, learned.get_mass(row))
+                if len(of_value)
+                else expected
+            )
         of_value = self._select_votes(field, text, votes, 0, count)
         if not _has_enough_users(votes.slots[of_value]):
             return None
@@ -176,14 +180,14 @@ def _has_enough_users(slots: Rows) -> bool:
     return len(set(few.tolist())) >= LEAST_USERS or len(np.unique(slots)) >= LEAST_USERS
 
 
-def _estimate_blend(votes: CohortVotes, chosen: Rows, base: Floats, most_prior: float) -> Floats:
+def _estimate_blend(votes: CohortVotes, chosen: Rows, expected: Floats, most_prior: float) -> Floats:
     cohort_votes = votes.votes[chosen]
-    counts: Floats = np.bincount(votes.rows[chosen], cohort_votes, len(base)).astype(np.float64)
+    counts: Floats = np.bincount(votes.rows[chosen], cohort_votes, len(expected)).astype(np.float64)
     total, squares = float(cohort_votes.sum()), float(cohort_votes @ cohort_votes)
-    prior = min(estimate_prior(counts, squares, base), most_prior)
+    prior = min(estimate_prior(counts, squares, expected), most_prior)
     # decayed votes are less evidence: `whole` is the number of undecayed votes with the same evidence
     whole = total * total / squares
-    shares: Floats = (counts * (whole / total) + prior * base) / (whole + prior)
+    shares: Floats = (counts * (whole / total) + prior * expected) / (whole + prior)
     return shares
 
 

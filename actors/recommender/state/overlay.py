@@ -161,11 +161,11 @@ class Overlay:
         """Set the attributes of users. Their interactions may come before or after."""
         changed = False
         for user in users:
-            reader_id = _USER + str(user.get("user_id", ""))
-            before = self._contributions.get_slot(reader_id)
+            user_key = _USER + str(user.get("user_id", ""))
+            before = self._contributions.get_slot(user_key)
             slot, differs = self.users.put(before, user)
             if slot != before:
-                self._contributions.set_slot(reader_id, slot)
+                self._contributions.set_slot(user_key, slot)
             changed = changed or differs
         self.events_version += changed
 
@@ -197,7 +197,7 @@ class Overlay:
         liked = events.select(events.weights > 0)
         if not len(liked):
             return
-        worth = self._votes.weigh(liked.readers, liked.rows, liked.at_ms, liked.weights)
+        worth = self._votes.weigh(liked.users, liked.rows, liked.at_ms, liked.weights)
         self._add_counts(liked, worth, 1)
         context = self._read_session_context(liked)
         self._add_pairs(EventArrays.concatenate(context, liked), len(context), 1)
@@ -206,16 +206,16 @@ class Overlay:
 
     def add_searches(self, table: Any) -> None:
         """Count compacted searches (columns of `SegmentStore.searches`)."""
-        for reader_id, at_ms, body in zip(
+        for user_key, at_ms, body in zip(
             *(table[name].to_pylist() for name in ("reader", "at_ms", "json")), strict=True
         ):
             keywords = (orjson.loads(body).get("search") or {}).get("keywords")
             if isinstance(keywords, str):
-                self.popular_queries.add(keywords, reader_id, at_ms)
+                self.popular_queries.add(keywords, user_key, at_ms)
 
-    def get_user_code(self, reader_id: str) -> int:
+    def get_user_code(self, user_key: str) -> int:
         """Return the code of a user, a new one for a new user."""
-        return self._contributions.get_code(reader_id)
+        return self._contributions.get_code(user_key)
 
     def read_newest_contributions(self, most: int) -> ContributionArrays:
         """Return the newest counted events with users, votes and attribute slots."""
@@ -229,19 +229,19 @@ class Overlay:
         """
         return self._contributions.count_votes_since(at_ms, len(self.catalog))
 
-    def erase(self, reader_ids: Sequence[str]) -> None:
+    def erase(self, user_keys: Sequence[str]) -> None:
         """Undo the stored contributions of users to all counts."""
-        self.popular_queries.delete(reader_ids)
-        for reader_id in reader_ids:
-            slot = self._contributions.get_slot(reader_id)
-            events, votes = self._contributions.remove_user(reader_id)
+        self.popular_queries.delete(user_keys)
+        for user_key in user_keys:
+            slot = self._contributions.get_slot(user_key)
+            events, votes = self._contributions.remove_user(user_key)
             if slot >= 0:
                 # another change deletes the record of the user
-                self._contributions.set_slot(reader_id, slot)
+                self._contributions.set_slot(user_key, slot)
             if len(events):
                 self._add_counts(events, votes, -1)
                 self._add_pairs(events, 0, -1)
-                self._votes.delete(int(events.readers[0]), events.rows.tolist())
+                self._votes.delete(int(events.users[0]), events.rows.tolist())
                 self.events_version += 1
 
     def _read_events(self, change: ChangeLogEntry) -> Iterator[list[EventTuple]]:
@@ -250,16 +250,16 @@ class Overlay:
         for start in range(0, len(items), _EVENTS_A_STEP):
             yield parse_interactions(
                 items[start : start + _EVENTS_A_STEP],
-                reader_code=self.get_user_code,
+                user_code=self.get_user_code,
                 row_of=self.catalog.get_or_add_row,
                 latest_ms=offset_time_ms(change.offset),
             )
 
     def _apply_erasures(self, change: ChangeLogEntry) -> Iterator[None]:
-        readers = orjson.loads(change.payload)
-        self.logged_queries.erase(readers, offset_time_ms(change.offset))
-        for start in range(0, len(readers), _ERASURES_A_STEP):
-            self.erase(readers[start : start + _ERASURES_A_STEP])
+        user_keys = orjson.loads(change.payload)
+        self.logged_queries.erase(user_keys, offset_time_ms(change.offset))
+        for start in range(0, len(user_keys), _ERASURES_A_STEP):
+            self.erase(user_keys[start : start + _ERASURES_A_STEP])
             yield
 
     def _add_counts(self, events: EventArrays, worth: Any, sign: int) -> None:
@@ -275,11 +275,11 @@ class Overlay:
         """Return earlier events of the same users and sessions that new events can pair with."""
         places: list[int] = []
         if len(self._contributions):
-            buyers = set(events.readers[events.bought].tolist())
-            readers, first = np.unique(events.readers, return_index=True)
-            for reader, at_ms in zip(readers.tolist(), events.at_ms[first].tolist(), strict=True):
+            buyers = set(events.users[events.bought].tolist())
+            users, first = np.unique(events.users, return_index=True)
+            for user, at_ms in zip(users.tolist(), events.at_ms[first].tolist(), strict=True):
                 places += self._contributions.read_session_tail(
-                    reader, at_ms, _BASKET_TAIL if reader in buyers else _SEQUENCE_TAIL
+                    user, at_ms, _BASKET_TAIL if user in buyers else _SEQUENCE_TAIL
                 )
         return self._contributions.read_events(places)
 

@@ -133,18 +133,18 @@ class DailyVotes:
         self._days = days
         self._recorded: dict[int, dict[int, float]] = {}
 
-    def weigh(self, readers: Rows, rows: Rows, at_ms: Times, weights: Floats) -> Floats:
+    def weigh(self, users: Rows, rows: Rows, at_ms: Times, weights: Floats) -> Floats:
         """Return the votes that each event adds to the votes of its user.
 
         Shapes:
-            readers, rows: int64 [m], below 2 ** 31
+            users, rows: int64 [m], below 2 ** 31
             at_ms: int64 [m]
             weights: float64 [m], 0 or more
             returns: float64 [m]; 0 where the user already gave the product as many votes on that day
         """
         worth = np.zeros(len(rows))
         days = at_ms // DAY_MS
-        keys = readers << 31 | rows
+        keys = users << 31 | rows
         for day in np.unique(days).tolist():
             those = np.flatnonzero((days == day) & (weights > 0))
             distinct, inverse = np.unique(keys[those], return_inverse=True)
@@ -155,11 +155,11 @@ class DailyVotes:
             worth[last] = self._record(day, distinct.tolist(), best)
         return worth
 
-    def delete(self, reader: int, rows: list[int]) -> None:
+    def delete(self, user: int, rows: list[int]) -> None:
         """Delete the stored votes of a user for some rows."""
         for had in self._recorded.values():
             for row in rows:
-                had.pop(reader << 31 | row, None)
+                had.pop(user << 31 | row, None)
 
     def _record(self, day: int, keys: list[int], best: Floats) -> Floats:
         had = self._recorded.get(day)

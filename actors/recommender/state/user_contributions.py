@@ -14,7 +14,7 @@ from actors.recommender.state.cooccurrence import SESSION_GAP_MS
 from actors.recommender.state.events import EventArrays, Ints
 from actors.vectors.types import Floats, ensure_capacity
 
-_READER_BYTES = 220
+_USER_BYTES = 220
 "Estimated bytes of a user's id, code and last position in two dictionaries."
 
 _ENTRY = np.dtype(
@@ -66,13 +66,13 @@ class UserContributions:
     @property
     def nbytes(self) -> int:
         """Return an estimate of the memory of events and ids, in bytes."""
-        return self._entries.nbytes + len(self._codes) * _READER_BYTES
+        return self._entries.nbytes + len(self._codes) * _USER_BYTES
 
-    def get_code(self, reader_id: str) -> int:
+    def get_code(self, user_key: str) -> int:
         """Return the code of a user, a new one for a new user. No code is used twice."""
-        code = self._codes.get(reader_id)
+        code = self._codes.get(user_key)
         if code is None:
-            code = self._codes[reader_id] = self._next_code
+            code = self._codes[user_key] = self._next_code
             self._next_code += 1
         return code
 
@@ -85,29 +85,29 @@ class UserContributions:
         start, end = self._count, self._count + len(events)
         self._entries = ensure_capacity(self._entries, end)
         new = self._entries[start:end]
-        new["reader"], new["row"], new["at_ms"] = events.readers, events.rows, events.at_ms
+        new["reader"], new["row"], new["at_ms"] = events.users, events.rows, events.at_ms
         new["weight"], new["votes"], new["bought"] = events.weights, votes, events.bought
-        readers = events.readers.tolist()
-        new["before"] = self._link_events(start, readers)
-        new["slot"] = [self._slots.get(reader, -1) for reader in readers] if self._slots else -1
+        users = events.users.tolist()
+        new["before"] = self._link_events(start, users)
+        new["slot"] = [self._slots.get(user, -1) for user in users] if self._slots else -1
         self._count = end
         if end > self._limit:
             self._drop_oldest()
 
-    def get_slot(self, reader_id: str) -> int:
+    def get_slot(self, user_key: str) -> int:
         """Return the slot of a user's attributes; -1 when there is none."""
-        return self._slots.get(self._codes.get(reader_id, -1), -1)
+        return self._slots.get(self._codes.get(user_key, -1), -1)
 
-    def set_slot(self, reader_id: str, slot: int) -> None:
+    def set_slot(self, user_key: str, slot: int) -> None:
         """Set the slot of the attributes of a user and of all events of the user; -1 for none."""
-        code = self.get_code(reader_id)
+        code = self.get_code(user_key)
         if slot < 0:
             self._slots.pop(code, None)
         else:
             self._slots[code] = slot
         at = self._last.get(code, -1)
         if at < 0 and slot < 0:
-            del self._codes[reader_id]
+            del self._codes[user_key]
         while at >= 0:
             self._entries[at]["slot"] = slot
             at = int(self._entries[at]["before"])
@@ -116,15 +116,15 @@ class UserContributions:
         """Return the newest events that count, oldest first."""
         notes = self._entries[max(0, self._count - most) : self._count]
         alive = notes["reader"] >= 0
-        reader, row, at_ms, slot = (
+        user, row, at_ms, slot = (
             notes[name][alive].astype(np.int64) for name in ("reader", "row", "at_ms", "slot")
         )
-        return ContributionArrays(reader, row, at_ms, notes["votes"][alive], slot)
+        return ContributionArrays(user, row, at_ms, notes["votes"][alive], slot)
 
-    def read_session_tail(self, reader: int, now_ms: int, most: int) -> list[int]:
+    def read_session_tail(self, user: int, now_ms: int, most: int) -> list[int]:
         """Return the positions of the user's last events in the running session, oldest first, at most `most`."""
         places: list[int] = []
-        at = self._last.get(reader, -1)
+        at = self._last.get(user, -1)
         while at >= 0 and len(places) < most:
             _, _, at_ms, _, _, _, before, _ = self._entries.item(at)
             if now_ms - at_ms > SESSION_GAP_MS:
@@ -155,13 +155,13 @@ class UserContributions:
         sums: Floats = np.bincount(late["row"], late["votes"], count)[:count].astype(np.float64)
         return sums
 
-    def remove_user(self, reader_id: str) -> tuple[EventArrays, Floats]:
+    def remove_user(self, user_key: str) -> tuple[EventArrays, Floats]:
         """Delete a user; return the recorded events of the user, oldest first, and their votes.
 
         Shapes:
             returns: events and float64 [m]
         """
-        code = self._codes.pop(reader_id, -1)
+        code = self._codes.pop(user_key, -1)
         self._slots.pop(code, None)
         at = self._last.pop(code, -1)
         places: list[int] = []
@@ -174,23 +174,23 @@ class UserContributions:
         self._entries["reader"][places] = -1
         return taken, votes
 
-    def _link_events(self, start: int, readers: list[int]) -> list[int]:
+    def _link_events(self, start: int, users: list[int]) -> list[int]:
         """Return the position of the previous event of the same user for every new event."""
         last = self._last
         before: list[int] = []
-        for at, reader in enumerate(readers, start):
-            before.append(last.get(reader, -1))
-            last[reader] = at
+        for at, user in enumerate(users, start):
+            before.append(last.get(user, -1))
+            last[user] = at
         return before
 
     def _drop_oldest(self) -> None:
         """Keep the newer half. Users without a kept event and without attributes lose their code."""
         keep = np.flatnonzero(self._entries["reader"][: self._count] >= 0)[-(self._limit // 2) :]
         kept, votes = self.read_events(keep.tolist()), self._entries["votes"][keep]
-        present = set(kept.readers.tolist())
+        present = set(kept.users.tolist())
         slots = self._slots
         self._codes = {
-            reader: code for reader, code in self._codes.items() if code in present or code in slots
+            user_key: code for user_key, code in self._codes.items() if code in present or code in slots
         }
         self._count, self._last = 0, {}
         self.record(kept, votes)

@@ -257,8 +257,7 @@ class FieldIndexes:
     @property
     def nbytes(self) -> int:
         """Return an estimate of the memory of all indexes in bytes."""
-        builds = (build.index for build in self._builds.values())
-        return sum(index.nbytes for index in (*self._fields.values(), *builds))
+        return sum(field.nbytes for field in self._fields.values())
 
     def has_field(self, key: FieldKey) -> bool:
         """Return whether the index of a field is in memory."""
@@ -321,17 +320,17 @@ class FieldIndexes:
         self._check_refused(key, len(catalog))
         name, language, only = key
         index = FieldIndex(name, language, only=only)
-        fingerprints = self._fingerprints.get(name)
-        known = FieldFingerprints() if fingerprints is None else fingerprints
-        self._builds[key] = _FieldBuild(index, known)
+        shared = self._fingerprints.get(name)
+        fingerprints = FieldFingerprints() if shared is None else shared
+        self._builds[key] = _FieldBuild(index, fingerprints)
         size, row = 0, 0
         # the catalog may grow between two steps
         while row < len(catalog):
             if catalog.present[row]:
                 product = catalog.record(row)
-                if fingerprints is None:
-                    known.put(row, field_fingerprint(product, name))
-                index.record(row, product, known.get(row))
+                if shared is None:
+                    fingerprints.put(row, field_fingerprint(product, name))
+                index.record(row, product, fingerprints.get(row))
                 size += index.changed_bytes(row)
             if self.most_bytes and size > self.most_bytes:
                 self.drop_build(key)

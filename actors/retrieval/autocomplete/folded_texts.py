@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.language.folding import fold_text
-from actors.retrieval.edit_distance import LONGEST, CharCodes
+from actors.retrieval.edit_distance import BLANK, LONGEST, CharCodes
 from actors.vectors.types import Mask, Rows
 
-BLANK = 32
 MARGIN = LONGEST + 16
 
 

@@ -89,6 +89,33 @@ class NgramIndex:
             texts = texts[order[:limit]]
         return texts
 
+    def texts_by_shared(self, typed: CharCodes, edits: int, among: int) -> Rows:
+        """Return all of `among` texts that can be within some edits, those that share most pairs first.
+
+        An edit destroys at most two pairs of the typed text: of the three around a swap, one is there in reverse. So a
+        text that shares fewer than `c - 1 - 2 * edits` pairs, in either direction, is farther away. Only for pairs.
+
+        Shapes:
+            typed: uint16 [c]; the blank before the first word is no part of it, for an ideograph has none
+            returns: int64 [m]
+        """
+        pairs = np.sort(np.stack((typed[:-1], typed[1:])), axis=0).astype(np.uint64)
+        keys, times = np.unique(pairs[0] << np.uint64(16) | pairs[1], return_counts=True)
+        counts = np.zeros(among, np.uint8)
+        for key, count in zip(keys.tolist(), times.tolist(), strict=True):
+            has_pair = np.zeros(among, np.bool_)
+            has_pair[self._texts_of(key)] = True
+            has_pair[self._texts_of(key >> 16 | (key & 0xFFFF) << 16)] = True
+            counts += np.uint8(count) * has_pair
+        texts = np.flatnonzero(counts >= max(len(typed) - 1 - 2 * edits, 0))
+        return texts[np.argsort(-counts[texts].astype(np.int16), kind="stable")]
+
+    def _texts_of(self, key: int) -> npt.NDArray[np.int32]:
+        at = int(np.searchsorted(self.keys, np.uint64(key)))
+        if at == len(self.keys) or int(self.keys[at]) != key:
+            return self.texts[:0]
+        return self.texts[self.starts[at] : self.starts[at + 1]]
+
 
 def ngram_keys(codes: CharCodes, size: int) -> npt.NDArray[np.uint64]:
     """Pack the n-gram at each character into one number; 0 where a text ends inside it.

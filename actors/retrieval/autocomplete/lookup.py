@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from actors.retrieval.autocomplete.folded_texts import BLANK, FoldedTexts, restore_article
+from actors.retrieval.autocomplete.folded_texts import FoldedTexts, restore_article
 from actors.retrieval.autocomplete.grams import SHARED_BY_CHANCE, NgramIndex
 from actors.retrieval.autocomplete.prefixes import Allowed, PrefixIndex, popularity_ranks
 from actors.retrieval.autocomplete.word_index import WordIndex
-from actors.retrieval.edit_distance import LONGEST, CharCodes, EditPattern, char_codes, max_edits
+from actors.retrieval.edit_distance import BLANK, LONGEST, CharCodes, EditPattern, char_codes, max_edits
 from actors.vectors.types import Floats, Mask, Rows
 
 LONGEST_TEXT = 300
@@ -42,8 +42,16 @@ _COMPARED = 600
 _COMPARED_PER_EDIT = 200
 _SHORT = 5
 "Typed characters up to which n-grams say little: more texts are compared, so that no popular one is missed."
-_COMPARED_LAST = 8_000
-"Texts that are compared where the nearest ones have too many typos, so that no near text is missed."
+_SCANNED = 8_000
+"Texts that are compared at a time where the nearest ones have too many typos, so that no near text is missed."
+_CORRECTED = 3
+"Places of a page that texts with a corrected word get."
+_LEAST_CORRECTED = 4
+"Characters of a word from which on it is corrected in spite of a page of exact prefixes."
+_LEAST_COST = 1e-9
+"Difference of two costs that only decides the order."
+_FEW_PREFIXES = 2
+"Exact prefixes up to which a word is corrected, in pages."
 _NUMBER = re.compile(r"\d+")
 _LONG = 8
 "Characters from which on typos may overlap, which counts as one more typo."
@@ -131,16 +139,20 @@ class CompletionIndex:
     ) -> CompletionMatches:
         """Find texts for a typed text, folded by `fold_typed`, best first.
 
-        With at least `page` exact prefixes, or `wanted` if `page` is 0, typos are not looked for.
+        With at least `page` exact prefixes, or `wanted` if `page` is 0, typos are looked for only in a word that is
+        rarer than the word it may be a misspelling of. A typed text of at least three characters is answered with a
+        text if an allowed one is within `max_edits`.
 
         Cost:
-            see benchmarks/completions.py
+            see benchmarks/completions.py; nonsense: 10 ms for 36,000 titles
         """
         pattern = char_codes(typed)
         first, last = self.prefixes.find_range(pattern, self.texts.codes)
         exact = self._exact(first, last, len(pattern), wanted, allowed)
         most = max_edits(len(typed.strip()))
-        if len(exact.texts) >= (page or wanted) or not most:
+        if len(exact.texts) >= (page or wanted):
+            return self._with_corrections(exact, typed, page or wanted, wanted, last - first, allowed)
+        if not most:
             return exact
         if len(exact.texts):
             if len(typed) >= _PLAIN:
@@ -155,12 +167,50 @@ class CompletionIndex:
             all_edits = most + int(len(typed) >= _LONG)
             near = self._near(self.pairs, typed, all_edits, allowed)
             if not len(near.texts):
-                near = self._near(self.pairs, typed, all_edits, allowed, compared=_COMPARED_LAST)
+                near = self._scan(typed, most, all_edits, allowed)
             found = _merge_matches(found, self._weigh_numbers(near, typed), wanted)
         if " " in typed.strip() and (not len(found.texts) or found.edits.min() > max(1, len(typed) // _SURE)):
             shuffled = self._weigh_numbers(self._by_words(typed, most, wanted, allowed), typed)
             found = _merge_matches(found, shuffled, wanted)
         return found
+
+    def _with_corrections(
+        self,
+        exact: CompletionMatches,
+        typed: str,
+        page: int,
+        wanted: int,
+        prefixes: int,
+        allowed: Allowed | None,
+    ) -> CompletionMatches:
+        """Give the last places of a page of exact prefixes to texts with a more frequent word a single typo away.
+
+        `camara` begins few words, and `camera` is in many texts.
+        """
+        if not _LEAST_CORRECTED <= len(typed) < _PLAIN or prefixes > _FEW_PREFIXES * page or " " in typed:
+            return exact
+        if page <= _CORRECTED or self.words.has_word(typed):
+            return exact
+        word = self.words.find_correction(typed, prefixes)
+        if not word:
+            return exact
+        first, last = self.prefixes.find_range(char_codes(word + " "), self.texts.codes)
+        near = self._exact(first, last, len(word), _CORRECTED, allowed)
+        # between two exact prefixes that may cost the same; several indexes are merged by cost
+        behind = np.arange(len(exact.texts)) >= page - _CORRECTED
+        cost = np.full(len(near.texts), exact.cost[page - _CORRECTED - 1] + _LEAST_COST)
+        exact = replace(exact, cost=exact.cost + 2 * _LEAST_COST * behind)
+        return _merge_matches(exact, replace(near, edits=near.edits + 1, cost=cost), wanted)
+
+    def _scan(self, typed: str, most: int, all_edits: int, allowed: Allowed | None) -> CompletionMatches:
+        """Compare all texts that can be within `most` typos, those that share most pairs first, until some match."""
+        texts = self.pairs.texts_by_shared(char_codes(typed)[:LONGEST], most, len(self.texts))
+        for at in range(0, len(texts), _SCANNED):
+            part = texts[at : at + _SCANNED]
+            found = self._compare(part if allowed is None else part[allowed(part)], typed, all_edits)
+            if len(found.texts):
+                return found
+        return self._compare(texts[:0], typed, all_edits)
 
     def _is_doubtful(self, found: CompletionMatches, wanted: int) -> bool:
         """Return whether the lookup found no text, or only few texts with several typos and none from its
@@ -215,14 +265,19 @@ class CompletionIndex:
         """Return the index that finds texts with few typos fastest: a swap destroys four triples or three pairs."""
         return self.triples if len(typed) - 1 > 4 * min(most, _FEW) else self.pairs
 
-    def _near(
-        self, grams: NgramIndex, typed: str, most: int, allowed: Allowed | None, compared: int = 0
-    ) -> CompletionMatches:
-        """Compare the typed text with the texts that share most n-grams with it: `compared`, or a usual number."""
-        usual = _COMPARED if len(typed) <= _SHORT else min(_COMPARED_PER_EDIT * most, _COMPARED)
-        compared = compared or usual
+    def _near(self, grams: NgramIndex, typed: str, most: int, allowed: Allowed | None) -> CompletionMatches:
+        """Compare the typed text with the texts that share most n-grams with it."""
+        compared = _COMPARED if len(typed) <= _SHORT else min(_COMPARED_PER_EDIT * most, _COMPARED)
         marked = char_codes(" " + typed)
         shared = grams.nearest_texts(marked, most, len(self.texts), compared, self._worth, allowed)
+        return self._compare(shared, typed, most)
+
+    def _compare(self, shared: Rows, typed: str, most: int) -> CompletionMatches:
+        """Match the typed text at the words of some texts, with at most `most` typos.
+
+        Shapes:
+            shared: int64 [m], texts
+        """
         pattern = char_codes(typed)
         owner, places = self._places(shared, len(pattern), most)
         found = EditPattern(pattern).compare(self.texts.codes, places, most)

@@ -88,6 +88,20 @@ class WordIndex:
             texts, cost = found, costs + (cost[places] if turn else 0.0)
         return texts, cost
 
+    def has_word(self, typed: str) -> bool:
+        """Return whether a text has exactly this word."""
+        first, last = self.prefixes.find_range(char_codes(typed + " "), self.vocabulary.codes)
+        return first < last
+
+    def find_correction(self, typed: str, prefixes: int) -> str:
+        """Return the most frequent word a single typo away; empty: none is in more texts than `prefixes`."""
+        words, edits = self._near(typed, whole=True)
+        words = words[edits == 1]
+        counts = self.starts[words + 1] - self.starts[words]
+        if not len(words) or counts.max() <= prefixes:
+            return ""
+        return self.vocabulary.folded(int(words[counts.argmax()]))
+
     def _near(self, word: str, *, whole: bool) -> tuple[Rows, Rows]:
         """Find the words near a typed word, and their typos."""
         pattern = char_codes(word + " " if whole else word)

@@ -20,6 +20,8 @@ from cluster.errors import Conflict, Fault, NotFound
 
 FOLDER = "backups"
 KIND = "backup"
+MOST_MANIFEST_BYTES = 256 << 20
+"A manifest has about 200 bytes for each chunk: this is enough for 4 TB of data."
 _ID = re.compile(rf"{FOLDER}/(\d{{8}}T\d{{9}}Z-[0-9a-f]{{6}})\.json")
 
 
@@ -127,7 +129,9 @@ def load_backup(target: ArtifactStore, backup_id: str, fingerprints: tuple[str, 
         Fault: its manifest is damaged, or not signed by the master key
     """
     path = f"{FOLDER}/{backup_id}.json"
-    data = target.read(path)
+    data = target.read(path, MOST_MANIFEST_BYTES + 1)
+    if len(data) > MOST_MANIFEST_BYTES:
+        raise Fault(f"the manifest of the backup {backup_id} is larger than {MOST_MANIFEST_BYTES >> 20} MB")
     plain = _facts_of(Manifest.parse(data, kind=KIND))
     if plain.fingerprint not in fingerprints:
         raise Conflict(

@@ -16,6 +16,8 @@ from cluster.store.ports.key_parts import KeyPart
 FOLDER = "chunks"
 CHUNK_BYTES = 4 << 20
 "Bytes of keys after which a chunk is closed, before compression."
+MOST_PLAIN_BYTES = 1 << 30
+"Bytes of a chunk of keys after decompression: 16 entries of the largest bodies need half of it."
 PIECE_BYTES = 16 << 20
 "Bytes of one piece of an artifact file."
 
@@ -87,7 +89,10 @@ def read_parts(target: ArtifactStore, entry: FileEntry) -> list[KeyPart]:
     """
     data = read_chunk(target, entry)
     try:
-        plain = _ZSTD.decompress(data[16:], decompressed_size=int(data[:16], 16), asbytes=True)
+        size = int(data[:16], 16)
+        if size > MOST_PLAIN_BYTES:
+            raise ValueError("too large")
+        plain = _ZSTD.decompress(data[16:], decompressed_size=size, asbytes=True)
         return msgspec.msgpack.decode(plain, type=list[KeyPart])
     except (ValueError, OSError, msgspec.DecodeError) as error:
         raise Fault(f"chunk of the backup can't be read: {entry.name}", path=entry.name) from error

@@ -36,7 +36,7 @@ from cluster.ids import new_request_id, position_from_offset
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.key_classes import NOUNS, control_keys, is_kiosk_key, key_class
-from cluster.store.ports.changes import Noun
+from cluster.store.ports.changes import Follower, Noun
 from cluster.store.ports.key_parts import KeyPart
 from cluster.store.redis.erasures import order_field
 from cluster.store.redis.key_reader import PAGE, KeyReader
@@ -153,7 +153,7 @@ class BackupJob:
                 offsets = await self._stores.changes.compacted_offsets(app_id)
                 self._kept[app_id] = {noun: offsets.get(noun, "0") for noun in NOUNS}
             await self._stores.changes.record_follower(
-                app_id, FOLLOWER, self._kept[app_id], self._clock.now_ms()
+                app_id, Follower(FOLLOWER, self._clock.now_ms(), self._kept[app_id])
             )
 
     async def _read_bulk(

@@ -129,18 +129,18 @@ class FieldColumn:
         if len(numbers) > 1 or len(self._more_numbers):
             self._more_numbers.put(row, numbers[1:])
 
-    def bind_rows(self, start: int, held: Sequence[tuple[bool, Sequence[Scalar]]]) -> None:
+    def bind_rows(self, start: int, cells: Sequence[tuple[bool, Sequence[Scalar]]]) -> None:
         """Write consecutive rows that are empty so far, each as for `set`.
 
         Cost:
             0.3 microseconds for each row with one value
         """
-        run = _Run(start, len(held), self._texts)
-        for at, (_, values) in enumerate(held):
+        run = _Run(start, len(cells), self._texts)
+        for at, (_, values) in enumerate(cells):
             if values:
                 run.add(at, values) if not self._words else run.add_words(at, values)
-        self._size = max(self._size, start + len(held))
-        present = [carried for carried, _ in held]
+        self._size = max(self._size, start + len(cells))
+        present = [carried for carried, _ in cells]
         if any(present) or start < len(self._present):
             self._present.write(start, np.array(present, np.bool_))
         if any(run.flags) or start < len(self._flags):
@@ -186,8 +186,8 @@ class FieldColumn:
         mask = np.zeros(self._size + 1, dtype=np.bool_)
         self._mark_texts(codes, mask)
         if len(self._numbers):
-            wanted = {number for text in texts if (number := number_of(text)) is not None}
-            self._mark_numbers(sorted(wanted), mask)
+            numbers = {number for text in texts if (number := number_of(text)) is not None}
+            self._mark_numbers(sorted(numbers), mask)
         if len(self._flags):
             bits = 0
             for text in texts:
@@ -228,17 +228,17 @@ class FieldColumn:
         Units:
             with `moments` a text that is a date or time counts as milliseconds since 1970
         """
-        found = np.full(self._size, np.nan)
+        first = np.full(self._size, np.nan)
         if moments and len(self._codes):
             codes = self._codes.filled
-            found[: len(codes)] = np.append(self._texts.moments(), np.nan)[codes]
+            first[: len(codes)] = np.append(self._texts.moments(), np.nan)[codes]
         flags = self._flags.filled
-        found[np.flatnonzero(flags & _TRUE)] = 1.0
-        found[np.flatnonzero(flags == _FALSE)] = 0.0
+        first[np.flatnonzero(flags & _TRUE)] = 1.0
+        first[np.flatnonzero(flags == _FALSE)] = 0.0
         numbers = self._numbers.filled
-        held = np.flatnonzero(~np.isnan(numbers))
-        found[held] = numbers[held]
-        return found
+        numeric_rows = np.flatnonzero(~np.isnan(numbers))
+        first[numeric_rows] = numbers[numeric_rows]
+        return first
 
     def pairs(self, rows: Mask) -> RowValuePairs:
         """Return the values of marked rows; nothing for a text field, which stores only words.
@@ -281,14 +281,14 @@ class FieldColumn:
         if len(self._more_codes):
             self._more_codes.mark_chosen(chosen, mask)
 
-    def _mark_numbers(self, wanted: list[float], mask: Mask) -> None:
+    def _mark_numbers(self, values: list[float], mask: Mask) -> None:
         numbers = self._numbers.filled
-        if len(wanted) > _FEW:
-            mask[: len(numbers)] |= np.isin(numbers, wanted)
+        if len(values) > _FEW:
+            mask[: len(numbers)] |= np.isin(numbers, values)
         else:
-            for number in wanted:
+            for number in values:
                 mask[: len(numbers)] |= numbers == number
-        self._more_numbers.mark_equal(wanted, mask)
+        self._more_numbers.mark_equal(values, mask)
 
 
 class _Run:
@@ -394,11 +394,11 @@ class _NumberPostings:
         self._postings.sort_rows()
 
     def pairs(self, rows: Mask) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        held, codes = self._postings.pairs(rows)
-        return held, self._values.filled[codes]
+        owners, codes = self._postings.pairs(rows)
+        return owners, self._values.filled[codes]
 
-    def mark_equal(self, wanted: list[float], mask: Mask) -> None:
-        for number in wanted:
+    def mark_equal(self, values: list[float], mask: Mask) -> None:
+        for number in values:
             code = self._codes.get(number)
             if code is not None:
                 self._postings.mark(code, mask)

@@ -59,8 +59,8 @@ class ColumnStore:
     ) -> None:
         self._records: list[Record | bytes | None] = []
         self._live = GrowingArray(np.bool_, False)
-        self._known: set[str] = set(DEFAULTED)
-        self.fields = FieldNames(self._known)
+        self._names: set[str] = set(DEFAULTED)
+        self.fields = FieldNames(self._names)
         self._masks: OrderedDict[Node, Mask] = OrderedDict()
         self._mask_bytes = mask_bytes
         self._lock = RLock()
@@ -138,7 +138,7 @@ class ColumnStore:
         """
         with self._lock:
             key = (_FIELD, canonical(field))
-            if key[1] not in self._known:
+            if key[1] not in self._names:
                 return None
             column: FieldColumn = self._columns.get(key)
             return column
@@ -162,7 +162,7 @@ class ColumnStore:
         """
         with self._lock:
             name = canonical(field)
-            if name not in self._known:
+            if name not in self._names:
                 return np.zeros(len(self._records), dtype=np.bool_)
             mask = self._points(name).within(lat, lon, radius_km)
             self._columns.trim()
@@ -176,11 +176,11 @@ class ColumnStore:
         """
         with self._lock:
             name = canonical(field)
-            if name not in self._known:
+            if name not in self._names:
                 return np.full(len(self._records), np.nan)
-            found = self._points(name).nearest_km(lat, lon)
+            distances_km = self._points(name).nearest_km(lat, lon)
             self._columns.trim()
-            return found
+            return distances_km
 
     def numbers(self, field: str) -> NDArray[np.float64]:
         """Return one number for each row: the first, 1 or 0 for booleans, milliseconds for date fields, else NaN.
@@ -192,9 +192,9 @@ class ColumnStore:
             column = self.column(field)
             if column is None:
                 return np.full(len(self._records), np.nan)
-            found = column.first_numbers(moments=is_moment(canonical(field)))
+            row_numbers = column.first_numbers(moments=is_moment(canonical(field)))
             self._columns.trim()
-            return found
+            return row_numbers
 
     def pairs(self, field: str, rows: Mask) -> RowValuePairs:
         """Return the values of marked rows under a field that is no text field.
@@ -204,9 +204,9 @@ class ColumnStore:
         """
         with self._lock:
             column = self.column(field)
-            found = RowValuePairs.none() if column is None else column.pairs(rows)
+            row_pairs = RowValuePairs.none() if column is None else column.pairs(rows)
             self._columns.trim()
-            return found
+            return row_pairs
 
     def mask(self, node: Node) -> Mask:
         """Evaluate a filter for all rows. The mask is shared and read-only.
@@ -271,7 +271,7 @@ class ColumnStore:
                 self._columns.most_at_once = most
 
     def _put(self, row: int, record: Record | bytes) -> None:
-        self._known.update(list_paths(load_record(record)))
+        self._names.update(list_paths(load_record(record)))
         self._records[row] = record
         self._live.set(row, True)
         self._record_change(row)
@@ -284,7 +284,7 @@ class ColumnStore:
     def _existing_keys(self, keys: Iterable[Key]) -> list[Key]:
         """Return the keys of columns that have values; the owner's kinds always count."""
         named = dict.fromkeys((kind, canonical(field)) for kind, field in keys)
-        return [key for key in named if key[1] in self._known or key[0] not in (_FIELD, _POINTS)]
+        return [key for key in named if key[1] in self._names or key[0] not in (_FIELD, _POINTS)]
 
     def _points(self, name: str) -> PointColumn:
         points: PointColumn = self._columns.get((_POINTS, name))

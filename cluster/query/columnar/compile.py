@@ -125,8 +125,8 @@ def _none(columns: FilterableRows) -> Mask:
 def _all(children: Collection[Node], columns: FilterableRows) -> Mask:
     mask: Mask | None = None
     for child in children:
-        found = compile_filter(child, columns)
-        mask = found if mask is None else np.logical_and(mask, found, out=mask)
+        child_mask = compile_filter(child, columns)
+        mask = child_mask if mask is None else np.logical_and(mask, child_mask, out=mask)
     return columns.live_rows() if mask is None else mask
 
 

@@ -122,18 +122,18 @@ class TextDictionary:
             self._rest = _Block(self._texts[full:])
 
     def _choose_texts(self, bounds: Bounds, chosen: Chosen) -> None:
-        known = len(self._sorted)
-        if len(self._texts) > known + known // 8 + _FEW:
+        sorted_count = len(self._sorted)
+        if len(self._texts) > sorted_count + sorted_count // 8 + _FEW:
             self._order = sorted(range(len(self._texts)), key=self._texts.__getitem__)
             self._sorted = [self._texts[code] for code in self._order]
-            known = len(self._sorted)
-        begin, stop = 0, known
+            sorted_count = len(self._sorted)
+        begin, stop = 0, sorted_count
         if isinstance(bounds.low, str):
             begin = (bisect_left if bounds.include_low else bisect_right)(self._sorted, bounds.low)
         if isinstance(bounds.high, str):
             stop = (bisect_right if bounds.include_high else bisect_left)(self._sorted, bounds.high)
         chosen[self._order[begin:stop]] = True
-        chosen[known:-1] = [bounds.hold(text) for text in self._texts[known:]]
+        chosen[sorted_count:-1] = [bounds.hold(text) for text in self._texts[sorted_count:]]
 
 
 def within(values: NDArray[np.float64], bounds: Bounds) -> NDArray[np.bool_]:
@@ -179,11 +179,11 @@ class _Derived:
 
     def of(self, texts: list[str]) -> NDArray[np.float64]:
         """Return the values of all texts; parse only new texts."""
-        known = len(self._values)
-        if len(texts) > known:
-            read = [self._read(text) for text in texts[known:]]
+        count = len(self._values)
+        if len(texts) > count:
+            read = [self._read(text) for text in texts[count:]]
             new = np.array([np.nan if value is None else value for value in read], dtype=np.float64)
-            self._values.write(known, new)
+            self._values.write(count, new)
             self.any = self.any or bool(np.isfinite(new).any())
         return self._values.filled
 

@@ -46,14 +46,14 @@ class PointColumn:
         self._vectors: NDArray[np.float64] = np.empty((64, 3))
         self._count = 0
         self._postings = RowPostings()
-        self._held: dict[int, int | tuple[int, ...]] = {}
+        self._slots: dict[int, int | tuple[int, ...]] = {}
         "Slots of each row; nearly always there is one."
         self._free: list[int] = []
 
     @property
     def nbytes(self) -> int:
         """Return the size in bytes."""
-        return self._vectors.nbytes + self._postings.nbytes + 100 * len(self._held)
+        return self._vectors.nbytes + self._postings.nbytes + 100 * len(self._slots)
 
     @property
     def allocated_slots(self) -> int:
@@ -70,19 +70,19 @@ class PointColumn:
         Units:
             latitude and longitude in degrees
         """
-        held = self._held.pop(row, ())
-        self._free.extend((held,) if isinstance(held, int) else held)
+        slots = self._slots.pop(row, ())
+        self._free.extend((slots,) if isinstance(slots, int) else slots)
         places = tuple(self._placed(lat, lon) for lat, lon in points)
         if places:
-            self._held[row] = places
+            self._slots[row] = places
         self._postings.put(row, places)
         self.grow(row + 1)
 
-    def bind_rows(self, start: int, held: Sequence[Collection[tuple[float, float]]]) -> None:
+    def bind_rows(self, start: int, cells: Sequence[Collection[tuple[float, float]]]) -> None:
         """Write consecutive rows that are empty so far."""
-        rows = [start + at for at, points in enumerate(held) if points]
-        counts = [len(points) for points in held if points]
-        vectors = [_unit(lat, lon) for points in held for lat, lon in points]
+        rows = [start + at for at, points in enumerate(cells) if points]
+        counts = [len(points) for points in cells if points]
+        vectors = [_unit(lat, lon) for points in cells for lat, lon in points]
         first, self._count = self._count, self._count + len(vectors)
         while self._count > len(self._vectors):
             self._vectors = np.concatenate((self._vectors, np.empty_like(self._vectors)))
@@ -90,10 +90,10 @@ class PointColumn:
             self._vectors[first : self._count] = vectors
         at = first
         for row, count in zip(rows, counts, strict=True):
-            self._held[row] = at if count == 1 else tuple(range(at, at + count))
+            self._slots[row] = at if count == 1 else tuple(range(at, at + count))
             at += count
         self._postings.bind_rows(rows, counts, range(first, self._count))
-        self.grow(start + len(held))
+        self.grow(start + len(cells))
 
     def sort_rows(self) -> None:
         """Sort the written points before the first query."""
@@ -116,7 +116,7 @@ class PointColumn:
         Shapes:
             float64 [rows]
         """
-        found = np.full(self._size, np.nan)
+        distances = np.full(self._size, np.nan)
         if self._count:
             rows, places = self._postings.pairs(np.ones(self._size, np.bool_))
             apart = self._vectors[places] - _unit(lat, lon)
@@ -124,8 +124,8 @@ class PointColumn:
             distance = 2 * EARTH_RADIUS_KM * np.arcsin(np.minimum(chord / 2, 1.0))
             nearest = np.full(self._size, np.inf)
             np.minimum.at(nearest, rows, distance)
-            found[rows] = nearest[rows]
-        return found
+            distances[rows] = nearest[rows]
+        return distances
 
     def within(self, lat: float, lon: float, radius_km: float) -> Mask:
         """Return the rows with a point within the radius.

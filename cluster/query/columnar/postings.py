@@ -119,11 +119,11 @@ class RowPostings:
         slots, codes = self._sort_tail()
         rows = self._row_of_slot.filled
         starts = self._starts
-        known = np.flatnonzero(chosen[: max(len(starts) - 1, 0)])
-        if len(known) > _MANY:
+        chosen_codes = np.flatnonzero(chosen[: max(len(starts) - 1, 0)])
+        if len(chosen_codes) > _MANY:
             mask[rows[self._sorted_slots[np.repeat(chosen[: len(starts) - 1], np.diff(starts))]]] = True
-        elif len(known):
-            pieces = [self._sorted_slots[starts[code] : starts[code + 1]] for code in known.tolist()]
+        elif len(chosen_codes):
+            pieces = [self._sorted_slots[starts[code] : starts[code + 1]] for code in chosen_codes.tolist()]
             mask[rows[np.concatenate(pieces)]] = True
         if len(slots):
             mask[rows[slots[chosen[codes]]]] = True
@@ -137,10 +137,10 @@ class RowPostings:
         slots, codes = self._sort_tail()
         slots = np.concatenate((self._sorted_slots, slots))
         codes = np.concatenate((self._sorted_codes, codes))
-        held = self._row_of_slot.filled[slots]
+        owners = self._row_of_slot.filled[slots]
         marked = np.append(rows, False)
-        wanted = marked[np.where((held >= 0) & (held < len(rows)), held, len(rows))]
-        return held[wanted].astype(np.int64), codes[wanted].astype(np.int64)
+        in_rows = marked[np.where((owners >= 0) & (owners < len(rows)), owners, len(rows))]
+        return owners[in_rows].astype(np.int64), codes[in_rows].astype(np.int64)
 
     def _sort_tail(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Sort the tail in when it has grown long; return the rest of it."""

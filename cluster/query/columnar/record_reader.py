@@ -35,11 +35,11 @@ class RecordReader:
 
     def read_batch(self, packed: Sequence[Record | bytes | None]) -> Sequence[Record]:
         """Return some records, given as objects or JSON; a missing one is empty."""
-        written = [one if type(one) is bytes else b"{}" for one in packed]
+        written = [record if type(record) is bytes else b"{}" for record in packed]
         read: list[Record] = self._decoder.decode(b"[" + b",".join(written) + b"]")
-        for at, one in enumerate(packed):
-            if one is not None and type(one) is not bytes:
-                read[at] = load_record(one)
+        for at, record in enumerate(packed):
+            if record is not None and type(record) is not bytes:
+                read[at] = load_record(record)
         return read
 
 

@@ -58,7 +58,7 @@ class ValueCounts:
         self._counts = np.concatenate((text_counts, number_counts, np.array(flag_counts, np.int64)))
         self._other_names: TextDictionary | None = None
         self._order: ValueIndexes | None = None
-        self._asked = False
+        self._is_repeated = False
 
     def __len__(self) -> int:
         """Return the number of different values."""
@@ -74,10 +74,10 @@ class ValueCounts:
         """
         if size <= 0:
             return []
-        if self._asked and self._order is None:
+        if self._is_repeated and self._order is None:
             # several facets may share one field: sort it only once
             self._order = np.array(sorted(range(len(self)), key=self._rank), np.int64)
-        self._asked = True
+        self._is_repeated = True
         kept = self._selected(include, exclude)
         if self._order is None:
             chosen = heapq.nsmallest(size, np.flatnonzero(kept).tolist(), key=self._rank)
@@ -163,8 +163,8 @@ def _count_codes(
     keys = np.sort(codes.astype(np.int64) * width + those)
     once = keys[np.append(True, keys[1:] != keys[:-1])]
     counts = np.bincount(once // width)
-    found = np.flatnonzero(counts)
-    return found, counts[found]
+    present = np.flatnonzero(counts)
+    return present, counts[present]
 
 
 # Counts of the values of a field, for `_aggregate`.
@@ -197,21 +197,21 @@ def aggregate(
         NotFound: no record has the field, with or without the filter
         FilterSyntax: a bad `include` or `exclude`; fact `parameter` names it
     """
-    wanted, barred = _pattern("include", include), _pattern("exclude", exclude)
+    included, barred = _pattern("include", include), _pattern("exclude", exclude)
     name = canonical(field)
-    known, total = False, 0
+    has_field, total = False, 0
     counts: Counter[tuple[bool, Scalar]] = Counter()
     for record in records:
         if not has_value(record, name):
             continue
-        known = True
+        has_field = True
         if fq is None or matches(fq, record):
             total += 1
             counts.update({(isinstance(leaf, bool), leaf) for leaf in collect_scalars(record, name)})
-    if not known:
+    if not has_field:
         raise NotFound(messages.FIELD_NOT_FOUND)
     texts = {key: _text(key[1]) for key in counts}
-    chosen = [key for key, text in texts.items() if _is_chosen(text, wanted, barred)]
+    chosen = [key for key, text in texts.items() if _is_chosen(text, included, barred)]
     chosen.sort(key=lambda key: (-counts[key], texts[key]))
     return FieldAggregate(total, [(key[1], counts[key]) for key in chosen[: max(size, 0)]])
 
@@ -225,8 +225,8 @@ def _pattern(parameter: str, text: str | None) -> Automaton | None:
         raise FilterSyntax(error.message, **error.facts, parameter=parameter) from None
 
 
-def _is_chosen(text: str, wanted: Automaton | None, barred: Automaton | None) -> bool:
-    return (wanted is None or wanted.accepts(text)) and (barred is None or not barred.accepts(text))
+def _is_chosen(text: str, included: Automaton | None, barred: Automaton | None) -> bool:
+    return (included is None or included.accepts(text)) and (barred is None or not barred.accepts(text))
 
 
 def _text(value: Scalar) -> str:

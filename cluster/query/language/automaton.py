@@ -93,7 +93,7 @@ class Automaton:
         self._classes = classes
         self._table = table
         self._accepting = accepting
-        self._known: dict[str, int] = {}
+        self._kind_of_char: dict[str, int] = {}
         self._settled = [all(after == state for after in row) for state, row in enumerate(table)]
 
     @property
@@ -103,9 +103,9 @@ class Automaton:
 
     def accepts(self, text: str) -> bool:
         """Return whether the whole text matches."""
-        state, known, table, settled = 0, self._known, self._table, self._settled
+        state, kind_of_char, table, settled = 0, self._kind_of_char, self._table, self._settled
         for char in text:
-            kind = known.get(char)
+            kind = kind_of_char.get(char)
             if kind is None:
                 kind = self._kind(char)
             state = table[state][kind]
@@ -115,8 +115,8 @@ class Automaton:
 
     def _kind(self, char: str) -> int:
         kind = self._classes[bisect_right(self._starts, ord(char)) - 1]
-        if len(self._known) < 1024:
-            self._known[char] = kind
+        if len(self._kind_of_char) < 1024:
+            self._kind_of_char[char] = kind
         return kind
 
     def kinds(self, characters: NDArray[np.uint32]) -> NDArray[np.int32]:
@@ -126,8 +126,10 @@ class Automaton:
             characters: uint32 [n]
             returns: int32 [n]
         """
-        found = np.searchsorted(np.asarray(self._starts, dtype=np.int64), characters, side="right") - 1
-        return np.asarray(self._classes, dtype=np.int32)[found]
+        class_indexes = (
+            np.searchsorted(np.asarray(self._starts, dtype=np.int64), characters, side="right") - 1
+        )
+        return np.asarray(self._classes, dtype=np.int32)[class_indexes]
 
     def table(self) -> NDArray[np.int32]:
         """Return the next state by state and class.

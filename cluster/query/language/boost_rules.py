@@ -19,10 +19,10 @@ from cluster.records.boost_rule import Action, BoostRule, ProductBoost
 
 _NEGATED = ("is_not", "not_contain")
 _COMPARED: Mapping[str, Callable[[str, str], bool]] = {
-    "contains": lambda text, one: one in text,
-    "not_contain": lambda text, one: one in text,
-    "is": lambda text, one: text == one,
-    "is_not": lambda text, one: text == one,
+    "contains": lambda text, part: part in text,
+    "not_contain": lambda text, part: part in text,
+    "is": lambda text, other: text == other,
+    "is_not": lambda text, other: text == other,
     "starts_with": str.startswith,
     "ends_with": str.endswith,
 }
@@ -59,8 +59,8 @@ class CompiledRule:
         if rule.query_option == "regex":
             return any(pattern.accepts(sought) for pattern in self.query_patterns)
         compare = _COMPARED[rule.query_option]
-        found = any(compare(sought, fold(one).strip()) for one in rule.search_texts)
-        return not found if rule.query_option in _NEGATED else found
+        matches = any(compare(sought, fold(search_text).strip()) for search_text in rule.search_texts)
+        return not matches if rule.query_option in _NEGATED else matches
 
 
 def compile_rule(rule: BoostRule) -> CompiledRule:
@@ -70,8 +70,8 @@ def compile_rule(rule: BoostRule) -> CompiledRule:
         Invalid: a filter or pattern does not parse; fact `path` names it
     """
     overlaps = tuple(
-        frozenset(clauses_of(_parse(one.query, "filter_query", at, "query")))
-        for at, one in enumerate(rule.filter_query)
+        frozenset(clauses_of(_parse(condition.query, "filter_query", at, "query")))
+        for at, condition in enumerate(rule.filter_query)
     )
     return CompiledRule(rule, tuple(_effects(rule)), overlaps, tuple(_query_patterns(rule)))
 
@@ -97,9 +97,9 @@ def _query_patterns(rule: BoostRule) -> Iterator[Automaton]:
     """Build the patterns of search texts; they match case-folded text, so they are folded too."""
     if rule.query_option != "regex":
         return
-    for at, one in enumerate(rule.search_texts):
+    for at, search_text in enumerate(rule.search_texts):
         try:
-            yield regex(_fold_pattern(one))
+            yield regex(_fold_pattern(search_text))
         except FilterSyntax as error:
             path = ("query",) if rule.query and at == 0 else ("queries", at - bool(rule.query))
             raise Invalid(error.message, path=path) from error
@@ -118,42 +118,40 @@ def _effects(rule: BoostRule) -> list[RuleEffect]:
     places = tuple(place - 1 for place in rule.position) or None
     if rule.boost_fq is not None:
         return [RuleEffect("pin", places, _parse(rule.boost_fq, "boost_fq"))]
-    wanted = [(one, _product_clause(one, at)) for at, one in enumerate(rule.boost)]
-    if not wanted:
+    pairs = [(boost, _product_clause(boost, at)) for at, boost in enumerate(rule.boost)]
+    if not pairs:
         return []
     if rule.boost_match_type == "all":
-        first = wanted[0][0]
-        return [
-            RuleEffect(first.action, _places(first, places), _join(All, [clause for _, clause in wanted]))
-        ]
+        first = pairs[0][0]
+        return [RuleEffect(first.action, _places(first, places), _join(All, [clause for _, clause in pairs]))]
     lots: dict[tuple[Action, tuple[int, ...] | None], list[Node]] = {}
-    for one, clause in wanted:
-        lots.setdefault((one.action, _places(one, places)), []).append(clause)
+    for boost, clause in pairs:
+        lots.setdefault((boost.action, _places(boost, places)), []).append(clause)
     return [RuleEffect(action, where, _join(Any, clauses)) for (action, where), clauses in lots.items()]
 
 
-def _places(one: ProductBoost, places: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    if one.action != "pin":
+def _places(boost: ProductBoost, places: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    if boost.action != "pin":
         return None
-    return places if one.pin_position is None else (one.pin_position - 1,)
+    return places if boost.pin_position is None else (boost.pin_position - 1,)
 
 
 def _join(kind: type[All] | type[Any], clauses: Sequence[Node]) -> Node:
     return clauses[0] if len(clauses) == 1 else kind(tuple(clauses))
 
 
-def _product_clause(one: ProductBoost, at: int) -> Node:
+def _product_clause(boost: ProductBoost, at: int) -> Node:
     """Render one condition on products in the filter language, so that its budgets and meaning apply."""
-    name, option = _escape(one.field).replace("\\.", "."), one.option
+    name, option = _escape(boost.field).replace("\\.", "."), boost.option
     if option == "regex":
-        text = f"{name}:/{_for_slashes(one.query)}/"
-    elif option in ("is", "is_not") or is_text(canonical(one.field)):
-        quoted = one.query.replace("\\", "\\\\").replace('"', '\\"')
+        text = f"{name}:/{_for_slashes(boost.query)}/"
+    elif option in ("is", "is_not") or is_text(canonical(boost.field)):
+        quoted = boost.query.replace("\\", "\\\\").replace('"', '\\"')
         text = f'{name}:"{quoted}"'
     else:
         before = "" if option == "starts_with" else "*"
         after = "" if option == "ends_with" else "*"
-        text = f"{name}:{before}{_escape(one.query)}{after}"
+        text = f"{name}:{before}{_escape(boost.query)}{after}"
     clause = _parse(text, "boost", at, "query")
     return Not(clause) if option in _NEGATED else clause
 

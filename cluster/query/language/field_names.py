@@ -100,11 +100,11 @@ class _Index:
         if meant in self._names:
             return self._names[meant]
         lengths = range(len(meant) - _LENGTHS_APART, len(meant) + _LENGTHS_APART + 1)
-        near = [one for length in lengths for one in self._by_length.get(length, ())]
+        near = [name for length in lengths for name in self._by_length.get(length, ())]
         if len(near) > _MOST_COMPARED:
-            near = [one for one in near if one[:1] == meant[:1]][:_MOST_COMPARED]
-        found = get_close_matches(meant, near, 1, _ALIKE)
-        return self._names[found[0]] if found else ""
+            near = [name for name in near if name[:1] == meant[:1]][:_MOST_COMPARED]
+        matches = get_close_matches(meant, near, 1, _ALIKE)
+        return self._names[matches[0]] if matches else ""
 
 
 def _plain(name: str) -> str:

@@ -68,10 +68,10 @@ def is_number(field: str) -> bool:
 
 def collect_scalars(record: Mapping[str, Any], field: str) -> list[Scalar]:
     """Return the scalars under a field, through arrays; null is skipped."""
-    found = _values_at(record, field)
-    if len(found) == 1 and isinstance(found[0], (str, bool, int, float)):
-        return found
-    return [leaf for item in found for leaf in _scalars(item)]
+    values = _values_at(record, field)
+    if len(values) == 1 and isinstance(values[0], (str, bool, int, float)):
+        return values
+    return [leaf for item in values for leaf in _scalars(item)]
 
 
 def has_value(record: Mapping[str, Any], field: str) -> bool:
@@ -115,10 +115,10 @@ def build_field_reader(field: str) -> Callable[[Mapping[str, Any]], tuple[bool, 
                 return _both(record, field)
             if not dotted:
                 return nothing
-            found = _values_at(record, field)
-            if len(found) != 1:
-                return _both(record, field) if found else nothing
-            value = found[0]
+            values = _values_at(record, field)
+            if len(values) != 1:
+                return _both(record, field) if values else nothing
+            value = values[0]
         kind = type(value)
         if kind is str or kind is float or kind is int or kind is bool:
             return True, (value,)
@@ -150,12 +150,12 @@ def _collect(items: list[Any], leaves: list[Scalar]) -> None:
 
 def collect_locations(record: Mapping[str, Any], field: str) -> list[tuple[float, float]]:
     """Return the points (latitude, longitude in degrees) under a field; other values are skipped."""
-    found = _values_at(record, field)
+    values = _values_at(record, field)
     points: list[tuple[float, float]] = []
-    while found:
-        item = found.pop()
+    while values:
+        item = values.pop()
         if isinstance(item, list):
-            found.extend(item)
+            values.extend(item)
         elif isinstance(item, dict):
             lat, lon = item.get("lat"), item.get("lon")
             if _is_degree(lat) and _is_degree(lon):

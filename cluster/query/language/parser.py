@@ -321,10 +321,10 @@ _RANGES = {"<": "[* TO {0}}}", "<=": "[* TO {0}]", ">": "{{{0} TO *]", ">=": "[{
 def comparison_hint(first: str, second: str, lexer: Lexer) -> str:
     """Return the correct form of a mistaken comparison such as `price < 5`; empty for other mistakes."""
     text = first if _COMPARISON.match(first) else first + second
-    found = _COMPARISON.fullmatch(text)
-    if found is None or (text is not first and second[:1] not in "<>=!"):
+    match = _COMPARISON.fullmatch(text)
+    if match is None or (text is not first and second[:1] not in "<>=!"):
         return ""
-    name, sign, value = found.groups()
+    name, sign, value = match.groups()
     if not value:
         value = second if text is first else lexer.next().raw
     if not _SHORT.fullmatch(value):
@@ -376,12 +376,12 @@ def combine_members(items: list[ClauseMember], every: bool = False) -> Subtree:
         return _join(All, [part for _, part in parts])
     if not solr:
         return _join(Any, [_apply_sign(sign, part) for sign, part in parts])
-    wanted = [part for sign, part in parts if sign is TokenKind.PLUS]
+    required = [part for sign, part in parts if sign is TokenKind.PLUS]
     others = [part for sign, part in parts if sign is None]
     barred = [_apply_sign(sign, part) for sign, part in parts if sign in (TokenKind.MINUS, TokenKind.NOT)]
-    if not wanted and others:
-        wanted = [_join(All if every else Any, others)]
-    return _join(All, wanted + barred)
+    if not required and others:
+        required = [_join(All if every else Any, others)]
+    return _join(All, required + barred)
 
 
 def _join(kind: type[All] | type[Any], parts: list[Subtree]) -> Subtree:

@@ -49,10 +49,10 @@ def period_of(text: str) -> tuple[int, int] | None:
     Units:
         milliseconds since 1970
     """
-    found = _MOMENT.fullmatch(text) if len(text) <= 40 else None
-    if found is None:
+    match = _MOMENT.fullmatch(text) if len(text) <= 40 else None
+    if match is None:
         return None
-    year, month, day, hour, minute, second, fraction, zone = found.groups()
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
     try:
         at = datetime(
             int(year), int(month or 1), int(day or 1), int(hour or 0), int(minute or 0), int(second or 0),

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from cluster.records.administration import AdminToken, AuditRow
+from cluster.records.administration import AdminToken, AuditRow, Invitation
 from cluster.store.audit_proof import AuditProof
 
 START = "0" * 64
@@ -96,6 +96,26 @@ class AdminTokenStore(Protocol):
 
     async def remove_user(self, user_id: str) -> int:
         """Remove all tokens of an account; return their number."""
+        ...
+
+
+class InvitationStore(Protocol):
+    """Open invitations, under the SHA-256 of the tokens of their links."""
+
+    async def add(self, invitation: Invitation, *, now_ms: int) -> None:
+        """Store an invitation; those that have expired are removed."""
+        ...
+
+    async def find(self, sha256: str) -> Invitation | None:
+        """Return the invitation with a hash, expired or not."""
+        ...
+
+    async def all(self) -> list[Invitation]:
+        """Return all invitations, the oldest first."""
+        ...
+
+    async def remove(self, sha256: str) -> bool:
+        """Remove an invitation; of concurrent callers one gets True."""
         ...
 
 

@@ -36,7 +36,7 @@ class Follower:
     name: str
     at_ms: int
     "When the follower last recorded its offsets."
-    offsets: Mapping[str, str]
+    offsets: Mapping[Noun, str]
     digest: Mapping[str, str] = field(default_factory=dict)
     """Digests of its state at these offsets: `records`, and `lists` of a state that was just loaded with the snapshot
     `version`. Empty for followers that answer no queries."""
@@ -82,15 +82,8 @@ class ChangeLog(Protocol):
         older offset has a gap and must load compacted segments."""
         ...
 
-    async def record_follower(
-        self,
-        app_id: str,
-        name: str,
-        offsets: Mapping[Noun, str],
-        now_ms: int,
-        digest: Mapping[str, str] | None = None,
-    ) -> None:
-        """Record a follower's offsets and the digests of its state; for 10 minutes no later entry is trimmed."""
+    async def record_follower(self, app_id: str, follower: Follower) -> None:
+        """Record a follower; for 10 minutes no entry after its offsets is trimmed."""
         ...
 
     async def list_followers(self, app_id: str) -> list[Follower]:

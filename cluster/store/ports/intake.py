@@ -34,6 +34,36 @@ class RecordPut:
     "Only products: fills the per-type id index."
 
 
+CHANGE_BYTES = 4 << 20
+"Bytes of the records in one entry of the change log: a follower reads and applies an entry whole."
+
+
+def split_change(
+    records: Sequence[RecordPut], change_payload: bytes, vectors: bytes
+) -> list[tuple[bytes, bytes]]:
+    """Return payload and vectors of the change-log entries of a batch, each at most `CHANGE_BYTES` or one record.
+
+    Shapes:
+        change_payload: JSON array of the records; vectors: equally many bytes for each record, or none
+    """
+    if len(change_payload) <= CHANGE_BYTES:
+        return [(change_payload, vectors)]
+    width = len(vectors) // len(records)
+    starts, size = [0], 0
+    for at, record in enumerate(records):
+        size += len(record.json) + 1
+        if size >= CHANGE_BYTES and at > starts[-1]:
+            starts.append(at)
+            size = len(record.json) + 1
+    return [
+        (
+            b"[" + b",".join(record.json for record in records[start:stop]) + b"]",
+            vectors[start * width : stop * width],
+        )
+        for start, stop in zip(starts, [*starts[1:], len(records)], strict=True)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class IntakeReceipt:
     """The result of accepting a batch: the task, or the conflicting attribute types."""
@@ -93,7 +123,7 @@ class Intake(Protocol):
         now_ms: int,
         set_aside: Sequence[bytes] = (),
     ) -> bool:
-        """Write records, change-log entry and task progress, and acknowledge, in one atomic step.
+        """Write records, change-log entries (`split_change`) and task progress, and acknowledge, in one atomic step.
 
         Returns False and writes nothing when the batch was already applied. Creates the `default` engine
         with the first product. `quarantine_rows` are the records that `failed` names, in its order; they

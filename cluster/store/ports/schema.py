@@ -27,6 +27,14 @@ class RunningRelease:
     schema: int
     "The newest schema that the release supports."
     at_ms: int
+    build: str = ""
+    "The digest of its product files; empty of a release that wrote none."
+
+    @property
+    def label(self) -> str:
+        """Return the release, the build and the schema for people."""
+        build = f" build {self.build}" if self.build else ""
+        return f"{self.release}{build} (schema {self.schema})"
 
 
 class SchemaStore(Protocol):
@@ -49,5 +57,5 @@ class SchemaStore(Protocol):
         ...
 
     async def list_releases(self, now_ms: int) -> list[RunningRelease]:
-        """Return the releases that run, by name; entries of a day ago are removed."""
+        """Return the builds of releases that run, by name; entries of a day ago are removed."""
         ...

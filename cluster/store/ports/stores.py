@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cluster.store.ports.access import AccessStore
 from cluster.store.ports.accounts import AccountStore, GrantStore, RegistrationStore
-from cluster.store.ports.administration import AdminTokenStore, AuditLog
+from cluster.store.ports.administration import AdminTokenStore, AuditLog, InvitationStore
 from cluster.store.ports.archive_admin import ArchiveCallStore, ClientRuleStore
 from cluster.store.ports.boost_rules import RuleStore, RuleVersionStore
 from cluster.store.ports.changes import ChangeLog
@@ -61,6 +61,7 @@ class Stores:
     grants: GrantStore
     registrations: RegistrationStore
     admin_tokens: AdminTokenStore
+    invitations: InvitationStore
     audit: AuditLog
     archive_calls: ArchiveCallStore
     client_rules: ClientRuleStore

@@ -27,7 +27,7 @@ _READ = Script.load("read_changes")
 _SETTLE = Script.load("settle")
 _LAST = Script.load("last_offset")
 _OFFSET = re.compile(rb"\d+(-\d+)?")
-_NOUNS = ("user", "product", "interaction")
+_NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")
 
 
 class RedisChanges:
@@ -61,19 +61,12 @@ class RedisChanges:
         offset: bytes | None = await self._server.execute_slow("HGET", keys.trimmed(app_id), noun)
         return text_of(offset) if offset is not None and _OFFSET.fullmatch(offset) else "0"
 
-    async def record_follower(
-        self,
-        app_id: str,
-        name: str,
-        offsets: Mapping[Noun, str],
-        now_ms: int,
-        digest: Mapping[str, str] | None = None,
-    ) -> None:
-        value: dict[str, object] = {"at": now_ms}
-        value.update(offsets.items())
-        if digest:
-            value["digest"] = digest
-        await self._server.execute_slow("HSET", keys.follower(app_id), name, orjson.dumps(value))
+    async def record_follower(self, app_id: str, follower: Follower) -> None:
+        value: dict[str, object] = {"at": follower.at_ms}
+        value.update(follower.offsets.items())
+        if follower.digest:
+            value["digest"] = follower.digest
+        await self._server.execute_slow("HSET", keys.follower(app_id), follower.name, orjson.dumps(value))
 
     async def list_followers(self, app_id: str) -> list[Follower]:
         flat = await self._server.execute_slow("HGETALL", keys.follower(app_id))
@@ -103,7 +96,7 @@ class RedisChanges:
         flat = await self._server.execute_slow("HGETALL", key)
         named = dict(zip(flat[::2], flat[1::2], strict=True))
         return {
-            cast(Noun, noun): text_of(named[noun.encode()])
+            noun: text_of(named[noun.encode()])
             for noun in _NOUNS
             if _OFFSET.fullmatch(named.get(noun.encode(), b""))
         }

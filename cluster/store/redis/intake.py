@@ -25,7 +25,7 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
 from cluster.store import keys
 from cluster.store.ports.changes import Noun, Op
-from cluster.store.ports.intake import Batch, IntakeReceipt, RecordPut
+from cluster.store.ports.intake import Batch, IntakeReceipt, RecordPut, split_change
 from cluster.store.redis import quarantine
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.error_replies import NoGroup
@@ -45,6 +45,8 @@ MOST_GROUPS = 16
 LOOK_EVERY_MS = 250
 MOST_WAITING = 10_000
 "Batches of an app that may wait before the API replica refuses more."
+
+_BULK_BYTES = 1 << 20
 
 _log = structlog.get_logger()
 _ACCEPT = Script.load("accept")
@@ -92,7 +94,9 @@ class RedisIntake:
         ]  # fmt: skip
         for name, kind in (attribute_types or {}).items():
             args += (name, kind)
-        verdict, *facts = await self._server.run(_ACCEPT, names, args)
+        # a large upload on the common connection would delay the short commands of other requests
+        is_bulk = len(payload) > _BULK_BYTES
+        verdict, *facts = await self._server.run(_ACCEPT, names, args, is_bulk=is_bulk)
         if verdict == b"full":
             raise TooMany("too many uploads are waiting", retry_after_s=5)
         clashes = {text_of(name): text_of(kind) for name, kind in zip(facts[::2], facts[1::2], strict=True)}
@@ -123,9 +127,13 @@ class RedisIntake:
         names = self._keys_of(batch)
         names.append(keys.engine(app_id))
         args: list[Argument] = self._facts_of(batch, now_ms)
+        salt = salt_from_key(noun)
+        entries = [
+            (seal(payload, salt), seal(part, salt))
+            for payload, part in split_change(records, change_payload, vectors)
+        ]
         args += (
-            seal(change_payload, salt_from_key(noun)),
-            seal(vectors, salt_from_key(noun)),
+            *entries[0],
             embedder,
             len(failed),
             orjson.dumps(list(failed)),
@@ -139,6 +147,7 @@ class RedisIntake:
                 seal(record.json, salt_from_key(key)),
                 b"" if record.product_type is None else type_prefix(record.product_type),
             )
+        args += (part for entry in entries[1:] for part in entry)
         applied = await self._server.run(_APPLY_PUT, names, args, is_bulk=True) is not None
         if applied and set_aside:
             await self._set_aside(batch, failed, set_aside, now_ms)

@@ -43,17 +43,26 @@ class RedisSchema:
             await self._server.execute_slow("HDEL", keys.schema(), _RESTORING)
 
     async def record_release(self, running: RunningRelease) -> None:
-        value = orjson.dumps({"at": running.at_ms, "schema": running.schema})
-        await self._server.execute_slow("HSET", keys.releases(), running.release, value)
+        value = orjson.dumps({
+            "at": running.at_ms, "schema": running.schema, "release": running.release, "build": running.build,
+        })  # fmt: skip
+        # Builds of one release run side by side during an update; an older release shows the name as it stands.
+        name = f"{running.release}+{running.build}" if running.build else running.release
+        await self._server.execute_slow("HSET", keys.releases(), name, value)
 
     async def list_releases(self, now_ms: int) -> list[RunningRelease]:
         flat = await self._server.execute_slow("HGETALL", keys.releases())
         found = []
         for name, value in zip(flat[::2], flat[1::2], strict=True):
             told = orjson.loads(value)
-            running = RunningRelease(text_of(name), int(told["schema"]), int(told["at"]))
+            running = RunningRelease(
+                told.get("release", text_of(name)),
+                int(told["schema"]),
+                int(told["at"]),
+                told.get("build", ""),
+            )
             if abs(now_ms - running.at_ms) <= SEEN_MS:
                 found.append(running)
             elif now_ms - running.at_ms > FORGOTTEN_MS:
                 await self._server.execute_slow("HDEL", keys.releases(), name)
-        return sorted(found, key=lambda one: one.release)
+        return sorted(found, key=lambda running: (running.release, running.build))

@@ -17,7 +17,7 @@ from cluster.artifacts.signing import sign_manifests
 from cluster.errors import HouseError, InvalidSetting
 from cluster.records.access import DEFAULT_STORAGE_MB, App, AppSettings
 from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.handover import find_secrets
+from cluster.runtime.handover import find_exposed_files, find_secrets
 from cluster.runtime.processes import list_processes
 from cluster.store.connect import OpenStores
 from cluster.store.ports.administration import AuditVerdict
@@ -117,7 +117,11 @@ def check_learners(installation: Installation) -> Finding:
 
 
 def check_secrets(installation: Installation) -> Iterator[Finding]:
-    """No secret stands in an environment, where every process below inherits it."""
+    """No secret stands in an environment, where every process below inherits it, or in a file that all users read."""
+    exposed = find_exposed_files(installation.settings)
+    for path in exposed:
+        words = f"every user of this machine can read {path}"
+        yield Finding("secrets", "bad", words, f"chmod 600 {path}, then change the secret")
     here = find_secrets(os.environ)
     if here:
         advice = f"put each into a file of mode 600 and name that: {here[0]}_FILE=..."
@@ -132,8 +136,8 @@ def check_secrets(installation: Installation) -> Iterator[Finding]:
         yield Finding(
             "secrets", "bad", ", ".join(sorted(found)), "`kiosk down && kiosk up`, then change them"
         )
-    elif not here:
-        yield Finding("secrets", "ok", "none stands in an environment")
+    elif not here and not exposed:
+        yield Finding("secrets", "ok", "none stands in an environment or in a file that all users can read")
 
 
 def check_artifacts(installation: Installation) -> Finding:

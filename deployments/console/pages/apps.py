@@ -49,8 +49,9 @@ async def create_app(request: ConsoleRequest) -> Response:
     """Create an app and show its keys once."""
     form = request.form
     made = await request.perform(
-        "apps.create", app_id=form.get("app_id", "").strip(), environment=form.get("environment", "")
-    )
+        "apps.create", app_id=form.get("app_id", "").strip(), environment=form.get("environment", ""),
+        display_name=form.get("display_name", "").strip(),
+    )  # fmt: skip
     return _show_new_keys(request, made)
 
 
@@ -60,12 +61,14 @@ async def show_access(request: ConsoleRequest) -> Response:
     values: dict[str, Any] = {"app": app, "keys": [], "people": [], "roles": [], "kinds": KINDS}
     values["groups"] = list_setting_groups(app["switches"], request.services.text)
     if request.may("owner"):
-        keys, people = await asyncio.gather(
+        keys, people, invitations = await asyncio.gather(
             request.perform("keys.list", app_id=request.app_id),
             request.perform("people.list_of_app", app_id=request.app_id),
+            request.perform("invitations.list_of_app", app_id=request.app_id),
         )
         roles = [(role, f"{role}: {ROLE_TEXTS[role]}") for role in APP_ROLES]
         values |= {"keys": keys.to_dict()["keys"], "people": people.to_dict()["users"], "roles": roles}
+        values |= invitations.to_dict()
     return request.page("access/app.html", **values)
 
 
@@ -101,6 +104,13 @@ def _describe_setting(name: str, value: Any, text: ConsoleTexts) -> dict[str, An
         "type": "number" if is_number else "text", "minimum": bounds.get("ge", ""), "maximum": bounds.get("le", ""),
         "step": "any" if isinstance(value, float) else "",
     }  # fmt: skip
+
+
+async def set_display_name(request: ConsoleRequest) -> Response:
+    """Change the name that pages show for the app."""
+    name = request.form.get("display_name", "").strip()
+    await request.perform("apps.set_display_name", app_id=request.app_id, display_name=name)
+    return _back(request, "access.display_name_saved")
 
 
 async def set_limits(request: ConsoleRequest) -> Response:
@@ -185,6 +195,7 @@ PAGES = (
     Page("/apps", show_apps, role=None),
     Page("/apps", create_app, role="owner", methods=("POST",)),
     Page(ACCESS, show_access),
+    Page(ACCESS + "/display-name", set_display_name, role="owner", methods=("POST",), shown_on=ACCESS),
     Page(ACCESS + "/limits", set_limits, role="owner", methods=("POST",), shown_on=ACCESS),
     Page(ACCESS + "/switches", set_switches, role="owner", methods=("POST",), shown_on=ACCESS),
     Page(ACCESS + "/rotate", rotate_keys, role="owner", methods=("POST",), shown_on=ACCESS),

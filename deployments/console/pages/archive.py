@@ -32,7 +32,7 @@ async def show_archive(request: ConsoleRequest) -> Response:
     since = since if since in SPANS else "30d"
     clients, choice, connections, report = await asyncio.gather(
         request.perform("clients.list", app_id=request.app_id),
-        request.perform("archive.app"),
+        request.perform("archive.app", app_id=request.app_id),
         _load_connections(request),
         _load_report(request, since),
     )

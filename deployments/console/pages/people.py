@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from deployments.console.page import NavigationEntry, Page
+from deployments.console.pages.invitations import list_open
 from deployments.console.request import ConsoleRequest, path_of
 
 PERSON = "/people/{username}"
@@ -14,7 +15,7 @@ CHANGES = ("lock", "unlock", "reset_second_factor")
 async def show_people(request: ConsoleRequest) -> Response:
     """List accounts."""
     found = (await request.perform("people.list")).to_dict()["users"]
-    return request.page("access/people.html", users=found)
+    return request.page("access/people.html", users=found, **await list_open(request))
 
 
 async def create_person(request: ConsoleRequest) -> Response:

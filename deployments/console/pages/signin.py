@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.responses import Response
 
 from deployments.console.page import Page
@@ -62,16 +64,24 @@ async def sign_out(request: ConsoleRequest) -> Response:
 
 
 def show_form(request: ConsoleRequest, goal: str, fault: str = "", status: int = 200) -> Response:
-    """Return the form, bound to a name of this browser."""
+    """Return the form of the sign-in."""
+    sign_in = request.services.sign_in
+    return bound_page(
+        request, "session/sign_in.html", status=status, goal=goal, username=request.form.get("username", "")[:64],
+        fault=fault, provider=sign_in.provider_name, has_passwords=sign_in.has_passwords,
+    )  # fmt: skip
+
+
+def bound_page(request: ConsoleRequest, template: str, status: int = 0, **values: Any) -> Response:
+    """Return a page whose form is bound to the session, or before the sign-in to a name of this browser."""
     services, sessions = request.services, request.sessions
+    request.notice = request.notice or sessions.take_notice(request.raw, secure=request.secure)
+    if request.session is not None:
+        return request.page(template, status=status, **values)
     browser = sessions.browser_name(request.raw, secure=request.secure)
     name = browser or services.signing.random()
     request.csrf = services.signing.form_proof(name)
-    request.notice = request.notice or sessions.take_notice(request.raw, secure=request.secure)
-    response = request.page(
-        "session/sign_in.html", status=status, goal=goal, username=request.form.get("username", "")[:64],
-        fault=fault, provider=services.sign_in.provider_name, has_passwords=services.sign_in.has_passwords,
-    )  # fmt: skip
+    response = request.page(template, status=status, **values)
     if not browser:
         sessions.name_browser(response, name, secure=request.secure)
     return response

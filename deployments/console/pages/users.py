@@ -20,8 +20,15 @@ ROWS = 25
 async def show_readers(request: ConsoleRequest) -> Response:
     """List users by the beginning of their ids."""
     prefix, after = request.query.get("prefix", ""), request.query.get("after", "")
-    chosen = {"prefix": prefix, "contains": request.query.get("contains", "").strip()}
-    page = await request.perform("users.search", app_id=request.app_id, **chosen, after=after, limit=ROWS)
+    chosen = {
+        "prefix": prefix,
+        **{name: request.query.get(name, "").strip() for name in ("contains", "text")},
+    }
+    exact = bool(request.query.get("exact"))
+    page = await request.perform(
+        "users.search", app_id=request.app_id, **chosen, exact=exact, after=after, limit=ROWS
+    )
+    chosen |= {"exact": "on"} if exact else {}
     address = path_of(READERS, app_id=request.app_id)
     older = f"{address}?{urlencode({**chosen, 'after': page['next']})}" if page["next"] else ""
     return request.page(

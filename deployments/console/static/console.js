@@ -15,6 +15,11 @@
     for (const box of document.querySelectorAll("[data-chart]")) drawChart(box);
   }
 
+  // An image that can't be loaded leaves no broken picture beside the name of its product.
+  document.addEventListener("error", (event) => {
+    if (event.target.matches && event.target.matches("img.thumb")) event.target.remove();
+  }, true);
+
   // Copying: where the clipboard is refused, the text is selected instead.
   async function copy(button) {
     const before = button.textContent;

@@ -89,7 +89,7 @@ class TrainedEngine:
         return self.blend.score(histories)
 
 
-def train_engine(recipe: Recipe, data: Interactions, tell: StepCallback = ignore_step) -> TrainedEngine:
+def train_engine(recipe: Recipe, data: Interactions, on_step: StepCallback = ignore_step) -> TrainedEngine:
     """Train each component of a settled recipe on all data and return the engine.
 
     Errors:
@@ -104,16 +104,16 @@ def train_engine(recipe: Recipe, data: Interactions, tell: StepCallback = ignore
     for name, part in recipe.parts.items():
         weight, weight_new = blend.weights.get(name, 0.0), blend.weights_new.get(name, 0.0)
         if weight or weight_new:
-            tell(f"train {name}")
+            on_step(f"train {name}")
             model = build_learner(part).train(data, build_rng(recipe.seed, name))
             parts.append(BlendPart(name, model, float(weight), float(weight_new)))
     baskets = None
     if recipe.baskets is not None:
-        tell("train baskets")
+        on_step("train baskets")
         baskets = BasketsLearner(recipe.baskets).train(data, build_rng(recipe.seed, "baskets"))
     cohorts = None
     if recipe.cohorts is not None:
-        tell("train cohorts")
+        on_step("train cohorts")
         cohorts = build_cohorts(recipe.cohorts, data, build_rng(recipe.seed, "cohorts"))
     return TrainedEngine(
         recipe, Blend(tuple(parts)), data.items, DataFacts.from_interactions(data), baskets, cohorts
@@ -127,12 +127,12 @@ def clear_history_weights(engine: TrainedEngine, parts: Collection[str]) -> Trai
 
 
 def plan_and_train_engine(
-    recipe: Recipe, data: Interactions, tell: StepCallback = ignore_step
+    recipe: Recipe, data: Interactions, on_step: StepCallback = ignore_step
 ) -> tuple[TrainedEngine, TuningPlan]:
     """Tune on the newest part of the data, then train on all data; return the engine and the plan."""
     data = select_newest_events(data, recipe.events.newest)
-    plan = plan_on_newest(recipe, data, tell)
-    return train_engine(plan.recipe, data, tell), plan
+    plan = plan_on_newest(recipe, data, on_step)
+    return train_engine(plan.recipe, data, on_step), plan
 
 
 def select_newest_events(data: Interactions, most: int | None) -> Interactions:

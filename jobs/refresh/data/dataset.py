@@ -98,8 +98,8 @@ class Interactions:
         """Return the events of some types; all events if `kinds` is empty."""
         if not kinds:
             return self
-        wanted = [code for code, kind in enumerate(self.kinds) if kind in kinds]
-        return self.pick(np.isin(self.kind, wanted))
+        codes = [code for code, kind in enumerate(self.kinds) if kind in kinds]
+        return self.pick(np.isin(self.kind, codes))
 
     def with_content(self, content: Any) -> Interactions:
         """Return the same events with content vectors of the items.
@@ -119,8 +119,8 @@ class Interactions:
         Shapes:
             returns: int64 [users + 1]
         """
-        found: Rows = np.searchsorted(self.reader, np.arange(self.n_readers + 1)).astype(np.int64)
-        return found
+        starts_by_user: Rows = np.searchsorted(self.reader, np.arange(self.n_readers + 1)).astype(np.int64)
+        return starts_by_user
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ def interactions_from_frame(frame: pl.DataFrame, columns: FrameColumns | None = 
     kinds: tuple[str, ...] = ("",)
     kind: Codes = np.zeros(count, np.int32)
     if columns.kind is not None:
-        found = Vocabulary.of(_texts_from_series(frame[columns.kind]))
-        kinds = tuple(found.names.to_pylist())
-        kind = found.codes(_texts_from_series(frame[columns.kind])).astype(np.int32)
+        vocabulary = Vocabulary.of(_texts_from_series(frame[columns.kind]))
+        kinds = tuple(vocabulary.names.to_pylist())
+        kind = vocabulary.codes(_texts_from_series(frame[columns.kind])).astype(np.int32)
     basket = np.arange(count) if columns.basket is None else _codes_from_series(frame[columns.basket])
     return _build_interactions(
         _texts_from_series(frame[columns.reader]),
@@ -223,8 +223,8 @@ def event_weigher(changed: Mapping[str, float]) -> EventWeigher:
     """
     unknown = sorted(set(changed) - set(EVENT_WEIGHTS))
     if unknown:
-        known = ", ".join(sorted(EVENT_WEIGHTS))
-        raise Invalid(f"no such type of event: {', '.join(unknown)}; known are {known}")
+        kinds = ", ".join(sorted(EVENT_WEIGHTS))
+        raise Invalid(f"no such type of event: {', '.join(unknown)}; known are {kinds}")
     factors = {kind: weight / EVENT_WEIGHTS[kind] for kind, weight in changed.items()}
 
     def weigh(kind: str, value: float) -> float:
@@ -281,8 +281,8 @@ def _event_weights(names: tuple[str, ...], kind: Codes, values: Floats, weigh: E
     weights = np.zeros(len(kind))
     for code, name in enumerate(names):
         those = kind == code
-        found, inverse = np.unique(np.round(values[those], 1), return_inverse=True)
-        weights[those] = np.array([weigh(name, value) for value in found.tolist()])[inverse]
+        rounded, inverse = np.unique(np.round(values[those], 1), return_inverse=True)
+        weights[those] = np.array([weigh(name, value) for value in rounded.tolist()])[inverse]
     return weights
 
 

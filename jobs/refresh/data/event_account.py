@@ -47,7 +47,7 @@ class EventAccount:
             sentences.append(f"{self.without_products:,} interactions name no product")
         sentences += [
             f"{count:,} events of type {kind or 'unknown'} say nothing for or against a product"
-            for kind, count in sorted(self.unweighted.items(), key=lambda one: -one[1])
+            for kind, count in sorted(self.unweighted.items(), key=lambda entry: -entry[1])
         ]
         if self.repeats:
             sentences.append(

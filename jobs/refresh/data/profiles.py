@@ -34,29 +34,31 @@ class Profiles:
     codes: Codes
 
     @classmethod
-    def from_users(cls, users: Iterable[bytes], readers: Vocabulary, fields: Sequence[str] = ()) -> Profiles:
+    def from_users(
+        cls, users: Iterable[bytes], users_by_code: Vocabulary, fields: Sequence[str] = ()
+    ) -> Profiles:
         """Return profiles from user records, with the most frequent values of each field.
 
         Fields without values are dropped, and so are values of very few users.
         """
         records = [orjson.loads(user) for user in users]
-        asked = tuple(dict.fromkeys(map(canonical, fields or (*FIELDS, *_select_attributes(records)))))
-        found: list[dict[str, str]] = [{} for _ in range(len(readers))]
-        codes = readers.codes(["u:" + str(record.get("user_id", "")) for record in records])
+        requested = tuple(dict.fromkeys(map(canonical, fields or (*FIELDS, *_select_attributes(records)))))
+        profiles: list[dict[str, str]] = [{} for _ in range(len(users_by_code))]
+        codes = users_by_code.codes(["u:" + str(record.get("user_id", "")) for record in records])
         for code, record in zip(codes.tolist(), records, strict=True):
             if code >= 0:
-                texts = {field: text_from_value(_field_value(record, field), field) for field in asked}
-                found[code] = {field: text for field, text in texts.items() if text}
+                texts = {field: text_from_value(_field_value(record, field), field) for field in requested}
+                profiles[code] = {field: text for field, text in texts.items() if text}
         kept = [
-            (field, _frequent_values(profile[field] for profile in found if field in profile))
-            for field in asked
+            (field, _frequent_values(profile[field] for profile in profiles if field in profile))
+            for field in requested
         ]
         kept = [(field, values) for field, values in kept if values]
         columns = [
-            [values.index(profile[field]) if profile.get(field) in values else -1 for profile in found]
+            [values.index(profile[field]) if profile.get(field) in values else -1 for profile in profiles]
             for field, values in kept
         ]
-        shape = (len(readers), len(kept))
+        shape = (len(users_by_code), len(kept))
         table = np.array(columns, np.int32).T if columns else np.zeros(shape, np.int32)
         return cls(
             tuple(field for field, _ in kept),
@@ -71,14 +73,14 @@ def _select_attributes(records: Sequence[Mapping[str, Any]]) -> list[str]:
     for record in records:
         for name, value in (record.get("custom_attributes") or {}).items():
             text = text_from_value(value)
-            known = counts.setdefault(name, Counter())
-            if text and (text in known or len(known) <= _FEW_VALUES):
-                known[text] += 1
+            value_counts = counts.setdefault(name, Counter())
+            if text and (text in value_counts or len(value_counts) <= _FEW_VALUES):
+                value_counts[text] += 1
     usable = [
-        (-sum(known.values()), name)
-        for name, known in counts.items()
-        if 2 <= len(known) <= _FEW_VALUES
-        and sum(known.values()) >= _LEAST_SHARE * len(records)
+        (-sum(value_counts.values()), name)
+        for name, value_counts in counts.items()
+        if 2 <= len(value_counts) <= _FEW_VALUES
+        and sum(value_counts.values()) >= _LEAST_SHARE * len(records)
         and "." not in name
     ]
     return [ATTRIBUTES + name for _, name in sorted(usable)[:_MOST_ATTRIBUTES]]

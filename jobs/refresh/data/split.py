@@ -120,8 +120,10 @@ class EvaluationSplit:
             return self.taken
         if self.seen == "allowed":
             return Targets(np.zeros(len(self) + 1, np.int64), np.zeros(0, np.int64))
-        known = self.histories.items >= 0
-        return Targets.from_pairs(self.histories.owners()[known], self.histories.items[known], len(self))
+        is_trained = self.histories.items >= 0
+        return Targets.from_pairs(
+            self.histories.owners()[is_trained], self.histories.items[is_trained], len(self)
+        )
 
     def sample(self, most: int, rng: np.random.Generator) -> EvaluationSplit:
         """Return a uniform sample of at most `most` users."""
@@ -206,15 +208,15 @@ def split_at(
     """Return a split with the items between two instants as targets; new users have empty histories."""
     train = data.pick(data.at_s <= instant_s)
     after = data.pick((data.at_s > instant_s) & (data.at_s <= until_s) & (data.weight > 0)).of_kinds(kinds)
-    readers = np.unique(after.reader)
-    owner, item = np.searchsorted(readers, after.reader), after.item
-    histories = UserHistories.of(train, readers, instant_s)
-    taken = _items_of_users(train, readers, kinds) if seen == "other_kinds" else None
+    users = np.unique(after.reader)
+    owner, item = np.searchsorted(users, after.reader), after.item
+    histories = UserHistories.of(train, users, instant_s)
+    taken = _items_of_users(train, users, kinds) if seen == "other_kinds" else None
     if seen != "allowed":
         old = (histories.owners(), histories.items) if taken is None else (taken.owners(), taken.items)
         fresh = ~_contains_pairs(*old, owner, item, data.n_items)
         owner, item = owner[fresh], item[fresh]
-    targets = Targets.from_pairs(owner, item, len(readers))
+    targets = Targets.from_pairs(owner, item, len(users))
     period_s = (float(after.at_s.min()), float(after.at_s.max())) if len(after) else None
     trial = EvaluationSplit(name, train, histories, targets, seen, kinds, taken, "by_time", period_s)
     return trial.pick(np.flatnonzero(targets.lengths > 0))
@@ -232,25 +234,27 @@ def split_next_in_session(
     tested = begins > instant_s
     rows_tested = tested[data.reader]
     train, test = data.pick(~rows_tested), data.pick(rows_tested)
-    known = np.zeros(data.n_items, np.bool_)
-    known[train.item] = True
-    test = test.pick(known[test.item])
+    is_trained = np.zeros(data.n_items, np.bool_)
+    is_trained[train.item] = True
+    test = test.pick(is_trained[test.item])
     first = np.ones(len(test), np.bool_)
     first[1:] = test.reader[1:] != test.reader[:-1]
     begin = np.flatnonzero(first)[np.cumsum(first) - 1]
-    asked = np.flatnonzero(~first)
-    lengths = asked - begin[asked]
-    rows = expand_runs(begin[asked], lengths)
+    positions = np.flatnonzero(~first)
+    lengths = positions - begin[positions]
+    rows = expand_runs(begin[positions], lengths)
     histories = UserHistories(
         starts=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
         items=test.item[rows],
         at_s=test.at_s[rows],
         weights=test.weight[rows],
-        now_s=test.at_s[asked],
+        now_s=test.at_s[positions],
         n_items=data.n_items,
     )
-    targets = Targets(np.arange(len(asked) + 1, dtype=np.int64), test.item[asked])
-    period_s = (float(test.at_s[asked].min()), float(test.at_s[asked].max())) if len(asked) else None
+    targets = Targets(np.arange(len(positions) + 1, dtype=np.int64), test.item[positions])
+    period_s = (
+        (float(test.at_s[positions].min()), float(test.at_s[positions].max())) if len(positions) else None
+    )
     return EvaluationSplit(
         name, train, histories, targets, "allowed", protocol="next_in_session", period_s=period_s
     )
@@ -275,9 +279,9 @@ def split_baskets(data: Interactions, instant_s: float, rng: np.random.Generator
     """Return a split of the baskets after an instant: one random line is the history, the others are the targets."""
     train = data.pick(data.at_s <= instant_s)
     after = data.pick(data.at_s > instant_s)
-    known = np.zeros(data.n_items, np.bool_)
-    known[train.item] = True
-    after = after.pick(known[after.item])
+    is_trained = np.zeros(data.n_items, np.bool_)
+    is_trained[train.item] = True
+    after = after.pick(is_trained[after.item])
     pairs = np.unique(np.stack((after.basket, after.item)), axis=1)
     baskets, owner, sizes = np.unique(pairs[0], return_inverse=True, return_counts=True)
     starts = np.concatenate(([0], np.cumsum(sizes)))[:-1]
@@ -305,13 +309,13 @@ def _leave_out_at(
     from_end = counted[bounds[1:]][data.reader] - counted[:-1]
     before = np.arange(len(data)) - bounds[data.reader]
     targets = np.flatnonzero(is_target & (from_end == place) & (before >= least_before))
-    readers = data.reader[targets]
-    asked = np.zeros(data.n_readers, np.bool_)
-    asked[readers] = True
-    remaining = np.where(asked[data.reader], place, place - 1)
+    users = data.reader[targets]
+    is_tested = np.zeros(data.n_readers, np.bool_)
+    is_tested[users] = True
+    remaining = np.where(is_tested[data.reader], place, place - 1)
     train = data.pick(np.where(is_target, from_end > remaining, from_end >= remaining))
-    histories = UserHistories.of(train, readers)
-    count = len(readers)
+    histories = UserHistories.of(train, users)
+    count = len(users)
     at_s = data.at_s[targets]
     trial = EvaluationSplit(
         name, train, histories, Targets(np.arange(count + 1), data.item[targets]), seen, kinds,
@@ -319,7 +323,7 @@ def _leave_out_at(
         period_s=(float(at_s.min()), float(at_s.max())) if data.clock and count else None,
     )  # fmt: skip
     if seen == "other_kinds":
-        trial = replace(trial, taken=_items_of_users(train, readers, kinds))
+        trial = replace(trial, taken=_items_of_users(train, users, kinds))
     if seen == "allowed":
         return trial
     # an item of the history is no valid target, because lists exclude it
@@ -334,25 +338,25 @@ def _kind_mask(data: Interactions, kinds: tuple[str, ...]) -> Mask:
     """Mark the events of some types; all events if `kinds` is empty."""
     if not kinds:
         return np.ones(len(data), np.bool_)
-    wanted = [code for code, kind in enumerate(data.kinds) if kind in kinds]
-    found: Mask = np.isin(data.kind, wanted)
-    return found
+    codes = [code for code, kind in enumerate(data.kinds) if kind in kinds]
+    mask: Mask = np.isin(data.kind, codes)
+    return mask
 
 
-def _items_of_users(data: Interactions, readers: Rows, kinds: tuple[str, ...]) -> Targets:
+def _items_of_users(data: Interactions, users: Rows, kinds: tuple[str, ...]) -> Targets:
     """Return the items of the users' events of some types.
 
     Shapes:
-        readers: int64 [q], ascending
+        users: int64 [q], ascending
     """
     events = data.of_kinds(kinds)
-    places = np.searchsorted(readers, events.reader)
-    known = np.isin(events.reader, readers)
-    return Targets.from_pairs(places[known], events.item[known], len(readers))
+    places = np.searchsorted(users, events.reader)
+    of_users = np.isin(events.reader, users)
+    return Targets.from_pairs(places[of_users], events.item[of_users], len(users))
 
 
 def _contains_pairs(owners: Rows, items: Rows, owner: Rows, item: Rows, n_items: int) -> Mask:
     """Mark the pairs of `owner` and `item` that occur in `owners` and `items`."""
     width = n_items + 1
-    found: Mask = np.isin(owner * width + item, np.unique(owners * width + items))
-    return found
+    is_contained: Mask = np.isin(owner * width + item, np.unique(owners * width + items))
+    return is_contained

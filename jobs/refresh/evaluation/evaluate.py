@@ -138,18 +138,18 @@ def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int =
     if not len(trial):
         raise Invalid(f"nobody can be asked in the trial {trial.name!r}; there is too little data")
     count = trial.histories.n_items
-    readers = np.bincount(trial.train.item, minlength=count).astype(np.float64)
+    popularity = np.bincount(trial.train.item, minlength=count).astype(np.float64)
     block = max(1, min(1_000, _BLOCK_BYTES // (4 * max(count, 1))))
     shown = np.zeros(count, np.bool_)
-    found: list[dict[str, Floats]] = []
+    blocks: list[dict[str, Floats]] = []
     for first in range(0, len(trial), block):
         part = trial.pick(np.arange(first, min(first + block, len(trial))))
         lists = rank_items(scorer, part, deep)
         shown[lists[:, :k][lists[:, :k] >= 0]] = True
-        found.append(_user_metrics(lists, part, readers, k, deep))
-    figures = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        blocks.append(_user_metrics(lists, part, popularity, k, deep))
+    figures = {name: np.concatenate([part[name] for part in blocks]) for name in blocks[0]}
     return EvaluationResult(
-        trial.name, k, figures, trial.histories.lengths, shown, int(np.count_nonzero(readers))
+        trial.name, k, figures, trial.histories.lengths, shown, int(np.count_nonzero(popularity))
     )
 
 
@@ -210,11 +210,11 @@ def compare_evaluations(
     """
     if figure not in before.figures or figure not in after.figures:
         raise Invalid(f"no figure {figure!r}; there are {', '.join(sorted(after.figures))}")
-    one, other = before.figures[figure], after.figures[figure]
-    if len(one) != len(other) or before.trial != after.trial:
+    first, second = before.figures[figure], after.figures[figure]
+    if len(first) != len(second) or before.trial != after.trial:
         raise Invalid("only examinations of the same trial can be compared")
-    low, high = bootstrap_interval(other - one, rng)
-    return MetricComparison(figure, len(one), float(one.mean()), float(other.mean()), low, high)
+    low, high = bootstrap_interval(second - first, rng)
+    return MetricComparison(figure, len(first), float(first.mean()), float(second.mean()), low, high)
 
 
 def bootstrap_interval(values: Floats, rng: np.random.Generator) -> tuple[float, float]:
@@ -224,17 +224,17 @@ def bootstrap_interval(values: Floats, rng: np.random.Generator) -> tuple[float,
         values: float64 [q]
     """
     count = len(values)
-    means = np.empty(_RESAMPLES)
+    resampled = np.empty(_RESAMPLES)
     step = max(1, 2_000_000 // max(count, 1))
     for first in range(0, _RESAMPLES, step):
         last = min(first + step, _RESAMPLES)
-        means[first:last] = values[rng.integers(0, count, (last - first, count))].mean(axis=1)
-    low, high = np.quantile(means, (0.025, 0.975))
+        resampled[first:last] = values[rng.integers(0, count, (last - first, count))].mean(axis=1)
+    low, high = np.quantile(resampled, (0.025, 0.975))
     return float(low), float(high)
 
 
 def _user_metrics(
-    lists: metrics.RankedLists, trial: EvaluationSplit, readers: Floats, k: int, deep: int
+    lists: metrics.RankedLists, trial: EvaluationSplit, popularity: Floats, k: int, deep: int
 ) -> dict[str, Floats]:
     hits = metrics.mark_hits(lists, trial.targets, trial.histories.n_items)
     lengths = trial.targets.lengths
@@ -246,16 +246,16 @@ def _user_metrics(
         f"hit_rate@{deep}": metrics.hit_rate(hits, deep),
         f"mrr@{k}": metrics.reciprocal_rank(hits, k),
         f"mrr@{deep}": metrics.reciprocal_rank(hits, deep),
-        f"novelty@{k}": metrics.novelty(lists, readers, k),
+        f"novelty@{k}": metrics.novelty(lists, popularity, k),
     }
 
 
 def _metric_estimates(
     examined: EvaluationResult, members: Mask, rng: np.random.Generator
 ) -> dict[str, MetricEstimate]:
-    means = {}
+    estimates = {}
     for name, values in examined.figures.items():
         chosen = values[members]
         low, high = bootstrap_interval(chosen, rng)
-        means[name] = MetricEstimate(float(chosen.mean()), low, high)
-    return means
+        estimates[name] = MetricEstimate(float(chosen.mean()), low, high)
+    return estimates

@@ -28,18 +28,18 @@ def check_gate(report_: Mapping[str, Any]) -> GateDecision:
     Without a serving version, the gate compares with popularity.
     """
     for name, against in ((SERVING, "what serves"), (POPULARITY, "plain popularity")):
-        found = report_.get("beside", {}).get(name)
-        if found is None:
+        comparison = report_.get("beside", {}).get(name)
+        if comparison is None:
             continue
-        change = found["after"] - found["before"]
+        change = comparison["after"] - comparison["before"]
         figures = (
-            f"{found['figure']} {found['after']:.4f} against {found['before']:.4f} of {against} "
-            f"({change:+.4f}, 95 % interval {found['low']:+.4f} to {found['high']:+.4f}, "
-            f"{found['readers']:,} users)"
+            f"{comparison['figure']} {comparison['after']:.4f} against {comparison['before']:.4f} of {against} "
+            f"({change:+.4f}, 95 % interval {comparison['low']:+.4f} to {comparison['high']:+.4f}, "
+            f"{comparison['readers']:,} users)"
         )
-        if found["high"] < 0:
+        if comparison["high"] < 0:
             return GateDecision(False, f"certainly worse: {figures}")
         return GateDecision(
-            True, ("certainly better: " if found["low"] > 0 else "not certainly worse: ") + figures
+            True, ("certainly better: " if comparison["low"] > 0 else "not certainly worse: ") + figures
         )
     return GateDecision(True, "there is nothing to compare it with")

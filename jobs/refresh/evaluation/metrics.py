@@ -35,17 +35,17 @@ def rank_top_items(scores: Batch, k: int) -> RankedLists:
     k = min(k, count)
     if k < count:
         cut = np.partition(scores, count - k, axis=1)[:, count - k]
-        found = np.empty((len(scores), k), np.int64)
+        top = np.empty((len(scores), k), np.int64)
         for row, limit in enumerate(cut):
             # a partition alone would break ties at the border arbitrarily
             above = np.flatnonzero(scores[row] > limit)
-            found[row] = np.concatenate((above, np.flatnonzero(scores[row] == limit)[: k - len(above)]))
-        found.sort(axis=1)
+            top[row] = np.concatenate((above, np.flatnonzero(scores[row] == limit)[: k - len(above)]))
+        top.sort(axis=1)
     else:
-        found = np.broadcast_to(np.arange(count), scores.shape).copy()
-    values = np.take_along_axis(scores, found, axis=1)
+        top = np.broadcast_to(np.arange(count), scores.shape).copy()
+    values = np.take_along_axis(scores, top, axis=1)
     order = np.argsort(-values, axis=1, kind="stable")
-    lists: RankedLists = np.take_along_axis(found, order, axis=1)
+    lists: RankedLists = np.take_along_axis(top, order, axis=1)
     lists[np.take_along_axis(values, order, axis=1) == -np.inf] = -1
     return lists
 
@@ -56,9 +56,9 @@ def mark_hits(lists: RankedLists, targets: Targets, n_items: int) -> HitMask:
     Shapes:
         returns: bool [q, k]
     """
-    wanted = targets.owners() * n_items + targets.items
+    target_keys = targets.owners() * n_items + targets.items
     places = np.arange(len(lists))[:, None] * n_items + lists
-    hits: HitMask = np.isin(places, wanted) & (lists >= 0)
+    hits: HitMask = np.isin(places, target_keys) & (lists >= 0)
     return hits
 
 
@@ -95,8 +95,8 @@ def hit_rate(hits: HitMask, k: int) -> Floats:
         hits: bool [q, at least k]
         returns: float64 [q]
     """
-    found: Floats = np.asarray(hits[:, :k].any(axis=1), np.float64)
-    return found
+    hit: Floats = np.asarray(hits[:, :k].any(axis=1), np.float64)
+    return hit
 
 
 def reciprocal_rank(hits: HitMask, k: int) -> Floats:

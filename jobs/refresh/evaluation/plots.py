@@ -85,8 +85,8 @@ def draw_bars(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str
     marks = choose_ticks(most)
     scale, step = _PLOT / marks[-1], (_WIDTH - _LEFT - 16) / max(len(groups), 1)
     width = min(48.0, step * 0.8 / max(len(names), 1))
-    base = _TOP + _PLOT
-    chart = BarChart(base + _BOTTOM, [PlotLabel(_LEFT, 20, title, size=15)])
+    baseline = _TOP + _PLOT
+    chart = BarChart(baseline + _BOTTOM, [PlotLabel(_LEFT, 20, title, size=15)])
     for at, name in enumerate(names):
         x = _LEFT + at * 160
         chart.shapes += [PlotBox(x, 32, 12, 12, _colour_at(at)), PlotLabel(x + 18, 42, name)]
@@ -94,7 +94,7 @@ def draw_bars(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str
     decimals = max(0, -math.floor(math.log10(marks[1]) + 1e-9)) if len(marks) > 1 else 0
     decimals += any(round(mark, decimals) != round(mark, 9) for mark in marks)
     for mark in marks:
-        y = base - mark * scale
+        y = baseline - mark * scale
         chart.shapes.append(PlotLine(_LEFT, y, _WIDTH - 16, y, _GRID))
         chart.shapes.append(PlotLabel(_LEFT - 6, y + 4, f"{mark:.{decimals}f}", "end"))
     for place, (label, group) in enumerate(groups.items()):
@@ -102,9 +102,9 @@ def draw_bars(title: str, groups: Mapping[str, Mapping[str, PlotBar]], axis: str
         first = middle - width * len(group) / 2
         for at, (name, bar) in enumerate(group.items()):
             chart.shapes += _bar_shapes(
-                bar, first + at * width, width, base, scale, _colour_at(names.index(name))
+                bar, first + at * width, width, baseline, scale, _colour_at(names.index(name))
             )
-        chart.shapes.append(PlotLabel(middle, base + 20, label, "middle"))
+        chart.shapes.append(PlotLabel(middle, baseline + 20, label, "middle"))
     return chart
 
 
@@ -188,16 +188,16 @@ def draw_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
         name = str(report.get("protocol", "auto"))
         k = report["k"]
         everybody = report["segments"][0]["figures"]
-        wanted = [f"ndcg@{k}", f"recall@{k}", f"hit_rate@{k}", f"mrr@{k}"]
+        figures = [f"ndcg@{k}", f"recall@{k}", f"hit_rate@{k}", f"mrr@{k}"]
         drawn[f"{name}-figures"] = draw_bars(
             f"{report['trial']}: {report['recipe']}, all users",
-            {figure: _comparison_bars(report, "all", figure, everybody[figure]) for figure in wanted},
+            {figure: _comparison_bars(report, "all", figure, everybody[figure]) for figure in figures},
         )
         drawn[f"{name}-segments"] = draw_bars(
             f"{report['trial']}: NDCG@{k} by the length of a user's history",
             {
                 f"{segment['name']} ({segment['readers']:,})": _comparison_bars(
-                    report, segment["name"], wanted[0], segment["figures"][wanted[0]]
+                    report, segment["name"], figures[0], segment["figures"][figures[0]]
                 )
                 for segment in report["segments"]
             },
@@ -219,14 +219,14 @@ def _comparison_bars(
 
 
 def _bar_shapes(
-    bar: PlotBar, x: float, width: float, base: float, scale: float, colour: str
+    bar: PlotBar, x: float, width: float, baseline: float, scale: float, colour: str
 ) -> list[PlotBox | PlotLine]:
     height = max(bar.value, 0.0) * scale
     shapes: list[PlotBox | PlotLine] = [
-        PlotBox(x, base - height, width - 2, height, colour, f"{bar.value:.4f}")
+        PlotBox(x, baseline - height, width - 2, height, colour, f"{bar.value:.4f}")
     ]
     if bar.low is not None and bar.high is not None:
-        middle, top, bottom = x + width / 2 - 1, base - bar.high * scale, base - bar.low * scale
+        middle, top, bottom = x + width / 2 - 1, baseline - bar.high * scale, baseline - bar.low * scale
         shapes.append(PlotLine(middle, top, middle, bottom, _WHISKER))
         shapes += [PlotLine(middle - 4, y, middle + 4, y, _WHISKER) for y in (top, bottom)]
     return shapes

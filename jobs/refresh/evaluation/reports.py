@@ -63,14 +63,14 @@ def comparison_to_dict(
     before: EvaluationResult, after: EvaluationResult, figure: str, rng: np.random.Generator, **about: Any
 ) -> dict[str, Any]:
     """Return the comparison of two evaluations of the same users as JSON."""
-    found: MetricComparison = compare_evaluations(before, after, figure, rng)
+    comparison: MetricComparison = compare_evaluations(before, after, figure, rng)
     return {
         "figure": figure,
-        "readers": found.readers,
-        "before": _rounded(found.before),
-        "after": _rounded(found.after),
-        "low": _rounded(found.low),
-        "high": _rounded(found.high),
+        "readers": comparison.readers,
+        "before": _rounded(comparison.before),
+        "after": _rounded(comparison.after),
+        "low": _rounded(comparison.low),
+        "high": _rounded(comparison.high),
         "coverage_before": round(before.coverage, 6),
         "segments": mean_metrics(before),
         "intervals": metric_intervals(before, figure),
@@ -150,24 +150,27 @@ def describe_split(trial: EvaluationSplit) -> dict[str, Any]:
 def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> str:
     """Return reports as Markdown tables."""
     lines = [f"# {title}", ""]
-    for found in reports:
-        if "error" in found:
-            lines += [f"## {found['protocol']}", "", str(found["error"]), ""]
+    for report in reports:
+        if "error" in report:
+            lines += [f"## {report['protocol']}", "", str(report["error"]), ""]
             continue
-        names = list(found["segments"][0]["figures"])
-        lines += [f"## {found['trial']}: {found['recipe']}", ""]
-        if sentence := found.get("split", {}).get("sentence"):
+        names = list(report["segments"][0]["figures"])
+        lines += [f"## {report['trial']}: {report['recipe']}", ""]
+        if sentence := report.get("split", {}).get("sentence"):
             lines += [sentence, ""]
         lines += ["| users | | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 2)]
-        for segment in found["segments"]:
+        for segment in report["segments"]:
             figures = segment["figures"].values()
-            cells = [f"{one['mean']:.4f} ({one['low']:.4f} to {one['high']:.4f})" for one in figures]
+            cells = [
+                f"{estimate['mean']:.4f} ({estimate['low']:.4f} to {estimate['high']:.4f})"
+                for estimate in figures
+            ]
             lines.append(f"| {segment['name']} | {segment['readers']} | " + " | ".join(cells) + " |")
-        for name, other in found["beside"].items():
+        for name, other in report["beside"].items():
             cells = [_comparison_cell(other, figure) for figure in names]
             lines.append(f"| {name} | | " + " | ".join(cells) + " |")
-        lines += ["", f"Coverage {found['coverage']:.3f}. {check_gate(found).sentence}.", ""]
-        notes = (found.get("chosen"), SEGMENT_NOTE, found.get("note"))
+        lines += ["", f"Coverage {report['coverage']:.3f}. {check_gate(report).sentence}.", ""]
+        notes = (report.get("chosen"), SEGMENT_NOTE, report.get("note"))
         lines += [f"{note[:1].upper()}{note[1:]}.\n" for note in notes if note]
     return "\n".join(lines)
 
@@ -188,12 +191,12 @@ FOLDER = "reports"
 class ReportStore:
     """Evaluation reports of engine versions in the artifact store."""
 
-    def __init__(self, shelf: ArtifactStore) -> None:
-        self._shelf = shelf
+    def __init__(self, artifacts: ArtifactStore) -> None:
+        self._artifacts = artifacts
 
     def put(self, app_id: str, engine_id: str, version: str, report: dict[str, Any]) -> None:
         """Write the report of a version."""
-        self._shelf.write(_path(app_id, engine_id, version), json.dumps(report, indent=2).encode())
+        self._artifacts.write(_path(app_id, engine_id, version), json.dumps(report, indent=2).encode())
 
     def get(self, app_id: str, engine_id: str, version: str, *, largest: int = 0) -> dict[str, Any] | None:
         """Return the report of a version, None if there is none. `largest` bounds its bytes; 0: no bound.
@@ -202,26 +205,28 @@ class ReportStore:
             Fault: the stored report is damaged, or larger than the bound
         """
         path = _path(app_id, engine_id, version)
-        if largest and (self._shelf.size(path) or 0) > largest:
+        if largest and (self._artifacts.size(path) or 0) > largest:
             raise Fault(f"report is larger than {largest:,} bytes: {path}", path=path)
         try:
-            found: dict[str, Any] = json.loads(self._shelf.read(path))
+            report: dict[str, Any] = json.loads(self._artifacts.read(path))
         except NotFound:
             return None
         except ValueError as error:
             raise Fault(f"report is damaged: {path}", path=path) from error
-        return found
+        return report
 
     def delete(self, app_id: str, engine_id: str, version: str) -> bool:
         """Delete the report of a version; return False if there was none."""
-        return self._shelf.remove(_path(app_id, engine_id, version))
+        return self._artifacts.remove(_path(app_id, engine_id, version))
 
     def delete_old_runs(self, app_id: str, engine_id: str, kept: int) -> None:
         """Delete reports that stand under names of runs, but for the newest ones."""
         folder = f"{FOLDER}/{app_id}/{engine_id}"
-        found = [one for one in self._shelf.entries(folder) if one.path.startswith(f"{folder}/run-")]
-        for entry in sorted(found, key=lambda one: -one.modified_ms)[kept:]:
-            self._shelf.remove(entry.path)
+        entries = [
+            stored for stored in self._artifacts.entries(folder) if stored.path.startswith(f"{folder}/run-")
+        ]
+        for entry in sorted(entries, key=lambda stored: -stored.modified_ms)[kept:]:
+            self._artifacts.remove(entry.path)
 
 
 def _path(app_id: str, engine_id: str, version: str) -> str:

@@ -67,10 +67,10 @@ class AlsLearner:
         spread = recipe.factors**-0.5 * 0.1
         items = rng.normal(0.0, spread, (data.n_items, recipe.factors)).astype(np.float32)
         items[np.diff(by_item.indptr) == 0] = 0.0
-        readers: Matrix = np.zeros((data.n_readers, recipe.factors), np.float32)
+        users: Matrix = np.zeros((data.n_readers, recipe.factors), np.float32)
         for _ in range(recipe.rounds):
-            readers = solve(matrix, items, readers, recipe.solving)
-            items = solve(by_item, readers, items, recipe.solving)
+            users = solve(matrix, items, users, recipe.solving)
+            items = solve(by_item, users, items, recipe.solving)
         return FactorModel(items, (items.T @ items).astype(np.float32), recipe.solving, recipe.fading)
 
     def load(self, parts: ModelState) -> FactorModel:

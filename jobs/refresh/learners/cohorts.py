@@ -25,8 +25,8 @@ HALF_LIVES: tuple[float | None, ...] = (7.0, 30.0, 90.0, None)
 "Candidate half-lives of `auto` in days, the default first."
 
 _VALIDATION_SHARE = 0.1
-_ENOUGH_READERS = 30
-_MOST_READERS = 2_000
+_ENOUGH_USERS = 30
+_MOST_USERS = 2_000
 
 
 class CohortRecipe(BaseModel):
@@ -102,24 +102,27 @@ def train_cohorts(recipe: CohortRecipe, data: Interactions, profiles: Codes) -> 
 def _choose_parameters(
     recipe: CohortRecipe, data: Interactions, profiles: Profiles, rng: np.random.Generator
 ) -> tuple[CohortRecipe, list[int]]:
-    """Choose half-life, prior and useful custom attributes on held-out users."""
+    """Choose half-life, prior, and useful custom attributes and age bands on held-out users."""
     settled = recipe.model_copy(
         update={"half_life_days": _candidate_values(recipe.half_life_days, HALF_LIVES)[0]}
     )
+    # No public data set says what age bands are worth in general, so each training measures them on its own users.
     offered = [
-        at for at, field in enumerate(profiles.fields) if field.startswith(ATTRIBUTES) and not recipe.fields
+        at
+        for at, field in enumerate(profiles.fields)
+        if (field.startswith(ATTRIBUTES) or field == "age") and not recipe.fields
     ]
     fields = [at for at in range(len(profiles.fields)) if at not in offered]
     described: Mask = profiles.codes.max(axis=1) >= 0
-    train, readers, targets = _split_validation_users(data, described, rng)
-    if len(readers) < _ENOUGH_READERS:
+    train, users, targets = _split_validation_users(data, described, rng)
+    if len(users) < _ENOUGH_USERS:
         # too few users for validation: the prior is estimated from the votes instead
         return settled, fields
     settled = settled.model_copy(update={"prior": _candidate_values(recipe.prior, PRIORS)[0]})
 
     def figures(changed: CohortRecipe, chosen: list[int]) -> Floats:
         codes = profiles.codes[:, chosen]
-        scores = train_cohorts(changed, train, codes).score(codes[readers])
+        scores = train_cohorts(changed, train, codes).score(codes[users])
         hits = metrics.mark_hits(metrics.rank_top_items(scores, 10), targets, data.n_items)
         return metrics.ndcg(hits, targets.lengths, 10)
 
@@ -127,9 +130,9 @@ def _choose_parameters(
 
     def tried(changed: CohortRecipe, chosen: list[int]) -> bool:
         nonlocal now
-        found = figures(changed, chosen)
-        better = significant_gain(found - now, now) > 0
-        now = found if better else now
+        changed_figures = figures(changed, chosen)
+        better = significant_gain(changed_figures - now, now) > 0
+        now = changed_figures if better else now
         return better
 
     for half_life_days in _candidate_values(recipe.half_life_days, HALF_LIVES)[1:]:
@@ -160,29 +163,31 @@ def _split_validation_users(
     np.minimum.at(first_s, liked.reader, liked.at_s)
     came = np.isfinite(first_s) & described
     instant_s = float(np.quantile(liked.at_s, 1 - _VALIDATION_SHARE)) if len(liked) else 0.0
-    held = came & (first_s > instant_s)
+    is_validation = came & (first_s > instant_s)
     train = data.pick(data.at_s <= instant_s)
-    if not data.clock or np.count_nonzero(held) < _ENOUGH_READERS:
-        held = came & (rng.random(data.n_readers) < _VALIDATION_SHARE)
-        train = data.pick(~held[data.reader])
-    readers = np.flatnonzero(held)
-    if len(readers) > _MOST_READERS:
-        readers = np.sort(rng.choice(readers, _MOST_READERS, replace=False))
-    asked = liked.pick(np.isin(liked.reader, readers))
-    targets = Targets.from_pairs(np.searchsorted(readers, asked.reader), asked.item, len(readers))
-    return train, readers, targets
+    if not data.clock or np.count_nonzero(is_validation) < _ENOUGH_USERS:
+        is_validation = came & (rng.random(data.n_readers) < _VALIDATION_SHARE)
+        train = data.pick(~is_validation[data.reader])
+    users = np.flatnonzero(is_validation)
+    if len(users) > _MOST_USERS:
+        users = np.sort(rng.choice(users, _MOST_USERS, replace=False))
+    validation_events = liked.pick(np.isin(liked.reader, users))
+    targets = Targets.from_pairs(
+        np.searchsorted(users, validation_events.reader), validation_events.item, len(users)
+    )
+    return train, users, targets
 
 
 def _candidate_values(
-    asked: float | Literal["auto"] | None, choices: tuple[float | None, ...]
+    value: float | Literal["auto"] | None, choices: tuple[float | None, ...]
 ) -> list[float | None]:
-    return list(choices) if asked == "auto" else [asked]
+    return list(choices) if value == "auto" else [value]
 
 
 def _count_values(codes: Codes, item: Rows, weights: Floats, size: int, n_items: int) -> Floats:
-    known = codes >= 0
-    keys = codes[known].astype(np.int64) * n_items + item[known]
-    counts: Floats = np.bincount(keys, weights[known], size * n_items).astype(np.float64)
+    has_value = codes >= 0
+    keys = codes[has_value].astype(np.int64) * n_items + item[has_value]
+    counts: Floats = np.bincount(keys, weights[has_value], size * n_items).astype(np.float64)
     return counts.reshape(size, n_items)
 
 
@@ -192,8 +197,8 @@ def _estimate_priors(
     """Estimate the prior of each row of the shares; a user has one vote per item over all days."""
     keys, pair = np.unique(votes.reader.astype(np.int64) * len(everybody) + votes.item, return_inverse=True)
     once = np.minimum(np.bincount(pair, weights, len(keys)), 1.0)
-    reader, item = np.divmod(keys, len(everybody))
-    row = np.where(profiles[reader] >= 0, profiles[reader] + first, -1)
+    user, item = np.divmod(keys, len(everybody))
+    row = np.where(profiles[user] >= 0, profiles[user] + first, -1)
     priors = np.zeros(rows)
     for at in range(rows):
         of_row = (row == at).any(axis=1)

@@ -85,9 +85,9 @@ def run_check(promise: str, check: Callable[[Learner], None], learner: Learner) 
 
 def _describe_error(error: Exception, what: str) -> str:
     """Return a message with the exception, its place and its frequent cause."""
-    places = [one for one in traceback.extract_tb(error.__traceback__) if one.filename != __file__]
-    own = [one for one in places if "site-packages" not in one.filename] or places
-    where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    learner_frames = [frame for frame in places if "site-packages" not in frame.filename] or places
+    where = f" ({learner_frames[-1].filename}:{learner_frames[-1].lineno})" if learner_frames else ""
     hint = ""
     if isinstance(error, ValueError) and "read-only" in str(error):
         hint = "; what is given is read-only: copy an array before you change it"
@@ -101,11 +101,11 @@ def checkerboard_interactions() -> Interactions:
     """
     rng = np.random.default_rng(5)
     rows = []
-    for reader in range(READERS):
-        own = np.arange(reader % 2, ITEMS, 2)
-        for day, item in enumerate(rng.permutation(own)[:4].tolist()):
-            at = DAY_S * (100 + day + reader % 3)
-            rows.append((f"r{reader:02d}", f"i{item:02d}", at, f"b{reader}-{day // 2}"))
+    for user in range(READERS):
+        colour_items = np.arange(user % 2, ITEMS, 2)
+        for day, item in enumerate(rng.permutation(colour_items)[:4].tolist()):
+            at = DAY_S * (100 + day + user % 3)
+            rows.append((f"r{user:02d}", f"i{item:02d}", at, f"b{user}-{day // 2}"))
     frame = pl.DataFrame(rows, ["reader", "item", "at", "basket"], orient="row")
     data = interactions_from_frame(frame, FrameColumns(basket="basket"))
     named = replace(data, items=Vocabulary.of([*data.items.names.to_pylist(), "z-without-events"]))
@@ -138,13 +138,13 @@ def _train_model(learner: Learner, data: Interactions | None = None) -> Model:
     return _check_model(model, "train(data, rng)")
 
 
-def _check_model(found: Any, method: str) -> Model:
-    lacking = [name for name in ("score", "save") if not callable(getattr(found, name, None))]
+def _check_model(trained: Any, method: str) -> Model:
+    lacking = [name for name in ("score", "save") if not callable(getattr(trained, name, None))]
     assert not lacking, (
         f"{method} must return a model with the methods score(histories) and save(); "
-        f"{type(found).__name__} lacks {' and '.join(lacking)}"
+        f"{type(trained).__name__} lacks {' and '.join(lacking)}"
     )
-    model: Model = found
+    model: Model = trained
     return model
 
 
@@ -319,10 +319,10 @@ def _check_personalization(learner: Learner) -> None:
         return
     scores = _score_histories(model, _all_histories())[:, :ITEMS]
     colour = np.arange(ITEMS) % 2
-    own = np.array([row[colour == reader % 2].mean() for reader, row in enumerate(scores)])
-    other = np.array([row[colour != reader % 2].mean() for reader, row in enumerate(scores)])
-    assert (own > other).all(), (
-        f"{int((own <= other).sum())} of {READERS} readers get the other readers' items. That is so for a model that "
+    same = np.array([row[colour == user % 2].mean() for user, row in enumerate(scores)])
+    other = np.array([row[colour != user % 2].mean() for user, row in enumerate(scores)])
+    assert (same > other).all(), (
+        f"{int((same <= other).sum())} of {READERS} readers get the other readers' items. That is so for a model that "
         "says the same to everybody, such as popularity; one that should tell readers apart does not"
     )
 

@@ -31,7 +31,7 @@ _RETIRED = ("power", "likeness")
 "Parameters of an earlier release; no training used them."
 _SAMPLE = 512
 _VALIDATION_SHARE = 0.1
-_ENOUGH_READERS = 30
+_ENOUGH_USERS = 30
 _LEAST_PRODUCTS = 2
 "A feature of only one product can't generalize to others."
 
@@ -102,7 +102,7 @@ def select_frequent_features(products: list[list[int]], most: int) -> Rows:
     Shapes:
         returns: int64 [d], ascending
     """
-    flat = np.fromiter((feature for found in products for feature in found), np.int64)
+    flat = np.fromiter((feature for features in products for feature in features), np.int64)
     names, counts = np.unique(flat, return_counts=True)
     order = np.lexsort((names, -counts))[:most]
     chosen: Rows = np.sort(names[order[counts[order] >= _LEAST_PRODUCTS]]).astype(np.int64)
@@ -123,26 +123,26 @@ def train_content_regression(
     """
     taken = np.zeros(data.n_items, np.bool_)
     taken[data.item[data.weight > 0]] = True
-    known = taken & (np.diff(described.matrix.indptr) > 0)
-    if np.count_nonzero(known) < 2:
+    trained = taken & (np.diff(described.matrix.indptr) > 0)
+    if np.count_nonzero(trained) < 2:
         return None
-    shared = _shared_features(described.matrix, known)
-    rows = np.flatnonzero(known)
+    shared = _shared_features(described.matrix, trained)
+    rows = np.flatnonzero(trained)
     sampled = rows[:: max(1, len(rows) // _SAMPLE)]
     sample = normalize_matrix(described.matrix[sampled])
-    chosen = _choose_parameters(recipe, described, weights, data, known, rng)
+    chosen = _choose_parameters(recipe, described, weights, data, trained, rng)
     if chosen is None:
-        inverse = _ridge_inverse(described.matrix[known], recipe.regularisation[0])
-        regressed = _feature_contributions(weights[sampled], described.matrix, known) @ inverse @ sample.T
+        inverse = _ridge_inverse(described.matrix[trained], recipe.regularisation[0])
+        regressed = _feature_contributions(weights[sampled], described.matrix, trained) @ inverse @ sample.T
         ratio = _deviation_ratio(regressed, (shared[sampled] @ sample.T).toarray())
         chosen = _Parameters(recipe.regularisation[0], recipe.fading[0], recipe.similarity[0] * ratio)
     else:
-        inverse = _ridge_inverse(described.matrix[known], chosen.regularisation)
+        inverse = _ridge_inverse(described.matrix[trained], chosen.regularisation)
     columns = np.arange(len(described.features))
     blocks = []
     for first in range(0, data.n_items, _BLOCK):
         block = slice(first, first + _BLOCK)
-        regressed = _feature_contributions(weights[block], described.matrix, known) @ inverse
+        regressed = _feature_contributions(weights[block], described.matrix, trained) @ inverse
         mapped = np.asarray(regressed + chosen.similarity * shared[block].toarray(), np.float32)
         blocks.append(select_strongest(mapped, recipe.keep, columns, len(columns)))
     mapping = normalize_matrix(sp.vstack(blocks, format="csr"))
@@ -162,25 +162,25 @@ def estimate_seconds(items: int, features: int, recipe: ContentRecipe) -> float:
     return 1e-10 * (inverted + multiplied)
 
 
-def _feature_contributions(weights: Any, matrix: Any, known: Mask) -> Any:
+def _feature_contributions(weights: Any, matrix: Any, trained: Mask) -> Any:
     """Sum the weights of some items of a history over the features of the known items.
 
     Shapes:
         weights: CSR [b, n]; returns: CSR [b, d]
     """
-    return (weights @ sp.diags_array(known.astype(np.float32)) @ matrix).tocsr()
+    return (weights @ sp.diags_array(trained.astype(np.float32)) @ matrix).tocsr()
 
 
-def _shared_features(matrix: Any, known: Mask) -> Any:
+def _shared_features(matrix: Any, trained: Mask) -> Any:
     """Weigh the features of each known item by squared inverse document frequency, over the length of the item.
 
     Shapes:
         matrix: CSR [n, d]; returns: CSR float64 [n, d], rows of unknown items are empty
     """
-    of_known = sp.diags_array(known.astype(np.float64)) @ matrix
-    counts = np.asarray(of_known.sum(axis=0)).ravel()
-    rarity = np.log(max(np.count_nonzero(known), 1) / np.maximum(counts, 1.0))
-    weighted = of_known @ sp.diags_array(rarity)
+    of_trained = sp.diags_array(trained.astype(np.float64)) @ matrix
+    counts = np.asarray(of_trained.sum(axis=0)).ravel()
+    rarity = np.log(max(np.count_nonzero(trained), 1) / np.maximum(counts, 1.0))
+    weighted = of_trained @ sp.diags_array(rarity)
     lengths = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
     return (sp.diags_array(1 / np.maximum(lengths, 1e-9)) @ weighted @ sp.diags_array(rarity)).tocsr()
 
@@ -201,7 +201,7 @@ def _choose_parameters(
     described: ItemFeatures,
     weights: Any,
     data: Interactions,
-    known: Mask,
+    trained: Mask,
     rng: np.random.Generator,
 ) -> _Parameters | None:
     """Hold out a tenth of the items; return the values that rank them best for the users who took them.
@@ -209,18 +209,18 @@ def _choose_parameters(
     Returns None if there is nothing to choose, or too little to choose by.
     """
     choices = len(recipe.regularisation) * len(recipe.fading) * len(recipe.similarity)
-    held = known & (rng.random(data.n_items) < _VALIDATION_SHARE)
-    asked = data.pick(held[data.item] & (data.weight > 0))
-    readers = np.unique(asked.reader)
-    rest = known & ~held
-    if choices == 1 or len(readers) < _ENOUGH_READERS or not rest.any():
+    is_validation = trained & (rng.random(data.n_items) < _VALIDATION_SHARE)
+    validation_events = data.pick(is_validation[data.item] & (data.weight > 0))
+    users = np.unique(validation_events.reader)
+    rest = trained & ~is_validation
+    if choices == 1 or len(users) < _ENOUGH_USERS or not rest.any():
         return None
-    readers = np.sort(rng.choice(readers, min(recipe.readers, len(readers)), replace=False))
-    asked = asked.pick(np.isin(asked.reader, readers))
-    histories = UserHistories.of(data.pick(~held[data.item]), readers)
-    rows = np.flatnonzero(held)
-    places = np.searchsorted(rows, asked.item)
-    targets = Targets.from_pairs(np.searchsorted(readers, asked.reader), places, len(readers))
+    users = np.sort(rng.choice(users, min(recipe.readers, len(users)), replace=False))
+    validation_events = validation_events.pick(np.isin(validation_events.reader, users))
+    histories = UserHistories.of(data.pick(~is_validation[data.item]), users)
+    rows = np.flatnonzero(is_validation)
+    places = np.searchsorted(rows, validation_events.item)
+    targets = Targets.from_pairs(np.searchsorted(users, validation_events.reader), places, len(users))
     candidates = described.matrix[rows].T
     # Multiply users by weights first; the other order creates a matrix of all items by all features.
     past = {fading: apply_time_decay(histories, fading) for fading in recipe.fading}
@@ -231,7 +231,7 @@ def _choose_parameters(
     shared = _shared_features(described.matrix, rest)
     similar = {fading: (past[fading] @ shared @ candidates).toarray() for fading in recipe.fading}
     best: _Parameters | None = None
-    now = np.zeros(len(readers))
+    now = np.zeros(len(users))
     for regularisation in recipe.regularisation:
         towards = _ridge_inverse(described.matrix[rest], regularisation) @ candidates.toarray()
         for fading in recipe.fading:
@@ -240,7 +240,7 @@ def _choose_parameters(
             for share in recipe.similarity:
                 scores = regressed + share * ratio * similar[fading]
                 lists = metrics.rank_top_items(np.asarray(scores, np.float32), 10)
-                found = metrics.ndcg(metrics.mark_hits(lists, targets, len(rows)), targets.lengths, 10)
-                if best is None or significant_gain(found - now, now):
-                    best, now = _Parameters(regularisation, fading, share * ratio), found
+                ndcg = metrics.ndcg(metrics.mark_hits(lists, targets, len(rows)), targets.lengths, 10)
+                if best is None or significant_gain(ndcg - now, now):
+                    best, now = _Parameters(regularisation, fading, share * ratio), ndcg
     return best

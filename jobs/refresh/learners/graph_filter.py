@@ -63,18 +63,18 @@ class GraphFilterLearner:
             400,000 events, 40,000 items: 10 s on one core; memory is bounded by blocks of items and the factors
         """
         matrix = build_user_item_matrix(data, self.recipe.half_life_days)
-        of_readers, of_items = (np.asarray(matrix.sum(axis=axis)).ravel() for axis in (1, 0))
+        of_users, of_items = (np.asarray(matrix.sum(axis=axis)).ravel() for axis in (1, 0))
         scaled = normalize_matrix(
-            sp.diags_array(_inverse_root(of_readers)) @ matrix @ sp.diags_array(_inverse_root(of_items))
+            sp.diags_array(_inverse_root(of_users)) @ matrix @ sp.diags_array(_inverse_root(of_items))
         )
         vectors = self._vectors(scaled, rng)
         roots = np.sqrt(of_items).astype(np.float32)
         by_item = scaled.T.tocsr()
-        found = [
+        blocks = [
             self._block(by_item[first:last], scaled, vectors, roots, first)
             for first, last in split_item_blocks(by_item, scaled)
         ]
-        whole = sp.vstack(found, format="csr") if found else sp.csr_matrix((data.n_items, data.n_items))
+        whole = sp.vstack(blocks, format="csr") if blocks else sp.csr_matrix((data.n_items, data.n_items))
         return NeighbourModel(normalize_matrix(whole), self.recipe.fading)
 
     def load(self, parts: ModelState) -> NeighbourModel:
@@ -132,17 +132,17 @@ def compute_right_singular_vectors(
     return vectors
 
 
-def estimate_memory_bytes(items: int, readers: int, events: int, recipe: GraphFilterRecipe) -> int:
+def estimate_memory_bytes(items: int, users: int, events: int, recipe: GraphFilterRecipe) -> int:
     """Return the estimated peak memory of the training in bytes."""
     width = recipe.factors + _OVERSAMPLING
-    return 4 * width * (4 * items + 2 * readers) + 40 * events + 8 * items * recipe.keep * 2 + (300 << 20)
+    return 4 * width * (4 * items + 2 * users) + 40 * events + 8 * items * recipe.keep * 2 + (300 << 20)
 
 
-def estimate_seconds(items: int, readers: int, events: int, recipe: GraphFilterRecipe) -> float:
+def estimate_seconds(items: int, users: int, events: int, recipe: GraphFilterRecipe) -> float:
     """Return the estimated training time on one core in seconds."""
     width = recipe.factors + _OVERSAMPLING
     each = 4e-9 * events * width + 1e-10 * items * width * width
-    return 2 * (recipe.rounds + 1) * each + 2e-7 * events * max(events / max(readers, 1), 1.0)
+    return 2 * (recipe.rounds + 1) * each + 2e-7 * events * max(events / max(users, 1), 1.0)
 
 
 def _inverse_root(sums: Floats) -> Floats:

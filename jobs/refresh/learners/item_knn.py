@@ -59,7 +59,9 @@ class ItemKnnLearner:
         return NeighbourModel.load(parts)
 
 
-def _block(by_item: Any, matrix: Any, own: Any, lengths: Any, first: int, recipe: ItemKnnRecipe) -> Any:
+def _block(
+    by_item: Any, matrix: Any, row_lengths: Any, lengths: Any, first: int, recipe: ItemKnnRecipe
+) -> Any:
     """Return the similarity of some items to all items.
 
     Shapes:
@@ -68,7 +70,7 @@ def _block(by_item: Any, matrix: Any, own: Any, lengths: Any, first: int, recipe
     """
     products = (by_item @ matrix).tocsr()
     rows = np.repeat(np.arange(products.shape[0]), np.diff(products.indptr))
-    norms = own[rows] * lengths[products.indices]
+    norms = row_lengths[rows] * lengths[products.indices]
     values = products.data / (norms + recipe.shrinkage)
     values[products.indices == rows + first] = 0.0
     products.data = values

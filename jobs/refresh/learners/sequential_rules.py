@@ -105,8 +105,8 @@ class SequentialRulesLearner:
         shape = (last - first, data.n_items)
         if not rows:
             return sp.csr_matrix(shape)
-        found = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
-        pairs = sp.csr_matrix(found, shape=shape)
+        entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
+        pairs = sp.csr_matrix(entries, shape=shape)
         pairs.data = pairs.data**recipe.power * frequency[pairs.indices] ** -recipe.damping
         return prune_rows(pairs, recipe.keep)
 

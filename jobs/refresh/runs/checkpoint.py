@@ -33,8 +33,8 @@ _DIGEST = 64
 class CheckpointStore:
     """The checkpoints of one run in the artifact store."""
 
-    def __init__(self, shelf: ArtifactStore, app_id: str, run_id: str, folder: str = FOLDER) -> None:
-        self._shelf = shelf
+    def __init__(self, artifacts: ArtifactStore, app_id: str, run_id: str, folder: str = FOLDER) -> None:
+        self._artifacts = artifacts
         self._folder = f"{folder}/{app_id}/{run_id}"
 
     def put(self, name: str, value: dict[str, Any]) -> None:
@@ -44,8 +44,8 @@ class CheckpointStore:
     def get(self, name: str) -> dict[str, Any] | None:
         """Return a small result, None without a valid file."""
         body = self._read(f"{name}.json")
-        found: dict[str, Any] | None = None if body is None else json.loads(body)
-        return found
+        facts: dict[str, Any] | None = None if body is None else json.loads(body)
+        return facts
 
     def put_source(self, source: TrainingSource) -> TrainingSource:
         """Write the data, so that all attempts train on the same; return it as later attempts read it."""
@@ -65,24 +65,24 @@ class CheckpointStore:
 
     def delete_source(self) -> bool:
         """Delete only the data; return False if there was none."""
-        return self._shelf.remove(f"{self._folder}/data.arrow")
+        return self._artifacts.remove(f"{self._folder}/data.arrow")
 
     def clear(self) -> int:
         """Delete all files; return their number."""
-        return sum(self._shelf.remove(entry.path) for entry in self._shelf.entries(self._folder))
+        return sum(self._artifacts.remove(entry.path) for entry in self._artifacts.entries(self._folder))
 
     def _write(self, name: str, body: bytes) -> None:
         path = f"{self._folder}/{name}"
-        self._shelf.write(path, self._shelf.digest(path, body) + body)
+        self._artifacts.write(path, self._artifacts.digest(path, body) + body)
 
     def _read(self, name: str) -> bytes | None:
         path = f"{self._folder}/{name}"
         try:
-            data = self._shelf.read(path)
+            data = self._artifacts.read(path)
         except NotFound:
             return None
         body = data[_DIGEST:]
-        return body if self._shelf.is_digest(path, body, data[:_DIGEST]) else None
+        return body if self._artifacts.is_digest(path, body, data[:_DIGEST]) else None
 
 
 def bytes_from_source(source: TrainingSource) -> bytes:
@@ -100,11 +100,11 @@ def bytes_from_source(source: TrainingSource) -> bytes:
         "erasures": source.erasures,
     }
     rows = pa.table({name: getattr(data, name) for name in _COLUMNS})
-    readers: dict[str, Any] = {"name": data.readers.names}
+    users: dict[str, Any] = {"name": data.readers.names}
     if data.profiles is not None:
-        facts["profiles"] = [list(data.profiles.fields), [list(found) for found in data.profiles.values]]
-        readers |= {f"profile {at}": column for at, column in enumerate(data.profiles.codes.T)}
-    tables = [rows, pa.table(readers), pa.table({"name": data.items.names})]
+        facts["profiles"] = [list(data.profiles.fields), [list(values) for values in data.profiles.values]]
+        users |= {f"profile {at}": column for at, column in enumerate(data.profiles.codes.T)}
+    tables = [rows, pa.table(users), pa.table({"name": data.items.names})]
     if data.content is not None:
         content = data.content.toarray() if sp.issparse(data.content) else data.content
         # float16, as in the segments: half the bytes
@@ -137,7 +137,7 @@ def source_from_bytes(body: bytes) -> TrainingSource:
         parts.append(pa.py_buffer(body).slice(at + 8, size))
         at += 8 + size
     facts = json.loads(parts[0].to_pybytes())
-    rows, readers, items, *rest = (pa.ipc.open_stream(part).read_all() for part in parts[1:])
+    rows, users, items, *rest = (pa.ipc.open_stream(part).read_all() for part in parts[1:])
     texts = tuple(rest.pop()["text"].to_pylist()) if facts.get("texts") else ()
     content = None
     if rest:
@@ -147,13 +147,13 @@ def source_from_bytes(body: bytes) -> TrainingSource:
         content = _normalize_rows(halves.reshape(len(column), width).astype(np.float32))
     data = Interactions(
         **{name: rows[name].to_numpy() for name in _COLUMNS},
-        readers=Vocabulary(readers["name"].combine_chunks()),
+        readers=Vocabulary(users["name"].combine_chunks()),
         items=Vocabulary(items["name"].combine_chunks()),
         kinds=tuple(facts["kinds"]),
         clock=facts["clock"],
         dropped=facts["dropped"],
         content=content,
-        profiles=_read_profiles(facts, readers),
+        profiles=_read_profiles(facts, users),
     )
     return TrainingSource(
         data,
@@ -166,12 +166,12 @@ def source_from_bytes(body: bytes) -> TrainingSource:
     )
 
 
-def _read_profiles(facts: dict[str, Any], readers: Any) -> Profiles | None:
+def _read_profiles(facts: dict[str, Any], users: Any) -> Profiles | None:
     if "profiles" not in facts:
         return None
     fields, values = facts["profiles"]
-    columns = [readers[f"profile {at}"].to_numpy() for at in range(len(fields))]
-    codes = np.array(columns, np.int32).T if columns else np.zeros((len(readers), 0), np.int32)
+    columns = [users[f"profile {at}"].to_numpy() for at in range(len(fields))]
+    codes = np.array(columns, np.int32).T if columns else np.zeros((len(users), 0), np.int32)
     return Profiles(tuple(fields), tuple(map(tuple, values)), np.ascontiguousarray(codes))
 
 

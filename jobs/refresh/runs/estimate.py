@@ -103,7 +103,7 @@ def estimate_peak_memory(costs: Sequence[TrainingCost], size: DataSize) -> int:
 
 
 def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -> None:
-    """Refuse a training that needs more memory than the recipe or the machine (`memory_mb`) allows.
+    """Refuse a training that needs more memory than recipe, machine or installation (`memory_mb`) allows.
 
     Errors:
         Invalid: the memory does not suffice; the message names the component and the parameter to change
@@ -115,7 +115,7 @@ def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -
         "limits.memory_mb allows",
     )
     if memory_mb is not None and memory_mb << 20 < allowed:
-        allowed, limit = memory_mb << 20, "this machine has left"
+        allowed, limit = memory_mb << 20, "this machine or KIOSK_MAX_TRAINING_MEMORY_MB leaves"
     if needed <= allowed:
         return
     worst = max(costs, key=lambda cost: cost.memory)
@@ -224,8 +224,8 @@ def estimate_training(
 ) -> DryRunEstimate:
     """Return the estimate of a training."""
     size = DataSize.from_interactions(source.data, len(source.texts))
-    found = estimate_sizes(recipe, size, free_memory_mb)
-    return replace(found, facts=count_data(source.data), account=source.account)
+    estimate = estimate_sizes(recipe, size, free_memory_mb)
+    return replace(estimate, facts=count_data(source.data), account=source.account)
 
 
 def estimate_sizes(recipe: Recipe, size: DataSize, free_memory_mb: int | None = None) -> DryRunEstimate:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.admin.training_memory import training_memory_mb
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.ids import new_request_id
@@ -29,8 +30,10 @@ def new_worker_id(what: str) -> str:
 
 
 def free_memory_mb() -> int:
-    """Return the memory in MB that a training may use on this machine, or in this container if that has less."""
-    return max((available_memory() >> 20) - _RESERVED_MB, 0)
+    """Return the memory in MB that a training may use: what this machine or container has left, or the installation's
+    bound if that is less."""
+    free_mb = max((available_memory() >> 20) - _RESERVED_MB, 0)
+    return min(free_mb, training_memory_mb() or free_mb)
 
 
 def scratch_path(data_dir: Path) -> Path:
@@ -48,7 +51,7 @@ def current_release() -> str:
 
 async def run_locally(
     stores: Stores,
-    shelf: ArtifactStore,
+    artifacts: ArtifactStore,
     scratch: Path,
     app_id: str,
     run_id: str,
@@ -68,7 +71,7 @@ async def run_locally(
     )
 
     place = WorkerContext(
-        stores, shelf, SystemClock(), scratch, free_memory_mb(),
+        stores, artifacts, SystemClock(), scratch, free_memory_mb(),
         release=current_release(), code_dir=code_path(scratch.parent),
     )  # fmt: skip
     return await TrainingWorker(place, owner, watch).work(app_id, run_id)

@@ -14,7 +14,7 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.reports import ReportStore, protocol_note
 from jobs.refresh.recipe import Recipe, load_recipe_file
 from jobs.refresh.runs import sweep
-from jobs.refresh.runs.stages import PROTOCOLS as KNOWN
+from jobs.refresh.runs.stages import PROTOCOLS as ALL_PROTOCOLS
 from jobs.refresh.runs.training import Stage, Training
 from jobs.refresh.runs.version_comparison import evaluate_recipe, load_recipe
 from jobs.refresh.tuning.plan import StepCallback
@@ -37,7 +37,7 @@ class EvaluationTarget:
 
 
 def select_target(
-    shelf: ArtifactStore, app_id: str, engine_id: str, now: str, recipe: Recipe | None, snapshot: str
+    artifacts: ArtifactStore, app_id: str, engine_id: str, now: str, recipe: Recipe | None, snapshot: str
 ) -> EvaluationTarget:
     """Return the recipe to measure: the given one, that of a version, or that of the serving version `now`.
 
@@ -45,7 +45,7 @@ def select_target(
         NotFound: the version does not exist
         Fault: the manifest of a version is damaged
     """
-    snapshots = SnapshotStore(shelf)
+    snapshots = SnapshotStore(artifacts)
     if recipe is None and (snapshot or now) in ("", now):
         if not now:
             return EvaluationTarget(load_recipe_file("default"), None, is_fallback=True)
@@ -63,8 +63,8 @@ def check_protocols(protocols: Sequence[str]) -> tuple[str, ...]:
     Errors:
         Invalid: one does not exist
     """
-    if unknown := [word for word in protocols if word not in KNOWN]:
-        raise Invalid(f"there is no protocol {unknown[0]!r}; choose from {', '.join(KNOWN)}")
+    if unknown := [word for word in protocols if word not in ALL_PROTOCOLS]:
+        raise Invalid(f"there is no protocol {unknown[0]!r}; choose from {', '.join(ALL_PROTOCOLS)}")
     return tuple(protocols) or PROTOCOLS
 
 
@@ -73,14 +73,14 @@ def evaluate_protocols(
     recipe: Recipe,
     serving: dict[str, Any] | None,
     protocols: Sequence[str],
-    readers: int,
-    tell: StepCallback,
+    users: int,
+    on_step: StepCallback,
 ) -> list[dict[str, Any]]:
     """Return a report for each protocol; one that does not fit the data has only `protocol` and `error`."""
     reports: list[dict[str, Any]] = []
     for protocol in protocols:
         try:
-            report = evaluate_recipe(data, recipe, protocol, serving=serving, readers=readers, tell=tell)
+            report = evaluate_recipe(data, recipe, protocol, serving=serving, users=users, on_step=on_step)
             note = protocol_note(protocol, data)
             reports.append({**report, "note": note} if note else report)
         except HouseError as error:
@@ -103,10 +103,10 @@ class Measurement(Training):
     def _measure(self) -> dict[str, Any]:
         options = self._run.options
         serving = self._serving if options["compare"] else None
-        protocols, tell = options["protocols"], self._step_counter(20 * len(options["protocols"]))
+        protocols, on_step = options["protocols"], self._step_counter(20 * len(options["protocols"]))
         reports = evaluate_protocols(
             self._source.data, self._recipe, None if serving is None else dict(serving), protocols,
-            options["readers"], tell,
+            options["readers"], on_step,
         )  # fmt: skip
         whole = [report for report in reports if "error" not in report]
         if not whole:
@@ -117,17 +117,17 @@ class Measurement(Training):
 
     def _sweep(self) -> dict[str, Any]:
         run, bench = self._run, self._bench
-        found = sweep.build_variants(self._recipe, run.options["sweep"])
+        variants = sweep.build_variants(self._recipe, run.options["sweep"])
         name, checkpoints = sweep.open_sweep(
-            bench.shelf, bench.segments, run.app_id, found, lambda: self._source
+            bench.shelf, bench.segments, run.app_id, variants, lambda: self._source
         )
         results: list[tuple[sweep.SweepVariant, dict[str, Any]]] = []
 
         def show(variant: sweep.SweepVariant, report: dict[str, Any]) -> None:
             results.append((variant, report))
-            self._say(f"{len(results)} of {len(found)} examined", len(results) / len(found))
+            self._say(f"{len(results)} of {len(variants)} examined", len(results) / len(variants))
 
-        sweep.run_sweep(found, checkpoints, show)
+        sweep.run_sweep(variants, checkpoints, show)
         table = sweep.finish_sweep(
             bench.shelf,
             run.app_id,

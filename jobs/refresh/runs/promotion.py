@@ -24,7 +24,7 @@ from jobs.refresh.evaluation.reports import ReportStore
 
 async def promote_version(
     stores: Stores,
-    shelf: ArtifactStore,
+    artifacts: ArtifactStore,
     app_id: str,
     engine_id: str,
     version: str,
@@ -47,8 +47,8 @@ async def promote_version(
     engine = await get_engine(stores, app_id, engine_id)
     if engine.snapshot == version:
         raise Conflict(f"engine {engine_id} of {app_id} serves {version} already")
-    manifest = await asyncio.to_thread(SnapshotStore(shelf).manifest, app_id, engine_id, version)
-    erased = await asyncio.to_thread(SegmentStore(shelf).erasures, app_id)
+    manifest = await asyncio.to_thread(SnapshotStore(artifacts).manifest, app_id, engine_id, version)
+    erased = await asyncio.to_thread(SegmentStore(artifacts).erasures, app_id)
     if not force and count_erasures_since(manifest, erased):
         raise Conflict(
             f"{version} learned from people who were erased since; train again, or give a reason: "
@@ -64,7 +64,7 @@ async def promote_version(
             '`kiosk promote --force "..."`'
         )
     if report is None:
-        report = await asyncio.to_thread(ReportStore(shelf).get, app_id, engine_id, version)
+        report = await asyncio.to_thread(ReportStore(artifacts).get, app_id, engine_id, version)
     verdict = GateDecision(True, "never measured") if report is None else check_gate(report)
     if not verdict.allowed and not force:
         raise Conflict(
@@ -90,7 +90,7 @@ async def promote_version(
 
 async def roll_back_version(
     stores: Stores,
-    shelf: ArtifactStore,
+    artifacts: ArtifactStore,
     app_id: str,
     engine_id: str,
     *,
@@ -107,7 +107,7 @@ async def roll_back_version(
         NotFound: the engine or the version does not exist
     """
     engine = await get_engine(stores, app_id, engine_id)
-    snapshots = SnapshotStore(shelf)
+    snapshots = SnapshotStore(artifacts)
     if to is None:
         to = await asyncio.to_thread(
             _previous_version, snapshots, engine, await stores.promotions.history(app_id, engine_id)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from actors.models.allowed_learners import ALLOWED
+from cluster.admin.training_memory import training_memory_mb
 from cluster.errors import Conflict, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.records.access import App
@@ -18,12 +19,12 @@ _TRIES = 20
 
 
 def check_memory_limit(recipe: Mapping[str, Any], app: App) -> None:
-    """Check that a recipe allows its training no more memory than the app may use.
+    """Check that a recipe allows its training no more memory than the app and the installation allow.
 
     Errors:
-        Invalid: `limits.memory_mb` is larger than the app's bound
+        Invalid: `limits.memory_mb` is larger than the bound
     """
-    limits, most = recipe.get("limits"), app.settings.max_training_memory_mb
+    limits, most = recipe.get("limits"), training_memory_mb(app)
     given = limits.get("memory_mb") if isinstance(limits, Mapping) else None
     if most and isinstance(given, int) and given > most:
         raise Invalid(
@@ -100,8 +101,8 @@ async def check_engine(stores: Stores, app_id: str, engine_id: str) -> App:
     """
     book = await stores.access.read_all()
     if app_id not in book.apps:
-        known = ", ".join(sorted(book.apps)) or "none"
-        raise NotFound(f"there is no app named {app_id}; there are: {known}")
+        app_ids = ", ".join(sorted(book.apps)) or "none"
+        raise NotFound(f"there is no app named {app_id}; there are: {app_ids}")
     if await stores.engines.get(app_id, engine_id) is None:
         engines = ", ".join(engine.engine_id for engine in await stores.engines.all(app_id))
         advice = (

@@ -88,7 +88,7 @@ class RunScheduler:
 
     async def _find_waiting_runs(self, app_ids: list[str]) -> list[Run]:
         """Return runs without a worker, oldest first; fail those whose workers die every time."""
-        found = []
+        waiting = []
         for app_id in app_ids:
             for run in await self._stores.runs.open(app_id):
                 now_ms = self._clock.now_ms()
@@ -96,10 +96,10 @@ class RunScheduler:
                     continue
                 given_up = fail_exhausted_run(run, now_ms)
                 if given_up is None:
-                    found.append(run)
+                    waiting.append(run)
                 elif await self._stores.runs.compare_and_set(given_up) is not None:
                     self._log.error("run_given_up", app=app_id, run=run.run_id, reason=given_up.error)
-        return sorted(found, key=lambda run: (run.created_at, run.run_id))
+        return sorted(waiting, key=lambda run: (run.created_at, run.run_id))
 
     async def _fire_schedules(self, app_id: str) -> None:
         for schedule in await self._stores.schedules.all(app_id):

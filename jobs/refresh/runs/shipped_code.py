@@ -105,7 +105,7 @@ def store_package(code_dir: Path, package: bytes) -> str:
     with os.fdopen(handle, "wb") as file:
         file.write(package)
     part.replace(path)
-    newest = sorted(code_dir.glob("*.zip"), key=lambda found: -found.stat().st_mtime)
+    newest = sorted(code_dir.glob("*.zip"), key=lambda archive: -archive.stat().st_mtime)
     for old in newest[_KEPT:]:
         old.unlink(missing_ok=True)
     return digest

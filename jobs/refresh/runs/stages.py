@@ -72,7 +72,7 @@ def split_data(recipe: Recipe, data: Interactions, protocol: str = "auto") -> Tr
 
 
 def plan_training(
-    recipe: Recipe, data: Interactions, split: TrainingSplit, tell: StepCallback = ignore_step
+    recipe: Recipe, data: Interactions, split: TrainingSplit, on_step: StepCallback = ignore_step
 ) -> TuningPlan:
     """Choose the open parameters and weights of a recipe on validation, without the test data.
 
@@ -83,7 +83,7 @@ def plan_training(
         return plan_without_tuning(recipe, data.n_items)
     if not any((trial.histories.lengths > 0).any() for trial in split.validation):
         raise Invalid(TOO_FEW_MESSAGE.format(events=len(data), readers=data.n_readers))
-    return make_plan(recipe, split.validation, tell)
+    return make_plan(recipe, split.validation, on_step)
 
 
 def plan_without_interactions(recipe: Recipe) -> TuningPlan:
@@ -133,7 +133,7 @@ def plan_to_dict(plan: TuningPlan) -> dict[str, Any]:
 
 def plan_from_dict(facts: Mapping[str, Any]) -> TuningPlan:
     """Return the plan from the result of `plan_to_dict`."""
-    outcomes = tuple(PartOutcome(**one) for one in facts.get("outcomes", ()))
+    outcomes = tuple(PartOutcome(**outcome) for outcome in facts.get("outcomes", ()))
     return TuningPlan(**{**facts, "recipe": parse_recipe(facts["recipe"]), "outcomes": outcomes})
 
 
@@ -147,10 +147,10 @@ def evaluate_plan(
     trial: EvaluationSplit,
     *,
     serving: Mapping[str, Any] | None = None,
-    readers: int = EVALUATION_USERS,
+    users: int = EVALUATION_USERS,
     k: int | None = None,
     keeps_users: bool = False,
-    tell: StepCallback = ignore_step,
+    on_step: StepCallback = ignore_step,
 ) -> dict[str, Any]:
     """Train a planned recipe on a split and return its report, with popularity and the serving recipe.
 
@@ -168,50 +168,50 @@ def evaluate_plan(
     if not len(trial):
         raise Invalid(TOO_FEW_MESSAGE.format(events=len(trial.train), readers=trial.train.n_readers))
     recipe = plan.recipe
-    asked = trial.sample(readers, build_rng(recipe.seed, "examine"))
+    sample = trial.sample(users, build_rng(recipe.seed, "examine"))
     k = recipe.blend.k if k is None else k
     figure = f"ndcg@{k}"
     rng = build_rng(recipe.seed, "intervals")
-    engine, dropped = train_engine(recipe, trial.train, tell), dict[str, str]()
+    engine, dropped = train_engine(recipe, trial.train, on_step), dict[str, str]()
     if plan.chooses:
-        tell("confirm weights")
-        dropped = confirm_blend(engine.blend.parts, asked, k, build_rng(recipe.seed, "confirm")).dropped
+        on_step("confirm weights")
+        dropped = confirm_blend(engine.blend.parts, sample, k, build_rng(recipe.seed, "confirm")).dropped
         plan = remove_parts(plan, dropped)
         engine = clear_history_weights(engine, dropped)
-    ours = _evaluate_scorer(engine, asked, k, tell)
+    ours = _evaluate_scorer(engine, sample, k, on_step)
     learner: Learner = PopularityLearner(PopularityRecipe(learner="popularity"))
-    common = learner.train(trial.train, build_rng(recipe.seed, POPULARITY))
-    tell("examine popularity")
-    found = evaluation_to_dict(ours, rng)
-    compared = {POPULARITY: comparison_to_dict(_evaluate_scorer(common, asked, k), ours, figure, rng)}
+    popularity = learner.train(trial.train, build_rng(recipe.seed, POPULARITY))
+    on_step("examine popularity")
+    facts = evaluation_to_dict(ours, rng)
+    compared = {POPULARITY: comparison_to_dict(_evaluate_scorer(popularity, sample, k), ours, figure, rng)}
     if serving is not None:
         try:
             now = parse_recipe(serving["recipe"])
-            tell("train what serves")
-            before = _evaluate_scorer(train_engine(now, trial.train), asked, k)
+            on_step("train what serves")
+            before = _evaluate_scorer(train_engine(now, trial.train), sample, k)
             compared[SERVING] = comparison_to_dict(before, ours, figure, rng, version=serving["version"])
         except HouseError as error:
-            found["not_compared"] = f"what serves can't be trained again: {error.message}"
-    found["beside"] = compared
-    verdict = check_gate(found)
+            facts["not_compared"] = f"what serves can't be trained again: {error.message}"
+    facts["beside"] = compared
+    verdict = check_gate(facts)
     return {
-        **found,
-        **({"per_user": per_user_metric(ours, figure, asked)} if keeps_users else {}),
+        **facts,
+        **({"per_user": per_user_metric(ours, figure, sample)} if keeps_users else {}),
         "split": describe_split(trial),
         "recipe": recipe.name,
         "chosen": summarize_outcomes(plan.outcomes),
-        "parts": [asdict(one) for one in plan.outcomes],
+        "parts": [asdict(outcome) for outcome in plan.outcomes],
         "dropped": dropped,
-        "readers_asked": len(asked),
-        "figures": headline_metrics(found),
+        "readers_asked": len(sample),
+        "figures": headline_metrics(facts),
         "verdict": {"allowed": verdict.allowed, "sentence": verdict.sentence},
     }
 
 
 def _evaluate_scorer(
-    scorer: Scorer, trial: EvaluationSplit, k: int, tell: StepCallback = ignore_step
+    scorer: Scorer, trial: EvaluationSplit, k: int, on_step: StepCallback = ignore_step
 ) -> EvaluationResult:
-    tell("examine")
+    on_step("examine")
     return evaluate(scorer, trial, k=k, deep=max(20, k))
 
 

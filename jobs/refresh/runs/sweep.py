@@ -66,13 +66,13 @@ def parse_assignments(texts: Sequence[str]) -> dict[str, Any]:
     Errors:
         Invalid: a text has another form
     """
-    found = {}
+    assignments = {}
     for text in texts:
         field, sign, value = text.partition("=")
         if not sign or not field.strip():
             raise Invalid(f"{text!r} is no FIELD=VALUE; for example parts.rules.window=20")
-        found[field.strip()] = _parse_value(value)
-    return found
+        assignments[field.strip()] = _parse_value(value)
+    return assignments
 
 
 def build_variants(recipe: Recipe, sweeps: Sequence[str]) -> list[SweepVariant]:
@@ -92,29 +92,29 @@ def build_variants(recipe: Recipe, sweeps: Sequence[str]) -> list[SweepVariant]:
         count *= len(choices)
     if count > MOST_VARIANTS:
         raise Invalid(f"that is {count} combinations, {MOST_VARIANTS} at most are tried; give fewer values")
-    found = []
+    variants = []
     for combination in itertools.product(*fields):
-        found.append(SweepVariant(combination, _apply_changes(recipe, combination)))
-        if found[-1].recipe.events.weights != recipe.events.weights:
+        variants.append(SweepVariant(combination, _apply_changes(recipe, combination)))
+        if variants[-1].recipe.events.weights != recipe.events.weights:
             raise Invalid(
                 "events.weights can't be swept, all variants share their data; train with --set instead"
             )
-    return found
+    return variants
 
 
-def sweep_id(found: Sequence[SweepVariant], offsets: Mapping[str, str]) -> str:
+def sweep_id(variants: Sequence[SweepVariant], offsets: Mapping[str, str]) -> str:
     """Return the id of a sweep, which depends on its variants and on the offsets of the compacted data."""
-    names = [offsets.get("interaction", "0"), *(variant.name for variant in found)]
+    names = [offsets.get("interaction", "0"), *(variant.name for variant in variants)]
     return "sweep-" + hashlib.sha256(" ".join(names).encode()).hexdigest()[:10]
 
 
 def evaluate_variant(
-    variant: SweepVariant, data: Interactions, readers: int = EVALUATION_USERS
+    variant: SweepVariant, data: Interactions, users: int = EVALUATION_USERS
 ) -> dict[str, Any]:
     """Evaluate one variant and return its result."""
     split = split_data(variant.recipe, data)
     plan = plan_training(variant.recipe, data, split)
-    report = evaluate_plan(plan, split.test, readers=readers, k=_K, keeps_users=True)
+    report = evaluate_plan(plan, split.test, users=users, k=_K, keeps_users=True)
     settled = apply_confirmation(plan, report).recipe
     return {**report, "changes": dict(variant.changes), "settled": settled.model_dump(mode="json")}
 
@@ -135,7 +135,7 @@ def evaluate_saved_variant(variant: SweepVariant, checkpoints: CheckpointStore) 
     return kept
 
 
-def result_rows(found: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def result_rows(results: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> list[dict[str, Any]]:
     """Return the results as rows, the best first, each with its paired difference to the first row.
 
     `difference` is the first row's NDCG@10 minus that of the row, over the same users, with a 95 % interval. A row
@@ -143,7 +143,7 @@ def result_rows(found: Sequence[tuple[SweepVariant, Mapping[str, Any]]]) -> list
     """
     table = []
     per_user: list[Mapping[str, Any]] = []
-    for variant, report in found:
+    for variant, report in results:
         figures = report.get("figures", {})
         everybody = report["segments"][0]["figures"] if "segments" in report else {}
         ndcg = everybody.get("ndcg@10", {})
@@ -285,10 +285,10 @@ FOLDER = "sweeps"
 
 
 def run_sweep(
-    found: Sequence[SweepVariant], checkpoints: CheckpointStore, on_variant: VariantCallback
+    variants: Sequence[SweepVariant], checkpoints: CheckpointStore, on_variant: VariantCallback
 ) -> None:
     """Evaluate variants one after the other; a variant that fails gets the error as result."""
-    for variant in found:
+    for variant in variants:
         on_variant(variant, try_variant(variant, checkpoints))
 
 
@@ -306,16 +306,16 @@ def try_variant(variant: SweepVariant, checkpoints: CheckpointStore) -> dict[str
 
 
 def open_sweep(
-    shelf: ArtifactStore,
+    artifacts: ArtifactStore,
     segments: SegmentStore,
     app_id: str,
-    found: Sequence[SweepVariant],
+    variants: Sequence[SweepVariant],
     read_source: Callable[[], TrainingSource],
 ) -> tuple[str, CheckpointStore]:
     """Return the id of a sweep and its checkpoints, which have the data if a variant is missing."""
-    name = sweep_id(found, segments.offsets(app_id))
-    checkpoints = CheckpointStore(shelf, app_id, name, folder=FOLDER)
-    if any(checkpoints.get(variant.name) is None for variant in found) and checkpoints.source() is None:
+    name = sweep_id(variants, segments.offsets(app_id))
+    checkpoints = CheckpointStore(artifacts, app_id, name, folder=FOLDER)
+    if any(checkpoints.get(variant.name) is None for variant in variants) and checkpoints.source() is None:
         checkpoints.put_source(read_source())
     return name, checkpoints
 
@@ -329,7 +329,7 @@ def delete_sweep_data(
 
 
 def finish_sweep(
-    shelf: ArtifactStore,
+    artifacts: ArtifactStore,
     app_id: str,
     name: str,
     checkpoints: CheckpointStore,
@@ -341,11 +341,11 @@ def finish_sweep(
     delete_sweep_data(checkpoints, results)
     table = result_rows(results)
     head = next((report["split"]["sentence"] for _, report in results if "split" in report), "")
-    return table, write_comparison(shelf, app_id, name, table, title, out, head)
+    return table, write_comparison(artifacts, app_id, name, table, title, out, head)
 
 
 def write_comparison(
-    shelf: ArtifactStore,
+    artifacts: ArtifactStore,
     app_id: str,
     name: str,
     table: Sequence[Mapping[str, Any]],
@@ -358,8 +358,8 @@ def write_comparison(
     places = []
     for file, text in texts.items():
         path = f"{FOLDER}/{app_id}/{name}/{file}"
-        shelf.write(path, text.encode())
-        places.append(str(shelf.local_path(path) or path))
+        artifacts.write(path, text.encode())
+        places.append(str(artifacts.local_path(path) or path))
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             (out / file).write_text(text, "utf-8")

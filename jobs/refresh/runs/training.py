@@ -219,11 +219,11 @@ class Training:
     @cached_property
     def _source(self) -> TrainingSource:
         self._say("read what is settled", 0.05)
-        found = self._checkpoints.source()
-        if found is not None and self._has_erasures_since(found):
+        source = self._checkpoints.source()
+        if source is not None and self._has_erasures_since(source):
             self.clean_up()  # an earlier attempt read data of users who were erased later
-            found = None
-        if found is None:
+            source = None
+        if source is None:
             read = read_training_source(
                 self._bench.segments,
                 self._run.app_id,
@@ -231,8 +231,8 @@ class Training:
                 products_suffice=not self._serves_ranking_model,
             )
             self._say("keep a copy", 0.8)
-            found = self._checkpoints.put_source(read)
-        return found
+            source = self._checkpoints.put_source(read)
+        return source
 
     def _has_erasures_since(self, source: TrainingSource) -> int:
         log = self._bench.segments.erasures(self._run.app_id)
@@ -254,9 +254,9 @@ class Training:
         if kept is None and not len(self._source.data):
             kept = plan_to_dict(plan_without_interactions(self._recipe))
         if kept is None:
-            tell = self._step_counter(2 * len(self._recipe.parts) + 2)
-            tell("split")
-            kept = plan_to_dict(plan_training(self._recipe, self._source.data, self._split, tell))
+            on_step = self._step_counter(2 * len(self._recipe.parts) + 2)
+            on_step("split")
+            kept = plan_to_dict(plan_training(self._recipe, self._source.data, self._split, on_step))
             self._checkpoints.put("plan", kept)
         return plan_from_dict(kept)
 
@@ -267,9 +267,9 @@ class Training:
             kept = report_without_interactions(self._recipe)
         if kept is None:
             plan = self._tuning_plan
-            tell = self._step_counter(len(plan.recipe.parts) + 5)
-            tell("split")
-            kept = evaluate_plan(plan, self._split.test, serving=self._serving, tell=tell)
+            on_step = self._step_counter(len(plan.recipe.parts) + 5)
+            on_step("split")
+            kept = evaluate_plan(plan, self._split.test, serving=self._serving, on_step=on_step)
             self._checkpoints.put("report", kept)
         return kept
 
@@ -317,16 +317,16 @@ class Training:
 
 
 def delete_leftovers(
-    shelf: ArtifactStore, scratch: Path, app_id: str, going: Collection[str], before_ms: int
+    artifacts: ArtifactStore, scratch: Path, app_id: str, going: Collection[str], before_ms: int
 ) -> int:
     """Delete checkpoints and scratch folders of ended runs that are older than a time; return their number."""
     above, old = f"{FOLDER}/{app_id}", set()
-    for entry in shelf.entries(above):
+    for entry in artifacts.entries(above):
         run_id = entry.path[len(above) + 1 :].partition("/")[0]
         if run_id not in going and entry.modified_ms < before_ms:
             old.add(run_id)
     for run_id in old:
-        CheckpointStore(shelf, app_id, run_id).clear()
+        CheckpointStore(artifacts, app_id, run_id).clear()
     for folder in (scratch / app_id).glob("*"):
         if folder.name not in going and folder.stat().st_mtime * 1000 < before_ms:
             shutil.rmtree(folder, ignore_errors=True)

@@ -115,14 +115,14 @@ def build_item_vectors(products: Iterable[CompactedProduct], items: Vocabulary) 
     Shapes:
         returns: float32 [n, d]
     """
-    known = [(product.json, product.vector) for product in products if product.vector is not None]
-    if not known:
+    with_vectors = [(product.json, product.vector) for product in products if product.vector is not None]
+    if not with_vectors:
         return None
-    width = len(known[0][1])
-    known = [(record, vector) for record, vector in known if len(vector) == width]
-    rows = items.codes([_product_id(record) for record, _ in known])
+    width = len(with_vectors[0][1])
+    with_vectors = [(record, vector) for record, vector in with_vectors if len(vector) == width]
+    rows = items.codes([_product_id(record) for record, _ in with_vectors])
     matrix = np.zeros((len(items), width), np.float32)
-    for row, (_, vector) in zip(rows.tolist(), known, strict=True):
+    for row, (_, vector) in zip(rows.tolist(), with_vectors, strict=True):
         if row >= 0:
             matrix[row] = vector
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)

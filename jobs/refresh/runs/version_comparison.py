@@ -30,7 +30,7 @@ def compare_versions(
     engine_id: str,
     version: str,
     serving: str,
-    readers: int = EVALUATION_USERS,
+    users: int = EVALUATION_USERS,
 ) -> dict[str, Any]:
     """Train the recipes of two versions on the same split and return the report of the comparison.
 
@@ -44,7 +44,7 @@ def compare_versions(
         read_training_source(segments, app_id, recipe).data,
         recipe,
         serving=None if against is None else {"version": serving, "recipe": against},
-        readers=readers,
+        users=users,
     )
 
 
@@ -54,16 +54,16 @@ def evaluate_recipe(
     protocol: str = "auto",
     *,
     serving: dict[str, Any] | None = None,
-    readers: int = EVALUATION_USERS,
-    tell: StepCallback = ignore_step,
+    users: int = EVALUATION_USERS,
+    on_step: StepCallback = ignore_step,
 ) -> dict[str, Any]:
     """Evaluate a recipe with a protocol and return the report; tuning uses only data before the test.
 
     Errors:
         Invalid: there is too little data, or the protocol does not fit the data
     """
-    tell(f"split ({protocol})")
+    on_step(f"split ({protocol})")
     split = split_data(recipe, data, protocol)
-    plan = plan_training(recipe, data, split, tell)
-    found = evaluate_plan(plan, split.test, serving=serving, readers=readers, tell=tell)
-    return {**found, "protocol": protocol}
+    plan = plan_training(recipe, data, split, on_step)
+    facts = evaluate_plan(plan, split.test, serving=serving, users=users, on_step=on_step)
+    return {**facts, "protocol": protocol}

@@ -102,7 +102,7 @@ class TrainingWorker:
         self._owner = owner
         self._watch = watch
         self._lost = threading.Event()
-        self._said: tuple[str, float] = ("", 0.0)
+        self._progress: tuple[str, float] = ("", 0.0)
         self._missing = ""
         "Accepted data that the training does not read, as a sentence."
         self._writing = asyncio.Lock()
@@ -159,7 +159,7 @@ class TrainingWorker:
         """Wait for the compaction of accepted data; after the limit, continue without the rest."""
 
         def report(message: str) -> None:
-            self._said = (message, 0.0)
+            self._progress = (message, 0.0)
             self._notify(self._run.model_copy(update={"message": message}))
 
         try:
@@ -304,14 +304,18 @@ class TrainingWorker:
         stores, now_ms = self._place.stores, self._place.clock.now_ms()
         engine = await stores.engines.get(run.app_id, run.engine_id)
         experiments = (await stores.experiments.read_all(run.app_id)).experiments
-        open_ones = [one for one in experiments if one.status_at(now_ms) not in ("Completed", "Archived")]
-        tried = (variant.snapshot for one in open_ones for variant in one.variants)
+        open_ones = [
+            experiment
+            for experiment in experiments
+            if experiment.status_at(now_ms) not in ("Completed", "Archived")
+        ]
+        tried = (variant.snapshot for experiment in open_ones for variant in experiment.variants)
         return {engine.snapshot if engine else "", *tried}
 
     async def _delete_leftovers(self, run: Run) -> None:
         """Delete the leftovers of runs that ended without their worker."""
         place = self._place
-        going = {one.run_id for one in await place.stores.runs.open(run.app_id)}
+        going = {open_run.run_id for open_run in await place.stores.runs.open(run.app_id)}
         before_ms = place.clock.now_ms() - LEFTOVER_AGE_MS
         await asyncio.to_thread(delete_leftovers, place.shelf, place.scratch, run.app_id, going, before_ms)
 
@@ -365,7 +369,7 @@ class TrainingWorker:
         """Renew the lease and record the progress of the stage, until the run is lost."""
         while not self._lost.is_set():
             await asyncio.sleep(self._place.beat_s)
-            message, fraction = self._said
+            message, fraction = self._progress
             try:
                 await self._record_progress(message=message, fraction=fraction)
             except (Unavailable, Conflict):
@@ -374,14 +378,14 @@ class TrainingWorker:
                 return
 
     async def _run_in_thread(self, stage: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        self._said = ("", 0.0)
+        self._progress = ("", 0.0)
         return await asyncio.to_thread(stage)
 
     def _report_stage(self, message: str, fraction: float) -> None:
         """Record the progress of a stage, in its thread; stop the stage if the run is lost."""
         if self._lost.is_set():
             raise RunLost
-        self._said = (message, min(max(fraction, 0.0), 1.0))
+        self._progress = (message, min(max(fraction, 0.0), 1.0))
 
     def _notify(self, run: Run) -> Run:
         if self._watch is not None:

@@ -80,10 +80,10 @@ def _part_gains(candidates: TuningCandidates, weights: Floats, families: Sequenc
     for part, family in enumerate(families):
         if family not in chosen:
             scores = candidates.scores[part]
-            found = [
+            ndcgs = [
                 mean_figure(candidates.compute_ndcg(total + scores * np.float32(weight))) for weight in LADDER
             ]
-            gains[part] = max(found) - now
+            gains[part] = max(ndcgs) - now
     return gains
 
 
@@ -117,8 +117,8 @@ def _find_best_step(
         for weight in _candidate_weights(weights, part, rivals):
             if not weight and not others:
                 continue
-            found = candidates.compute_ndcg(without + candidates.scores[part] * np.float32(weight))
-            gain = significant_gain(found - now, now)
+            ndcg = candidates.compute_ndcg(without + candidates.scores[part] * np.float32(weight))
+            gain = significant_gain(ndcg - now, now)
             if gain > best_gain:
                 best, best_gain = weights.copy(), gain
                 best[rivals] = 0.0
@@ -144,7 +144,7 @@ def _candidate_weights(weights: Floats, part: int, rivals: list[int]) -> list[fl
 CONFIRMATION_USERS = 2_000
 "Maximum number of users for the confirmation."
 
-_FEWEST_READERS = 30
+_FEWEST_USERS = 30
 _CERTAIN = 2.5
 "Minimum difference in standard errors; each component is tested twice."
 
@@ -168,11 +168,11 @@ def confirm_blend(
     """
     weighty = [part for part in parts if part.weight]
     names = tuple(part.name for part in weighty)
-    known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
-    if len(weighty) < 2 or len(known) < _FEWEST_READERS:
+    with_history = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
+    if len(weighty) < 2 or len(with_history) < _FEWEST_USERS:
         return BlendConfirmation(names)
     candidates = collect_candidates(
-        [part.model for part in weighty], known.sample(CONFIRMATION_USERS, rng), k=k
+        [part.model for part in weighty], with_history.sample(CONFIRMATION_USERS, rng), k=k
     )
     weights = np.array([part.weight for part in weighty])
     dropped: dict[str, str] = {}
@@ -192,8 +192,8 @@ def _find_better_blend(candidates: TuningCandidates, weights: Floats) -> tuple[F
     now = candidates.compute_ndcg(candidates.blend_scores(weights))
     best, best_gain = None, 0.0
     for fewer in _smaller_blends(weights):
-        found = candidates.compute_ndcg(candidates.blend_scores(fewer)) - now
-        gain, doubt = float(found.mean()), float(found.std(ddof=1)) / len(found) ** 0.5
+        gains = candidates.compute_ndcg(candidates.blend_scores(fewer)) - now
+        gain, doubt = float(gains.mean()), float(gains.std(ddof=1)) / len(gains) ** 0.5
         if gain > best_gain and gain > _CERTAIN * doubt:
             best, best_gain = fewer, gain
     before = float(now.mean())

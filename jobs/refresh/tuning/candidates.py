@@ -20,7 +20,7 @@ from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.metrics import rank_discounts
 
 _BLOCK_BYTES = 64 << 20
-_BLOCK_READERS = 1_000
+_BLOCK_USERS = 1_000
 _NEVER = -1e6
 "Score of a missing candidate; finite, so that its product with any weight stays defined."
 
@@ -98,15 +98,15 @@ def collect_candidates(
     Cost:
         one scoring of the catalog per component and user, in blocks of 64 MB per component
     """
-    block = max(1, min(_BLOCK_READERS, _BLOCK_BYTES // (4 * max(trial.histories.n_items, 1))))
-    found = [
+    block = max(1, min(_BLOCK_USERS, _BLOCK_BYTES // (4 * max(trial.histories.n_items, 1))))
+    blocks = [
         _collect_block(models, trial.pick(np.arange(first, min(first + block, len(trial)))), depth)
         for first in range(0, len(trial), block)
     ]
-    width = max((relevant.shape[1] for _, relevant in found), default=0)
+    width = max((relevant.shape[1] for _, relevant in blocks), default=0)
     scores = np.full((len(models), len(trial), width), _NEVER, np.float32)
     relevant = np.zeros((len(trial), width), np.bool_)
-    for at, (part, mark) in enumerate(found):
+    for at, (part, mark) in enumerate(blocks):
         rows = slice(at * block, at * block + len(mark))
         scores[:, rows, : mark.shape[1]] = part
         relevant[rows, : mark.shape[1]] = mark
@@ -120,15 +120,15 @@ def _collect_block(
     """Return the component scores and the target mask of one block of users."""
     histories, width = trial.histories, trial.histories.n_items
     every = [StandardizedScores.of(model, histories) for model in models]
-    found = list(_select_best(every, trial, depth))
-    sizes = np.array([len(items) for items in found], np.int64)
+    selected = list(_select_best(every, trial, depth))
+    sizes = np.array([len(items) for items in selected], np.int64)
     rows = np.repeat(np.arange(len(histories)), sizes)
-    items = np.concatenate(found) if found else np.zeros(0, np.int64)
+    items = np.concatenate(selected) if selected else np.zeros(0, np.int64)
     places = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     most = int(sizes.max(initial=0))
     relevant = np.zeros((len(histories), most), np.bool_)
-    wanted = trial.targets.owners() * width + trial.targets.items
-    relevant[rows, places] = np.isin(rows * width + items, wanted)
+    target_keys = trial.targets.owners() * width + trial.targets.items
+    relevant[rows, places] = np.isin(rows * width + items, target_keys)
     picked = np.full((len(models), len(histories), most), _NEVER, np.float32)
     for part, scaled in enumerate(every):
         picked[part, rows, places] = scaled.get_scores(rows, items)

@@ -53,12 +53,12 @@ def build_outcomes(
     `recipe` is the original one with the chosen weights; `parts` are the components that fit the catalog. `chooses` is
     false if the recipe fixed the weights.
     """
-    found = []
+    outcomes = []
     weights, weights_new = (
         _weights_from_recipe(side) for side in (recipe.blend.weights, recipe.blend.weights_new)
     )
     for name, part in recipe.parts.items():
-        one = PartOutcome(
+        part_outcome = PartOutcome(
             part=name,
             learner=str(getattr(part, "learner", "")),
             outcome="weight_0",
@@ -69,48 +69,58 @@ def build_outcomes(
         )
         if name not in parts:
             outcome: Outcome = "catalog"
-        elif one.weight:
+        elif part_outcome.weight:
             outcome = "chosen"
-        elif one.weight_new:
+        elif part_outcome.weight_new:
             outcome = "new_users"
         elif not chooses:
             outcome = "weight_0"
         else:
             has_room = sum(1 for weight in weights.values() if weight) < recipe.blend.most_parts
             outcome = "adds_nothing" if has_room else "too_many_parts"
-        found.append(_add_reason(one, outcome, part, n_items, recipe.blend.k))
-    return tuple(found)
+        outcomes.append(_add_reason(part_outcome, outcome, part, n_items, recipe.blend.k))
+    return tuple(outcomes)
 
 
 def mark_dropped(outcomes: Sequence[PartOutcome], dropped: Mapping[str, str]) -> tuple[PartOutcome, ...]:
     """Return outcomes in which some components are removed; `dropped` has the reason for each."""
     return tuple(
-        replace(one, outcome="misleads", weight=0.0, reason=dropped[one.part]) if one.part in dropped else one
-        for one in outcomes
+        replace(part_outcome, outcome="misleads", weight=0.0, reason=dropped[part_outcome.part])
+        if part_outcome.part in dropped
+        else part_outcome
+        for part_outcome in outcomes
     )
 
 
 def summarize_outcomes(outcomes: Sequence[PartOutcome]) -> str:
     """Return one sentence about the chosen and the omitted components."""
-    chosen = ", ".join(f"{one.part} {one.weight:g}" for one in outcomes if one.weight)
-    new = ", ".join(f"{one.part} {one.weight_new:g}" for one in outcomes if one.weight_new)
-    said = [f"chosen: {chosen or 'nothing'}"]
+    chosen = ", ".join(
+        f"{part_outcome.part} {part_outcome.weight:g}" for part_outcome in outcomes if part_outcome.weight
+    )
+    new = ", ".join(
+        f"{part_outcome.part} {part_outcome.weight_new:g}"
+        for part_outcome in outcomes
+        if part_outcome.weight_new
+    )
+    clauses = [f"chosen: {chosen or 'nothing'}"]
     if new:
-        said.append(f"for users without a history: {new}")
+        clauses.append(f"for users without a history: {new}")
     for outcome, (singular, plural) in _LEFT_OUT.items():
-        names = [one.part for one in outcomes if one.outcome == outcome]
+        names = [part_outcome.part for part_outcome in outcomes if part_outcome.outcome == outcome]
         if names:
-            said.append(f"{', '.join(names)} {singular if len(names) == 1 else plural}")
-    return "; ".join(said)
+            clauses.append(f"{', '.join(names)} {singular if len(names) == 1 else plural}")
+    return "; ".join(clauses)
 
 
-def _add_reason(one: PartOutcome, outcome: Outcome, part: PartRecipe, n_items: int, k: int) -> PartOutcome:
-    alone = "" if one.alone is None else f"NDCG@{k} alone {one.alone:.4f}"
+def _add_reason(
+    part_outcome: PartOutcome, outcome: Outcome, part: PartRecipe, n_items: int, k: int
+) -> PartOutcome:
+    alone = "" if part_outcome.alone is None else f"NDCG@{k} alone {part_outcome.alone:.4f}"
     match outcome:
         case "chosen":
-            reason = f"weight {one.weight:g}" + (f"; {alone}" if alone else "")
+            reason = f"weight {part_outcome.weight:g}" + (f"; {alone}" if alone else "")
         case "new_users":
-            reason = f"ranks for users without a history only, with weight {one.weight_new:g}"
+            reason = f"ranks for users without a history only, with weight {part_outcome.weight_new:g}"
         case "catalog":
             small = part.items_from is not None and n_items < part.items_from
             bound = f"at least {part.items_from:,}" if small else f"at most {part.items_up_to:,}"
@@ -120,8 +130,8 @@ def _add_reason(one: PartOutcome, outcome: Outcome, part: PartRecipe, n_items: i
         case "too_many_parts":
             reason = f"the recipe takes no more parts (blend.most_parts); {alone}"
         case _:
-            reason = f"{alone}; {_gain_text(one.gain)}"
-    return replace(one, outcome=outcome, reason=reason)
+            reason = f"{alone}; {_gain_text(part_outcome.gain)}"
+    return replace(part_outcome, outcome=outcome, reason=reason)
 
 
 def _gain_text(gain: float | None) -> str:

@@ -45,27 +45,27 @@ def tune_part(
     candidates until the choice of weights. With a coarse clock (`is_coarse_clock`), all decays use the order of the
     log if that is significantly better.
     """
-    asked = {field: values for field, values in part.tune.items() if field != "fading"}
+    requested = {field: values for field, values in part.tune.items() if field != "fading"}
     fadings = tuple(TimeDecay.model_validate(value) for value in part.tune.get("fading", ()))
     untuned = part.model_copy(update={"tune": {}})
     trials = [trial for trial in trials if len(trial)]
     large = isinstance(part, EaseRecipe) and any(trial.train.n_items > ease_items for trial in trials)
-    if not trials or large or (not asked and len(fadings) <= 1):
+    if not trials or large or (not requested and len(fadings) <= 1):
         return TunedPart(untuned, fadings)
     search = _ParameterSearch(trials, rng)
     if fadings:
         untuned = set_parameter(untuned, "fading", fadings[0])
     models = search.train(untuned)
     figures = search.figures(untuned, models)
-    for field, values in asked.items():
+    for field, values in requested.items():
         for value in values:
             changed = set_parameter(untuned, field, value)
             if changed == untuned:
                 continue
             tried = search.train(changed)
-            found = search.figures(changed, tried)
-            if significant_gain(found - figures, figures) > 0:
-                untuned, figures, models = changed, found, tried
+            changed_figures = search.figures(changed, tried)
+            if significant_gain(changed_figures - figures, figures) > 0:
+                untuned, figures, models = changed, changed_figures, tried
     if fadings and coarse_clock:
         faded, models, figures, fadings = search.compare_event_order(models, figures, fadings)
         untuned = set_parameter(untuned, "fading", faded)
@@ -109,11 +109,11 @@ class _ParameterSearch:
         return figures
 
     def _figures(self, models: Sequence[Model]) -> Floats:
-        found = []
+        ndcgs = []
         for model, trial in zip(models, self._trials, strict=True):
             candidates = collect_candidates([model], trial)
-            found.append(candidates.compute_ndcg(candidates.scores[0]))
-        return np.concatenate(found)
+            ndcgs.append(candidates.compute_ndcg(candidates.scores[0]))
+        return np.concatenate(ndcgs)
 
     def compare_event_order(
         self, models: list[Model], figures: Floats, fadings: tuple[TimeDecay, ...]
@@ -124,11 +124,11 @@ class _ParameterSearch:
         """
         ordered = fadings[0].model_copy(update={"ordered": True})
         again = [_set_time_decay(model, ordered) for model in models]
-        found = self._figures(again)
-        if significant_gain(found - figures, figures) <= 0:
+        ordered_figures = self._figures(again)
+        if significant_gain(ordered_figures - figures, figures) <= 0:
             return fadings[0], models, figures, fadings
         every = [fading.model_copy(update={"ordered": True}) for fading in fadings]
-        return ordered, again, found, tuple(dict.fromkeys(every))
+        return ordered, again, ordered_figures, tuple(dict.fromkeys(every))
 
     def rank_time_decays(
         self, part: PartRecipe, models: Sequence[Model], figures: Floats, fadings: Sequence[TimeDecay]

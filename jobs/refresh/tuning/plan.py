@@ -28,7 +28,7 @@ from jobs.refresh.tuning.split_protocol import is_coarse_clock, select_users_wit
 StepCallback = Callable[[str], None]
 "Called with the name of each step, for a progress display."
 
-_ENOUGH_NEW_READERS = 30
+_ENOUGH_NEW_USERS = 30
 _ROUNDS = 30
 
 
@@ -64,7 +64,7 @@ def plan_without_tuning(recipe: Recipe, n_items: int) -> TuningPlan:
 
 
 def make_plan(
-    recipe: Recipe, trials: Sequence[EvaluationSplit], tell: StepCallback = ignore_step
+    recipe: Recipe, trials: Sequence[EvaluationSplit], on_step: StepCallback = ignore_step
 ) -> TuningPlan:
     """Choose the open parameters and weights of a recipe on the first split; use older splits if users are few.
 
@@ -78,17 +78,19 @@ def make_plan(
     tuned: dict[str, TunedPart] = {}
     coarse = is_coarse_clock(trials[0].train)
     for name, part in recipe.parts.items():
-        tell(f"tune {name}")
+        on_step(f"tune {name}")
         rng = build_rng(recipe.seed, f"tune {name}")
         tuned[name] = tune_part(part, small, rng, recipe.validation.tune_items, coarse_clock=coarse)
-    settled = recipe.model_copy(update={"parts": {name: found.part for name, found in tuned.items()}})
+    settled = recipe.model_copy(
+        update={"parts": {name: tuned_part.part for name, tuned_part in tuned.items()}}
+    )
     models: list[dict[str, Model]] = []
     for trial in trials:
         models.append({})
         for name, part in settled.parts.items():
-            tell(f"train {name} for validation")
+            on_step(f"train {name} for validation")
             models[-1][name] = build_learner(part).train(trial.train, build_rng(recipe.seed, name))
-    tell("choose weights")
+    on_step("choose weights")
     plan, gains = _choose_weights(settled, trials, models, tuned)
     blend = given.blend.model_copy(
         update={"weights": plan.recipe.blend.weights, "weights_new": plan.recipe.blend.weights_new}
@@ -100,12 +102,12 @@ def make_plan(
     return replace(plan, outcomes=outcomes, chooses=given.blend.weights == "auto")
 
 
-def plan_on_newest(recipe: Recipe, data: Interactions, tell: StepCallback = ignore_step) -> TuningPlan:
+def plan_on_newest(recipe: Recipe, data: Interactions, on_step: StepCallback = ignore_step) -> TuningPlan:
     """Choose the open parameters and weights of a recipe on the newest part of the data."""
     if is_settled(recipe):
         return plan_without_tuning(recipe, data.n_items)
     split = split_for_recipe(recipe, data)
-    return make_plan(recipe, (split.test, *split.validation), tell)
+    return make_plan(recipe, (split.test, *split.validation), on_step)
 
 
 def remove_parts(plan: TuningPlan, dropped: Mapping[str, str]) -> TuningPlan:
@@ -158,11 +160,11 @@ def fit_recipe_to_catalog(recipe: Recipe, n_items: int) -> Recipe:
 def reduce_split(recipe: Recipe, trial: EvaluationSplit) -> EvaluationSplit:
     """Return a smaller split for tuning, with at most the users and events that the recipe allows."""
     rng = build_rng(recipe.seed, "tune")
-    asked = recipe.validation
-    small = trial.sample(asked.tune_readers, rng)
-    if len(trial.train) <= asked.tune_events:
+    validation = recipe.validation
+    small = trial.sample(validation.tune_readers, rng)
+    if len(trial.train) <= validation.tune_events:
         return small
-    share = asked.tune_events / len(trial.train)
+    share = validation.tune_events / len(trial.train)
     chosen = rng.random(trial.train.n_readers) < share
     train = trial.train.pick(chosen[trial.train.reader])
     return replace(small, train=train)
@@ -171,13 +173,13 @@ def reduce_split(recipe: Recipe, trial: EvaluationSplit) -> EvaluationSplit:
 def _select_splits(recipe: Recipe, trials: Sequence[EvaluationSplit]) -> list[EvaluationSplit]:
     """Return the first splits that together have enough users."""
     taken: list[EvaluationSplit] = []
-    asked = 0
+    users = 0
     for trial in trials[: recipe.validation.folds]:
         taken.append(trial)
-        asked += int(np.count_nonzero(trial.histories.lengths > 0))
-        if asked >= recipe.validation.readers // 2:
+        users += int(np.count_nonzero(trial.histories.lengths > 0))
+        if users >= recipe.validation.readers // 2:
             break
-    if not asked:
+    if not users:
         raise Invalid("no validation user has a history; there is too little data to choose by")
     return taken
 
@@ -253,20 +255,20 @@ def _choose_new_user_weights(
     given = recipe.blend.weights_new
     if given != "auto":
         return dict(given), 0.0
-    common = [name for name, model in models[0].items() if isinstance(model, SharedScoresModel)]
-    if not common:
+    shared = [name for name, model in models[0].items() if isinstance(model, SharedScoresModel)]
+    if not shared:
         return {}, 0.0
-    start: Floats = np.array([recipe.blend.start.get(name, 0.0) for name in common])
+    start: Floats = np.array([recipe.blend.start.get(name, 0.0) for name in shared])
     if not start.any():
         start[0] = 1.0
     rng = build_rng(recipe.seed, "new readers")
     new = [trial.pick(np.flatnonzero(trial.histories.lengths == 0)) for trial in trials]
     figure = 0.0
-    if sum(len(trial) for trial in new) >= _ENOUGH_NEW_READERS:
+    if sum(len(trial) for trial in new) >= _ENOUGH_NEW_USERS:
         candidates = TuningCandidates.concatenate(
             [
                 collect_candidates(
-                    [several[name] for name in common],
+                    [several[name] for name in shared],
                     trial.sample(recipe.validation.readers, rng),
                     k=recipe.blend.k,
                 )
@@ -274,11 +276,11 @@ def _choose_new_user_weights(
                 if len(trial)
             ]
         )
-        choice = choose_weights(candidates, start, common)
+        choice = choose_weights(candidates, start, shared)
         start, figure = choice.weights, choice.figure
     weights = start / start.max()
     return {
-        name: _round_weight(weight) for name, weight in zip(common, weights, strict=True) if weight
+        name: _round_weight(weight) for name, weight in zip(shared, weights, strict=True) if weight
     }, figure
 
 

@@ -31,9 +31,9 @@ _PRECEDED_SHARE = 0.05
 _SITTING_S = 6 * 3_600.0
 "Upper bound of the length of one session."
 _PAUSE_S = 1_800.0
-_MOST_READERS = 0.5
-_ENOUGH_READERS = 200
-_FEWEST_READERS = 30
+_MOST_USERS = 0.5
+_ENOUGH_USERS = 200
+_FEWEST_USERS = 30
 "Least number of users with a history in a split by time where users end in baskets."
 
 
@@ -43,12 +43,12 @@ def split_for_recipe(recipe: Recipe, data: Interactions) -> TrainingSplit:
     Errors:
         Invalid: the protocol of the recipe does not fit the data
     """
-    asked = recipe.validation
-    protocol = asked.protocol
+    validation = recipe.validation
+    protocol = validation.protocol
     if protocol == "leave_last_out":
         return _leave_last_out(recipe, data)
     if protocol == "next_in_session":
-        return split_last_sessions(data, asked.share)
+        return split_last_sessions(data, validation.share)
     if protocol == "by_time":
         return _by_time(recipe, data)
     return _choose_protocol(recipe, data)
@@ -68,7 +68,7 @@ def _choose_protocol(recipe: Recipe, data: Interactions) -> TrainingSplit:
     except Invalid as error:
         return _with_reason(_leave_last_out(recipe, data), error.message)
     users = int(np.count_nonzero(split.validation[0].histories.lengths > 0))
-    least = _FEWEST_READERS if has_baskets else _ENOUGH_READERS
+    least = _FEWEST_USERS if has_baskets else _ENOUGH_USERS
     if users < least:
         reason = f"only {users:,} users with a history have later events; a split by time needs {least:,}"
         return _with_reason(_leave_last_out(recipe, data), reason)
@@ -88,14 +88,20 @@ def _with_reason(split: TrainingSplit, reason: str) -> TrainingSplit:
 
 
 def _by_time(recipe: Recipe, data: Interactions) -> TrainingSplit:
-    asked = recipe.validation
-    if asked.seen != "auto":
-        return split_by_time(data, share=asked.share, seen=asked.seen, kinds=asked.kinds, folds=asked.folds)
-    split = split_by_time(data, share=asked.share, seen="allowed", kinds=asked.kinds, folds=asked.folds)
+    validation = recipe.validation
+    if validation.seen != "auto":
+        return split_by_time(
+            data, share=validation.share, seen=validation.seen, kinds=validation.kinds, folds=validation.folds
+        )
+    split = split_by_time(
+        data, share=validation.share, seen="allowed", kinds=validation.kinds, folds=validation.folds
+    )
     seen: SeenItemPolicy = "allowed" if _repeat_share(split.validation[0]) >= _REPEATING else "out"
     if seen == "allowed":
         return split
-    return split_by_time(data, share=asked.share, seen=seen, kinds=asked.kinds, folds=asked.folds)
+    return split_by_time(
+        data, share=validation.share, seen=seen, kinds=validation.kinds, folds=validation.folds
+    )
 
 
 def _leave_last_out(recipe: Recipe, data: Interactions) -> TrainingSplit:
@@ -103,12 +109,12 @@ def _leave_last_out(recipe: Recipe, data: Interactions) -> TrainingSplit:
 
     A view or a cart event often precedes the purchase, so items of other event types remain valid targets.
     """
-    asked = recipe.validation
-    kinds = asked.kinds
-    if not kinds and asked.seen in ("auto", "other_kinds"):
+    validation = recipe.validation
+    kinds = validation.kinds
+    if not kinds and validation.seen in ("auto", "other_kinds"):
         kinds = _target_kinds(data)
-    seen = asked.seen if asked.seen != "auto" else _choose_seen_policy(data, kinds)
-    return leave_last_out(data, asked.folds, kinds=kinds, seen=seen)
+    seen = validation.seen if validation.seen != "auto" else _choose_seen_policy(data, kinds)
+    return leave_last_out(data, validation.folds, kinds=kinds, seen=seen)
 
 
 def _target_kinds(data: Interactions) -> tuple[str, ...]:
@@ -119,7 +125,7 @@ def _target_kinds(data: Interactions) -> tuple[str, ...]:
         return ()
     several = np.count_nonzero(np.diff(bought.starts()) >= 2)
     active = np.count_nonzero(np.diff(liked.starts()) >= 3)
-    return (PURCHASE,) if several >= max(_ENOUGH_READERS, _ENOUGH_BUYERS * active) else ()
+    return (PURCHASE,) if several >= max(_ENOUGH_USERS, _ENOUGH_BUYERS * active) else ()
 
 
 def _choose_seen_policy(data: Interactions, kinds: tuple[str, ...]) -> SeenItemPolicy:
@@ -139,13 +145,13 @@ def cuts_single_sessions(trial: EvaluationSplit) -> bool:
     In such data all targets follow the history within seconds, while a live engine gets each event before the next
     request. Leave last out is then the realistic split, unless users repeat items: it excludes repeats.
     """
-    known = select_users_with_history(trial)
-    histories = known.histories
-    if not len(known) or trial.seen == "allowed":
+    with_history = select_users_with_history(trial)
+    histories = with_history.histories
+    if not len(with_history) or trial.seen == "allowed":
         return False
     first, last = histories.at_s[histories.starts[:-1]], histories.at_s[histories.starts[1:] - 1]
     short = (histories.now_s - first <= _SITTING_S) & (histories.now_s - last <= _PAUSE_S)
-    return bool(short.mean() > _MOST_READERS)
+    return bool(short.mean() > _MOST_USERS)
 
 
 def is_coarse_clock(data: Interactions) -> bool:
@@ -162,12 +168,12 @@ def is_coarse_clock(data: Interactions) -> bool:
 
 def _repeat_share(trial: EvaluationSplit) -> float:
     """Return the share of targets that are in the history, over users with a history."""
-    known = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
-    seen = known.histories.seen()
-    owner = known.targets.owners()
+    with_history = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
+    seen = with_history.histories.seen()
+    owner = with_history.targets.owners()
     if not len(owner):
         return 0.0
-    return float(np.asarray(seen[owner, known.targets.items]).mean())
+    return float(np.asarray(seen[owner, with_history.targets.items]).mean())
 
 
 def select_users_with_history(trial: EvaluationSplit) -> EvaluationSplit:

@@ -8,7 +8,6 @@ written by hand before the code that answers them. Halves are drawn by a fixed s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from actors.answers.archive.segment import build_segment
 from actors.answers.extractive.answer_composer import compose_answer
 from actors.language.analysis import Analyzers
 from jobs.playground.data_files import GoldenQuestion
+from tests.benchmarks.answers.articles import AnswerCounts
 from tests.benchmarks.scenarios import Line
 
 LANGUAGES = ("en", "de", "es")
@@ -37,30 +37,6 @@ class DefinitionQuestion(GoldenQuestion):
     """A plain question and what a good answer to it says."""
 
     language: str
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """Counts over a set of plain questions."""
-
-    answerable: int = 0
-    unanswerable: int = 0
-    answered: int = 0
-    "Questions of both kinds that got an answer."
-    right: int = 0
-    "Answers that hold the words and cite nothing but articles that have them."
-    refused: int = 0
-    "Questions without an answer that were refused."
-
-    @property
-    def precision(self) -> float:
-        """Return the share of answers that are right; an answer to an unanswerable question is wrong."""
-        return self.right / max(self.answered, 1)
-
-    @property
-    def recall(self) -> float:
-        """Return the share of answerable questions with a right answer."""
-        return self.right / max(self.answerable, 1)
 
 
 @cache
@@ -103,11 +79,11 @@ def is_right(question: DefinitionQuestion, library: PassageLibrary) -> bool | No
     return question.answer is not None and question.answer in shown and cited <= set(question.articles)
 
 
-def score(questions: Sequence[DefinitionQuestion]) -> Score:
+def score(questions: Sequence[DefinitionQuestion]) -> AnswerCounts:
     """Ask questions, each of the texts of its language, and count."""
     libraries = {language: build_library(language) for language in LANGUAGES}
     outcomes = [(one, is_right(one, libraries[one.language])) for one in questions]
-    return Score(
+    return AnswerCounts(
         answerable=sum(one.missing is None for one, _ in outcomes),
         unanswerable=sum(one.missing is not None for one, _ in outcomes),
         answered=sum(right is not None for _, right in outcomes),

@@ -26,8 +26,12 @@ SETTINGS = {
     "KIOSK_MASTER_KEY_FILE": "/etc/kiosk/master.key",
     "KIOSK_DATA_DIR": "/srv/kiosk",
 }
-HEAD = 'eval "$(kiosk node env --head --ray-redis redis:6380)"\nray start --head --port=6379 --dashboard-host=0.0.0.0'
-WORKER = 'eval "$(kiosk node env)"\nray start --address=head:6379'
+STORE = "--object-store-memory=268435456"
+HEAD = (
+    'eval "$(kiosk node env --head --ray-redis redis:6380)"\n'
+    f"ray start --head --port=6379 --dashboard-host=0.0.0.0 {STORE}"
+)
+WORKER = f'eval "$(kiosk node env)"\ntimeout 120 ray start --address=head:6379 {STORE}'
 UP = 'eval "$(kiosk node env)"\nkiosk cluster up'
 _KIOSK = 'kiosk() { python -m deployments.cli "$@"; }\n'
 APP = "development"
@@ -113,9 +117,21 @@ class NodeCluster:
 
     def start_ray(self) -> None:
         """Start Ray on all machines."""
-        self.shell(self.machines[0], HEAD, timeout_s=90)
+        self.start_node(self.machines[0], HEAD)
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda machine: self.shell(machine, WORKER, timeout_s=90), self.machines[1:]))
+            list(pool.map(self.start_node, self.machines[1:]))
+
+    def start_node(self, machine: Machine, lines: str = WORKER) -> None:
+        """Start Ray on a machine; up to three times, because Ray gives up after 30 s, also on a busy machine."""
+        for attempt in (1, 2, 3):
+            try:
+                self.shell(machine, lines, timeout_s=180)
+            except RuntimeError as error:
+                if attempt == 3 or "timed out during startup" not in str(error):
+                    raise
+                self.shell(machine, "ray stop --force")
+            else:
+                return
 
     def bring_up(self) -> None:
         """Start Ray and Kiosk by the documented words, and seed an app."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from cluster.ids import new_request_id
-from cluster.records.administration import AdminToken, AuditRow
+from cluster.records.administration import AdminToken, AuditRow, Invitation
 from cluster.store.audit_chain import ChainCheck, next_chain, row_json
 from cluster.store.audit_proof import AuditProof
 from cluster.store.ports.administration import START, AuditFilter, AuditPage, AuditVerdict
@@ -40,6 +40,26 @@ class MemoryAdminTokens:
         for token in tokens:
             del self._tokens[token.sha256]
         return len(tokens)
+
+
+class MemoryInvitations:
+    """`InvitationStore` in a dictionary."""
+
+    def __init__(self) -> None:
+        self._invitations: dict[str, Invitation] = {}
+
+    async def add(self, invitation: Invitation, *, now_ms: int) -> None:
+        kept = {name: one for name, one in self._invitations.items() if one.expires_at > now_ms}
+        self._invitations = {**kept, invitation.sha256: invitation}
+
+    async def find(self, sha256: str) -> Invitation | None:
+        return self._invitations.get(sha256)
+
+    async def all(self) -> list[Invitation]:
+        return sorted(self._invitations.values(), key=lambda one: (one.created_at, one.invitation_id))
+
+    async def remove(self, sha256: str) -> bool:
+        return self._invitations.pop(sha256, None) is not None
 
 
 class MemoryAudit:

@@ -33,24 +33,11 @@ class MemoryChanges:
     async def first(self, app_id: str, noun: Noun) -> str:
         return self._state.apps[app_id].trimmed.get(noun, "0")
 
-    async def record_follower(
-        self,
-        app_id: str,
-        name: str,
-        offsets: Mapping[Noun, str],
-        now_ms: int,
-        digest: Mapping[str, str] | None = None,
-    ) -> None:
-        app = self._state.apps[app_id]
-        app.followers[name] = ({str(noun): offset for noun, offset in offsets.items()}, now_ms)
-        app.digests[name] = dict(digest or {})
+    async def record_follower(self, app_id: str, follower: Follower) -> None:
+        self._state.apps[app_id].followers[follower.name] = follower
 
     async def list_followers(self, app_id: str) -> list[Follower]:
-        app = self._state.apps[app_id]
-        return [
-            Follower(name, at_ms, offsets, app.digests.get(name, {}))
-            for name, (offsets, at_ms) in sorted(app.followers.items())
-        ]
+        return [follower for _, follower in sorted(self._state.apps[app_id].followers.items())]
 
     async def compacted_offsets(self, app_id: str) -> dict[Noun, str]:
         return {
@@ -71,11 +58,12 @@ class MemoryChanges:
         limit = app.compacted_offsets.get(noun, "0")
         if offset_of(limit) < offset_of(offset):
             limit = app.compacted_offsets[noun] = offset
-        for name, (offsets, at) in list(app.followers.items()):
-            if now_ms - at > FORGOTTEN_MS:
+        for name, follower in list(app.followers.items()):
+            silent_ms = now_ms - follower.at_ms
+            if silent_ms > FORGOTTEN_MS:
                 del app.followers[name]
-            elif now_ms - at <= LIVE_MS and noun in offsets:
-                limit = min(limit, offsets[noun], key=offset_of)
+            elif silent_ms <= LIVE_MS and noun in follower.offsets:
+                limit = min(limit, follower.offsets[noun], key=offset_of)
         cut = app.changes[noun].trim(offset_of(limit))
         if cut:
             app.trimmed[noun] = limit

@@ -12,7 +12,7 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
 from cluster.records.intake import Task
 from cluster.store.ports.changes import Noun, Op
-from cluster.store.ports.intake import Batch, IntakeReceipt, RecordPut
+from cluster.store.ports.intake import Batch, IntakeReceipt, RecordPut, split_change
 from cluster.store.redis.intake import IDLE_MS, MOST_WAITING
 from cluster.store.redis.tasks import LIFE_S
 from tests.fakes.stores.records import change_task, fail_task, stored_task
@@ -112,12 +112,11 @@ class MemoryIntake:
             if products:
                 engine = Engine(app_id=batch.app_id, engine_id=DEFAULT_ENGINE, created_at=now_ms)
                 app.engines.setdefault(DEFAULT_ENGINE, engine)
-            entry = (
-                LoggedChange("put", change_payload, vectors, embedder)
-                if products
-                else LoggedChange("put", change_payload)
-            )
-            self._state.log(batch.app_id, batch.noun, entry)
+            for payload, part in split_change(records, change_payload, vectors):
+                entry = (
+                    LoggedChange("put", payload, part, embedder) if products else LoggedChange("put", payload)
+                )
+                self._state.log(batch.app_id, batch.noun, entry)
         self._finish(batch, len(records), failed, now_ms)
         app.quarantine += [
             {"kind": "record", "noun": batch.noun, "id": batch.task_id, "reason": reason, "payload": record}

@@ -6,7 +6,7 @@ from cluster.clock import Clock, SystemClock
 from cluster.store.ports.stores import Stores
 from cluster.store.redis.intake import IDLE_MS, MOST_WAITING
 from tests.fakes.stores.accounts import MemoryAccounts, MemoryGrants, MemoryRegistrations
-from tests.fakes.stores.administration import MemoryAdminTokens, MemoryAudit
+from tests.fakes.stores.administration import MemoryAdminTokens, MemoryAudit, MemoryInvitations
 from tests.fakes.stores.archive_admin import MemoryArchiveCalls, MemoryClientRules
 from tests.fakes.stores.boost_rules import MemoryRules, MemoryRuleVersions
 from tests.fakes.stores.changes import MemoryChanges
@@ -65,6 +65,7 @@ def memory_stores(
         grants=MemoryGrants(),
         registrations=MemoryRegistrations(),
         admin_tokens=MemoryAdminTokens(),
+        invitations=MemoryInvitations(),
         audit=MemoryAudit(),
         archive_calls=MemoryArchiveCalls(),
         client_rules=MemoryClientRules(),

@@ -12,7 +12,7 @@ class MemorySchema:
 
     def __init__(self) -> None:
         self._stored = StoredSchema()
-        self._running: dict[str, RunningRelease] = {}
+        self._running: dict[tuple[str, str], RunningRelease] = {}
 
     async def read(self) -> StoredSchema:
         return self._stored
@@ -24,10 +24,10 @@ class MemorySchema:
         self._stored = replace(self._stored, restoring=backup_id)
 
     async def record_release(self, running: RunningRelease) -> None:
-        self._running[running.release] = running
+        self._running[running.release, running.build] = running
 
     async def list_releases(self, now_ms: int) -> list[RunningRelease]:
         return sorted(
             (one for one in self._running.values() if abs(now_ms - one.at_ms) <= 30_000),
-            key=lambda one: one.release,
+            key=lambda running: (running.release, running.build),
         )

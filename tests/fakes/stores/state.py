@@ -12,6 +12,7 @@ from cluster.clock import Clock
 from cluster.records.engine import Engine, Promotion
 from cluster.records.intake import Task
 from cluster.records.run import Run, Schedule
+from cluster.store.ports.changes import Follower
 
 Offset = tuple[int, int]
 Entry = TypeVar("Entry")
@@ -145,8 +146,7 @@ class AppState:
     compacted_offsets: dict[str, str] = field(default_factory=dict)
     requested_compactions: dict[str, str] = field(default_factory=dict)
     trimmed: dict[str, str] = field(default_factory=dict)
-    followers: dict[str, tuple[dict[str, str], int]] = field(default_factory=dict)
-    digests: dict[str, dict[str, str]] = field(default_factory=dict)
+    followers: dict[str, Follower] = field(default_factory=dict)
     quarantine: list[Mapping[str, object]] = field(default_factory=list)
     recents: dict[str, list[bytes]] = field(default_factory=dict)
     "Newest first."

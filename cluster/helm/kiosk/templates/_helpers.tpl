@@ -75,6 +75,14 @@ capabilities: {drop: [ALL]}
 - {name: RAY_gcs_rpc_server_reconnect_timeout_s, value: "600"}
 {{- end }}
 
+{{/* MiB that a replica may take above its budget: PROCESS_MB and ABOVE_BUDGET_MB of cluster/runtime/cluster_plan.py. */}}
+{{- define "kiosk.processMb" -}}656{{- end }}
+
+{{/* A quantity of memory in MiB, as 6Gi or 4096Mi; empty for other units. */}}
+{{- define "kiosk.mebibytes" -}}
+{{- if hasSuffix "Gi" . }}{{ mulf (trimSuffix "Gi" . | float64) 1024 | int }}{{ else if hasSuffix "Mi" . }}{{ trimSuffix "Mi" . | float64 | int }}{{ end }}
+{{- end }}
+
 {{- define "kiosk.mounts" -}}
 - {name: data, mountPath: /data}
 - {name: secrets, mountPath: /run/secrets/kiosk, readOnly: true}

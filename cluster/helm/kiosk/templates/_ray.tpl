@@ -36,7 +36,13 @@ spec:
         - |
           ulimit -n 65536
           python -m cluster.runtime.handover $KUBERAY_GEN_RAY_START_CMD &
-          until kiosk cluster attach; do sleep 5; done
+          until kiosk cluster attach; do
+            if [ "$SECONDS" -ge {{ .group.attachSeconds }} ]; then
+              echo "Nothing was attached within {{ .group.attachSeconds }} s; the lines above have the reason." >&2
+              exit 1
+            fi
+            sleep 5
+          done
           wait
         {{- else }}
         - ulimit -n 65536; exec python -m cluster.runtime.handover $KUBERAY_GEN_RAY_START_CMD

@@ -1,10 +1,11 @@
--- Write the records of a batch, its change and its task's end, and take it off the intake.
+-- Write the records of a batch, its changes and its task's end, and take it off the intake.
 -- KEYS  1 intake  2 task  3 open tasks  4 change log  5 ids  6 product types  7 ids by type  8 engines
 --       9... one key a record
 -- ARGV  1 group  2 entry id  3 task id  4 now ms  5 task life s  6 noun  7 change payload  8 vectors
 --       9 embedder  10 failed  11 late errors  12 default engine (or empty)
 --       13... record id, sealed record, type as JSON text (or empty)
--- Gives the change's offset, or false when the batch was applied before: then nothing is written.
+--       then change payload and vectors of each further entry of the change log
+-- Gives the last change's offset, or false when the batch was applied before: then nothing is written.
 if redis.call('XDEL', KEYS[1], ARGV[2]) == 0 then
   return false
 end
@@ -38,11 +39,17 @@ if count > 0 and ARGV[12] ~= '' then
 end
 
 local offset = ''
-if count > 0 then
+local function log_change(payload, vectors)
   if products then
-    offset = redis.call('XADD', KEYS[4], '*', 'op', 'put', 'payload', ARGV[7], 'vectors', ARGV[8], 'embedder', ARGV[9])
+    offset = redis.call('XADD', KEYS[4], '*', 'op', 'put', 'payload', payload, 'vectors', vectors, 'embedder', ARGV[9])
   else
-    offset = redis.call('XADD', KEYS[4], '*', 'op', 'put', 'payload', ARGV[7])
+    offset = redis.call('XADD', KEYS[4], '*', 'op', 'put', 'payload', payload)
+  end
+end
+if count > 0 then
+  log_change(ARGV[7], ARGV[8])
+  for at = 13 + 3 * count, #ARGV, 2 do
+    log_change(ARGV[at], ARGV[at + 1])
   end
 end
 

@@ -10,7 +10,7 @@ for n = 3, #KEYS do
     redis.call('ZREM', KEYS[2], id)
   elseif #redis.call('XRANGE', KEYS[1], task[1], task[1], 'COUNT', 1) == 0 then
     redis.call('ZREM', KEYS[2], id)
-    redis.call('HSET', KEYS[n], 'status', 'failed', 'failed', task[2] - task[3],
+    redis.call('HSET', KEYS[n], 'status', 'failed', 'failed', (tonumber(task[2]) or 0) - (tonumber(task[3]) or 0),
       'late_errors', ARGV[3], 'finished_at', ARGV[1])
     redis.call('EXPIRE', KEYS[n], ARGV[2])
     ended = ended + 1

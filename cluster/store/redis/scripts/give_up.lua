@@ -10,8 +10,10 @@ redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
 redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[10], '*', 'kind', 'batch', 'noun', ARGV[6], 'id', ARGV[3],
   'reason', ARGV[7], 'at', ARGV[4], 'payload', ARGV[8])
 local counts = redis.call('HMGET', KEYS[2], 'total', 'succeeded')
-if counts[1] then
-  redis.call('HSET', KEYS[2], 'status', 'failed', 'failed', counts[1] - counts[2],
+local total = tonumber(counts[1])
+if total then
+  -- A damaged task may have lost a field; the batch must leave the intake all the same.
+  redis.call('HSET', KEYS[2], 'status', 'failed', 'failed', total - (tonumber(counts[2]) or 0),
     'late_errors', ARGV[9], 'finished_at', ARGV[4])
   redis.call('EXPIRE', KEYS[2], ARGV[5])
 end

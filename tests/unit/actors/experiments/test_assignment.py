@@ -350,12 +350,12 @@ class _Handle:
 
     def __init__(self, assigner: ExperimentAssigner) -> None:
         self.mood = "well"
-        self.asked = 0
+        self.calls = 0
         self._assigner = assigner
         self.record = self
 
     async def remote(self, payload: bytes) -> bytes:
-        self.asked += 1
+        self.calls += 1
         if self.mood == "lost":
             raise _Lost
         if self.mood == "hanging":
@@ -374,21 +374,21 @@ async def test_while_the_actor_is_away_the_answer_is_the_same(
     async def find() -> Any:
         return handle
 
-    here = LocalExperimentClient(stores.experiments, clock)
-    client = ActorExperimentClient(find, here, clock, lost=(_Lost,), patience_s=0.02)
+    local = LocalExperimentClient(stores.experiments, clock)
+    client = ActorExperimentClient(find, local, clock, lost=(_Lost,), patience_s=0.02)
     first = await client.record(EVENT)
     await asyncio.sleep(0)
     assert await client.record(EVENT) == first
-    assert handle.asked == 1
+    assert handle.calls == 1
     handle.mood = mood
     assert [await client.record(EVENT) for _ in range(3)] == [first] * 3
-    assert handle.asked == 2, "an actor that is away is left alone"
+    assert handle.calls == 2, "an actor that is away is left alone"
     handle.mood = "well"
     clock.pass_ms(int(ACTOR_RETRY_S * 1000))
     await client.record(EVENT)
     await asyncio.sleep(0)
     assert await client.record(EVENT) == first
-    assert handle.asked == 3
+    assert handle.calls == 3
     await client.close()
 
 
@@ -402,16 +402,16 @@ async def test_a_door_decides_by_itself_and_asks_the_actor_while_it_has_lost_the
     async def find() -> Any:
         return handle
 
-    here = LocalExperimentClient(away, clock)
-    client = ActorExperimentClient(find, here, clock, lost=(_Lost,), here_first=True)
+    local = LocalExperimentClient(away, clock)
+    client = ActorExperimentClient(find, local, clock, lost=(_Lost,), local_first=True)
     first = await client.record(EVENT)
-    assert handle.asked == 0
+    assert handle.calls == 0
     away.there = False
     with pytest.raises(Unavailable):
         await client.record(EVENT)
     await asyncio.sleep(0)
     assert await client.record(EVENT) == first
-    assert handle.asked == 1
+    assert handle.calls == 1
     handle.mood = "lost"
     with pytest.raises(Unavailable):
         await client.record(EVENT)

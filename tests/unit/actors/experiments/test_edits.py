@@ -99,9 +99,9 @@ def test_a_variant_that_is_not_there_is_named() -> None:
 async def test_nobody_who_has_a_variant_gets_another_and_nobody_who_is_in_falls_out() -> None:
     clock = StillClock()
     stores = memory_stores(clock)
-    desk = ExperimentLifecycle(stores, clock)
-    await desk.create(APP, [{"name": "Blue", "traffic": 0.3, "reports_exposure": True, "variants": TWO}])
-    await desk.start(APP, "blue")
+    lifecycle = ExperimentLifecycle(stores, clock)
+    await lifecycle.create(APP, [{"name": "Blue", "traffic": 0.3, "reports_exposure": True, "variants": TWO}])
+    await lifecycle.start(APP, "blue")
 
     async def ask(at: int) -> tuple[bool, str]:
         reply = await ExperimentAssigner(stores.experiments, clock).record(
@@ -112,7 +112,7 @@ async def test_nobody_who_has_a_variant_gets_another_and_nobody_who_is_in_falls_
 
     before = {at: await ask(at) for at in range(300)}
     clock.pass_ms(1_000)
-    after = await desk.edit(APP, "blue", ExperimentUpdate(traffic=0.8, weights={"now": 0}))
+    after = await lifecycle.edit(APP, "blue", ExperimentUpdate(traffic=0.8, weights={"now": 0}))
     assert after.weights_at == clock.now_ms()
     now = {at: await ask(at) for at in range(300)}
     for at, (was_in, slug) in before.items():
@@ -124,12 +124,12 @@ async def test_nobody_who_has_a_variant_gets_another_and_nobody_who_is_in_falls_
 
 async def test_an_edit_that_changes_nothing_writes_nothing() -> None:
     stores = memory_stores()
-    desk = ExperimentLifecycle(stores, StillClock())
-    (made,) = await desk.create(APP, [{"name": "Blue", "reports_exposure": True, "variants": TWO}])
-    assert await desk.edit(APP, "blue", ExperimentUpdate(name="Blue")) == made
+    lifecycle = ExperimentLifecycle(stores, StillClock())
+    (made,) = await lifecycle.create(APP, [{"name": "Blue", "reports_exposure": True, "variants": TWO}])
+    assert await lifecycle.edit(APP, "blue", ExperimentUpdate(name="Blue")) == made
     assert await stores.experiments.version(APP) == 1
     with pytest.raises(HouseError):
-        await desk.edit(APP, "red", ExperimentUpdate(name="Red"))
+        await lifecycle.edit(APP, "red", ExperimentUpdate(name="Red"))
 
 
 def test_a_report_counts_who_met_it_since_the_weights_were_changed() -> None:
@@ -142,6 +142,6 @@ def test_a_report_counts_who_met_it_since_the_weights_were_changed() -> None:
     )
     old = [(f"u:o{n}", Exposure("ab"[n % 2], NOW_MS - 1, person=f"u:o{n}")) for n in range(400)]
     new = [(f"u:n{n}", Exposure("abbb"[n % 4], NOW_MS, person=f"u:n{n}")) for n in range(400)]
-    found = build_report(experiment, [*old, *new], [], links={}, served={})
-    assert [line.people for line in found.lines] == [100, 300]
-    assert not found.split.mismatch
+    report = build_report(experiment, [*old, *new], [], links={}, served={})
+    assert [line.people for line in report.lines] == [100, 300]
+    assert not report.split.mismatch

@@ -32,7 +32,7 @@ def stores(clock: StillClock) -> Stores:
 
 
 @pytest.fixture
-def desk(stores: Stores, clock: StillClock) -> ExperimentLifecycle:
+def lifecycle(stores: Stores, clock: StillClock) -> ExperimentLifecycle:
     return ExperimentLifecycle(stores, clock)
 
 
@@ -41,15 +41,15 @@ def draft(name: str = "Blue buttons", **fields: Any) -> dict[str, Any]:
 
 
 async def test_a_draft_becomes_an_experiment_with_new_ids_slugs_and_salts(
-    desk: ExperimentLifecycle,
+    lifecycle: ExperimentLifecycle,
 ) -> None:
-    one, two = await desk.create(APP, [draft("Żółte przyciski, 2!"), draft("Red")])
+    one, two = await lifecycle.create(APP, [draft("Żółte przyciski, 2!"), draft("Red")])
     assert (one.slug, one.status, one.revision) == ("zote-przyciski-2", "Draft", 1)
     assert [variant.slug for variant in one.variants] == ["now", "blue"]
     salts = {one.entry_salt, one.variant_salt, two.entry_salt, two.variant_salt}
     assert len(salts) == 4
-    assert await desk.list_experiments(APP) == [one, two]
-    assert await desk.get(APP, one.experiment_id) == await desk.get(APP, one.slug) == one
+    assert await lifecycle.list_experiments(APP) == [one, two]
+    assert await lifecycle.get(APP, one.experiment_id) == await lifecycle.get(APP, one.slug) == one
 
 
 @pytest.mark.parametrize(
@@ -72,50 +72,50 @@ async def test_a_draft_becomes_an_experiment_with_new_ids_slugs_and_salts(
     ],
 )
 async def test_an_invalid_draft_is_reported_and_creates_nothing(
-    desk: ExperimentLifecycle, drafts: list[Any], words: str
+    lifecycle: ExperimentLifecycle, drafts: list[Any], words: str
 ) -> None:
     with pytest.raises(Invalid) as caught:
-        await desk.create(APP, drafts)
+        await lifecycle.create(APP, drafts)
     assert words.lower() in caught.value.message.lower()
-    assert await desk.list_experiments(APP) == []
+    assert await lifecycle.list_experiments(APP) == []
 
 
-async def test_a_slug_is_taken_once(desk: ExperimentLifecycle) -> None:
-    await desk.create(APP, [draft()])
+async def test_a_slug_is_taken_once(lifecycle: ExperimentLifecycle) -> None:
+    await lifecycle.create(APP, [draft()])
     with pytest.raises(Conflict, match="blue-buttons"):
-        await desk.create(APP, [draft("Red"), draft()])
-    assert len(await desk.list_experiments(APP)) == 1
+        await lifecycle.create(APP, [draft("Red"), draft()])
+    assert len(await lifecycle.list_experiments(APP)) == 1
 
 
-async def test_a_life_from_draft_to_archive(desk: ExperimentLifecycle, clock: StillClock) -> None:
-    await desk.create(APP, [draft()])
-    assert (await desk.start(APP, "blue-buttons")).is_running_at(clock.now_ms())
+async def test_a_life_from_draft_to_archive(lifecycle: ExperimentLifecycle, clock: StillClock) -> None:
+    await lifecycle.create(APP, [draft()])
+    assert (await lifecycle.start(APP, "blue-buttons")).is_running_at(clock.now_ms())
     clock.pass_ms(10)
-    paused = await desk.pause(APP, "blue-buttons")
+    paused = await lifecycle.pause(APP, "blue-buttons")
     assert (paused.status_at(clock.now_ms()), paused.is_running_at(clock.now_ms() + 10**9)) == (
         "Scheduled",
         False,
     )
-    assert (await desk.start(APP, "blue-buttons")).is_running_at(clock.now_ms())
-    done = await desk.complete(APP, "blue-buttons")
+    assert (await lifecycle.start(APP, "blue-buttons")).is_running_at(clock.now_ms())
+    done = await lifecycle.complete(APP, "blue-buttons")
     assert (done.status, done.is_running_at(clock.now_ms() + 1)) == ("Completed", False)
-    assert (await desk.archive(APP, "blue-buttons")).status == "Archived"
+    assert (await lifecycle.archive(APP, "blue-buttons")).status == "Archived"
 
 
 async def test_what_the_clock_began_can_be_paused_and_what_it_ended_archived(
-    desk: ExperimentLifecycle, clock: StillClock
+    lifecycle: ExperimentLifecycle, clock: StillClock
 ) -> None:
-    await desk.create(APP, [draft(), draft("Red")])
+    await lifecycle.create(APP, [draft(), draft("Red")])
     now_ms = clock.now_ms()
     for slug in ("blue-buttons", "red"):
-        await desk.schedule(APP, slug, now_ms + 10, now_ms + 20)
+        await lifecycle.schedule(APP, slug, now_ms + 10, now_ms + 20)
     clock.pass_ms(10)
-    assert (await desk.get(APP, "red")).status_at(clock.now_ms()) == "Active"
-    await desk.pause(APP, "blue-buttons")
+    assert (await lifecycle.get(APP, "red")).status_at(clock.now_ms()) == "Active"
+    await lifecycle.pause(APP, "blue-buttons")
     clock.pass_ms(10)
-    assert (await desk.get(APP, "red")).status_at(clock.now_ms()) == "Completed"
-    await desk.archive(APP, "red")
-    assert (await desk.start(APP, "blue-buttons")).ends_at is None
+    assert (await lifecycle.get(APP, "red")).status_at(clock.now_ms()) == "Completed"
+    await lifecycle.archive(APP, "red")
+    assert (await lifecycle.start(APP, "blue-buttons")).ends_at is None
 
 
 @pytest.mark.parametrize(
@@ -131,85 +131,91 @@ async def test_what_the_clock_began_can_be_paused_and_what_it_ended_archived(
     ],
 )
 async def test_illegal_steps_are_refused_and_change_nothing(
-    desk: ExperimentLifecycle, before: list[str], step: str, words: str
+    lifecycle: ExperimentLifecycle, before: list[str], step: str, words: str
 ) -> None:
-    await desk.create(APP, [draft()])
+    await lifecycle.create(APP, [draft()])
     for earlier in before:
-        await getattr(desk, earlier)(APP, "blue-buttons")
-    stood = await desk.get(APP, "blue-buttons")
+        await getattr(lifecycle, earlier)(APP, "blue-buttons")
+    stood = await lifecycle.get(APP, "blue-buttons")
     with pytest.raises(Invalid) as caught:
-        await getattr(desk, step)(APP, "blue-buttons")
+        await getattr(lifecycle, step)(APP, "blue-buttons")
     assert words in caught.value.message
-    assert await desk.get(APP, "blue-buttons") == stood
+    assert await lifecycle.get(APP, "blue-buttons") == stood
 
 
-async def test_a_schedule_needs_moments_that_make_sense(desk: ExperimentLifecycle, clock: StillClock) -> None:
-    await desk.create(APP, [draft()])
+async def test_a_schedule_needs_moments_that_make_sense(
+    lifecycle: ExperimentLifecycle, clock: StillClock
+) -> None:
+    await lifecycle.create(APP, [draft()])
     now_ms = clock.now_ms()
     with pytest.raises(Invalid, match="is past"):
-        await desk.schedule(APP, "blue-buttons", now_ms)
+        await lifecycle.schedule(APP, "blue-buttons", now_ms)
     with pytest.raises(Invalid, match="after the start"):
-        await desk.schedule(APP, "blue-buttons", now_ms + 5, now_ms + 5)
-    await desk.start(APP, "blue-buttons")
+        await lifecycle.schedule(APP, "blue-buttons", now_ms + 5, now_ms + 5)
+    await lifecycle.start(APP, "blue-buttons")
     with pytest.raises(Invalid, match="pause it before"):
-        await desk.schedule(APP, "blue-buttons", now_ms + 5)
+        await lifecycle.schedule(APP, "blue-buttons", now_ms + 5)
 
 
 async def test_slices_of_a_layer_that_overlap_never_run_at_once(
-    desk: ExperimentLifecycle, clock: StillClock
+    lifecycle: ExperimentLifecycle, clock: StillClock
 ) -> None:
     first = draft("first", layer="home", slice=[0, 0.5])
     second = draft("second", layer="home", slice=[0.4, 1])
     beside = draft("beside", layer="home", slice=[0.5, 1])
     elsewhere = draft("elsewhere", layer="cart", slice=[0, 1])
-    await desk.create(APP, [first, second, beside, elsewhere])
-    await desk.start(APP, "first")
+    await lifecycle.create(APP, [first, second, beside, elsewhere])
+    await lifecycle.start(APP, "first")
     with pytest.raises(Conflict, match=r"layer home one has 0\.4 to 1 and the other 0 to 0\.5"):
-        await desk.start(APP, "second")
-    await desk.start(APP, "beside")
-    await desk.start(APP, "elsewhere")
-    await desk.pause(APP, "first")
+        await lifecycle.start(APP, "second")
+    await lifecycle.start(APP, "beside")
+    await lifecycle.start(APP, "elsewhere")
+    await lifecycle.pause(APP, "first")
     with pytest.raises(Conflict):
-        await desk.schedule(APP, "second", clock.now_ms() + 1_000)
+        await lifecycle.schedule(APP, "second", clock.now_ms() + 1_000)
     for slug in ("first", "beside"):
         if slug == "first":
-            await desk.start(APP, slug)
-        await desk.complete(APP, slug)
-    await desk.start(APP, "second")
+            await lifecycle.start(APP, slug)
+        await lifecycle.complete(APP, slug)
+    await lifecycle.start(APP, "second")
 
 
-async def test_slices_may_be_shared_at_different_times(desk: ExperimentLifecycle, clock: StillClock) -> None:
-    await desk.create(APP, [draft(name, layer="home") for name in ("may", "june", "both")])
+async def test_slices_may_be_shared_at_different_times(
+    lifecycle: ExperimentLifecycle, clock: StillClock
+) -> None:
+    await lifecycle.create(APP, [draft(name, layer="home") for name in ("may", "june", "both")])
     now_ms = clock.now_ms()
-    await desk.schedule(APP, "may", now_ms + 10, now_ms + 20)
-    await desk.schedule(APP, "june", now_ms + 20, now_ms + 30)
+    await lifecycle.schedule(APP, "may", now_ms + 10, now_ms + 20)
+    await lifecycle.schedule(APP, "june", now_ms + 20, now_ms + 30)
     with pytest.raises(Conflict):
-        await desk.schedule(APP, "both", now_ms + 19, now_ms + 21)
+        await lifecycle.schedule(APP, "both", now_ms + 19, now_ms + 21)
 
 
-async def test_of_two_who_want_one_part_of_a_layer_at_once_one_gets_it(desk: ExperimentLifecycle) -> None:
-    await desk.create(APP, [draft(f"n{n}", layer="home") for n in range(4)])
-    done = await asyncio.gather(*(desk.start(APP, f"n{n}") for n in range(4)), return_exceptions=True)
+async def test_of_two_who_want_one_part_of_a_layer_at_once_one_gets_it(
+    lifecycle: ExperimentLifecycle,
+) -> None:
+    await lifecycle.create(APP, [draft(f"n{n}", layer="home") for n in range(4)])
+    done = await asyncio.gather(*(lifecycle.start(APP, f"n{n}") for n in range(4)), return_exceptions=True)
     assert sum(isinstance(one, Conflict) for one in done) == 3
 
 
 async def test_what_a_variant_needs_has_to_be_there_before_it_starts(
-    desk: ExperimentLifecycle, stores: Stores
+    lifecycle: ExperimentLifecycle, stores: Stores
 ) -> None:
     variants = [{"name": "a"}, {"name": "b", "engine_id": "news", "boost_rule": "sale"}]
-    await desk.create(APP, [draft(variants=variants)])
+    await lifecycle.create(APP, [draft(variants=variants)])
     with pytest.raises(NotFound, match="variant b: app shop has no engine 'news'"):
-        await desk.start(APP, "blue-buttons")
+        await lifecycle.start(APP, "blue-buttons")
     await stores.engines.put(Engine(app_id=APP, engine_id="news"))
     with pytest.raises(NotFound, match="has no stored rule 'sale'"):
-        await desk.start(APP, "blue-buttons")
+        await lifecycle.start(APP, "blue-buttons")
     await stores.boost_rules.put(APP, [BoostRule(name="sale", boost_fq="brand:x")])
-    assert (await desk.start(APP, "blue-buttons")).serves
+    assert (await lifecycle.start(APP, "blue-buttons")).serves
 
 
-async def test_an_unknown_experiment_raises(desk: ExperimentLifecycle) -> None:
+async def test_an_unknown_experiment_raises(lifecycle: ExperimentLifecycle) -> None:
     with pytest.raises(NotFound, match="app shop has no experiment 'x'; see `kiosk experiments list shop`"):
-        await desk.start(APP, "x")
+        await lifecycle.start(APP, "x")
 
 
 @pytest.mark.parametrize(
@@ -217,17 +223,17 @@ async def test_an_unknown_experiment_raises(desk: ExperimentLifecycle) -> None:
     [TWO, [{"name": "a"}], [{"name": "a", "engine_id": "news"}, {"name": "b", "engine_id": "news"}]],
 )
 async def test_variants_that_serve_the_same_need_a_shop_that_reports_exposure(
-    desk: ExperimentLifecycle, stores: Stores, clock: StillClock, variants: list[dict[str, str]]
+    lifecycle: ExperimentLifecycle, stores: Stores, clock: StillClock, variants: list[dict[str, str]]
 ) -> None:
     await stores.engines.put(Engine(app_id=APP, engine_id="news"))
-    await desk.create(APP, [draft(variants=variants, reports_exposure=False)])
+    await lifecycle.create(APP, [draft(variants=variants, reports_exposure=False)])
     with pytest.raises(Invalid, match="all variants serve the same, so no user would be counted"):
-        await desk.start(APP, "blue-buttons")
+        await lifecycle.start(APP, "blue-buttons")
     with pytest.raises(Invalid, match="set reports_exposure if your shop reports"):
-        await desk.schedule(APP, "blue-buttons", clock.now_ms() + 10)
-    assert (await desk.get(APP, "blue-buttons")).status == "Draft"
-    await desk.edit(APP, "blue-buttons", ExperimentUpdate(reports_exposure=True))
-    assert (await desk.start(APP, "blue-buttons")).status == "Active"
+        await lifecycle.schedule(APP, "blue-buttons", clock.now_ms() + 10)
+    assert (await lifecycle.get(APP, "blue-buttons")).status == "Draft"
+    await lifecycle.edit(APP, "blue-buttons", ExperimentUpdate(reports_exposure=True))
+    assert (await lifecycle.start(APP, "blue-buttons")).status == "Active"
 
 
 @pytest.mark.parametrize(
@@ -239,11 +245,11 @@ async def test_variants_that_serve_the_same_need_a_shop_that_reports_exposure(
     ],
 )
 async def test_variants_that_differ_start(
-    desk: ExperimentLifecycle, stores: Stores, variants: list[dict[str, Any]]
+    lifecycle: ExperimentLifecycle, stores: Stores, variants: list[dict[str, Any]]
 ) -> None:
     await stores.engines.put(Engine(app_id=APP, engine_id="news"))
-    await desk.create(APP, [draft(variants=variants, reports_exposure=False)])
-    assert (await desk.start(APP, "blue-buttons")).status == "Active"
+    await lifecycle.create(APP, [draft(variants=variants, reports_exposure=False)])
+    assert (await lifecycle.start(APP, "blue-buttons")).status == "Active"
 
 
 def test_an_experiment_stored_before_the_field_loads() -> None:

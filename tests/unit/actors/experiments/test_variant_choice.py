@@ -12,31 +12,31 @@ NOW = 1_700_000_000_000
 
 
 def test_a_fresh_reader_gets_a_variant_that_is_remembered() -> None:
-    found = choose_variant(experiment(), ("u:ada", "a:x"), {}, now_ms=NOW)
-    assert found.in_experiment
-    assert found.remember == {"u:ada": found.variant.variant_id, "a:x": found.variant.variant_id}
+    choice = choose_variant(experiment(), ("u:ada", "a:x"), {}, now_ms=NOW)
+    assert choice.in_experiment
+    assert choice.remember == {"u:ada": choice.variant.variant_id, "a:x": choice.variant.variant_id}
 
 
 def test_a_variant_once_given_stays_when_weights_change() -> None:
-    found = choose_variant(experiment((0, 1)), ("u:ada",), {"u:ada": "v0"}, now_ms=NOW)
-    assert (found.variant.variant_id, dict(found.remember)) == ("v0", {})
+    choice = choose_variant(experiment((0, 1)), ("u:ada",), {"u:ada": "v0"}, now_ms=NOW)
+    assert (choice.variant.variant_id, dict(choice.remember)) == ("v0", {})
 
 
 def test_a_visitor_who_signs_in_keeps_the_variant() -> None:
-    found = choose_variant(experiment((0, 1)), ("u:ada", "a:x"), {"a:x": "v0"}, now_ms=NOW)
-    assert (found.variant.variant_id, dict(found.remember)) == ("v0", {"u:ada": "v0"})
+    choice = choose_variant(experiment((0, 1)), ("u:ada", "a:x"), {"a:x": "v0"}, now_ms=NOW)
+    assert (choice.variant.variant_id, dict(choice.remember)) == ("v0", {"u:ada": "v0"})
 
 
 def test_the_variant_of_the_user_wins_over_the_visitors() -> None:
-    found = choose_variant(experiment(), ("u:ada", "a:x"), {"u:ada": "v1", "a:x": "v0"}, now_ms=NOW)
-    assert (found.variant.variant_id, dict(found.remember)) == ("v1", {"a:x": "v1"})
+    choice = choose_variant(experiment(), ("u:ada", "a:x"), {"u:ada": "v1", "a:x": "v0"}, now_ms=NOW)
+    assert (choice.variant.variant_id, dict(choice.remember)) == ("v1", {"a:x": "v1"})
 
 
 @pytest.mark.parametrize("name", ["V1", "v1"])
 def test_a_named_variant_is_forced_and_sticks(name: str) -> None:
-    found = choose_variant(experiment((1, 0)), ("u:ada",), {"u:ada": "v0"}, now_ms=NOW, variant_name=name)
-    assert found.forced
-    assert dict(found.remember) == {"u:ada": "v1"}
+    choice = choose_variant(experiment((1, 0)), ("u:ada",), {"u:ada": "v0"}, now_ms=NOW, variant_name=name)
+    assert choice.forced
+    assert dict(choice.remember) == {"u:ada": "v1"}
 
 
 def test_an_unknown_variant_raises() -> None:
@@ -46,11 +46,11 @@ def test_an_unknown_variant_raises() -> None:
 
 def test_an_experiment_that_does_not_run_shows_the_control_and_remembers_nothing() -> None:
     ended = experiment(ends_at=NOW)
-    found = choose_variant(ended, ("u:ada",), {}, now_ms=NOW)
-    assert (found.in_experiment, found.variant.variant_id, dict(found.remember)) == (False, "v0", {})
+    choice = choose_variant(ended, ("u:ada",), {}, now_ms=NOW)
+    assert (choice.in_experiment, choice.variant.variant_id, dict(choice.remember)) == (False, "v0", {})
     assert choose_variant(ended, ("u:ada",), {}, now_ms=NOW - 1).in_experiment
 
 
 def test_who_is_outside_the_traffic_sees_the_control() -> None:
-    found = choose_variant(experiment((0, 1), traffic=0.0), ("u:ada",), {}, now_ms=NOW)
-    assert (found.in_experiment, found.variant.variant_id) == (False, "v0")
+    choice = choose_variant(experiment((0, 1), traffic=0.0), ("u:ada",), {}, now_ms=NOW)
+    assert (choice.in_experiment, choice.variant.variant_id) == (False, "v0")

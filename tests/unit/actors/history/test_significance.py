@@ -35,15 +35,17 @@ MEANINGS = QuestionEmbeddings(HashingEmbedder())
 
 
 def thread(text: str = QUESTION, **fields: object) -> ReaderThreads:
-    known = Thread(thread_id="t", title=text, time_ms=NOW, question_ids=("t",), subscribed=True, **fields)  # type: ignore[arg-type]
-    return ReaderThreads(threads={"t": known}, revision=1)
+    watched_thread = Thread(
+        thread_id="t", title=text, time_ms=NOW, question_ids=("t",), subscribed=True, **fields
+    )  # type: ignore[arg-type]
+    return ReaderThreads(threads={"t": watched_thread}, revision=1)
 
 
 def subject(text: str = QUESTION, **fields: object) -> ThreadSubject:
     watchlist = Watchlist(ANALYZERS)
     watchlist.put("ada", thread(text))
-    (found,) = watchlist.subjects
-    return replace(found, **fields)  # type: ignore[arg-type]
+    (thread_subject,) = watchlist.subjects
+    return replace(thread_subject, **fields)  # type: ignore[arg-type]
 
 
 def article(title: str, text: str, published_ms: int | None = None) -> UploadedArticle:
@@ -57,10 +59,10 @@ def verdict(content: UploadedArticle, on: ThreadSubject | None = None) -> Signif
 
 
 def test_an_article_about_the_question_is_significant_with_a_reason() -> None:
-    found = verdict(article("Cement works at Harrow Bay sold", SALE))
-    assert found.score > 0.7
-    assert found.reason.startswith("holds ")
-    assert len(found.sketch) == 32
+    significance = verdict(article("Cement works at Harrow Bay sold", SALE))
+    assert significance.score > 0.7
+    assert significance.reason.startswith("holds ")
+    assert len(significance.sketch) == 32
 
 
 @pytest.mark.parametrize(
@@ -93,14 +95,14 @@ def test_a_mention_in_passing_counts_less_than_an_article_about_it() -> None:
 
 
 def test_rare_words_weigh_more_than_frequent_ones() -> None:
-    common = TermFrequencies()
+    frequencies = TermFrequencies()
     for _ in range(500):
-        common.add(extract_terms(article("Bay", "The bay is old and calm."), ANALYZERS).places)
-    asked = subject()
+        frequencies.add(extract_terms(article("Bay", "The bay is old and calm."), ANALYZERS).places)
+    thread_subject = subject()
     calm = extract_terms(article("The old bay", "The old bay is calm."), ANALYZERS)
     assert (
-        score_significance(asked, calm, common, MEANINGS).score
-        < score_significance(asked, calm, TermFrequencies(), MEANINGS).score
+        score_significance(thread_subject, calm, frequencies, MEANINGS).score
+        < score_significance(thread_subject, calm, TermFrequencies(), MEANINGS).score
     )
 
 
@@ -116,27 +118,28 @@ def test_what_was_published_long_before_the_users_last_answer_is_no_news() -> No
 
 def test_the_same_news_in_nearly_the_same_words_is_no_news() -> None:
     first = verdict(article("Cement works at Harrow Bay sold", SALE))
-    told = subject(sketches=(first.sketch,))
+    notified = subject(sketches=(first.sketch,))
     again = SALE.replace("two million", "2 million").replace("on Monday", "on Monday evening")
-    assert verdict(article("Cement works at Harrow Bay sold", again), told).score == 0.0
+    assert verdict(article("Cement works at Harrow Bay sold", again), notified).score == 0.0
     other = (
         "Boat builders who bought the old cement works at Harrow Bay have stopped the work: below the kiln lies an "
         "owner's cellar that no plan shows. Archaeologists were called, and the yard will not open before autumn."
     )
-    assert verdict(article("Cellar found in cement works at Harrow Bay", other), told).score > THRESHOLD
+    assert verdict(article("Cellar found in cement works at Harrow Bay", other), notified).score > THRESHOLD
 
 
 def test_sketches_are_alike_as_texts_are() -> None:
-    one = compute_sketch([SALE])
-    assert estimate_similarity(one, one) == 1.0
+    sketch = compute_sketch([SALE])
+    assert estimate_similarity(sketch, sketch) == 1.0
     assert (
         estimate_similarity(
-            one, compute_sketch(["Forty boats sailed on Sunday in a light wind and nobody capsized at all."])
+            sketch,
+            compute_sketch(["Forty boats sailed on Sunday in a light wind and nobody capsized at all."]),
         )
         < 0.4
     )
     assert compute_sketch([""]) == ""
-    assert estimate_similarity("", one) == 0.0
+    assert estimate_similarity("", sketch) == 0.0
 
 
 def test_questions_match_by_words_of_their_language() -> None:
@@ -147,12 +150,13 @@ def test_questions_match_by_words_of_their_language() -> None:
         "g", "Zementwerk verkauft", ("Das alte Zementwerk in der Hafenbucht gehört nun Bootsbauern.",), "de"
     )
     assert [
-        one.user_id for one in watchlist.find_candidates(extract_terms(german, ANALYZERS), TermFrequencies())
+        candidate.user_id
+        for candidate in watchlist.find_candidates(extract_terms(german, ANALYZERS), TermFrequencies())
     ] == ["bob"]
-    (found,) = watchlist.find_candidates(
+    (match,) = watchlist.find_candidates(
         extract_terms(article("Cement works at Harrow Bay sold", SALE), ANALYZERS), TermFrequencies()
     )
-    assert found.user_id == "ada"
+    assert match.user_id == "ada"
     watchlist.put("ada", ReaderThreads())
     assert len(watchlist) == 1
     assert (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -152,6 +154,24 @@ async def test_engines_and_archives_share_one_budget() -> None:
     clock.advance(600_001)
     assert budget.read_use().reloads == {}
     await asyncio.gather(engines.close(), archives.close())
+
+
+async def test_the_memory_of_an_evicted_app_is_freed_at_once() -> None:
+    class CyclicRoom(Room):
+        def __init__(self) -> None:
+            super().__init__()
+            self.itself = self
+
+    gc.disable()
+    try:
+        loaded = LoadedApps(lambda app_id: CyclicRoom(), MemoryBudget(10), WORDS)
+        first = weakref.ref(await loaded.get("first"))
+        assert first() is not None
+        await loaded.get("second")
+        assert first() is None
+        await loaded.close()
+    finally:
+        gc.enable()
 
 
 async def test_a_failed_load_is_tried_again() -> None:

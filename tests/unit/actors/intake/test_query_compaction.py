@@ -40,12 +40,12 @@ class Road:
     def new_settler(self, rules: QueryCompactionConfig | None = None) -> QueryCompactor:
         return QueryCompactor(self.stores.queries, self.shelf, self.clock, SilentMeter(), rules)
 
-    async def ask(self, *texts: str, reader_id: str = "") -> None:
+    async def ask(self, *texts: str, user_key: str = "") -> None:
         salt = await self.stores.queries.salt(APP)
-        reader = pseudonym(salt, reader_id) if reader_id else ""
+        user_pseudonym = pseudonym(salt, user_key) if user_key else ""
         now_ms = self.clock.now_ms()
         await self.stores.queries.append(
-            APP, [LoggedQuery(now_ms, "search", text, 1, reader=reader) for text in texts]
+            APP, [LoggedQuery(now_ms, "search", text, 1, reader=user_pseudonym) for text in texts]
         )
 
     def texts(self) -> list[str]:
@@ -87,6 +87,36 @@ async def test_a_compactor_killed_before_the_offset_write_repeats_nothing(road: 
     assert await road.waiting() == 0
 
 
+async def test_a_trim_that_fails_is_repeated_and_no_query_is_written_twice(
+    road: Road, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(app_id: str, upto: str) -> None:
+        raise Unavailable("the store can't be reached", retry_after_s=1)
+
+    assert await road.settler.run_once([APP], at_once=True) == 0
+    await road.ask("tulip")
+    with monkeypatch.context() as patch:
+        patch.setattr(road.stores.queries, "trim", fail)
+        with pytest.raises(Unavailable):
+            await road.settler.run_once([APP], at_once=True)
+    assert await road.settler.run_once([APP], at_once=True) == 0
+    assert (road.texts(), await road.waiting()) == (["tulip"], 0)
+
+
+async def test_an_erasure_trims_again_what_a_failover_brought_back(
+    road: Road, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lose(app_id: str, upto: str) -> None:
+        """Acknowledge a trim that the new master never got."""
+
+    await road.ask("tulip", user_key="u:gina-7")
+    with monkeypatch.context() as patch:
+        patch.setattr(road.stores.queries, "trim", lose)
+        await road.settler.run_once([APP], at_once=True)
+    await road.settler.delete_queries(APP, ["u:gina-7"])
+    assert (road.texts(), await road.waiting()) == ([], 0)
+
+
 async def test_queries_stay_ninety_days(road: Road) -> None:
     await road.ask("old")
     await road.settler.run_once([APP], at_once=True)
@@ -119,10 +149,10 @@ async def test_one_apps_trouble_is_counted_and_keeps_nobody_waiting(road: Road, 
 async def test_erasing_a_reader_erases_their_queries_wherever_they_are(road: Road, way: str) -> None:
     await road.stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
     loop = IntakeLoop(road.stores, road.segments, HashingEmbedder(), road.clock, SilentMeter(), owner="test")
-    await road.ask("settled long ago", reader_id="u:gina-7")
-    await road.ask("somebody else's", reader_id="u:mara")
+    await road.ask("settled long ago", user_key="u:gina-7")
+    await road.ask("somebody else's", user_key="u:mara")
     await loop.compact_round(at_once=True)
-    await road.ask("still on its way", reader_id="u:gina-7")
+    await road.ask("still on its way", user_key="u:gina-7")
     if way == "interactions":
         await road.stores.interactions.erase(APP, ["gina-7"])
     else:
@@ -133,7 +163,7 @@ async def test_erasing_a_reader_erases_their_queries_wherever_they_are(road: Roa
     await loop.compact_round()
     assert road.texts() == ["somebody else's"]
     assert await road.waiting() == 0
-    await road.ask("noted before, written after", reader_id="u:gina-7")
+    await road.ask("noted before, written after", user_key="u:gina-7")
     await loop.compact_round(at_once=True)
     assert road.texts() == ["somebody else's"]
 
@@ -141,7 +171,7 @@ async def test_erasing_a_reader_erases_their_queries_wherever_they_are(road: Roa
 async def test_a_settler_killed_at_any_step_loses_nothing_and_writes_nothing_twice(tmp_path: Path) -> None:
     for life in range(30):
         road = Road(tmp_path / str(life))
-        await road.ask("settled", reader_id="u:gina-7")
+        await road.ask("settled", user_key="u:gina-7")
         await road.settler.run_once([APP], at_once=True)
         await road.ask("hers", "his")
         dying = DyingArtifactStore(road.segments.shelf)

@@ -67,7 +67,7 @@ async def test_while_the_store_is_away_the_last_bank_is_used() -> None:
 
 
 async def test_the_bank_nobody_asks_for_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "MOST_QUESTIONS_HELD", 2)
+    monkeypatch.setattr(client, "MAX_CACHED_QUESTIONS", 2)
     store = Store()
     held = QuestionBankClient(store)
     for app_id in ("a", "b", "c"):

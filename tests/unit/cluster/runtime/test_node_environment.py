@@ -80,6 +80,8 @@ def test_a_node_needs_a_shared_redis_and_folder(tmp_path: Path) -> None:
         check_node(Settings(data_dir=tmp_path))
     with pytest.raises(Invalid, match="KIOSK_DATA_DIR"):
         check_node(Settings(redis_url="redis://redis"))
+    with pytest.raises(Invalid, match="a folder of this node"):
+        check_node(Settings(redis_url="redis://redis", artifacts_url="s3://bucket/kiosk"))
     check_node(Settings(redis_url="redis://redis", data_dir=tmp_path))
 
 
@@ -87,9 +89,9 @@ NOT_IN_THE_IMAGE = {
     "PATH": "the base image sets it",
     "RAY_AUTH_MODE": "an operator's choice; on Kubernetes by the RayService",
     "RAY_AUTH_TOKEN_PATH": "the same",
-    "RAY_memory_monitor_refresh_ms": "a pod's memory is its own, and Kubernetes would end all of the pod at once",
     "KIOSK_RESERVE_MEMORY": "the chart sets it; one machine in a container needs none",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "the same",
+    "RAY_SERVE_CONTROLLER_CALLBACK_IMPORT_PATH": "Ray's autoscaler ends pods that Serve leaves without replicas",
     "RAY_SERVE_HAPROXY_BINARY_PATH": "the image has its wrapper elsewhere",
     "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC": "`kiosk up` sets it; on Kubernetes Serve's own path is private to the pod",
     "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH": "the same",

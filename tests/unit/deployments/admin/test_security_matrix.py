@@ -32,7 +32,7 @@ RANK: dict[AppRole, int] = {"viewer": 1, "analyst": 2, "editor": 3, "owner": 4}
 FOR_EVERYBODY = {
     "apps.list", "me.get", "tokens.create", "tokens.list", "tokens.revoke", "engines.list_all", "runs.find",
     "runs.list_all", "schedules.list_all", "me.begin_second_factor", "me.change_password", "me.confirm_second_factor",
-    "me.end_sessions", "me.remove_second_factor", "overview.get", "archive.app",
+    "me.end_sessions", "me.remove_second_factor", "overview.get",
 }  # fmt: skip
 "Operations without a role; each keeps to what its caller may see, and has tests of that."
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cluster.errors import Conflict, HouseError
+from cluster.errors import Conflict, HouseError, Invalid
 from cluster.paths import InstallationPaths
 from cluster.records.access import SWITCHES, AppSettings
 from cluster.runtime.installation_state import InstallationLock
@@ -42,6 +42,8 @@ def test_an_app_is_made_listed_and_limited_while_everything_is_stopped(places: I
     assert _run_json("apps", "list") == {"apps": []}
     made = _run_json("apps", "create", "bookshop", "--environment", "production")
     assert recognise_key(made["secret_key"]) is not None
+    named = _run_json("apps", "display-name", "bookshop", "The Book Shop")
+    assert (named["app_id"], named["display_name"]) == ("bookshop", "The Book Shop")
     assert _run_json("apps", "limit", "bookshop", "--queries", "200")["queries_per_s"] == 200
     (listed,) = _run_json("apps", "list")["apps"]
     assert (listed["app_id"], listed["environment"]) == ("bookshop", "production")
@@ -80,22 +82,31 @@ def test_keys_are_listed_revealed_rotated_and_revoked(places: InstallationPaths)
     hidden = _run_json("keys", "list")["keys"]
     assert [entry["kind"] for entry in hidden] == ["secret", "publishable"]
     assert all("key" not in entry for entry in hidden)
-    shown = {entry["kind"]: entry["key"] for entry in _run_json("keys", "list", "--reveal")["keys"]}
+    _run_json("apps", "create", "bookstore")
+    for words in (("bookshop",), ("--app", "bookshop"), ("bookshop", "--app", "bookshop")):
+        assert _run_json("keys", "list", *words)["keys"] == hidden
+    assert isinstance(_run("keys", "list", "bookshop", "--app", "bookstore").exception, Invalid)
+    shown = {
+        entry["kind"]: entry["key"] for entry in _run_json("keys", "list", "bookshop", "--reveal")["keys"]
+    }
     assert shown == {"secret": made["secret_key"], "publishable": made["publishable_key"]}
     rotated = _run_json("keys", "rotate", "bookshop", "--kind", "secret")
     assert set(rotated) == {"app_id", "secret_key"}
-    left = {entry["kind"]: entry for entry in _run_json("keys", "list", "--reveal")["keys"]}
+    left = {entry["kind"]: entry for entry in _run_json("keys", "list", "bookshop", "--reveal")["keys"]}
     assert left["secret"]["key"] == rotated["secret_key"] != made["secret_key"]
     assert left["publishable"]["key"] == made["publishable_key"]
     revoked = _run_json("keys", "revoke", left["publishable"]["key_id"])
     assert revoked["revoked"] is True
-    assert [entry["kind"] for entry in _run_json("keys", "list")["keys"]] == ["secret"]
+    assert [entry["kind"] for entry in _run_json("keys", "list", "bookshop")["keys"]] == ["secret"]
 
 
 def test_people_get_a_table_and_keys_on_separate_lines(places: InstallationPaths) -> None:
     made = _run("apps", "create", "bookshop")
     assert "App bookshop is made." in made.stdout
     assert sum(recognise_key(line.split()[-1]) is not None for line in made.stdout.splitlines()[1:]) == 2
+    assert "strict_user_hash" not in made.stdout
+    production = _run("apps", "create", "bookstore", "--environment", "production")
+    assert "kiosk apps switch bookstore strict_user_hash=true" in production.stdout
     assert "bookshop" in _run("apps", "list").stdout
     listed = _run("keys", "list").stdout
     assert "ksk_dev_..." in listed

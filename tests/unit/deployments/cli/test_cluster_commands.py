@@ -5,9 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from cluster.errors import Invalid
-from deployments.cli.cluster_commands import _check_proxies, _parse_replicas, _prepare
+from cluster.errors import Fault, Invalid
+from cluster.runtime.start_plan import StartPlan
+from deployments.cli.cluster_commands import _check_proxies, _parse_replicas, _prepare, _run_bootstrap
+from deployments.cli.command_line import command_line
+from tests.cluster.nodes import cluster as three_nodes
+
+NOISY = """
+import json, sys
+print("AuthlibDeprecationWarning: use joserfc", file=sys.stderr)
+print("INFO serve -- Deployed app 'api'", file=sys.stderr)
+print(json.dumps({"event": "step_reached"}), file=sys.stderr)
+print(json.dumps({"step": sys.argv[1] and STEP, "message": "a step", "after_s": 1.0}))
+"""
+"A start that does nothing but write as Ray, Serve and libraries do."
 
 
 @pytest.mark.parametrize(("text", "numbers"), [("", (0, 0)), ("3", (3, 3)), ("3:12", (3, 12))])
@@ -42,3 +55,46 @@ def test_without_a_shared_redis_nothing_is_deployed(monkeypatch: pytest.MonkeyPa
     with pytest.raises(Invalid, match="KIOSK_REDIS_URL_FILE"):
         _prepare()
     assert not (tmp_path / "master.key").exists()
+
+
+@pytest.mark.parametrize("step", ["ready", "failed"])
+def test_a_start_shows_lines_for_people_and_keeps_the_others_in_a_file(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "noisy_start.py").write_text(NOISY.replace("STEP", repr(step)))
+    log, plan = tmp_path / "cluster-up.log", StartPlan("", 0, True, [], "")
+    environment = {"PYTHONPATH": str(tmp_path)}
+    if step == "ready":
+        assert _run_bootstrap(plan, environment, log, "noisy_start")["step"] == "ready"
+    else:
+        with pytest.raises(Fault, match=r"a step; .*; more in .*cluster-up\.log"):
+            _run_bootstrap(plan, environment, log, "noisy_start")
+    shown = capfd.readouterr()
+    assert (shown.out, shown.err.splitlines()) == ("", ["    1.0 s  a step"])
+    assert [line.split()[0] for line in log.read_text().splitlines()] == [
+        "AuthlibDeprecationWarning:", "INFO", '{"event":',
+    ]  # fmt: skip
+
+
+def test_a_node_needs_the_token_that_the_head_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = tmp_path / "redis.url"
+    address.write_text("redis://redis")
+    address.chmod(0o644)
+    monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("KIOSK_REDIS_URL_FILE", str(address))
+    for name in ("KIOSK_REDIS_URL", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    result = CliRunner().invoke(command_line(), ["node", "env"])
+    assert isinstance(result.exception, Invalid)
+    assert f"no token of Ray at {tmp_path}/ray.token" in result.exception.message
+    result = CliRunner().invoke(command_line(), ["node", "env", "--head"])
+    assert result.exit_code == 0
+    assert f"chmod 600 {address}" in " ".join(result.stderr.split())
+    assert (tmp_path / "ray.token").stat().st_mode & 0o777 == 0o600
+    assert CliRunner().invoke(command_line(), ["node", "env"]).exit_code == 0
+
+
+def test_the_guide_has_the_lines_that_start_the_drills() -> None:
+    guide = (Path(__file__).resolve().parents[4] / "docs" / "guides" / "cluster.md").read_text()
+    for lines in (three_nodes.HEAD, three_nodes.WORKER, three_nodes.UP):
+        assert f"```bash\n{lines}\n" in guide

@@ -18,6 +18,7 @@ from cluster.ids import new_task_id
 from cluster.records.access import App
 from cluster.records.erasure import ErasedPlace, Erasure
 from cluster.store.connect import OpenStores
+from cluster.store.ports.changes import Follower
 from cluster.store.ports.erasures import REDIS_PLACES
 from deployments.cli.__main__ import command_line
 from deployments.cli.installation import Installation, read_clock_ms
@@ -55,7 +56,9 @@ def _live() -> None:
         payload = orjson.dumps([{**click, "timestamp": "2026-03-01T09:15:30.250Z"}])
         await stores.interactions.append("shop", payload, [(USER, VISITOR, a_recent("p1", at))])
         # a replica that followed the log until the installation was stopped a moment ago
-        await stores.changes.record_follower("shop", "replica", {"user": "0", "interaction": "0"}, at)
+        await stores.changes.record_follower(
+            "shop", Follower("replica", at, {"user": "0", "interaction": "0"})
+        )
 
     Installation().administer(put)
 

@@ -115,6 +115,16 @@ def test_a_second_start_on_another_port_reports_the_kept_port(
     assert asked == [False, True], "programs get the keys every time, people only when they ask"
 
 
+def test_the_memory_of_apps_reaches_the_processes_of_ray_and_is_not_changed_while_they_run(
+    running: InstallationPaths,
+) -> None:
+    result = CliRunner().invoke(command_line(), ["up", "--port", "8160", "--memory", "900"])
+    assert "KIOSK_MEMORY_MB=900" in result.stderr
+    variables = up._variables(Settings(memory_mb=900))
+    assert variables["KIOSK_MEMORY_MB"] == "900"
+    assert "--memory" in CliRunner().invoke(command_line(), ["up", "--memory", "9"]).stderr
+
+
 def test_no_secret_is_recorded(tmp_path: Path) -> None:
     settings = Settings(
         data_dir=tmp_path, master_key="canary-m", llm_key="canary-l", redis_url="redis://:canary-r@h"

@@ -122,3 +122,23 @@ def test_an_account_is_deleted_for_good_and_the_last_administrator_stays(tmp_pat
     assert [one["username"] for one in _run_json("list")["users"]] == ["grace"]
     assert isinstance(_run("delete", "ada").exception, NotFound)
     assert _run_json("create", "ada")["role"] == "reader"
+
+
+def test_an_invitation_is_made_listed_and_revoked() -> None:
+    made = _run_json("invite", "Ada", "--role", "administrator", "--hours", "4")
+    assert (made["username"], made["role"], made["expires_at"] - made["created_at"]) == (
+        "ada", "administrator", 4 * 3_600_000,
+    )  # fmt: skip
+    assert made["link"].startswith("/console/invitation?token=kiv_")
+    token = made["link"].partition("=")[2]
+    listed = _run("invitations").output
+    assert "administrator" in listed
+    assert token not in listed
+    shown = _run("invite")
+    assert "shown this once" in shown.output
+    assert "KIOSK_PUBLIC_URL" in shown.output
+    revoked = _run_json("revoke-invitation", made["invitation_id"])
+    assert revoked == {"invitation_id": made["invitation_id"], "revoked": True}
+    assert isinstance(_run("revoke-invitation", made["invitation_id"]).exception, NotFound)
+    assert isinstance(_run("invite", "--role-in", "bookshop").exception, Invalid)
+    assert len(_run_json("invitations")["invitations"]) == 1

@@ -11,6 +11,8 @@ import pytest
 from cluster.admin.accounts import AccountAdmin
 from cluster.store.ports.stores import Stores
 from deployments.console import app as console
+from deployments.console import forms
+from deployments.edge.body_pace import BodyPace
 from deployments.edge.signin_limits import BucketRate
 from deployments.sign_in.sessions import RENEW_AFTER_S
 from tests.fakes.archive_oauth import PASSWORD, an_account
@@ -77,7 +79,9 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(memory_stores: Stores) -> Scene:
+async def scene(memory_stores: Stores, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    # The pace of bodies is not what is tested: on a busy machine a slow hash takes longer than a form may.
+    monkeypatch.setattr(forms, "FORM", BodyPace(60.0))
     await memory_stores.accounts.add(an_account(role="administrator"))
     scene = Scene(memory_stores)
     await scene.begin()
@@ -111,7 +115,7 @@ async def test_a_charset_can_not_stop_the_process(scene: Scene) -> None:
     part = (
         b'--x\r\ncontent-disposition: form-data; name="username"\r\n\r\n' + b"9" * 60_000 + b"\r\n--x--\r\n"
     )
-    begun_s = time.perf_counter()
+    begun_s = time.process_time()
     for charset in ("punycode", "idna", '"punycode"', "PUNYCODE"):
         answer = await stranger.http.post(
             "/console/sign-in", content=part,
@@ -119,7 +123,7 @@ async def test_a_charset_can_not_stop_the_process(scene: Scene) -> None:
         )  # fmt: skip
         assert answer.status_code == 400
         assert "UTF-8" in answer.text
-    assert time.perf_counter() - begun_s < 0.5
+    assert time.process_time() - begun_s < 0.5
     fine = await stranger.http.post(
         "/console/sign-in", data={"csrf": stranger.token, "username": "ada", "password": PASSWORD},
         headers={"content-type": "application/x-www-form-urlencoded; charset=UTF-8"},
@@ -129,12 +133,12 @@ async def test_a_charset_can_not_stop_the_process(scene: Scene) -> None:
 
 @pytest.mark.parametrize("body", [b"&" * (1 << 20), b"a=1&" * 10_000])
 async def test_a_form_of_ten_thousand_fields_is_refused_unread(scene: Scene, body: bytes) -> None:
-    begun_s = time.perf_counter()
+    begun_s = time.process_time()
     answer = await scene.home.http.post(
         "/console/apps", content=body, headers={"content-type": "application/x-www-form-urlencoded"}
     )
     assert (answer.status_code, "more than 500 fields" in answer.text) == (400, True)
-    assert time.perf_counter() - begun_s < 0.4
+    assert time.process_time() - begun_s < 0.4
 
 
 async def test_one_person_does_not_keep_the_replica_busy(

@@ -66,3 +66,21 @@ async def test_an_app_without_data_has_every_step_to_do(shop: AdminShop) -> None
     page = await visitor.get("/apps/empty/start")
     assert "0 of 4 steps done" in page.text
     assert "✓ done" not in page.text
+
+
+async def test_pages_show_the_display_name_of_an_app_and_addresses_its_id(shop: AdminShop) -> None:
+    visitor = await _visit(shop, {APP: "owner"})
+    await visitor.get(f"/apps/{APP}/access")
+    await visitor.post(f"/apps/{APP}/access/display-name", display_name="Geschenke <Laden>")
+    await shop.corner.keyring.refresh()
+    services = open_console_services(
+        shop.corner.stores, shop.corner.clock, services=shop.services, app_ids=(APP,),
+        display_name_of=shop.corner.keyring.display_name_of,
+    )  # fmt: skip
+    again = Visitor(console_app(services))
+    await again.sign_in()
+    for path, title in (("access", "Access"), ("start", "Get started"), ("catalog", "Catalog")):
+        page = await again.get(f"/apps/{APP}/{path}")
+        assert f"Geschenke &lt;Laden&gt; · {title}</h1>" in page.text
+        assert f">Geschenke &lt;Laden&gt; ({APP})</option>" in page.text
+        assert f"/console/apps/{APP}/catalog" in page.text

@@ -11,6 +11,7 @@ import pytest
 from cluster.errors import TooMany
 from deployments.edge.body_pace import BodyPace, UploadSlots
 from deployments.edge.request import DeadlineExceeded
+from tests.suites.virtual_time import run_in_virtual_time
 
 PIECE = b"x" * 1_000
 
@@ -38,27 +39,32 @@ async def read(receive: Callable[[], Awaitable[Any]], work_s: float = 0.0) -> in
             return taken
 
 
-async def test_a_body_that_drips_is_refused_in_time() -> None:
-    began_s = asyncio.get_running_loop().time()
+async def take(pace: BodyPace, receive: Callable[[], Awaitable[Any]], work_s: float = 0.0) -> int:
+    return await read(pace.bound(receive), work_s)
+
+
+def test_a_body_that_drips_is_refused_in_time() -> None:
+    async def drip() -> float:
+        with pytest.raises(DeadlineExceeded):
+            await read(BodyPace(0.05).bound(sending(1_000, 0.01)))
+        return asyncio.get_running_loop().time()
+
+    assert run_in_virtual_time(drip()) == pytest.approx(0.05)
+
+
+def test_a_client_that_stops_is_refused() -> None:
     with pytest.raises(DeadlineExceeded):
-        await read(BodyPace(0.05).bound(sending(1_000, 0.01)))
-    assert asyncio.get_running_loop().time() - began_s < 0.5
+        run_in_virtual_time(take(BodyPace(0.05, 1e9), sending(2, 60.0)))
 
 
-async def test_a_client_that_stops_is_refused() -> None:
+def test_more_bytes_have_more_time() -> None:
+    assert run_in_virtual_time(take(BodyPace(0.03, 10_000.0), sending(10, 0.015))) == 10_000
     with pytest.raises(DeadlineExceeded):
-        await read(BodyPace(0.05, 1e9).bound(sending(2, 60.0)))
+        run_in_virtual_time(take(BodyPace(0.03, 1e7), sending(10, 0.015)))
 
 
-async def test_more_bytes_have_more_time() -> None:
-    slow = BodyPace(0.03, 10_000.0)
-    assert await read(slow.bound(sending(10, 0.015))) == 10_000
-    with pytest.raises(DeadlineExceeded):
-        await read(BodyPace(0.03, 1e7).bound(sending(10, 0.015)))
-
-
-async def test_time_in_which_the_server_is_busy_does_not_count() -> None:
-    assert await read(BodyPace(0.05).bound(sending(4, 0.0)), work_s=0.04) == 4_000
+def test_time_in_which_the_server_is_busy_does_not_count() -> None:
+    assert run_in_virtual_time(take(BodyPace(0.05), sending(4, 0.0), work_s=0.04)) == 4_000
 
 
 def test_places_for_files_are_bounded_for_each_account_and_for_all() -> None:

@@ -69,6 +69,25 @@ async def test_a_new_app_needs_an_administrator_even_with_a_role_by_its_name(
         await admin.perform(COMMAND_LINE, "apps.create", {"app_id": "x", "environment": "moon"})
 
 
+async def test_an_app_has_a_display_name_beside_its_id(stores: Stores, admin: Admin) -> None:
+    given = {"app_id": "geschenke-laden", "display_name": " Geschenke Laden "}
+    await admin.perform(COMMAND_LINE, "apps.create", given)
+    shown = (await admin.perform(COMMAND_LINE, "apps.get", {"app_id": "geschenke-laden"})).to_dict()
+    assert (shown["app_id"], shown["display_name"]) == ("geschenke-laden", "Geschenke Laden")
+    ada = await person(stores, "ada")
+    named = {"app_id": "shop", "display_name": "Лавка 🎁"}
+    assert (await admin.perform(ada, "apps.set_display_name", named)).app.display_name == "Лавка 🎁"
+    for wrong in ("two\nlines", "right\u202eto left"):
+        with pytest.raises(Invalid):
+            await admin.perform(ada, "apps.set_display_name", {**named, "display_name": wrong})
+    with pytest.raises(Unprocessable):
+        await admin.perform(ada, "apps.set_display_name", {**named, "display_name": "x" * 101})
+    with pytest.raises(Forbidden):
+        await admin.perform(await person(stores, "vera"), "apps.set_display_name", named)
+    removed = await admin.perform(ada, "apps.set_display_name", {**named, "display_name": ""})
+    assert removed.to_dict()["display_name"] == ""
+
+
 async def test_limits_and_switches_take_values_of_json_and_texts(stores: Stores, admin: Admin) -> None:
     ada = await person(stores, "ada")
     await admin.perform(ada, "apps.set_limits", {"app_id": "shop", "queries_per_s": 200})

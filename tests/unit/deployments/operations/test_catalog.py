@@ -6,14 +6,15 @@ import ast
 import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
 from deployments.operations.call_snippets import render_snippets
-from deployments.operations.explanations import describe_missing
+from deployments.operations.explanations import describe_missing, explain_product
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
-from tests.fakes.corner_shop import upload
+from tests.fakes.corner_shop import APP, upload
 
 
 @pytest.fixture
@@ -88,6 +89,62 @@ async def test_recommendations_of_a_user_have_reasons(shop: AdminShop) -> None:
     found = await shop.perform("users.recommend", user_id="gina", limit=3)
     assert len(found["products"]) == 3
     assert all(product["why"]["reasons"] for product in found["products"])
+    reasons = {product["product_id"]: product["why"]["reasons"] for product in found["products"]}
+    assert reasons["crocus-bulbs"][0] == "Viewed or bought together with Forty tulip bulbs"
+    assert all(len(set(sentences)) == len(sentences) for sentences in reasons.values())
+
+
+def test_reasons_name_products_and_moves_of_rules_only() -> None:
+    parts = {
+        "learned:rules": 2.0,
+        "learned:content_knn": 1.0,
+        "live:content": 0.5,
+        "learned:graph_filter": 0.4,
+    }
+    moves = [{"by": "made way for others", "from": 8, "to": 0}, {"by": "rule push", "from": 0, "to": 2}]
+    product = {"product_id": "p", "_explain": {"score_parts": parts, "score": 3.9, "moves": moves}}
+    title = "Hot Water Bottle"
+    related = {"learned:rules": title, "learned:content_knn": title, "live:content": title}
+    assert explain_product(product, related).reasons == (
+        "Often bought after Hot Water Bottle", "Similar to Hot Water Bottle",
+        "Chosen by users with a similar history", "Moved from position 1 to 3 by rule push",
+    )  # fmt: skip
+    assert explain_product(product).reasons[0] == "Often bought after products of this user"
+
+
+async def test_users_are_searched_by_name_and_address_page_by_page(shop: AdminShop) -> None:
+    names = [("Ada Lovelace", "ada@example.com"), ("Grace Hopper", "grace@example.org"), ("Adam Smith", "")]
+    users = [
+        {"user_id": f"u{number:02}", "name": name, "custom_attributes": {"e_mail": mail, "plan": "ada plan"}}
+        for number, (name, mail) in enumerate(names * 4)
+    ]
+    answer = await shop.services.api.call(APP, "POST", "/v1/users", {"data": users})
+    assert answer[0] == 200, answer
+    await shop.corner.apply()
+
+    async def search(text: str, **more: Any) -> list[str]:
+        ids: list[str] = []
+        cursor = ""
+        for _ in range(20):
+            page = await shop.perform(
+                "users.search", role="analyst", text=text, after=cursor, limit=3, **more
+            )
+            ids += [user["user_id"] for user in page["users"]]
+            cursor = page["next"]
+            if not cursor:
+                break
+        return ids
+
+    assert await search("ADA") == ["u00", "u02", "u03", "u05", "u06", "u08", "u09", "u11"]
+    assert await search("hopper") == ["u01", "u04", "u07", "u10"]
+    assert await search("grace@") == ["u01", "u04", "u07", "u10"]
+    assert await search("ada lovelace", exact=True) == ["u00", "u03", "u06", "u09"]
+    assert await search("ada@example.com", exact=True) == ["u00", "u03", "u06", "u09"]
+    assert await search("lace") == await search("plan") == await search("ada", exact=True) == []
+    rows = [row for row in shop.audit.rows if row.operation == "users.search"]
+    assert rows
+    assert all(row.arguments["text"] == "***" for row in rows)
+    assert "lovelace" not in repr(shop.audit.rows)
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,11 @@ async def test_an_administrator_chooses_the_app_that_agents_read(shop: AdminShop
     assert before.to_dict() == {"app_id": "news", "is_chosen": False}
     with pytest.raises(Forbidden):
         await shop.perform("archive.choose")
+    assert (await shop.perform("archive.app", role="viewer")).app_id == "news"
+    guest = Principal("guest", "2", "console")
+    for given in ({}, {"app_id": APP}):
+        with pytest.raises(Forbidden):
+            await administration.perform(guest, "archive.app", given)
     assert shop.corner.keyring.archive_app("news") == "news"
     chosen = await administration.perform(ada, "archive.choose", {"app_id": APP})
     assert (chosen.app_id, chosen.is_chosen) == (APP, True)

@@ -11,6 +11,7 @@ from actors.models.allowed_learners import ALLOWED
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
 from cluster.records.run import StageResult, claim_run, end_run, update_leased_run
+from jobs.refresh.runs.local_worker import free_memory_mb
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
 from tests.suites.runs import a_run
 from tests.suites.test_segments import clicks, products
@@ -188,9 +189,15 @@ async def test_changes_of_many_brackets_are_refused(shop: ModelShop, depth: int)
             await shop.perform(operation, **given)
 
 
-async def test_the_memory_of_a_training_is_bounded_by_the_app(shop: ModelShop) -> None:
+@pytest.mark.parametrize(
+    ("of_app", "of_installation"), [(2_000, 0), (2_000, 3_000), (3_000, 2_000), (0, 2_000)]
+)
+async def test_the_memory_of_a_training_is_bounded_by_the_app_and_the_installation(
+    shop: ModelShop, monkeypatch: pytest.MonkeyPatch, of_app: int, of_installation: int
+) -> None:
+    monkeypatch.setenv("KIOSK_MAX_TRAINING_MEMORY_MB", str(of_installation))
     app = (await shop.stores.access.read_all()).apps[APP]
-    settings = app.settings.model_copy(update={"max_training_memory_mb": 2_000})
+    settings = app.settings.model_copy(update={"max_training_memory_mb": of_app})
     await shop.stores.access.put_app(app.model_copy(update={"settings": settings}))
     for memory_mb, fits in ((2_000, True), (2_001, False), (1_000_000_000, False)):
         changes = {"limits.memory_mb": memory_mb}
@@ -206,3 +213,9 @@ async def test_the_memory_of_a_training_is_bounded_by_the_app(shop: ModelShop) -
                     await shop.perform(operation, recipe="fast", **given)
     with pytest.raises(Invalid, match="at most 2000 MB"):
         await shop.perform("schedules.add", recipe="fast", schedule="nightly", when="nightly")
+
+
+def test_a_worker_uses_no_more_memory_than_the_installation_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert free_memory_mb() > 100
+    monkeypatch.setenv("KIOSK_MAX_TRAINING_MEMORY_MB", "100")
+    assert free_memory_mb() == 100

@@ -10,16 +10,16 @@ from tests.benchmarks.answers.definitions import LANGUAGES, definition_questions
 
 
 def test_a_third_of_at_least_a_hundred_questions_has_no_answer() -> None:
-    asked = read_golden_questions()
-    without = [one for one in asked if one.missing]
-    assert len(asked) >= 100
-    assert 0.33 <= len(without) / len(asked) <= 0.4
-    assert {one.missing for one in without} == {"fact", "entity", "year"}
-    assert len({one.question for one in asked}) == len(asked)
+    questions = read_golden_questions()
+    without = [question for question in questions if question.missing]
+    assert len(questions) >= 100
+    assert 0.33 <= len(without) / len(questions) <= 0.4
+    assert {question.missing for question in without} == {"fact", "entity", "year"}
+    assert len({question.question for question in questions}) == len(questions)
 
 
 def test_both_halves_are_of_a_kind() -> None:
-    counted = Counter((one.part, bool(one.missing)) for one in read_golden_questions())
+    counted = Counter((question.part, bool(question.missing)) for question in read_golden_questions())
     assert abs(counted["tune", True] - counted["held", True]) <= 1
     assert abs(counted["tune", False] - counted["held", False]) <= 1
 
@@ -39,15 +39,17 @@ def test_every_answer_stands_in_its_sentence_and_the_sentence_in_its_article() -
 
 
 def test_every_article_has_a_question() -> None:
-    asked = {name for one in read_golden_questions() for name in one.articles}
-    assert asked == {one.id for one in data_files.read_articles()}
+    questions = {name for one in read_golden_questions() for name in one.articles}
+    assert questions == {one.id for one in data_files.read_articles()}
 
 
 def test_plain_questions_are_at_least_sixty_in_three_languages_a_third_without_an_answer() -> None:
-    asked = definition_questions()
-    counted = Counter((one.language, one.part, bool(one.missing)) for one in asked)
-    assert len(asked) >= 60
-    assert len({one.question for one in asked if one.language == "en"}) == counted.total() / 3
+    questions = definition_questions()
+    counted = Counter((question.language, question.part, bool(question.missing)) for question in questions)
+    assert len(questions) >= 60
+    assert (
+        len({question.question for question in questions if question.language == "en"}) == counted.total() / 3
+    )
     for language in LANGUAGES:
         for part in ("tune", "held"):
             assert counted[language, part, False] == 2 * counted[language, part, True]

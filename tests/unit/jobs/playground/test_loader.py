@@ -36,9 +36,9 @@ def ids_of(entry: dict[str, Any]) -> list[str]:
 
 def test_every_product_and_user_follows_the_schema(whole: SampleData) -> None:
     for noun, records in (("product", whole.products), ("user", whole.users)):
-        standing = parse_upload(noun, body(records), now_ms=NOW_MS).check_types({})  # type: ignore[call-overload]
-        assert standing.messages == ()
-        assert len(standing.records) == len(records)
+        type_check = parse_upload(noun, body(records), now_ms=NOW_MS).check_types({})  # type: ignore[call-overload]
+        assert type_check.messages == ()
+        assert len(type_check.records) == len(records)
 
 
 def test_every_interaction_follows_the_schema(whole: SampleData) -> None:
@@ -54,9 +54,9 @@ def test_the_same_moment_gives_the_same_bytes_on_every_machine(whole: SampleData
 def test_a_day_later_everything_happens_a_day_later(whole: SampleData) -> None:
     later = build_sample(NOW_MS + DAY_MS)
     assert len(later.interactions) == len(whole.interactions)
-    for one, other in zip(whole.interactions, later.interactions, strict=True):
-        assert moment_ms(other["timestamp"]) - moment_ms(one["timestamp"]) == DAY_MS
-        assert {**one, "timestamp": ""} == {**other, "timestamp": ""}
+    for interaction, other in zip(whole.interactions, later.interactions, strict=True):
+        assert moment_ms(other["timestamp"]) - moment_ms(interaction["timestamp"]) == DAY_MS
+        assert {**interaction, "timestamp": ""} == {**other, "timestamp": ""}
 
 
 def test_there_is_enough_of_everything(whole: SampleData) -> None:

@@ -53,8 +53,8 @@ def test_articles_do_not_copy_each_other() -> None:
     for article in data_files.read_articles():
         words = re.findall(r"\w+", text_of(article).lower())
         runs[article.id] = {tuple(words[at : at + 6]) for at in range(len(words) - 5)}
-    for one, other in combinations(runs, 2):
-        assert len(runs[one] & runs[other]) <= 5, (one, other)
+    for name, other in combinations(runs, 2):
+        assert len(runs[name] & runs[other]) <= 5, (name, other)
 
 
 def test_articles_are_full_of_facts() -> None:
@@ -82,9 +82,9 @@ def test_html_headers_and_children_hold_the_whole_article() -> None:
 
 def test_every_answer_stands_in_its_article() -> None:
     texts = {article.id: text_of(article) for article in data_files.read_articles()}
-    asked = [question for question in data_files.read_questions() if question.article is not None]
-    assert {question.article for question in asked} == set(texts)
-    for question in asked:
+    questions = [question for question in data_files.read_questions() if question.article is not None]
+    assert {question.article for question in questions} == set(texts)
+    for question in questions:
         assert question.article is not None
         assert question.answer is not None
         assert question.answer in texts[question.article], question.question

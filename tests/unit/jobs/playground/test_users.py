@@ -36,7 +36,9 @@ def roots_by_story(whole: SampleData) -> dict[str, Counter[str]]:
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     for entry in whole.interactions:
         if entry["type"] not in SHOWN_ONLY and "user_id" in entry:
-            counted[story[entry["user_id"]]].update(roots[one] for one in entry.get("product_ids", ()))
+            counted[story[entry["user_id"]]].update(
+                roots[product_id] for product_id in entry.get("product_ids", ())
+            )
     return counted
 
 
@@ -44,10 +46,10 @@ def test_users_of_a_story_spend_their_time_where_the_story_prefers(whole: Sample
     counted = roots_by_story(whole)
     everybody = sum(counted.values(), Counter())
     for story, homes in HOMES.items():
-        here = sum(counted[story][root] for root in homes) / counted[story].total()
+        at_home = sum(counted[story][root] for root in homes) / counted[story].total()
         elsewhere = sum(everybody[root] for root in homes) / everybody.total()
-        assert here > 0.4, (story, here)
-        assert here > 1.4 * elsewhere, (story, here, elsewhere)
+        assert at_home > 0.4, (story, at_home)
+        assert at_home > 1.4 * elsewhere, (story, at_home, elsewhere)
 
 
 def test_readers_of_one_story_are_not_alike(whole: SampleData) -> None:
@@ -57,8 +59,8 @@ def test_readers_of_one_story_are_not_alike(whole: SampleData) -> None:
         if "user_id" in entry and entry["type"] not in SHOWN_ONLY:
             seen[entry["user_id"]].update(entry.get("product_ids", ()))
     gardeners = [products for user_id, products in seen.items() if story[user_id] == "spring-gardener"]
-    for one in gardeners:
-        assert all(one != other for other in gardeners if other is not one)
+    for gardener in gardeners:
+        assert all(gardener != other for other in gardeners if other is not gardener)
 
 
 def test_every_reader_left_enough_to_go_by(whole: SampleData) -> None:
@@ -107,18 +109,18 @@ def test_some_things_are_talked_about_lately(whole: SampleData) -> None:
     def views(since_days: int, until_days: int) -> Counter[str]:
         begin, end = (iso_ms(NOW_MS - days * 86_400_000) for days in (since_days, until_days))
         return Counter(
-            one
+            product_id
             for entry in whole.interactions
             if begin <= entry["timestamp"] < end and entry["type"] == "product_detail_page_view"
-            for one in entry["product_ids"]
+            for product_id in entry["product_ids"]
         )
 
     lately, before = views(3, 0), views(45, 3)
     assert lately.total() > 150
     rising = [
-        one
-        for one, count in lately.items()
-        if count >= 4 and count / lately.total() > 2 * before[one] / before.total()
+        product_id
+        for product_id, count in lately.items()
+        if count >= 4 and count / lately.total() > 2 * before[product_id] / before.total()
     ]
     assert len(rising) >= 3
 

@@ -6,8 +6,8 @@ import pytest
 
 from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
-from actors.answers.extractive.question_analysis import classify_question
-from actors.answers.extractive.text_tokens import split_sentences
+from actors.answers.extractive.question_analysis import analyze_question, classify_question
+from actors.answers.extractive.text_tokens import TextTokenizer, split_sentences
 
 TOWER = (
     "A tower block in Brellin has collapsed. Thirty-nine people died in the Brellin collapse on Monday. "
@@ -46,6 +46,11 @@ def test_a_number_is_taken_from_the_sentence_that_counts_the_right_thing() -> No
         ("How old is Ada Quill?", "Ada Quill", SINGER),
         ("What is the population of Brellin?", "Tower falls", TOWER),
         ("Which university did Ada Quill attend?", "Ada Quill", SINGER),
+        ("Which school does Ada Quill attend?", "Ada Quill", "Ada Quill met the driver of the school bus."),
+        ("Who is the president of Tolm?", "A visit", "Ida Marsh, president of Veyle, came to Tolm."),
+        ("How many people live in Brellin?", "Tower falls", "The tower of Brellin fell on ten people."),
+        ("When did Ada Quill become mayor of Tolm?", "Ada Quill", "Ada Quill, mayor of Tolm, sang in 1957."),
+        ("When was Ada Quill founded?", "A trial", "Ada Quill was found guilty in 1957."),
     ],
 )
 def test_a_question_is_refused_without_the_requested_kind_of_entity(
@@ -113,3 +118,51 @@ def test_the_requested_kind_is_recognized(question: str, language: str, answer_t
 def test_a_german_date_does_not_end_a_sentence() -> None:
     text = "Der Vertrag wurde am 18. Mai unterzeichnet. Im 19. Jahrhundert galt er. Er hatte 12. Danach kam mehr."
     assert len(split_sentences(text)) == 4
+
+
+def test_a_role_may_belong_to_the_name_of_the_question() -> None:
+    text = "Ida Marsh, president of Tolm, met the mayor of Veyle."
+    assert "Ida Marsh" in text_of(answer("Who is the president of Tolm?", ("A visit", text)))
+
+
+def test_what_happened_asks_for_no_kind_of_thing() -> None:
+    text = "Quill lost her chain on the stones of Rope Street and ran the last steps with the bicycle."
+    assert "chain" in text_of(answer("What happened to Ada Quill on Rope Street?", ("Ada Quill wins", text)))
+
+
+@pytest.mark.parametrize(
+    ("question", "focus", "names"),
+    [
+        ("Welche Firma entwickelte Brellnet?", "firma", {"brelln"}),
+        ("Welche christlichen Akademien gibt es in Tolm?", "akademi", {"tolm"}),
+        ("Wie viele verschiedene Arten von Quallen gibt es?", "art", {"quall"}),
+        ("Wer entwickelte Brellnet?", "entwickelt", {"brelln"}),
+    ],
+)
+def test_a_german_question_picks_the_first_noun(question: str, focus: str, names: set[str]) -> None:
+    analysis = analyze_question(question, "de", TextTokenizer("de"))
+    assert analysis.focus[0] == focus
+    assert analysis.names == names
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "language"),
+    [
+        ("When was Tolm wholly wooded?", "In 9.000 BP Tolm was wholly wooded.", "en"),
+        ("Wann war Tolm vollständig bewaldet?", "In 9.000 BP war Tolm vollständig bewaldet.", "de"),
+        ("Wann war Tolm vollständig bewaldet?", "Im Jahr 90 v. Chr. war Tolm vollständig bewaldet.", "de"),
+    ],
+)
+def test_a_number_before_an_era_is_a_time(question: str, text: str, language: str) -> None:
+    assert text_of(answer(question, ("Tolm", text), language=language)) == text
+
+
+def test_a_sentence_that_refers_to_its_subject_answers_with_the_sentence_before() -> None:
+    text = (
+        "In der Stadt Tolm fährt die Quill Metro als öffentliches Verkehrsmittel, ein System von Vorortbahnen. "
+        "Es wurde in fünf Phasen zwischen 1980 und 1984 eröffnet und war das erste Stadtbahnsystem des Landes; "
+        "zwei Erweiterungen wurden 1991 und 2002 fertiggestellt. Eine Brücke wurde über den Fluss zwischen den "
+        "Städten Brellin und Tolm errichtet und 1981 von der Königin eröffnet."
+    )
+    shown = text_of(answer("Wann wurde die Quill Metro eröffnet?", ("Tolm", text), language="de"))
+    assert "zwischen 1980 und 1984" in shown

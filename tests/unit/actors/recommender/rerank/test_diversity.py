@@ -19,5 +19,5 @@ def test_a_place_costs_a_bounded_number_of_looks(fields: int) -> None:
 
     rules = [DiversityRule(f"f{at}", 3) for at in range(fields)]
     rows = list(range(1_000))
-    assert sorted(diversify(rows, rules, values_of, pinned={}, front=0, wanted=1_000)) == rows
+    assert sorted(diversify(rows, rules, values_of, pinned={}, front=0, places=1_000)) == rows
     assert looks < 1_000 * (400 + 4 * fields)

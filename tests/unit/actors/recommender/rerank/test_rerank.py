@@ -150,7 +150,7 @@ def test_arranging_never_loses_or_doubles_a_product(
         values_of,
         pinned=pinned,
         front=front,
-        wanted=wanted,
+        places=wanted,
     )
     assert Counter(order) == Counter(rows)
     assert all(order[place] == row for place, row in pinned.items())
@@ -162,7 +162,7 @@ def test_a_distance_of_one_is_kept_wherever_it_can_be(values: list[str]) -> None
         return frozenset(values[row])
 
     rows = list(range(len(values)))
-    order = diversify(rows, [DiversityRule("f")], values_of, pinned={}, front=0, wanted=len(rows))
+    order = diversify(rows, [DiversityRule("f")], values_of, pinned={}, front=0, places=len(rows))
     possible = max(Counter(values).values(), default=0) <= (len(values) + 1) // 2
     if possible:
         assert all(values[left] != values[right] for left, right in pairwise(order))

@@ -25,7 +25,7 @@ def _read(*items: dict[str, Any], latest_ms: int = NOW) -> EventArrays:
     return EventArrays.of(
         parse_interactions(
             items,
-            reader_code=lambda reader: codes.setdefault(reader, len(codes)),
+            user_code=lambda reader: codes.setdefault(reader, len(codes)),
             row_of=lambda name: ROWS.get(name, -1),
             latest_ms=latest_ms,
         )
@@ -63,7 +63,7 @@ def test_readers_are_remembered_only_by_events_that_count() -> None:
         {**_item("click", product_ids=["nobody has it"]), "user_id": "crawler"},
         {**_item("impression"), "user_id": "passer-by"},
     ]
-    found = parse_interactions(items, reader_code=code, row_of=lambda name: ROWS.get(name, -1), latest_ms=NOW)
+    found = parse_interactions(items, user_code=code, row_of=lambda name: ROWS.get(name, -1), latest_ms=NOW)
     assert (len(found), met) == (1, ["u:u"])
     rows = [
         (reader, kind, NOW, [product], 0.0, f"{NOW}-0")
@@ -73,8 +73,8 @@ def test_readers_are_remembered_only_by_events_that_count() -> None:
     ]  # fmt: skip
     columns = dict(zip(LOADED_INTERACTIONS.names, zip(*rows, strict=True), strict=True))
     table = pa.table({name: list(column) for name, column in columns.items()}, schema=LOADED_INTERACTIONS)
-    settled = events_from_table(table, reader_code=code, row_of=lambda name: ROWS.get(name, -1))
-    assert (settled.readers.tolist(), met) == ([7], ["u:u", "u:u"])
+    settled = events_from_table(table, user_code=code, row_of=lambda name: ROWS.get(name, -1))
+    assert (settled.users.tolist(), met) == ([7], ["u:u", "u:u"])
 
 
 def test_stronger_deeds_weigh_more() -> None:
@@ -117,7 +117,7 @@ def test_user_id_precedes_anonymous_id() -> None:
     events = _read(
         _item("click", anonymous_id="x"), _item("click", user_id=None, anonymous_id="x"), _item("click")
     )
-    assert events.readers.tolist() == [0, 1, 0]
+    assert events.users.tolist() == [0, 1, 0]
 
 
 def test_nothing_happens_after_it_was_written() -> None:
@@ -162,15 +162,15 @@ def test_settled_interactions_count_exactly_as_live_ones() -> None:
     codes: dict[str, int] = {}
     settled = events_from_table(
         pa.Table.from_pylist(rows, schema=LOADED_INTERACTIONS),
-        reader_code=lambda reader: codes.setdefault(reader, len(codes)),
+        user_code=lambda reader: codes.setdefault(reader, len(codes)),
         row_of=lambda name: ROWS.get(name, -1),
     )
     live = _read(*items)
-    for column in ("readers", "rows", "at_ms", "bought"):
+    for column in ("users", "rows", "at_ms", "bought"):
         assert getattr(settled, column).tolist() == getattr(live, column).tolist(), column
     assert settled.weights.tolist() == pytest.approx(live.weights.tolist())
 
 
 def test_an_empty_table_is_no_event() -> None:
-    empty = events_from_table(LOADED_INTERACTIONS.empty_table(), reader_code=len, row_of=len)
+    empty = events_from_table(LOADED_INTERACTIONS.empty_table(), user_code=len, row_of=len)
     assert len(empty) == 0

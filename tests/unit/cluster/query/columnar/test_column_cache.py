@@ -130,9 +130,9 @@ def _all_agree(store: ColumnStore, kept: list[Any], nodes: list[Node]) -> None:
     for record in kept:
         anew.append(None if record is None else orjson.dumps(record))
     for node in nodes:
-        found = store.mask(node).tolist()
-        assert found == anew.mask(node).tolist()
-        assert found == [record is not None and matches(node, record) for record in kept]
+        mask = store.mask(node).tolist()
+        assert mask == anew.mask(node).tolist()
+        assert mask == [record is not None and matches(node, record) for record in kept]
 
 
 @pytest.mark.parametrize("changed", [1, 2, 3, 5])

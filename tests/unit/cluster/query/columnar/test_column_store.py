@@ -114,8 +114,8 @@ def test_many_replacements_leave_no_more_behind_than_rows() -> None:
                     "title": f"w{turn}x{row}",
                 },
             )
-        found = [len(_rows(store, text)) for text in texts]
-        assert found == [50, 50, 0]
+        counts = [len(_rows(store, text)) for text in texts]
+        assert counts == [50, 50, 0]
         sizes.append(store.nbytes)
     assert max(sizes[200:]) <= 1.5 * max(sizes[50:200])
 
@@ -154,9 +154,9 @@ def test_long_lists_of_values_find_texts_and_numbers() -> None:
     store = ColumnStore()
     for row in range(20):
         store.append({"mixed": row if row % 2 else f"t{row}", "many": [row, row + 1, f"t{row}"]})
-    wanted = ("t0", "1", "t2", "3", "t4", "5", "t6", "7.0", "x", "true")
-    assert _rows(store, f"mixed:({' OR '.join(wanted)})") == list(range(8))
-    assert _rows(store, f"many:({' OR '.join(wanted)})") == list(range(8))
+    values = ("t0", "1", "t2", "3", "t4", "5", "t6", "7.0", "x", "true")
+    assert _rows(store, f"mixed:({' OR '.join(values)})") == list(range(8))
+    assert _rows(store, f"many:({' OR '.join(values)})") == list(range(8))
     assert _rows(store, "mixed:(t0 t2 t4 t6 t8 t10)") == [0, 2, 4, 6, 8, 10]
 
 

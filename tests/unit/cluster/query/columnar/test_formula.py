@@ -45,8 +45,8 @@ FIELDS = {
     ],
 )
 def test_formulas_are_computed_for_every_row(text: str, wanted: list[float | None]) -> None:
-    found = parse_formula(text).values(FIELDS, 4)
-    for value, expected in zip(found.tolist(), wanted, strict=True):
+    results = parse_formula(text).values(FIELDS, 4)
+    for value, expected in zip(results.tolist(), wanted, strict=True):
         assert math.isnan(value) if expected is None else value == pytest.approx(expected)
 
 
@@ -83,9 +83,9 @@ def test_any_text_is_a_formula_or_a_mistake(text: str) -> None:
         formula = parse_formula(text)
     except FilterSyntax:
         return
-    found = formula.values({name: np.array([1.0, np.nan, -3.0]) for name in formula.fields}, 3)
-    assert found.shape == (3,)
-    assert not np.isinf(found).any()
+    results = formula.values({name: np.array([1.0, np.nan, -3.0]) for name in formula.fields}, 3)
+    assert results.shape == (3,)
+    assert not np.isinf(results).any()
 
 
 def test_depth_and_size_are_bounded_and_names_differ_from_formulas() -> None:

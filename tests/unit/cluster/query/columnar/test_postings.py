@@ -20,22 +20,24 @@ def _marked(postings: RowPostings, code: int, rows: int) -> list[int]:
 
 def test_postings_follow_a_dictionary_through_thousands_of_changes() -> None:
     rng = random.Random(11)
-    postings, held = RowPostings(), dict[int, set[int]]()
+    postings, codes_by_row = RowPostings(), dict[int, set[int]]()
     for turn in range(6_000):
         row, codes = rng.randrange(40), set(rng.sample(range(9), rng.randint(0, 3)))
         postings.put(row, codes)
-        held[row] = codes
+        codes_by_row[row] = codes
         if turn % 50 == 0:
             chosen = np.zeros(10, dtype=np.bool_)
-            wanted = rng.sample(range(9), 2)
-            chosen[wanted] = True
+            chosen_codes = rng.sample(range(9), 2)
+            chosen[chosen_codes] = True
             mask = np.zeros(41, dtype=np.bool_)
             postings.mark_chosen(chosen, mask)
             assert np.flatnonzero(mask[:-1]).tolist() == sorted(
-                row for row in held if held[row] & set(wanted)
+                row for row in codes_by_row if codes_by_row[row] & set(chosen_codes)
             )
             for code in (0, 8):
-                assert _marked(postings, code, 40) == sorted(row for row in held if code in held[row])
+                assert _marked(postings, code, 40) == sorted(
+                    row for row in codes_by_row if code in codes_by_row[row]
+                )
 
 
 def test_choosing_nearly_everything_and_codes_never_seen() -> None:

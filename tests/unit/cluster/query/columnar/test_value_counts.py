@@ -42,17 +42,17 @@ def test_values_are_counted_as_over_records(
         if row < len(records):
             records[row] = {"x": [value, "b"]}
             columns.replace(row, records[row])
-    found = ValueCounts(columns.pairs("x", columns.live_rows()), None).most_frequent(1_000)
+    counted = ValueCounts(columns.pairs("x", columns.live_rows()), None).most_frequent(1_000)
     if any(record.get("x") not in (None, []) for record in records):
         # null alone in a list counts as carrying nothing
         expected = aggregate([*records, {"x": "there"}], "x", size=1_000).values
         expected = [pair for pair in expected if pair[0] != "there"]
     else:
         expected = []
-    assert {(isinstance(value, bool), value): count for value, count in found} == {
+    assert {(isinstance(value, bool), value): count for value, count in counted} == {
         (isinstance(value, bool), value): count for value, count in expected
     }
-    assert len(found) == len(expected)
+    assert len(counted) == len(expected)
 
 
 def test_only_marked_rows_and_units_count() -> None:
@@ -87,12 +87,12 @@ def test_numbers_are_the_first_of_a_row_booleans_and_dates() -> None:
 def test_distances_are_to_the_nearest_point() -> None:
     leeds, paris = {"lat": 53.8, "lon": -1.55}, {"lat": 48.86, "lon": 2.35}
     columns = store([{"location": leeds}, {"location": [leeds, paris]}, {}, {"location": []}])
-    found = columns.distances(48.9, 2.3)
-    assert found[0] == pytest.approx(distance_km(48.9, 2.3, 53.8, -1.55))
-    assert found[1] == pytest.approx(distance_km(48.9, 2.3, 48.86, 2.35))
-    assert np.isnan(found[2:]).all()
+    distances = columns.distances(48.9, 2.3)
+    assert distances[0] == pytest.approx(distance_km(48.9, 2.3, 53.8, -1.55))
+    assert distances[1] == pytest.approx(distance_km(48.9, 2.3, 48.86, 2.35))
+    assert np.isnan(distances[2:]).all()
     columns.replace(1, {"location": leeds})
-    assert columns.distances(48.9, 2.3)[1] == pytest.approx(found[0])
+    assert columns.distances(48.9, 2.3)[1] == pytest.approx(distances[0])
     assert columns.distances(0, 0, "custom_attributes.place").shape == (4,)
 
 
@@ -120,8 +120,8 @@ def test_asking_a_field_again_puts_nothing_in_order_again() -> None:
     for pattern in patterns[:2]:
         tally.most_frequent(10, pattern)
     before = names.read
-    found = [tally.most_frequent(10, pattern) for pattern in patterns]
-    assert names.read - before == 100 == sum(map(len, found))
+    lists = [tally.most_frequent(10, pattern) for pattern in patterns]
+    assert names.read - before == 100 == sum(map(len, lists))
     assert names.tried == 12
 
 

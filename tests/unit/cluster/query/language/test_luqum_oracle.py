@@ -86,12 +86,14 @@ def _holds(node: Anything, record: Record, field: str | None) -> bool:
     if isinstance(node, other.UnknownOperation):
         signs = [(_sign(child), _holds(_bare(child), record, field)) for child in node.operands]
         return _occurs(signs)
-    found = record.get(field or "", [])
-    held = [str(value) for value in (found if isinstance(found, list) else [found])]
+    value_or_values = record.get(field or "", [])
+    texts = [
+        str(value) for value in (value_or_values if isinstance(value_or_values, list) else [value_or_values])
+    ]
     if isinstance(node, other.Range):
-        return any(_inside(node, value) for value in held)
-    wanted = str(node.value).strip('"')
-    return bool(held) if wanted == "*" else wanted in held
+        return any(_inside(node, value) for value in texts)
+    term = str(node.value).strip('"')
+    return bool(texts) if term == "*" else term in texts
 
 
 def _inside(node: other.Range, value: str) -> bool:
@@ -110,9 +112,9 @@ def _bare(node: Anything) -> Anything:
 
 def _occurs(signs: list[tuple[str, bool]]) -> bool:
     """Decide a Lucene Boolean query: must, must not, should."""
-    must = [held for sign, held in signs if sign == "+"]
-    should = [held for sign, held in signs if not sign]
-    if any(held for sign, held in signs if sign == "-"):
+    must = [occurs for sign, occurs in signs if sign == "+"]
+    should = [occurs for sign, occurs in signs if not sign]
+    if any(occurs for sign, occurs in signs if sign == "-"):
         return False
     if must:
         return all(must)

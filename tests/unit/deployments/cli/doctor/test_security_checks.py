@@ -43,6 +43,21 @@ def test_secrets_in_the_shell_are_reported(
     assert "KIOSK_LLM_KEY_FILE" in found.advice
 
 
+@pytest.mark.parametrize(("mode", "level"), [(0o644, "bad"), (0o440, "ok"), (0o600, "ok")])
+def test_a_file_with_a_secret_that_every_user_can_read_is_bad(
+    mode: int, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(security_checks, "list_processes", lambda places: [])
+    key = tmp_path / "given.key"
+    key.write_text("canary")
+    key.chmod(mode)
+    given = Installation(Settings(data_dir=tmp_path, master_key_file=key))
+    (found,) = security_checks.check_secrets(given)
+    assert found.level == level
+    assert (f"chmod 600 {key}" in found.advice) is (level == "bad")
+    assert "canary" not in f"{found.words} {found.advice}"
+
+
 def test_secrets_in_processes_of_the_installation_are_bad(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,6 +191,25 @@ def test_validation_finds_the_attribute_the_half_life_and_the_prior_of_cohorts()
         assert sum(name.startswith(f"k{kind}-") for name in best) >= 5, best
 
 
+def _learns_age(data: Interactions, users: list[bytes], ages: list[int]) -> bool:
+    records = [{**orjson.loads(user), "age": age} for user, age in zip(users, ages, strict=True)]
+    for record in records:
+        del record["custom_attributes"]
+    profiles = Profiles.from_users([orjson.dumps(record) for record in records], data.readers)
+    assert profiles.fields == ("country", "age")
+    cohorts = build_cohorts(CohortRecipe(), replace(data, profiles=profiles), np.random.default_rng(1))
+    assert cohorts is not None
+    return "age" in cohorts.fields
+
+
+def test_age_bands_are_learned_if_new_users_gain() -> None:
+    data, users = year_of_kinds()
+    assert _learns_age(data, users, [(16, 30, 70)[reader % 3] for reader in range(len(users))])
+    seeds = range(10)
+    random = [np.random.default_rng(seed).integers(16, 80, len(users)).tolist() for seed in seeds]
+    assert sum(_learns_age(data, users, ages) for ages in random) <= 2
+
+
 def test_cohort_parameters_of_a_recipe_are_not_chosen() -> None:
     data, users = year_of_kinds()
     data = replace(data, profiles=Profiles.from_users(users, data.readers, ["country"]))

@@ -133,7 +133,7 @@ def test_too_little_data_to_choose_weights_has_a_remedy(source: TrainingSource) 
 
 
 def test_an_evaluation_holds_segments_intervals_and_what_stands_beside(source: TrainingSource) -> None:
-    report = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out", readers=50)
+    report = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out", users=50)
     everybody = report["segments"][0]
     assert everybody["name"] == "all"
     assert everybody["readers"] == report["readers_asked"] <= 50
@@ -141,7 +141,7 @@ def test_an_evaluation_holds_segments_intervals_and_what_stands_beside(source: T
     assert figure["low"] <= figure["mean"] <= figure["high"]
     assert set(report["beside"]) == {"popularity"}
     assert report["verdict"]["sentence"] == check_gate(report).sentence
-    again = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out", readers=50)
+    again = evaluate_recipe(source.data, load_recipe_file("fast"), "leave_last_out", users=50)
     assert again == report
     assert "| popularity |" in report_as_markdown([report], "market/default")
 
@@ -176,7 +176,7 @@ def test_a_recipe_too_large_for_memory_names_the_part_and_the_remedy() -> None:
         Invalid, match=r"limits.memory_mb allows 4,096; most of it is part ease .*lower its `items`"
     ):
         check_memory(greedy, large)
-    with pytest.raises(Invalid, match="this machine has left 300"):
+    with pytest.raises(Invalid, match="this machine or KIOSK_MAX_TRAINING_MEMORY_MB leaves 300"):
         check_memory(load_recipe_file("default"), large, memory_mb=300)
 
 
