@@ -7,12 +7,13 @@ from typing import Any
 
 from cluster.admin.schema import newest_schema
 from cluster.records.question import LATE_RECHECK
+from cluster.records.replica_memory import ReplicaMemory
 from cluster.store.connect import OpenStores
 from cluster.store.ports.changes import FOLLOWING_MS, Noun, find_differing
 from cluster.store.ports.schema import RunningRelease, StoredSchema
 from cluster.store.redis.cluster_report import LEASES, LeaseHolder, RedisClusterOverview
 from cluster.store.redis.installation import RedisInstallation, StoredIdentity
-from cluster.store.redis.replica_memory import RedisReplicaMemory, ReplicaMemory
+from cluster.store.redis.replica_memory import RedisReplicaMemory
 from cluster.store.redis.schema import RedisSchema
 
 _NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")

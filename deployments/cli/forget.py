@@ -20,8 +20,8 @@ from cluster.records.erasure import Erasure
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.installation import Installation
+from deployments.operations.erasures import UserExport
 from deployments.operations.principal import COMMAND_LINE
-from deployments.operations.users import UserExport
 
 FORGET_EPILOG = """
 [bold]Examples[/]

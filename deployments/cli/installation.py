@@ -24,6 +24,7 @@ from cluster.errors import Conflict, Fault, Unavailable
 from cluster.local.redis_server import RedisServer
 from cluster.paths import InstallationPaths
 from cluster.records.access import App
+from cluster.records.replica_memory import ReplicaMemory
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.identity_check import prepare_master_key
@@ -39,7 +40,7 @@ from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.ports.changes import find_differing
 from cluster.store.ports.stores import Stores
-from cluster.store.redis.replica_memory import RedisReplicaMemory, ReplicaMemory
+from cluster.store.redis.replica_memory import RedisReplicaMemory
 from deployments.cli import screen
 from deployments.operations.administration import Administration
 from deployments.operations.principal import COMMAND_LINE

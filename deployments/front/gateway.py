@@ -41,6 +41,7 @@ from cluster.ids import new_request_id
 from cluster.log import open_stderr, set_up_logging
 from cluster.machine_memory import freeze_objects
 from cluster.paths import InstallationPaths
+from cluster.records.replica_memory import ReplicaMemory
 from cluster.runtime import roster
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.cache_sweeper import sweep_copies_forever
@@ -52,7 +53,7 @@ from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from cluster.store.redis.live_figures import RedisLiveFigures
-from cluster.store.redis.replica_memory import RedisReplicaMemory, ReplicaMemory
+from cluster.store.redis.replica_memory import RedisReplicaMemory
 from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter

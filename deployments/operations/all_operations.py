@@ -12,6 +12,7 @@ from deployments.operations import (
     catalog,
     credentials,
     engines,
+    erasures,
     evaluations,
     experiments,
     import_preview,
@@ -45,6 +46,7 @@ AdminOperation = Operation[AdminServices, Any]
 _AREAS: tuple[tuple[AdminOperation, ...], ...] = (
     catalog.OPERATIONS,
     users.OPERATIONS,
+    erasures.OPERATIONS,
     tryout.OPERATIONS,
     imports.OPERATIONS,
     import_preview.OPERATIONS,

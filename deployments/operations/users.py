@@ -1,25 +1,20 @@
-"""Use cases on the users of an app: look somebody up, explain recommendations, erase and export."""
+"""Use cases on the users of an app: search, view, explain recommendations."""
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import Any
 
 import orjson
 from pydantic import Field
 
-from actors.intake.client import Erasures
-from actors.intake.person_places import PersonPlaces
-from cluster.admin.person_files import PersonFiles
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import iso_ms
-from cluster.errors import Conflict, HouseError, Invalid, NotFound
-from cluster.ids import DEFAULT_ENGINE, anonymous_reader, new_request_id, user_reader
-from cluster.records.erasure import Erasure
+from cluster.errors import HouseError, Invalid, NotFound
+from cluster.ids import DEFAULT_ENGINE, anonymous_reader, user_reader
 from cluster.records.interaction import RecentEvent
 from deployments.operations.api_calls import call_api
 from deployments.operations.app_access import require_app
@@ -44,7 +39,6 @@ _NAME_PARTS = ("name", "mail")
 "In the names of attributes that hold names or e-mail addresses."
 MOST_ANCHORS = 10
 "Newest products of a user that reasons may name."
-_WAYS = {"command line": "command", "console": "console"}
 _RECOMMENDATIONS = "/v1/recommendation/user_to_products"
 _SIMILAR = "/v1/recommendation/product_to_products"
 _FIELDS = ["product_id", "title", "type", "price", "cover_image"]
@@ -83,20 +77,6 @@ class MissingProduct(UserOfEngine):
 
     product_id: str = Field(min_length=1, max_length=512)
     fq: str = Field("", max_length=10_000)
-
-
-class EraseUser(UserLookup):
-    """Whom to erase."""
-
-    later: bool = Field(
-        False, description="The append-only file of Redis is rewritten within the hour, not now."
-    )
-
-
-class OneErasure(OfApp):
-    """One receipt."""
-
-    erasure_id: str = Field(min_length=1, max_length=100)
 
 
 async def search_users(services: AdminServices, given: SearchUsers) -> dict[str, Any]:
@@ -363,80 +343,6 @@ async def explain_absence(services: AdminServices, given: MissingProduct) -> dic
     }
 
 
-async def erase_user(services: AdminServices, given: EraseUser) -> Erasure:
-    """Order the erasure of a person everywhere; the receipt tells what was where and what is left until when.
-
-    Errors:
-        NotFound: there is no such app
-        Invalid: not exactly one of both ids is given
-        Conflict: the visitor is linked to a user
-    """
-    await require_app(services.stores, given.app_id)
-    try:
-        return await Erasures(services.stores, services.clock).order(
-            given.app_id,
-            user_id=given.user_id,
-            anonymous_id=given.anonymous_id,
-            request_id=new_request_id(),
-            by=_WAYS.get(services.principal.way, "api"),
-            later=given.later,
-        )
-    except Conflict as error:
-        # The message names the user that a visitor is linked to; the audit log must not.
-        raise Conflict(error.message, audit_reason="this visitor is linked to a user") from None
-
-
-async def get_erasure(services: AdminServices, given: OneErasure) -> Erasure:
-    """Return the receipt of an erasure."""
-    await require_app(services.stores, given.app_id)
-    return await Erasures(services.stores, services.clock).receipt(given.app_id, given.erasure_id)
-
-
-async def list_erasures(services: AdminServices, given: OfApp) -> list[Erasure]:
-    """Return the newest receipts; they name nobody."""
-    await require_app(services.stores, given.app_id)
-    return await Erasures(services.stores, services.clock).receipts(given.app_id)
-
-
-@dataclass(frozen=True, slots=True)
-class UserExport:
-    """Everything that is known of a person: what the export is about, then one row for each thing."""
-
-    about: dict[str, Any]
-    rows: tuple[dict[str, Any], ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the export for JSON."""
-        return {"about": self.about, "rows": list(self.rows)}
-
-    def to_lines(self) -> bytes:
-        """Return the export as JSON Lines."""
-        return b"".join(orjson.dumps(row) + b"\n" for row in (self.about, *self.rows))
-
-
-async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
-    """Return everything that is known of a person, with its place.
-
-    Errors:
-        Invalid: not exactly one of both ids is given
-    """
-    if bool(given.user_id) == bool(given.anonymous_id):
-        raise Invalid("name either a user (--user) or a visitor (--anonymous)")
-    await require_app(services.stores, given.app_id)
-    person = await services.stores.erasures.person(given.app_id, given.user_id, given.anonymous_id)
-    files = None if services.config.data_dir is None else PersonFiles(services.config.data_dir)
-    found = await PersonPlaces(services.stores, services.artifacts, files).read(person)
-    about = {
-        "app_id": given.app_id,
-        "user_id": given.user_id,
-        "anonymous_ids": list(person.anonymous_ids),
-        "exported_at": iso_ms(services.now_ms()),
-        "places": {place: len(items) for place, items in found.items()},
-    }
-    rows = ({"place": place, "item": item} for place, items in found.items() for item in items)
-    return UserExport(about, tuple(rows))
-
-
 def _require_one(given: UserLookup) -> None:
     if bool(given.user_id) == bool(given.anonymous_id):
         raise Invalid("name either user_id or anonymous_id")
@@ -493,29 +399,5 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         "/apps/{app_id}/users/one/explanation", MissingProduct, explain_absence,
         example={"app_id": "bookshop", "user_id": "ada", "product_id": "b-7"},
         example_result=RESULTS["users.explain"],
-    ),
-    Operation(
-        "users.erase", "Erase a user or a visitor everywhere.", "owner", "POST", "/apps/{app_id}/erasures",
-        EraseUser, erase_user, secret_fields=frozenset({"user_id", "anonymous_id"}),
-        example={"app_id": "bookshop", "user_id": "ada"},
-        example_result=RESULTS["users.erase"],
-    ),
-    Operation(
-        "users.erasure", "Show the receipt of an erasure.", "analyst", "GET",
-        "/apps/{app_id}/erasures/{erasure_id}", OneErasure, get_erasure,
-        example={"app_id": "bookshop", "erasure_id": "0190d2b4-7c1e-7000-8000-5f3a1c9d2e10"},
-        example_result=RESULTS["users.erasure"],
-    ),
-    Operation(
-        "users.erasures", "List the newest receipts of erasures.", "analyst", "GET", "/apps/{app_id}/erasures",
-        OfApp, list_erasures, example={"app_id": "bookshop"},
-        example_result=RESULTS["users.erasures"],
-    ),
-    Operation(
-        "users.export", "Export everything that is known of a user or a visitor.", "owner", "GET",
-        "/apps/{app_id}/users/one/export", UserLookup, export_user,
-        secret_fields=frozenset({"user_id", "anonymous_id"}), recorded=True,
-        example={"app_id": "bookshop", "user_id": "ada"},
-        example_result=RESULTS["users.export"],
     ),
 )  # fmt: skip

@@ -17,7 +17,8 @@ NOUNS = _words(
     backup basket catalogue chunks classes copies creation evaluations pace recipes restoring verification
     analysis anchor anchors answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
-    benchmark bill binary blend bm body boolean boost bootstrap bounds breaker browser bucket buckets bulk cache caller
+    benchmark bill binary blend bm body boolean boost bootstrap bounds breaker browser bucket buckets budget builds bulk
+    cache caller completion
     candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client
     clients clock cluster code codec cohorts column columns command commands commits compact compaction
     comparison completions components composer compression conditional config confirmation conformance connection

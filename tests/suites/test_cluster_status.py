@@ -19,6 +19,7 @@ from cluster.admin.schema import ensure_schema, record_running
 from cluster.build_info import installed_version
 from cluster.records.engine import Engine, EngineStatus
 from cluster.records.question import LATE_RECHECK, RECHECK
+from cluster.records.replica_memory import ReplicaMemory
 from cluster.runtime.cluster_report import LEASES, log_lag_ms, read_cluster
 from cluster.runtime.identity_check import prepare_external_key
 from cluster.runtime.identity_start import mark_identity
@@ -26,7 +27,7 @@ from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.ports.changes import Follower
-from cluster.store.redis.replica_memory import RedisReplicaMemory, ReplicaMemory
+from cluster.store.redis.replica_memory import RedisReplicaMemory
 from deployments.cli.cluster_status import build_table
 from deployments.cli.command_line import command_line
 from deployments.cli.doctor.cluster_checks import inspect_cluster

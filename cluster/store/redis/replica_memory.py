@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 
 import orjson
 
+from cluster.records.replica_memory import ReplicaMemory
 from cluster.store import keys
 from cluster.store.redis.client import RedisClient
 from cluster.store.redis.multiplexer import text_of
@@ -14,22 +14,6 @@ from cluster.store.redis.multiplexer import text_of
 SEEN_MS = 30_000
 "A replica that reported nothing for so long does not run."
 FORGOTTEN_MS = 30 * 60_000
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaMemory:
-    """The memory of one API replica."""
-
-    replica: str
-    at_ms: int
-    budget_bytes: int
-    counted_bytes: int
-    "Estimate for all loaded engines and archives."
-    apps: int
-    large_apps: Mapping[str, int] = field(default_factory=dict)
-    "App -> bytes, of apps that alone take more than the budget."
-    reloads: Mapping[str, int] = field(default_factory=dict)
-    "App -> loads in the last ten minutes that followed an unloading within ten minutes."
 
 
 class RedisReplicaMemory:

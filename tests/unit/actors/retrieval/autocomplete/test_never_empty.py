@@ -70,7 +70,7 @@ def test_a_large_catalog_leaves_no_answer_empty(large: tuple[list[str], Completi
         assert len(index.look_up(typed, 10).texts), (typed, title)
 
 
-def test_the_only_allowed_text_is_found_among_many(large: tuple[list[str], CompletionIndex]) -> None:
+def test_a_query_returns_the_only_allowed_text_of_many(large: tuple[list[str], CompletionIndex]) -> None:
     """A filter leaves a single text, which shares fewer pairs than thousands of others."""
     titles, index = large
     rng = random.Random(2)
