@@ -62,7 +62,7 @@ class SearchUsers(ListRecords):
         description="The begin of a name, of one of its words, or of an e-mail address in the records of users; upper "
         "and lower case are alike. It is not combined with `contains`.",
     )  # fmt: skip
-    exact: bool = Field(False, description="`text` is the whole name or e-mail address.")
+    exact: bool = Field(False, description="The text is the whole name or e-mail address.")
 
 
 class UserOfEngine(UserLookup):
