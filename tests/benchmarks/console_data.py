@@ -92,10 +92,12 @@ async def fill_app(
     question_id = asked["variants"][0]["answer"]["data"]["question_id"]
     for at in range(sizes.people):
         await stage.add_person(f"person-{at}")
+    invitation = await stage.perform("invitations.create_for_app", app_id=app_id, role="viewer")
     assert await stores.records.count(app_id, "product") >= sizes.products
     return {
         **values, "app_id": app_id, "product_id": "p11", "user_id": "b0-1", "rule": "rule 3",
         "erasure_id": erasure.erasure_id, "question_id": question_id, "username": "person-1",
+        "invitation": str(invitation.path).partition("token=")[2],
     }  # fmt: skip
 
 

@@ -69,6 +69,7 @@ QUERIES: Mapping[str, Sequence[str]] = {
     "/apps/{app_id}/rules/edit": ("", "engine=default&name={rule}"),
     "/apps/{app_id}/question-bank": ("", "contains=kettle"),
     "/audit": ("", "operation=rules.put&username=person-3"),
+    "/invitation": ("token={invitation}",),
 }
 "Path of a page -> the queries it is measured with."
 ASK_ENGINE = (

@@ -112,11 +112,11 @@ async def test_somebody_makes_an_app_and_revokes_a_key(redis_stores: OpenStores,
         tab = await Tab.open(browser, stage.base)
         await tab.sign_in()
         await tab.page.get_by_role("link", name="Apps").click()
-        await tab.page.get_by_label("Name").fill("Not a name!")
+        await tab.page.get_by_label("Id", exact=True).fill("Not a name!")
         await tab.page.get_by_role("button", name="Create", exact=True).click()
         await tab.page.get_by_role("alert").wait_for()
-        assert await tab.page.get_by_label("Name").input_value() == "Not a name!"
-        await tab.page.get_by_label("Name").fill("bookshop")
+        assert await tab.page.get_by_label("Id", exact=True).input_value() == "Not a name!"
+        await tab.page.get_by_label("Id", exact=True).fill("bookshop")
         await tab.page.get_by_role("button", name="Create", exact=True).click()
         await tab.page.get_by_role("heading", name="bookshop · API keys").wait_for()
         assert await tab.page.get_by_text("ksk_dev_").count() == 1

@@ -63,7 +63,7 @@ class ConsoleJourney:
             await self.page.get_by_role("heading", name="Overview").wait_for()
         with self.step("create an app"):
             await self.page.get_by_role("link", name="Apps").click()
-            await self.page.get_by_label("Name").fill(APP)
+            await self.page.get_by_label("Id", exact=True).fill(APP)
             await self.page.get_by_role("button", name="Create", exact=True).click()
             await self.page.get_by_role("heading", name=f"{APP} · API keys").wait_for()
             await self.page.get_by_role("link", name=f"Back to {APP}").click()

@@ -200,6 +200,9 @@ async def _send_forms(person: _Person, values: dict[str, str]) -> None:
     ):
         answer = await person.send(page, page, **form)
         assert answer.status_code == 200, (page, answer.text)
+    invited = await person.send(f"{shop}/access", f"{shop}/access/invite", username="", role="viewer")
+    assert invited.status_code == 200, invited.text
+    assert (await person.get("/invitation?token=kiv_never_made")).status_code == 404
     assert (await person.get("/nothing")).status_code == 404
     wrong = await person.send(
         f"{training}/new", f"{training}/estimate", part=True, recipe="fast", changes="x=1"

@@ -352,11 +352,11 @@ def test_a_reader_survives_the_files_being_replaced_while_it_reads(
     read = shelf.read
     left = [1]
 
-    def read_late(path: str) -> bytes:
+    def read_late(path: str, most: int | None = None) -> bytes:
         if path.endswith(".parquet") and left[0]:
             left[0] = 0
             writer.compact("shop", "product", whole=True)
-        return read(path)
+        return read(path, most)
 
     monkeypatch.setattr(shelf, "read", read_late)
     assert jsons(reader) == expected
