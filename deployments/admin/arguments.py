@@ -49,10 +49,10 @@ def _from_query(operation: Operation[Any, Any], query: QueryParams) -> dict[str,
     for name in query:
         field = operation.arguments.model_fields.get(name)
         is_list = field is not None and get_origin(field.annotation) in (list, tuple, set, frozenset)
-        found = query.getlist(name)
-        if len(found) > 1 and not is_list:
-            raise _fault(f"{name}: it stands there {len(found)} times", ["query", name])
-        given[name] = found if is_list else found[0]
+        values = query.getlist(name)
+        if len(values) > 1 and not is_list:
+            raise _fault(f"{name}: it stands there {len(values)} times", ["query", name])
+        given[name] = values if is_list else values[0]
     return given
 
 

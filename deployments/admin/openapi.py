@@ -108,11 +108,11 @@ def _parameter(operation: AnyOperation, name: str, fields: dict[str, Any], place
     required = place == "path" or operation.arguments.model_fields[name].is_required()
     if place == "path":
         field = {"type": "string", "minLength": 1, "maxLength": 512}
-    found: dict[str, Any] = {"name": name, "in": place, "required": required, "schema": field}
-    found["description"] = fields[name].get("description") or _describe_name(name)
+    parameter: dict[str, Any] = {"name": name, "in": place, "required": required, "schema": field}
+    parameter["description"] = fields[name].get("description") or _describe_name(name)
     if name in operation.example:
-        found["example"] = operation.example[name]
-    return found
+        parameter["example"] = operation.example[name]
+    return parameter
 
 
 def _body(
@@ -147,14 +147,14 @@ def _responses(operation: AnyOperation) -> dict[str, Any]:
         done["example"] = {"message": "success", "data": operation.example_result}
     if operation.media_type != "application/json":
         done = {"schema": {"type": "string"}}
-    found: dict[str, Any] = {"200": {"description": "Success.", "content": {operation.media_type: done}}}
+    responses: dict[str, Any] = {"200": {"description": "Success.", "content": {operation.media_type: done}}}
     more = _OF_BODIES if operation.method not in ("GET", "DELETE") else {409: _OF_BODIES[409]}
     for status, (text, schema) in sorted({**_REPLIES, **more}.items()):
         content: dict[str, Any] = {"schema": schema}
-        found[str(status)] = {"description": text, "content": {"application/json": content}}
+        responses[str(status)] = {"description": text, "content": {"application/json": content}}
         if status in (429, 503):
-            found[str(status)]["headers"] = _RETRY_AFTER
-    return found
+            responses[str(status)]["headers"] = _RETRY_AFTER
+    return responses
 
 
 def _describe_name(name: str) -> str:

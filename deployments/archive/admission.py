@@ -46,9 +46,9 @@ NOT_ALLOWED = "This client is not allowed to use the archive; ask its publisher"
 TOO_MANY = "Too many calls; try again in {seconds} s"
 _BUCKET = "archive"
 _RULES = "rules"
-_LOT_S = 0.2
+_LEASE_S = 0.2
 _BURST_S = 5.0
-_MOST_PURSES = 4096
+_MOST_LEASED = 4096
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class ClientAdmission:
     def _bucket(self, who: str) -> _CallBucket:
         leased = self._leased.pop(who, None) or _CallBucket()
         self._leased[who] = leased
-        if len(self._leased) > _MOST_PURSES:
+        if len(self._leased) > _MOST_LEASED:
             self._leased.popitem(last=False)
         return leased
 
@@ -135,7 +135,7 @@ class ClientAdmission:
         if now_s < leased.refused_until_s:
             raise _too_many(leased.refused_until_s - now_s)
         burst = max(1, math.ceil(rate * _BURST_S))
-        lease_size = max(1, math.ceil(rate * _LOT_S))
+        lease_size = max(1, math.ceil(rate * _LEASE_S))
         try:
             lease = await self._limits.take(
                 self._find_app(), _shorten(who), _BUCKET,

@@ -139,10 +139,10 @@ class ArchiveTools:
             context=remove_invisible(arguments.get("context", "")[:MOST_CONTEXT]),
             rows=self.rows,
         )
-        found = await self.archive.ask(query)
-        snippets = [one for one in found.snippets if one.position < MOST_POSITIONS]
-        document = {"results": [self._result(app_id, person, one) for one in snippets]}
-        return ToolResult(document, coverage=found.coverage)
+        passages = await self.archive.ask(query)
+        snippets = [snippet for snippet in passages.snippets if snippet.position < MOST_POSITIONS]
+        document = {"results": [self._result(app_id, person, snippet) for snippet in snippets]}
+        return ToolResult(document, coverage=passages.coverage)
 
     async def article(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
         """Return the result of `get_archive_article`.

@@ -75,12 +75,12 @@ class CardConfig(Protocol):
 def build_pages(config: CardConfig, addresses: ServerAddresses) -> list[BaseRoute]:
     """Return the routes of both pages."""
 
-    def show_card(base: str) -> tuple[str, str]:
-        card = build_card(base, config.title, config.version, list_notices(config.tools))
+    def show_card(origin: str) -> tuple[str, str]:
+        card = build_card(origin, config.title, config.version, list_notices(config.tools))
         return json.dumps(card), "application/json"
 
-    def show_guide(base: str) -> tuple[str, str]:
-        return render_guide(base, config, VERSIONS), "text/plain; charset=utf-8"
+    def show_guide(origin: str) -> tuple[str, str]:
+        return render_guide(origin, config, VERSIONS), "text/plain; charset=utf-8"
 
     return [
         Route(CARD_PATH, endpoint=_Page(show_card, addresses)),
@@ -89,18 +89,18 @@ def build_pages(config: CardConfig, addresses: ServerAddresses) -> list[BaseRout
     ]
 
 
-def build_card(base: str, title: str, version: str, notices: Sequence[str] = ()) -> dict[str, Any]:
+def build_card(origin: str, title: str, version: str, notices: Sequence[str] = ()) -> dict[str, Any]:
     """Return the server card; `notices` announce removals, in the member that the schema keeps for extensions."""
     announced = {"_meta": {"kiosk/deprecations": list(notices)}} if notices else {}
     return {
         "$schema": SCHEMA,
-        "name": f"{_reverse_host(base)}/archive",
+        "name": f"{_reverse_host(origin)}/archive",
         "version": version,
         "title": title,
         "description": DESCRIPTION,
-        "websiteUrl": base + GUIDE_PATH,
+        "websiteUrl": origin + GUIDE_PATH,
         "remotes": [
-            {"type": "streamable-http", "url": base + MCP_PATH, "supportedProtocolVersions": list(VERSIONS)}
+            {"type": "streamable-http", "url": origin + MCP_PATH, "supportedProtocolVersions": list(VERSIONS)}
         ],
         **announced,
     }
@@ -132,7 +132,10 @@ class _Page:
         body = text.encode()
         tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
         headers = {**_HEADERS, "etag": tag, "content-type": kind}
-        tags = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
+        tags = [
+            given_tag.strip().removeprefix("W/")
+            for given_tag in request.headers.get("if-none-match", "").split(",")
+        ]
         if tag in tags or tags == ["*"]:
             return Response(None, 304, headers)
         if request.method == "HEAD":
@@ -140,9 +143,9 @@ class _Page:
         return Response(body, 200, headers)
 
 
-def _reverse_host(base: str) -> str:
+def _reverse_host(origin: str) -> str:
     """Return a host name reversed, as packages use it: com.example.news."""
-    host = urlsplit(base).hostname or "localhost"
+    host = urlsplit(origin).hostname or "localhost"
     if ":" in host or host.replace(".", "").isdigit():
         return "localhost"
     return ".".join(reversed(host.split(".")))
@@ -185,12 +188,12 @@ stays good for the user who got it, also after a new sign-in.
 """
 
 
-def render_guide(base: str, config: CardConfig, versions: tuple[str, ...]) -> str:
-    """Return the page for clients that requested it at `base`."""
-    mcp, tools, rules = f"{base}/mcp", config.tools, config.citation
+def render_guide(origin: str, config: CardConfig, versions: tuple[str, ...]) -> str:
+    """Return the page for clients that requested it at `origin`."""
+    mcp, tools, rules = f"{origin}/mcp", config.tools, config.citation
     notices = "".join(f"- {notice}\n" for notice in list_notices(tools))
     return _TEXT.format(
-        base=base,
+        base=origin,
         title=config.title,
         subjects=f" ({config.subjects})" if config.subjects else "",
         notices=f"\n### Deprecated\n\n{notices}" if notices else "",
@@ -222,5 +225,8 @@ def list_installs(mcp: str) -> tuple[tuple[str, str], ...]:
 
 
 def _arguments(tool: Tool) -> str:
-    words = [f"`{one.name}` ({one.type}{', required' if one.required else ''})" for one in tool.arguments]
+    words = [
+        f"`{argument.name}` ({argument.type}{', required' if argument.required else ''})"
+        for argument in tool.arguments
+    ]
     return f"Arguments: {', '.join(words)}."

@@ -101,13 +101,13 @@ def _standard_licence(licence: str) -> str:
 
 
 def _creative_commons(text: str) -> tuple[str, str]:
-    found = _CC_ADDRESS.fullmatch(text)
-    if found is not None and found["kind"] == "publicdomain":
-        return {"zero": _CC0, "mark": _PUBLIC_DOMAIN}.get(found["part"], ("", ""))
-    found = found or _CC_CODE.fullmatch(text)
-    if found is None:
+    match = _CC_ADDRESS.fullmatch(text)
+    if match is not None and match["kind"] == "publicdomain":
+        return {"zero": _CC0, "mark": _PUBLIC_DOMAIN}.get(match["part"], ("", ""))
+    match = match or _CC_CODE.fullmatch(text)
+    if match is None:
         return "", ""
-    parts = found.groupdict()
+    parts = match.groupdict()
     part = parts["part"] or _CC_NAMES.get(parts.get("name") or "", "")
     version = parts["version"]
     if part not in _CC_PARTS or (version and version not in _CC_VERSIONS):
@@ -118,9 +118,9 @@ def _creative_commons(text: str) -> tuple[str, str]:
     return f"{name} {version}", f"https://creativecommons.org/licenses/{part}/{version}/"
 
 
-def _is_same(licence: str, own: str) -> bool:
+def _is_same(licence: str, default: str) -> bool:
     """Return whether an article has no licence, or the licence of the installation."""
-    return not licence or licence == own
+    return not licence or licence == default
 
 
 def web_address(url: str) -> str:

@@ -89,13 +89,13 @@ class McpEndpoint:
         method: str = scope["method"]
         headers = _Headers(scope)
         request_id = request_id_from(headers.one(HEADER))
-        base = self._addresses.origin_for_host((headers.one(b"host") or b"").decode("latin-1"))
+        server_origin = self._addresses.origin_for_host((headers.one(b"host") or b"").decode("latin-1"))
         origin = headers.one(b"origin")
-        allowed = origin if origin is not None and self._origins.allows(origin, base) else None
+        allowed = origin if origin is not None and self._origins.allows(origin, server_origin) else None
         try:
             reply = self._refuse(method, headers, origin, allowed)
             if reply is None:
-                reply = await self._reply(headers, receive, base, request_id)
+                reply = await self._reply(headers, receive, server_origin, request_id)
             await transport.write(reply, method, allowed, request_id, send)
         except ClientDisconnected:
             return
@@ -116,17 +116,17 @@ class McpEndpoint:
             return transport.wrong_origin_reply()
         return None
 
-    async def _reply(self, headers: _Headers, receive: Receive, base: str, request_id: str) -> Reply:
+    async def _reply(self, headers: _Headers, receive: Receive, server_origin: str, request_id: str) -> Reply:
         token = headers.token()
         if token is None:
-            return transport.unauthorized_reply(base)
+            return transport.unauthorized_reply(server_origin)
         try:
-            person = await self._bearer.person(token, resource_of(base))
+            person = await self._bearer.person(token, resource_of(server_origin))
         except Unavailable as error:
             # The token can't be checked now; a 401 would send users to the sign-in page.
             return await self._unauthorized(headers, receive, error)
         if person is None:
-            return transport.unauthorized_reply(base)
+            return transport.unauthorized_reply(server_origin)
         message = await self._message(headers, receive)
         if message is None:
             return transport.accepted_reply()
@@ -199,12 +199,12 @@ class _Headers:
     __slots__ = ("_all",)
 
     def __init__(self, scope: Scope) -> None:
-        found: dict[bytes, bytes] = {}
+        headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
-            if name in found and found[name] != value:
-                value = found[name] + b", " + value
-            found[name] = value
-        self._all = found
+            if name in headers and headers[name] != value:
+                value = headers[name] + b", " + value
+            headers[name] = value
+        self._all = headers
 
     def one(self, name: bytes) -> bytes | None:
         """Return a header; None if it is absent."""

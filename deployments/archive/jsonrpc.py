@@ -69,10 +69,10 @@ def read_message(body: bytes) -> RpcCall | RpcError | None:
         return RpcError("Invalid request: id is missing")
     if "method" not in message and ("result" in message or "error" in message):
         return RpcError("Invalid request: the server asks nothing, so it takes no answers")
-    found = _id_of(message["id"], body)
-    if found is None:
+    call_id = _id_of(message["id"], body)
+    if call_id is None:
         return RpcError("Invalid request: id must be a string or an integer")
-    return _call(message, method, found)
+    return _call(message, method, call_id)
 
 
 def render_result(call_id: bytes, result: bytes) -> bytes:

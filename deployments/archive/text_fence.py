@@ -48,11 +48,11 @@ def remove_invisible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    found = set(text)
-    hidden = {ord(char): None for char in found if _is_hidden(char)}
+    chars = set(text)
+    hidden = {ord(char): None for char in chars if _is_hidden(char)}
     if hidden:
         text = text.translate(hidden)
-    return text if _IN_PLACE.isdisjoint(found) else _PLACED.sub(r"\1", text)
+    return text if _IN_PLACE.isdisjoint(chars) else _PLACED.sub(r"\1", text)
 
 
 def fence_text(text: str, key: bytes) -> str:

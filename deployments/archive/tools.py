@@ -120,14 +120,20 @@ class Tool:
         Errors:
             Invalid: names every missing argument, or the first wrong one
         """
-        found = {one.name: given[one.name] for one in self.arguments if given.get(one.name) is not None}
-        missing = [one.name for one in self.arguments if one.required and one.name not in found]
+        values = {
+            argument.name: given[argument.name]
+            for argument in self.arguments
+            if given.get(argument.name) is not None
+        }
+        missing = [
+            argument.name for argument in self.arguments if argument.required and argument.name not in values
+        ]
         if missing:
             raise Invalid(f"{self._invalid()}: missing required arguments: {', '.join(missing)}")
-        for one in self.arguments:
-            if one.name in found:
-                found[one.name] = self._value(one, found[one.name])
-        return found
+        for argument in self.arguments:
+            if argument.name in values:
+                values[argument.name] = self._value(argument, values[argument.name])
+        return values
 
     def _value(self, argument: ToolArgument, value: Any) -> Any:
         if argument.type == "integer":

@@ -32,9 +32,9 @@ _PREFLIGHT: tuple[Header, ...] = (
 )
 
 
-def unauthorized_reply(base: str) -> Reply:
+def unauthorized_reply(origin: str) -> Reply:
     """Return a 401 with the address at which clients start their sign-in."""
-    address = resource_metadata_of(base)
+    address = resource_metadata_of(origin)
     header = (b"www-authenticate", f'Bearer resource_metadata="{address}"'.encode())
     return Reply(401, _body("unauthorized", NOT_SIGNED_IN, 401, address), (header,))
 
@@ -73,16 +73,18 @@ class AllowedOrigins:
     @classmethod
     def from_config(cls, origins: Iterable[str]) -> AllowedOrigins:
         """Parse a list from the configuration."""
-        return cls(frozenset(found for found in map(canonical_origin, origins) if found))
+        return cls(frozenset(origin for origin in map(canonical_origin, origins) if origin))
 
-    def allows(self, origin: bytes, base: str) -> bool:
+    def allows(self, origin: bytes, server_origin: str) -> bool:
         """Compare whole origins, never prefixes."""
-        found = canonical_origin(origin.decode("latin-1"))
-        if not found:
+        canonical = canonical_origin(origin.decode("latin-1"))
+        if not canonical:
             return False
-        scheme, _, host = found.partition("://")
+        scheme, _, host = canonical.partition("://")
         return (
-            found == canonical_origin(base) or found in self.allowed or (scheme in WEB and is_loopback(host))
+            canonical == canonical_origin(server_origin)
+            or canonical in self.allowed
+            or (scheme in WEB and is_loopback(host))
         )
 
 

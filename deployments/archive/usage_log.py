@@ -43,9 +43,9 @@ class PendingToolCall:
 
     def finish(self, result: Mapping[str, Any], coverage: float | None = None) -> FinishedToolCall:
         """Return the finished call with the articles of an answer."""
-        found = result.get("results", (result,))
+        articles = result.get("results", (result,))
         return FinishedToolCall(
-            self, tuple(dict.fromkeys(one["product_id"] for one in found)), coverage=coverage
+            self, tuple(dict.fromkeys(article["product_id"] for article in articles)), coverage=coverage
         )
 
     def refuse(self, why: str) -> FinishedToolCall:

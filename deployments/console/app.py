@@ -104,27 +104,27 @@ class _Console:
         """Answer a request; every exception becomes a page."""
         secure = self.services.is_secure(request)
         session: Session | None = None
-        asked = self._open(request, None)
+        console_request = self._open(request, None)
         try:
             if not self.services.addresses.may_sign_in(request.headers.get("host", "")):
                 raise Forbidden(self.texts("error.needs_https"))
             session = await self.sessions.find(request, secure=secure)
-            asked = self._open(request, session)
+            console_request = self._open(request, session)
             self._count(session)
-            response = await self._answer(asked, path)
+            response = await self._answer(console_request, path)
         except ClientDisconnected:
             raise
         except HouseError as error:
-            response = self._show_error(asked, status_from_error(error), error.message)
+            response = self._show_error(console_request, status_from_error(error), error.message)
         except Exception as error:  # noqa: BLE001 - the last layer: everything becomes a page
             request_id = secrets.token_hex(6)
             _log.error("console_failed", page=path, request_id=request_id, exc_info=error)
             message = self.texts("error.unexpected", request_id=request_id)
-            response = self._show_error(asked, 500, message, request_id)
+            response = self._show_error(console_request, 500, message, request_id)
         if session is not None and response.status_code == 200:
-            self.sessions.remember_app(request, response, asked.app_id, secure=secure)
-        if asked.session is not None and not _sets_session(response):
-            self.sessions.renew(response, asked.session, secure=secure)
+            self.sessions.remember_app(request, response, console_request.app_id, secure=secure)
+        if console_request.session is not None and not _sets_session(response):
+            self.sessions.renew(response, console_request.session, secure=secure)
         return response
 
     def _count(self, session: Session | None) -> None:
@@ -138,103 +138,115 @@ class _Console:
         if wait_s:
             raise TooMany(self.texts("error.too_many"), retry_after_s=wait_s)
 
-    async def _answer(self, asked: ConsoleRequest, path: str) -> Response:
-        method = "GET" if asked.method == "HEAD" else asked.method
+    async def _answer(self, console_request: ConsoleRequest, path: str) -> Response:
+        method = "GET" if console_request.method == "HEAD" else console_request.method
         fitting = [page for page in self.pages if page.path == path]
         page = _find(fitting, method)
         if page is None and fitting:
-            allowed = sorted({one for page in fitting for one in page.methods})
-            response = self._show_error(asked, 405, self.texts("error.method"))
+            allowed = sorted({verb for page in fitting for verb in page.methods})
+            response = self._show_error(console_request, 405, self.texts("error.method"))
             response.headers["allow"] = ", ".join(allowed)
             return response
         if page is None or not page.is_public:
-            refused = self._check_person(asked, page)
+            refused = self._check_person(console_request, page)
             if refused is not None:
                 return refused
         if page is None:
-            return self._show_error(asked, 404, self.texts("error.not_found"))
+            return self._show_error(console_request, 404, self.texts("error.not_found"))
         if method == "GET":
-            return await self._show(asked, page)
+            return await self._show(console_request, page)
         try:
-            await self._read_form(asked, page)
-            if not await self._is_still_in(asked):
-                return asked.redirect(SIGN_IN)
-            return await self._submit(asked, page)
+            await self._read_form(console_request, page)
+            if not await self._is_still_in(console_request):
+                return console_request.redirect(SIGN_IN)
+            return await self._submit(console_request, page)
         finally:
-            for file in asked.files.values():
+            for file in console_request.files.values():
                 await file.close()
 
-    def _check_person(self, asked: ConsoleRequest, page: Page | None) -> Response | None:
+    def _check_person(self, console_request: ConsoleRequest, page: Page | None) -> Response | None:
         """Return the answer to somebody who may not open a page."""
-        if asked.session is None:
-            goal = asked.raw.url.path + (f"?{asked.raw.url.query}" if asked.raw.url.query else "")
-            goal = goal if asked.method in ("GET", "HEAD") and not asked.is_htmx else PATH + "/"
-            return asked.redirect(f"{SIGN_IN}?next={quote(goal, safe='')}")
-        if not may_enter(asked.principal):
-            return asked.page("session/no_entry.html", status=403)
-        if asked.session.account.has_temporary_password and (page is None or page.path not in PASSWORD_PAGES):
-            return asked.redirect(HOME, self.texts("account.choose_new"), "warn")
+        if console_request.session is None:
+            goal = console_request.raw.url.path + (
+                f"?{console_request.raw.url.query}" if console_request.raw.url.query else ""
+            )
+            goal = (
+                goal
+                if console_request.method in ("GET", "HEAD") and not console_request.is_htmx
+                else PATH + "/"
+            )
+            return console_request.redirect(f"{SIGN_IN}?next={quote(goal, safe='')}")
+        if not may_enter(console_request.principal):
+            return console_request.page("session/no_entry.html", status=403)
+        if console_request.session.account.has_temporary_password and (
+            page is None or page.path not in PASSWORD_PAGES
+        ):
+            return console_request.redirect(HOME, self.texts("account.choose_new"), "warn")
         if page is not None and page.role is not None:
-            asked.principal.require(page.role, asked.app_id)
+            console_request.principal.require(page.role, console_request.app_id)
         return None
 
-    async def _show(self, asked: ConsoleRequest, page: Page) -> Response:
-        asked.notice = asked.notice or self.sessions.take_notice(asked.raw, secure=asked.secure)
-        response = await page.handler(asked)
-        if asked.notice is not None and not asked.is_htmx and response.status_code < 300:
-            self.sessions.forget_notice(response, secure=asked.secure)
+    async def _show(self, console_request: ConsoleRequest, page: Page) -> Response:
+        console_request.notice = console_request.notice or self.sessions.take_notice(
+            console_request.raw, secure=console_request.secure
+        )
+        response = await page.handler(console_request)
+        if console_request.notice is not None and not console_request.is_htmx and response.status_code < 300:
+            self.sessions.forget_notice(response, secure=console_request.secure)
         return response
 
-    async def _read_form(self, asked: ConsoleRequest, page: Page) -> None:
+    async def _read_form(self, console_request: ConsoleRequest, page: Page) -> None:
         """Read the form after the check where it comes from.
 
         Errors:
             Forbidden: another site sent it, or its token is missing
         """
-        if not csrf.is_same_origin(asked.raw, self.services.origin(asked.raw)):
+        if not csrf.is_same_origin(console_request.raw, self.services.origin(console_request.raw)):
             raise Forbidden(self.texts("error.other_site"))
         uploads = self.services.uploads
-        with uploads.take(asked.principal.user_id) if page.takes_file else nullcontext():
-            data = await read_form(asked.raw, find_bounds(page))
-        asked.form, asked.form_lists, asked.files = split_form(data)
-        token = asked.form.pop(csrf.FIELD, "") or asked.raw.headers.get(csrf.HEADER, "")
-        if not csrf.is_genuine(self.services.signing, self._bound_to(asked), token):
+        with uploads.take(console_request.principal.user_id) if page.takes_file else nullcontext():
+            data = await read_form(console_request.raw, find_bounds(page))
+        console_request.form, console_request.form_lists, console_request.files = split_form(data)
+        token = console_request.form.pop(csrf.FIELD, "") or console_request.raw.headers.get(csrf.HEADER, "")
+        if not csrf.is_genuine(self.services.signing, self._bound_to(console_request), token):
             raise Forbidden(self.texts("error.form_expired"))
 
-    async def _is_still_in(self, asked: ConsoleRequest) -> bool:
+    async def _is_still_in(self, console_request: ConsoleRequest) -> bool:
         """Return whether the session outlived the reading of its form, and take the rights that it has now.
 
         A form can take minutes to arrive; meanwhile somebody may have signed out or changed the password.
         """
-        if asked.session is None:
+        if console_request.session is None:
             return True
-        session = await self.sessions.find(asked.raw, secure=asked.secure)
+        session = await self.sessions.find(console_request.raw, secure=console_request.secure)
         if session is None:
             return False
-        asked.session = session
-        asked.principal = principal_of(session.account, "console", address=asked.principal.address)
+        console_request.session = session
+        console_request.principal = principal_of(
+            session.account, "console", address=console_request.principal.address
+        )
         return True
 
-    async def _submit(self, asked: ConsoleRequest, page: Page) -> Response:
+    async def _submit(self, console_request: ConsoleRequest, page: Page) -> Response:
         """Handle a form; if an operation refuses, show the form again with the message."""
         try:
-            return await page.handler(asked)
+            return await page.handler(console_request)
         except HouseError as error:
             if isinstance(error, ClientDisconnected):
                 raise
-            asked.status = status_from_error(error)
-            asked.notice = {"text": error.message, "kind": "bad"}
-            if asked.is_htmx:
-                response = asked.fragment("notice_fragment.html", notice=asked.notice)
+            console_request.status = status_from_error(error)
+            console_request.notice = {"text": error.message, "kind": "bad"}
+            if console_request.is_htmx:
+                response = console_request.fragment("notice_fragment.html", notice=console_request.notice)
                 response.headers["hx-retarget"] = "#notices"
                 response.headers["hx-reswap"] = "innerHTML"
                 return response
-            fitting = [one for one in self.pages if one.path == (page.shown_on or page.path)]
+            fitting = [other for other in self.pages if other.path == (page.shown_on or page.path)]
             form_page = _find(fitting, "GET")
             if form_page is None:
                 raise
-            asked.method = "GET"
-            return await form_page.handler(asked)
+            console_request.method = "GET"
+            return await form_page.handler(console_request)
 
     def _open(self, request: Request, session: Session | None) -> ConsoleRequest:
         address = self.services.client_address(request)
@@ -245,30 +257,32 @@ class _Console:
             self.navigation, principal, self.services.app_ids(), path, app_id,
             self.sessions.last_app(request, secure=self.services.is_secure(request)),
         )  # fmt: skip
-        asked = ConsoleRequest(
+        console_request = ConsoleRequest(
             request, self.services, self.sessions, self.renderer, principal=principal, session=session,
             layout={**layout, "signed_in": session is not None},
         )  # fmt: skip
-        bound_to = self._bound_to(asked)
-        asked.csrf = self.services.signing.form_proof(bound_to) if bound_to else ""
-        return asked
+        bound_to = self._bound_to(console_request)
+        console_request.csrf = self.services.signing.form_proof(bound_to) if bound_to else ""
+        return console_request
 
-    def _bound_to(self, asked: ConsoleRequest) -> str:
+    def _bound_to(self, console_request: ConsoleRequest) -> str:
         """Return what tokens of forms are bound to: the session, or before the sign-in the browser."""
-        if asked.session is not None:
-            return asked.session.session_id
-        return self.sessions.browser_name(asked.raw, secure=asked.secure)
+        if console_request.session is not None:
+            return console_request.session.session_id
+        return self.sessions.browser_name(console_request.raw, secure=console_request.secure)
 
-    def _show_error(self, asked: ConsoleRequest, status: int, message: str, request_id: str = "") -> Response:
+    def _show_error(
+        self, console_request: ConsoleRequest, status: int, message: str, request_id: str = ""
+    ) -> Response:
         message = message[:1].upper() + message[1:]
-        if asked.is_htmx:
+        if console_request.is_htmx:
             notice = {"text": message, "kind": "bad"}
-            response = asked.fragment("notice_fragment.html", status=status, notice=notice)
+            response = console_request.fragment("notice_fragment.html", status=status, notice=notice)
             response.headers["hx-retarget"] = "#notices"
             response.headers["hx-reswap"] = "innerHTML"
             return response
         title = "error.no_access" if status == 403 else "error.title"
-        return asked.page(
+        return console_request.page(
             "error.html", status=status, code=status, message=message, title=title, request_id=request_id
         )
 

@@ -10,14 +10,14 @@ FIELD = "csrf"
 HEADER = "x-csrf-token"
 
 
-def is_same_origin(request: Request, base: str) -> bool:
+def is_same_origin(request: Request, server_origin: str) -> bool:
     """Return whether the browser states that a page of this origin sent the request.
 
     A page without a referrer posts with `Origin: null`; then `Sec-Fetch-Site` and the token decide.
     """
     origin = request.headers.get("origin", "null")
     site = request.headers.get("sec-fetch-site", "same-origin")
-    return origin in ("null", base) and site in ("same-origin", "none")
+    return origin in ("null", server_origin) and site in ("same-origin", "none")
 
 
 def is_genuine(signing: SignInSigner, bound_to: str, token: str) -> bool:

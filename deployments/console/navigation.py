@@ -21,7 +21,7 @@ def build_layout(
     last_app: str = "",
 ) -> dict[str, Any]:
     """Return the values of the layout: apps to choose from, and lines of the navigation with the open one marked."""
-    apps = sorted(one for one in app_ids if principal.role_in(one) is not None)[:MOST_APPS]
+    apps = sorted(name for name in app_ids if principal.role_in(name) is not None)[:MOST_APPS]
     chosen = app_id or (last_app if last_app in apps else apps[0] if apps else "")
     of_app: list[dict[str, Any]] = []
     of_installation: list[dict[str, Any]] = []

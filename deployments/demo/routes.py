@@ -67,8 +67,8 @@ def _find_key(services: DemoServices) -> str:
 
     The page discloses the key to everybody. In an app with real data it would let strangers read and write there.
     """
-    found = services.keyring.find_publishable(services.app_id)
-    return found.text if found is not None and found.app.read_only else ""
+    credential = services.keyring.find_publishable(services.app_id)
+    return credential.text if credential is not None and credential.app.read_only else ""
 
 
 def _asset(name: str, media_type: str) -> PublishedDocument:

@@ -40,10 +40,10 @@ def script_version() -> str:
     Errors:
         ValueError: the source names none
     """
-    found = _VERSION.search((STATIC / "kiosk.js").read_bytes())
-    if found is None:
+    match = _VERSION.search((STATIC / "kiosk.js").read_bytes())
+    if match is None:
         raise ValueError("kiosk.js names no version")
-    return b".".join(found.groups()).decode()
+    return b".".join(match.groups()).decode()
 
 
 @cache

@@ -78,6 +78,6 @@ class AddressBuckets:
     def _refill(self, name: tuple[str, str, str], now_s: float, burst: float) -> _Bucket:
         if len(self._young) >= self._most:
             self._old, self._young = self._young, {}
-        found = self._old.pop(name) if name in self._old else _Bucket(burst, now_s)
-        self._young[name] = found
-        return found
+        bucket = self._old.pop(name) if name in self._old else _Bucket(burst, now_s)
+        self._young[name] = bucket
+        return bucket

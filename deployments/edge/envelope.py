@@ -62,7 +62,7 @@ def compute_etag(body: bytes) -> bytes:
 
 def matches_etag(etag: bytes, if_none_match: bytes) -> bool:
     """Return whether `If-None-Match` contains a tag, also as a weak one."""
-    tags = [one.strip().removeprefix(b"W/") for one in if_none_match.split(b",")]
+    tags = [tag.strip().removeprefix(b"W/") for tag in if_none_match.split(b",")]
     return etag in tags or tags == [b"*"]
 
 
@@ -103,7 +103,7 @@ def success_json(data: bytes) -> Reply:
     return Reply(200, b'{"message":"success","data":' + data + b"}")
 
 
-def result(name: str, found: bytes, *, took_ms: int, service_id: str, alias: str = "") -> Reply:
+def result(name: str, payload: bytes, *, took_ms: int, service_id: str, alias: str = "") -> Reply:
     """Return the reply of a recommendation or search: `{message, data: {took, service_id, <name>}}`.
 
     `alias` repeats the service id under a second name, for SDKs with another spelling.
@@ -112,7 +112,7 @@ def result(name: str, found: bytes, *, took_ms: int, service_id: str, alias: str
     return Reply(
         200,
         b'{"message":"success","data":{"took":%d,"service_id":"%s",%s"%s":%s}}'
-        % (took_ms, service_id.encode(), second, name.encode(), found),
+        % (took_ms, service_id.encode(), second, name.encode(), payload),
     )
 
 

@@ -84,8 +84,8 @@ def timeout_reply() -> Reply:
 
 def list_faults(error: HouseError) -> list[dict[str, Any]]:
     """Return the errors of a request as `{loc, msg, type}`."""
-    found = error.facts.get("detail")
-    return found if found else [{"loc": ["body"], "msg": error.message, "type": "value_error"}]
+    detail = error.facts.get("detail")
+    return detail if detail else [{"loc": ["body"], "msg": error.message, "type": "value_error"}]
 
 
 def _expected(error: HouseError, status: int, family: Family) -> Reply:

@@ -54,12 +54,12 @@ async def answer_once(
     request: tuple[bytes, ...],
     answer: Callable[[], Awaitable[Reply]],
     refused: Callable[[HouseError], Reply],
-    readers: Callable[[], Sequence[str]] = tuple,
+    user_keys: Callable[[], Sequence[str]] = tuple,
 ) -> Reply:
     """Run `answer` unless the same request was answered before; return its reply or the stored one.
 
     `request` identifies the request: method, path, query, body. `refused` renders an expected error of `answer`,
-    because refusals are stored and repeated as well. `readers` returns the users of the request, so that their
+    because refusals are stored and repeated as well. `user_keys` returns the users of the request, so that their
     erasure deletes the reply.
 
     Errors:
@@ -91,7 +91,7 @@ async def answer_once(
             settled = True
             # The write is done; if the store has become unavailable since, the request must not fail.
             with contextlib.suppress(HouseError):
-                await store.finish(app_id, token, reply.status, reply.body, readers(), life_ms=life_ms)
+                await store.finish(app_id, token, reply.status, reply.body, user_keys(), life_ms=life_ms)
         return reply
     finally:
         if not settled:

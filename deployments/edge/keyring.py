@@ -53,12 +53,12 @@ class Keyring:
             NewerRelease: only a newer release can read the record of the key or of its app
         """
         digest = key_sha256(key)
-        found = self._credentials.get(digest)
-        if found is None and digest in self._unreadable:
+        credential = self._credentials.get(digest)
+        if credential is None and digest in self._unreadable:
             raise NewerRelease(
                 "a newer release of kiosk wrote the record of this key or app", retry_after_s=1
             )
-        return found
+        return credential
 
     def on_change(self, listener: Callable[[frozenset[str]], None]) -> None:
         """Call `listener` with the ids of all live keys after every change."""
@@ -91,12 +91,12 @@ class Keyring:
 
     def find_publishable(self, app_id: str) -> Credential | None:
         """Return a live publishable key of an app; None without one."""
-        found = [
+        credentials = [
             credential
             for credential in self._credentials.values()
             if credential.app.app_id == app_id and not credential.is_secret and credential.text
         ]
-        return min(found, key=lambda credential: credential.key_id, default=None)
+        return min(credentials, key=lambda credential: credential.key_id, default=None)
 
     def archive_app(self, default: str) -> str:
         """Return the app that agents read; the default before one was chosen."""
@@ -188,10 +188,12 @@ class Keyring:
             if key.kind == "secret" and text:
                 secrets.setdefault(key.app_id, []).append((key.created_at, text.encode()))
         signing = {
-            app_id: tuple(secret for _, secret in sorted(found, reverse=True))
-            for app_id, found in secrets.items()
+            app_id: tuple(secret for _, secret in sorted(app_secrets, reverse=True))
+            for app_id, app_secrets in secrets.items()
         }
-        token_keys = {app_id: tuple(map(derive_token_key, found)) for app_id, found in signing.items()}
+        token_keys = {
+            app_id: tuple(map(derive_token_key, app_secrets)) for app_id, app_secrets in signing.items()
+        }
         return {
             # use the hash inside the record, not the hash it was stored under: otherwise a copied record would
             # accept another key

@@ -22,7 +22,7 @@ from deployments.edge.caller import Credential
 
 _log = structlog.get_logger()
 
-_LOT_S = 0.2
+_LEASE_S = 0.2
 "Seconds of the allowed rate in one lease; all API replicas together can exceed the rate by one lease each."
 _LEAST_RATE = 0.001
 _AWAY_S = 1.0
@@ -115,7 +115,7 @@ class RateLimiter:
         if leased is None or leased.limits is not limits:
             rate = max(limits.writes_per_s if bucket == "write" else limits.queries_per_s, _LEAST_RATE)
             burst = limits.write_burst if bucket == "write" else limits.query_burst
-            lease_size = max(1, min(math.ceil(rate * _LOT_S), math.ceil(burst * _LOT_S)))
+            lease_size = max(1, min(math.ceil(rate * _LEASE_S), math.ceil(burst * _LEASE_S)))
             leased = self._leased[place] = _LeasedTokens(limits, rate, burst, lease_size)
         return leased
 

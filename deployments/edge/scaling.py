@@ -34,13 +34,13 @@ class LoadMeter:
         self,
         clock: Clock,
         busy_s: Callable[[], float],
-        processor_s: Callable[[], float] = time.process_time,
+        cpu_s: Callable[[], float] = time.process_time,
         *,
         full_in_flight: Callable[[], float] = lambda: FULL_IN_FLIGHT,
     ) -> None:
         self._clock = clock
         self._busy_s = busy_s
-        self._processor_s = processor_s
+        self._cpu_s = cpu_s
         self._full_in_flight = full_in_flight
         self._last = self._now()
         self._load = 0.0
@@ -48,17 +48,17 @@ class LoadMeter:
     def read(self) -> float:
         """Return the load since the last reading; readings less than a tenth of a second apart return the same
         number."""
-        at_s, busy_s, processor_s = self._now()
+        at_s, busy_s, cpu_s = self._now()
         passed_s = at_s - self._last[0]
         if passed_s >= 0.1:
             in_flight = (busy_s - self._last[1]) / passed_s
-            share = (processor_s - self._last[2]) / passed_s
+            share = (cpu_s - self._last[2]) / passed_s
             self._load = max(in_flight / self._full_in_flight(), share / FULL_SHARE)
-            self._last = (at_s, busy_s, processor_s)
+            self._last = (at_s, busy_s, cpu_s)
         return self._load
 
     def _now(self) -> tuple[float, float, float]:
-        return self._clock.monotonic_s(), self._busy_s(), self._processor_s()
+        return self._clock.monotonic_s(), self._busy_s(), self._cpu_s()
 
 
 class AutoscalingReport(Protocol):

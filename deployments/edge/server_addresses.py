@@ -33,8 +33,8 @@ class ServerAddresses:
         Errors:
             Invalid: the text is not an origin, or the origin is plain http beyond loopback
         """
-        own = host if host in ("127.0.0.1", "localhost") else "127.0.0.1"
-        fallback = f"http://[::1]:{port}" if host == "::1" else f"http://{own}:{port}"
+        loopback = host if host in ("127.0.0.1", "localhost") else "127.0.0.1"
+        fallback = f"http://[::1]:{port}" if host == "::1" else f"http://{loopback}:{port}"
         return cls(parse_origin(public_url) if public_url else "", fallback, plain_sign_in)
 
     def origin_for_host(self, host: str) -> str:

@@ -121,7 +121,7 @@ def _check_header(segment: str) -> None:
 
 def _verify_signature(token: str, signature: str, secrets: Iterable[bytes]) -> bytes:
     """Return the bytes of the claims. It tries all secrets, so the time does not disclose which one signed."""
-    found: bytes | None = None
+    claims: bytes | None = None
     for secret in secrets:
         try:
             verified = _VERIFIER.decode_complete(token, secret, algorithms=["HS256"])
@@ -129,10 +129,10 @@ def _verify_signature(token: str, signature: str, secrets: Iterable[bytes]) -> b
             continue
         # only this spelling of the bytes is valid, without padding
         if _encode(verified["signature"]) == signature:
-            found = verified["payload"]
-    if found is None:
+            claims = verified["payload"]
+    if claims is None:
         raise _invalid()
-    return found
+    return claims
 
 
 def _encode(raw: bytes) -> str:

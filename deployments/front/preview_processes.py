@@ -34,7 +34,7 @@ _FEW_THREADS = {
     "POLARS_MAX_THREADS": "1",
 }  # fmt: skip
 "Each thread and each pool takes address space."
-_ERRORS: Mapping[str, type[HouseError]] = {one.code: one for one in (Invalid, NotFound, Unavailable)}
+_ERRORS: Mapping[str, type[HouseError]] = {error.code: error for error in (Invalid, NotFound, Unavailable)}
 _TOO_MUCH = "the file takes more memory or time than a look at it may take; is its format right?"
 
 

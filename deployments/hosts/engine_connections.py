@@ -56,9 +56,9 @@ class EngineConnections:
         if not any(pools.values()):
             return
         statuses = await self._watch.list_statuses(app_id)
-        for name, one in pools.items():
-            if one is not None and name in statuses:
-                one.replicas = statuses[name].replicas
+        for name, pool in pools.items():
+            if pool is not None and name in statuses:
+                pool.replicas = statuses[name].replicas
 
     async def close(self) -> None:
         """Close all local channels."""

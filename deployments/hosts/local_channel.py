@@ -46,11 +46,11 @@ def channel_folder(run_dir: Path, application: str) -> Path:
 def _is_private(run_dir: Path) -> bool:
     """Return whether a directory is not a link, belongs to this user and is closed to others."""
     try:
-        found = run_dir.lstat()
+        status = run_dir.lstat()
     except OSError:
         return False
-    mine = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-    return mine and not stat.S_IMODE(found.st_mode) & 0o077
+    mine = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    return mine and not stat.S_IMODE(status.st_mode) & 0o077
 
 
 class _FrameProtocol(asyncio.Protocol):

@@ -220,10 +220,12 @@ def parse_arguments(operation: Operation[Any, Any], given: Mapping[str, Any]) ->
     try:
         return operation.arguments.model_validate(dict(given))
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False, include_context=False)
-        faults = [{"loc": ["body", *one["loc"]], "msg": one["msg"], "type": one["type"]} for one in found]
-        where = ".".join(str(part) for part in found[0]["loc"]) or "arguments"
-        raise Unprocessable(f"{where}: {found[0]['msg'].lower()}", detail=faults) from None
+        errors = error.errors(include_url=False, include_input=False, include_context=False)
+        faults = [
+            {"loc": ["body", *fault["loc"]], "msg": fault["msg"], "type": fault["type"]} for fault in errors
+        ]
+        where = ".".join(str(part) for part in errors[0]["loc"]) or "arguments"
+        raise Unprocessable(f"{where}: {errors[0]['msg'].lower()}", detail=faults) from None
 
 
 def strike_out(value: Any, secret: frozenset[str]) -> Any:

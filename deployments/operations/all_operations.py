@@ -87,7 +87,7 @@ def build_table(areas: Iterable[Iterable[AdminOperation]] = _AREAS) -> Mapping[s
     """
     table: dict[str, AdminOperation] = {}
     places: set[tuple[str, str]] = set()
-    for operation in (one for area in areas for one in area):
+    for operation in (entry for area in areas for entry in area):
         place = (operation.method, operation.path)
         if operation.name in table or place in places:
             raise ValueError(f"operation {operation.name} is defined twice")

@@ -208,7 +208,7 @@ async def _count_types(services: AdminServices, app_id: str) -> dict[str, int]:
         INTERACTION_TYPES,
         most_pages=_LATE_PAGES,
     )
-    counts.update(str(one.item["type"]) for one in late)
+    counts.update(str(interaction.item["type"]) for interaction in late)
     return dict(counts)
 
 
@@ -288,9 +288,9 @@ def _switch_text(value: SwitchValue) -> str:
 
 
 def _environment(text: str) -> Environment:
-    for known in FIRST_APPS:
-        if text == known:
-            return known
+    for environment in FIRST_APPS:
+        if text == environment:
+            return environment
     raise Invalid(f"there is no environment {text!r}; choose one of {', '.join(FIRST_APPS)}")
 
 

@@ -82,8 +82,8 @@ class ArchiveClients:
     def to_dict(self) -> dict[str, Any]:
         """Return rules and callers as JSON."""
         callers = [
-            {"client_name": one.name, "client_ids": list(one.client_ids), "calls": one.calls}
-            for one in self.seen
+            {"client_name": usage.name, "client_ids": list(usage.client_ids), "calls": usage.calls}
+            for usage in self.seen
         ]
         return {"app_id": self.app_id, "rules": [rule.model_dump() for rule in self.rules], "seen": callers}
 
@@ -145,7 +145,7 @@ class ConnectedApplications:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the applications as JSON."""
-        return {"applications": [one.to_dict() for one in self.applications]}
+        return {"applications": [application.to_dict() for application in self.applications]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,9 @@ async def list_connections(services: AdminServices, given: OfApp) -> ConnectedAp
     for active in await _load_grants(services):
         by_client.setdefault(active.grant.client_id, []).append(active)
     applications = [_summarize_grants(client_id, grants) for client_id, grants in by_client.items()]
-    return ConnectedApplications(tuple(sorted(applications, key=lambda one: (-one.used_at, one.client_id))))
+    return ConnectedApplications(
+        tuple(sorted(applications, key=lambda application: (-application.used_at, application.client_id)))
+    )
 
 
 async def disconnect_application(services: AdminServices, given: OfConnection) -> DisconnectedApplication:
@@ -256,7 +258,9 @@ async def disconnect_application(services: AdminServices, given: OfConnection) -
         NotFound: the app is not the archive's, or the client has no grant
     """
     await _require_archive(services, given.app_id)
-    grants = [one for one in await _load_grants(services) if short_id(one.grant.client_id) == given.client_id]
+    grants = [
+        grant for grant in await _load_grants(services) if short_id(grant.grant.client_id) == given.client_id
+    ]
     if not grants:
         raise NotFound(f"there is no connected application {given.client_id}")
     ended = 0
@@ -266,10 +270,10 @@ async def disconnect_application(services: AdminServices, given: OfConnection) -
 
 
 async def _change(services: AdminServices, given: OfClient, **change: object) -> ChangedClient:
-    known = (await services.stores.client_rules.all(given.app_id)).get(fold_client_name(given.client))
+    stored = (await services.stores.client_rules.all(given.app_id)).get(fold_client_name(given.client))
     try:
         rule = ClientRule.model_validate(
-            {**(known.model_dump() if known else {}), "client": given.client.strip(), **change}
+            {**(stored.model_dump() if stored else {}), "client": given.client.strip(), **change}
         )
     except ValidationError as error:
         raise Invalid("a client's name has 1 to 200 characters") from error
@@ -282,19 +286,21 @@ async def _load_grants(services: AdminServices) -> list[ActiveGrant]:
     active: list[ActiveGrant] = []
     for start in range(0, len(accounts), _READ_AT_ONCE):
         some = accounts[start : start + _READ_AT_ONCE]
-        for grants in await asyncio.gather(*(services.stores.grants.of_user(one.user_id) for one in some)):
+        for grants in await asyncio.gather(
+            *(services.stores.grants.of_user(account.user_id) for account in some)
+        ):
             active += grants
     return active
 
 
 def _summarize_grants(client_id: str, grants: Sequence[ActiveGrant]) -> ConnectedApplication:
-    newest = max(grants, key=lambda one: one.used_at)
+    newest = max(grants, key=lambda active: active.used_at)
     return ConnectedApplication(
         short_id(client_id),
         newest.grant.client_name,
         newest.grant.target,
-        len({one.grant.user_id for one in grants}),
-        min(one.grant.created_at for one in grants),
+        len({active.grant.user_id for active in grants}),
+        min(active.grant.created_at for active in grants),
         newest.used_at,
     )
 

@@ -102,8 +102,8 @@ class ArchiveReport:
             "unanswered": [asdict(line) for line in self.missing],
             "took_ms": self.took_ms,
             "articles": [
-                {"product_id": product_id, "title": self.titles.get(product_id, ""), "read": read, "found": found}
-                for product_id, read, found in self.articles
+                {"product_id": product_id, "title": self.titles.get(product_id, ""), "read": read, "found": hits}
+                for product_id, read, hits in self.articles
             ],
             "refusals": _pairs_to_dicts("reason", self.refusals),
             "days": _pairs_to_dicts("day", self.days),
@@ -123,11 +123,13 @@ def build_archive_report(
     inside = [call for call in whole if call.client_name != CHECK_CLIENT]
     asks = [call for call in inside if call.outcome == "answered" and call.question]
     read: Counter[str] = Counter()
-    found: Counter[str] = Counter()
+    hits: Counter[str] = Counter()
     for call in inside:
         if call.outcome == "answered":
-            (found if call.question else read).update(call.articles)
-    articles = sorted(set(read) | set(found), key=lambda one: (-read[one], -found[one], one))
+            (hits if call.question else read).update(call.articles)
+    articles = sorted(
+        set(read) | set(hits), key=lambda product_id: (-read[product_id], -hits[product_id], product_id)
+    )
     missed = [call for call in asks if not call.articles or _coverage(call) < unanswered_below]
     days = Counter(f"{from_ms(call.at):%Y-%m-%d}" for call in inside)
     return ArchiveReport(
@@ -142,7 +144,7 @@ def build_archive_report(
         missing_calls=len(missed),
         asked_calls=len(asks),
         unanswered_below=unanswered_below,
-        articles=[(one, read[one], found[one]) for one in articles[:top]],
+        articles=[(product_id, read[product_id], hits[product_id]) for product_id in articles[:top]],
         refusals=_most_frequent(call.refusal for call in inside if call.outcome == "refused")[:top],
         days=sorted(days.items()),
         took_ms=_quantiles([call.took_ms for call in inside if call.took_ms]),
@@ -175,8 +177,8 @@ def _unanswered(calls: Iterable[ArchiveCall]) -> list[UnansweredQuestion]:
     for call in calls:
         by_question.setdefault(_fold_question(call.question), []).append(call)
     lines = [
-        UnansweredQuestion(question, len(found), max(one.at for one in found), max(map(_coverage, found)))
-        for question, found in by_question.items()
+        UnansweredQuestion(question, len(same), max(entry.at for entry in same), max(map(_coverage, same)))
+        for question, same in by_question.items()
     ]
     return sorted(lines, key=lambda line: (-line.calls, -line.last_at, line.question))
 

@@ -115,8 +115,8 @@ async def read_me(services: AdminServices, _: Arguments) -> Me:
 
 async def _page(services: AdminServices, given: ReadAudit, app_id: str) -> AuditRows:
     await _add_begun(services)
-    wanted = AuditFilter(app_id, given.operation, given.username.lower(), given.since, given.until)
-    return AuditRows(await services.stores.audit.page(wanted, before=given.cursor, limit=given.limit))
+    audit_filter = AuditFilter(app_id, given.operation, given.username.lower(), given.since, given.until)
+    return AuditRows(await services.stores.audit.page(audit_filter, before=given.cursor, limit=given.limit))
 
 
 async def _add_begun(services: AdminServices) -> None:

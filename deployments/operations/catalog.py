@@ -211,8 +211,8 @@ def list_words(record: Mapping[str, Any]) -> tuple[dict[str, list[str]], tuple[s
         analyzer = analyzers.get(named)
         stems = (stem for word in split_words(text[:_INDEXED_TEXT]) for stem in analyzer.stems(word))
         counts.setdefault(FIELDS[field], Counter()).update(stems)
-    found = {name: [stem for stem, _ in count.most_common(MOST_WORDS)] for name, count in counts.items()}
-    return found, tuple(languages)
+    words = {name: [stem for stem, _ in count.most_common(MOST_WORDS)] for name, count in counts.items()}
+    return words, tuple(languages)
 
 
 async def relate_product(services: AdminServices, given: ProductOfEngine) -> dict[str, Any]:
@@ -304,9 +304,9 @@ async def count_outcomes(services: AdminServices, given: ProductOutcomes) -> dic
     )  # fmt: skip
     counts = Counter(settled)
     counts.update(
-        (str(one.item["type"]), one.at_ms // DAY_MS)
-        for one in late
-        if given.product_id in (one.item.get("product_ids") or ()) and one.at_ms >= since_ms
+        (str(interaction.item["type"]), interaction.at_ms // DAY_MS)
+        for interaction in late
+        if given.product_id in (interaction.item.get("product_ids") or ()) and interaction.at_ms >= since_ms
     )
     by_type: Counter[str] = Counter()
     by_day: dict[str, Counter[str]] = {}

@@ -98,31 +98,34 @@ class EngineView:
 async def read_engine_view(stores: Stores, engine: Engine, at_ms: int) -> EngineView:
     """Look at one engine."""
     status = (await stores.engine_watch.list_statuses(engine.app_id)).get(engine.engine_id)
-    asked = await stores.engine_watch.read_traffic(engine.app_id, at_ms)
-    return _build_view(engine, status, asked, at_ms)
+    traffic = await stores.engine_watch.read_traffic(engine.app_id, at_ms)
+    return _build_view(engine, status, traffic, at_ms)
 
 
 async def read_engine_views(
-    stores: Stores, app_ids: Sequence[str], at_ms: int, shelf: ArtifactStore | None = None
+    stores: Stores, app_ids: Sequence[str], at_ms: int, artifacts: ArtifactStore | None = None
 ) -> list[EngineView]:
     """Look at the engines of some apps; with an artifact store also at the data of their snapshots."""
-    found = []
+    views = []
     for name in app_ids:
-        statuses, asked, engines = await asyncio.gather(
+        statuses, traffic, engines = await asyncio.gather(
             stores.engine_watch.list_statuses(name),
             stores.engine_watch.read_traffic(name, at_ms),
             stores.engines.all(name),
         )
-        marked = {} if shelf is None else await asyncio.to_thread(_marked_apps, shelf, name)
+        marked = {} if artifacts is None else await asyncio.to_thread(_marked_apps, artifacts, name)
         for engine in engines:
-            view = _build_view(engine, statuses.get(engine.engine_id), asked, at_ms)
-            found.append(replace(view, erased=marked.get((engine.engine_id, engine.snapshot), 0)))
-    return found
+            view = _build_view(engine, statuses.get(engine.engine_id), traffic, at_ms)
+            views.append(replace(view, erased=marked.get((engine.engine_id, engine.snapshot), 0)))
+    return views
 
 
-def _marked_apps(shelf: ArtifactStore, app_id: str) -> dict[tuple[str, str], int]:
+def _marked_apps(artifacts: ArtifactStore, app_id: str) -> dict[tuple[str, str], int]:
     try:
-        return {(one.engine_id, one.version): one.erasures for one in find_marked_snapshots(shelf, app_id)}
+        return {
+            (snapshot.engine_id, snapshot.version): snapshot.erasures
+            for snapshot in find_marked_snapshots(artifacts, app_id)
+        }
     except HouseError:  # `kiosk doctor` says what is wrong there
         return {}
 
@@ -130,8 +133,12 @@ def _marked_apps(shelf: ArtifactStore, app_id: str) -> dict[tuple[str, str], int
 def _build_view(
     engine: Engine,
     status: EngineStatus | None,
-    asked: Mapping[tuple[Placement, str], EngineTraffic],
+    traffic: Mapping[tuple[Placement, str], EngineTraffic],
     at_ms: int,
 ) -> EngineView:
-    per_s = sum(one.per_s for (_, engine_id), one in asked.items() if engine_id == engine.engine_id)
+    per_s = sum(
+        engine_traffic.per_s
+        for (_, engine_id), engine_traffic in traffic.items()
+        if engine_id == engine.engine_id
+    )
     return EngineView(engine, status, per_s, status is not None and abs(at_ms - status.at) < STALE_MS)

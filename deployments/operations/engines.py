@@ -105,7 +105,7 @@ async def list_apps(services: AdminServices) -> list[App]:
 async def list_visible(services: AdminServices) -> list[str]:
     """Return the names of the apps that the principal may see, the first ones first."""
     visible = services.principal.app_ids
-    return [one.app_id for one in await list_apps(services) if visible is None or one.app_id in visible]
+    return [app.app_id for app in await list_apps(services) if visible is None or app.app_id in visible]
 
 
 async def check_app(services: AdminServices, app_id: str) -> App:
@@ -114,32 +114,32 @@ async def check_app(services: AdminServices, app_id: str) -> App:
     Errors:
         NotFound: no such app; the message lists the existing ones
     """
-    apps = {one.app_id: one for one in await list_apps(services)}
+    apps = {app.app_id: app for app in await list_apps(services)}
     if app_id not in apps:
         raise no_app_error(app_id, list(apps))
     return apps[app_id]
 
 
-def no_app_error(app_id: str, known: Sequence[str]) -> HouseError:
+def no_app_error(app_id: str, app_ids: Sequence[str]) -> HouseError:
     """Return the error for the name of no app."""
-    return NotFound(f"there is no app named {app_id}; there are: {', '.join(known) or 'none'}")
+    return NotFound(f"there is no app named {app_id}; there are: {', '.join(app_ids) or 'none'}")
 
 
 async def list_engines(services: AdminServices, given: Arguments) -> EngineList:
     """Return the engines of an app, or of all apps if the arguments name none."""
-    app_id, known = getattr(given, "app_id", ""), await list_visible(services)
-    if app_id and app_id not in known:
-        raise no_app_error(app_id, known)
+    app_id, visible = getattr(given, "app_id", ""), await list_visible(services)
+    if app_id and app_id not in visible:
+        raise no_app_error(app_id, visible)
     views = await read_engine_views(
-        services.stores, [app_id] if app_id else known, services.now_ms(), services.artifacts
+        services.stores, [app_id] if app_id else visible, services.now_ms(), services.artifacts
     )
     return EngineList(tuple(views))
 
 
 async def get_engine(services: AdminServices, given: OfEngine) -> EngineView:
     """Return one engine."""
-    one = await find_engine(services.stores, given.app_id, given.engine_id)
-    return await read_engine_view(services.stores, one, services.now_ms())
+    engine = await find_engine(services.stores, given.app_id, given.engine_id)
+    return await read_engine_view(services.stores, engine, services.now_ms())
 
 
 def build_engine(given: NewEngine, now_ms: int) -> Engine:
@@ -172,7 +172,7 @@ async def create_engine(services: AdminServices, given: NewEngine) -> EngineView
         Conflict: the app has an engine of that name, or as many engines as it may
     """
     made = build_engine(given, services.now_ms())
-    apps = {one.app_id: one for one in await list_apps(services)}
+    apps = {app.app_id: app for app in await list_apps(services)}
     if given.app_id not in apps:
         raise no_app_error(given.app_id, sorted(apps))
     await check_new_engine(services.stores.engines, apps[given.app_id], given.engine_id)
@@ -188,11 +188,11 @@ async def place_engine(services: AdminServices, given: PlaceEngine) -> EngineVie
     """Move an engine between the API replicas and a dedicated deployment, without losing a request."""
     to = parse_placement(given.placement)
 
-    def moved(one: Engine) -> Engine:
-        return one.model_copy(update={"moving_to": None if one.placement == to else to})
+    def moved(engine: Engine) -> Engine:
+        return engine.model_copy(update={"moving_to": None if engine.placement == to else to})
 
-    asked = await _change_engine(services.stores, given, moved)
-    return await read_engine_view(services.stores, asked, services.now_ms())
+    changed = await _change_engine(services.stores, given, moved)
+    return await read_engine_view(services.stores, changed, services.now_ms())
 
 
 def parse_placement(word: str) -> Placement:
@@ -209,12 +209,12 @@ def parse_placement(word: str) -> Placement:
 async def scale_engine(services: AdminServices, given: ScalingChange) -> EngineView:
     """Change how a dedicated engine scales."""
 
-    def scaled(one: Engine) -> Engine:
+    def scaled(engine: Engine) -> Engine:
         per_node = given.max_replicas_per_node
-        return one.model_copy(
+        return engine.model_copy(
             update={
-                "scaling": given.apply(one.scaling),
-                "max_replicas_per_node": one.max_replicas_per_node if per_node is None else per_node,
+                "scaling": given.apply(engine.scaling),
+                "max_replicas_per_node": engine.max_replicas_per_node if per_node is None else per_node,
             }
         )
 
@@ -231,10 +231,10 @@ async def delete_engine(services: AdminServices, given: DeleteEngine) -> EngineV
         Conflict: requests come in, and `force` is off
     """
     stores, app_id, engine_id = services.stores, given.app_id, given.engine_id
-    one = await find_engine(stores, app_id, engine_id)
-    if one.is_default:
+    engine = await find_engine(stores, app_id, engine_id)
+    if engine.is_default:
         raise Invalid("the default engine answers requests that name none and can't be deleted")
-    view = await read_engine_view(stores, one, services.now_ms())
+    view = await read_engine_view(stores, engine, services.now_ms())
     if view.per_s >= BUSY_PER_S and not given.force:
         raise Conflict(
             f"{engine_id} is asked {view.per_s:.2g} times a second; stop asking it and try again in a minute, or "
@@ -250,10 +250,10 @@ async def find_engine(stores: Stores, app_id: str, engine_id: str) -> Engine:
     Errors:
         NotFound: no such app or engine; the message says how to make it
     """
-    found = await stores.engines.get(app_id, engine_id)
-    if found is None:
+    engine = await stores.engines.get(app_id, engine_id)
+    if engine is None:
         raise await _no_engine_error(stores, app_id, engine_id)
-    return found
+    return engine
 
 
 async def _change_engine(stores: Stores, given: OfEngine, change: Any) -> Engine:
@@ -267,7 +267,7 @@ async def _no_engine_error(stores: Stores, app_id: str, engine_id: str) -> House
     apps = sorted((await stores.access.read_all()).apps)
     if app_id not in apps:
         return no_app_error(app_id, apps)
-    names = [one.engine_id for one in await stores.engines.all(app_id)]
+    names = [engine.engine_id for engine in await stores.engines.all(app_id)]
     if engine_id == "default" and not names:
         return NotFound(f"{app_id} has no engine yet; `default` comes with its first products")
     return NotFound(

@@ -101,15 +101,17 @@ def build_plots(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     plots: list[dict[str, Any]] = []
     if segments:
         k = report["k"]
-        wanted = [f"ndcg@{k}", f"recall@{k}", f"hit_rate@{k}", f"mrr@{k}"]
+        figures = [f"ndcg@{k}", f"recall@{k}", f"hit_rate@{k}", f"mrr@{k}"]
         everybody = segments[0]["figures"]
-        plots.append(_plot("figures", wanted, [_ours([everybody.get(name) for name in wanted])]))
-        by_segment = [segment["figures"].get(wanted[0]) for segment in segments]
+        plots.append(_plot("figures", figures, [_ours([everybody.get(name) for name in figures])]))
+        by_segment = [segment["figures"].get(figures[0]) for segment in segments]
         labels = [f"{segment['name']} ({segment['readers']:,})" for segment in segments]
         plots.append(_plot("segments", labels, [_ours(by_segment)]))
         for name, other in report.get("beside", {}).items():
-            plots[0]["series"].append(_theirs(name, other, [("all", figure) for figure in wanted]))
-            plots[1]["series"].append(_theirs(name, other, [(one["name"], wanted[0]) for one in segments]))
+            plots[0]["series"].append(_theirs(name, other, [("all", figure) for figure in figures]))
+            plots[1]["series"].append(
+                _theirs(name, other, [(group["name"], figures[0]) for group in segments])
+            )
     parts = [part for part in report.get("parts", ()) if isinstance(part, Mapping)]
     if parts:
         series = [
@@ -130,7 +132,8 @@ def _plot(name: str, labels: list[str], series: list[dict[str, Any]]) -> dict[st
 
 def _ours(figures: list[Mapping[str, float] | None]) -> dict[str, Any]:
     ends = {
-        end: [None if one is None else one.get(end) for one in figures] for end in ("mean", "low", "high")
+        end: [None if interval is None else interval.get(end) for interval in figures]
+        for end in ("mean", "low", "high")
     }
     return {"name": "this recipe", "values": ends["mean"], "low": ends["low"], "high": ends["high"]}
 
@@ -149,15 +152,15 @@ def _theirs(name: str, other: Mapping[str, Any], places: list[tuple[str, str]]) 
 
 def _list(store: ArtifactStore, given: ListEvaluations) -> EvaluationList:
     app_id, engine_id = given.app_id, given.engine_id
-    found = SnapshotStore(store).versions(app_id, engine_id)[::-1]
+    snapshots = SnapshotStore(store).versions(app_id, engine_id)[::-1]
     rows = []
-    for one in found[given.offset : given.offset + given.limit]:
+    for snapshot in snapshots[given.offset : given.offset + given.limit]:
         try:
-            report = load_report(store, app_id, engine_id, one.version)
+            report = load_report(store, app_id, engine_id, snapshot.version)
         except HouseError:  # a damaged report must not hide the others
             report = None
-        rows.append(EvaluationRow(one.version, one.published_ms, report))
-    return EvaluationList(tuple(rows), len(found))
+        rows.append(EvaluationRow(snapshot.version, snapshot.published_ms, report))
+    return EvaluationList(tuple(rows), len(snapshots))
 
 
 def _read(store: ArtifactStore, given: OfSnapshot) -> EvaluationView:

@@ -108,7 +108,9 @@ class ExperimentList:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the experiments as JSON."""
-        return {"experiments": [experiment_to_dict(one, self.now_ms) for one in self.experiments]}
+        return {
+            "experiments": [experiment_to_dict(experiment, self.now_ms) for experiment in self.experiments]
+        }
 
 
 async def list_experiments(services: AdminServices, given: OfApp) -> ExperimentList:
@@ -260,13 +262,13 @@ async def _read_experiment(services: AdminServices, given: OfExperiment) -> Any:
 
 
 _ALL = "/apps/{app_id}/experiments"
-_ONE = _ALL + "/{experiment}"
+_EXPERIMENT = _ALL + "/{experiment}"
 _EXAMPLE = {"app_id": "bookshop", "experiment": "paywall"}
 
 
 def _step(verb: str, summary: str, call: Any) -> Operation[AdminServices, Any]:
     return Operation(
-        f"experiments.{verb}", summary, "editor", "POST", f"{_ONE}/{verb}", OfExperiment, call,
+        f"experiments.{verb}", summary, "editor", "POST", f"{_EXPERIMENT}/{verb}", OfExperiment, call,
         read_before=_read_experiment, example=_EXAMPLE, example_result=PERFORMED[f"experiments.{verb}"],
     )  # fmt: skip
 
@@ -288,17 +290,17 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
         example_result=PERFORMED["experiments.create"],
     ),
     Operation(
-        "experiments.get", "Read one experiment.", "viewer", "GET", _ONE, OfExperiment, get_experiment,
+        "experiments.get", "Read one experiment.", "viewer", "GET", _EXPERIMENT, OfExperiment, get_experiment,
         example=_EXAMPLE, example_result=PERFORMED["experiments.get"],
     ),
     Operation(
-        "experiments.edit", "Change an experiment in its current status.", "editor", "PATCH", _ONE, EditExperiment,
-        edit_experiment, read_before=_read_experiment, example={**_EXAMPLE, "traffic": 0.8},
+        "experiments.edit", "Change an experiment in its current status.", "editor", "PATCH", _EXPERIMENT,
+        EditExperiment, edit_experiment, read_before=_read_experiment, example={**_EXAMPLE, "traffic": 0.8},
         example_result=PERFORMED["experiments.edit"],
     ),
     _step("start", "Start an experiment now, also one that was paused.", start_experiment),
     Operation(
-        "experiments.schedule", "Let an experiment run from a moment on.", "editor", "POST", f"{_ONE}/schedule",
+        "experiments.schedule", "Let an experiment run from a moment on.", "editor", "POST", f"{_EXPERIMENT}/schedule",
         ScheduleExperiment, schedule_experiment, read_before=_read_experiment,
         example={**_EXAMPLE, "starts_at": 1_796_108_400_000},
         example_result=PERFORMED["experiments.schedule"],
@@ -307,8 +309,8 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     _step("complete", "End an experiment for good.", complete_experiment),
     _step("archive", "Put an experiment away that is over or never began.", archive_experiment),
     Operation(
-        "experiments.report", "Read what came of an experiment.", "viewer", "GET", f"{_ONE}/report", OfExperiment,
-        report_experiment, example=_EXAMPLE,
+        "experiments.report", "Read what came of an experiment.", "viewer", "GET", f"{_EXPERIMENT}/report",
+        OfExperiment, report_experiment, example=_EXAMPLE,
         example_result=PERFORMED["experiments.report"],
     ),
     Operation(

@@ -74,19 +74,19 @@ def explain_product(product: Mapping[str, Any], related: Mapping[str, str] = {})
 
     `related`: score component -> title of the product of the user's history that it connects the product with.
     """
-    told = product.get("_explain") or {}
-    similar = told.get("similar_parts") or {}
-    parts = _order(similar) + _order(told.get("score_parts") or {})
+    explanation = product.get("_explain") or {}
+    similar = explanation.get("similar_parts") or {}
+    parts = _order(similar) + _order(explanation.get("score_parts") or {})
     spoken = dict.fromkeys(
         describe_component(name, related.get(name, "")) for name, value in parts if value > 0
     )
     reasons = list(spoken)[:MOST_REASONS]
     # A product whose neighbours were moved changed its place, too; nothing moved it.
-    moves = [move for move in told.get("moves") or () if move.get("by") != MADE_WAY]
+    moves = [move for move in explanation.get("moves") or () if move.get("by") != MADE_WAY]
     return ProductReason(
         product_id=str(product.get("product_id", "")),
-        place=int(told.get("place", 0)),
-        score=float(sum(similar.values()) if similar else told.get("score", 0.0)),
+        place=int(explanation.get("place", 0)),
+        score=float(sum(similar.values()) if similar else explanation.get("score", 0.0)),
         reasons=(*reasons, *(_describe_move(move) for move in moves)),
         parts=tuple((name, float(value)) for name, value in parts),
     )
@@ -100,9 +100,9 @@ def describe_component(name: str, title: str = "") -> str:
     """Return what a component of a score means; with a title, how it connects the product with that one."""
     if title and name in _RELATIONS:
         return _RELATIONS[name].format(title)
-    found = _SOURCES.get(name)
-    if found is not None:
-        return found
+    sentence = _SOURCES.get(name)
+    if sentence is not None:
+        return sentence
     source, _, part = name.partition(":")
     return f"Ranked by the model component “{part}”" if source == "learned" and part else f"Component {name}"
 

@@ -44,7 +44,7 @@ _TAKEN_BACK = frozenset({"unselected", "none", ""})
 class Judgement:
     """The judgement of one user about one answer."""
 
-    reader_id: str
+    user_key: str
     at_ms: int
     question_id: str
     value: str
@@ -96,10 +96,10 @@ async def read_judgements(
         Unavailable
         Fault: the manifest of the segments is damaged
     """
-    found, after = await asyncio.to_thread(_read_compacted, segments, app_id, since_ms)
+    judgements, after = await asyncio.to_thread(_read_compacted, segments, app_id, since_ms)
     late = await read_uncompacted(stores.changes, app_id, after, KINDS)
-    found += [_judgement(one.reader_id, one.at_ms, one.item) for one in late]
-    return [one for one in found if since_ms <= one.at_ms <= until_ms]
+    judgements += [_judgement(entry.reader_id, entry.at_ms, entry.item) for entry in late]
+    return [judgement for judgement in judgements if since_ms <= judgement.at_ms <= until_ms]
 
 
 async def read_questions(
@@ -111,15 +111,15 @@ async def read_questions(
         Unavailable
     """
     counts: defaultdict[str, int] = defaultdict(int)
-    for one in judgements:
-        counts[one.question_id] += 1
+    for judgement in judgements:
+        counts[judgement.question_id] += 1
     counts.pop("", None)
-    wanted = sorted(counts, key=lambda question_id: (-counts[question_id], question_id))[:MOST_READ]
+    question_ids = sorted(counts, key=lambda question_id: (-counts[question_id], question_id))[:MOST_READ]
     recorded: dict[str, StoredQuestion] = {}
-    for start in range(0, len(wanted), _READ_AT_ONCE):
-        some = wanted[start : start + _READ_AT_ONCE]
-        read = await asyncio.gather(*(stores.questions.read(app_id, one) for one in some))
-        recorded |= {name: one for name, one in zip(some, read, strict=True) if one is not None}
+    for start in range(0, len(question_ids), _READ_AT_ONCE):
+        some = question_ids[start : start + _READ_AT_ONCE]
+        read = await asyncio.gather(*(stores.questions.read(app_id, question_id) for question_id in some))
+        recorded |= {name: stored for name, stored in zip(some, read, strict=True) if stored is not None}
     return recorded
 
 
@@ -129,7 +129,7 @@ def _read_compacted(segments: SegmentStore, app_id: str, since_ms: int) -> tuple
     table = segments.load_interactions_of_types(app_id, KINDS, since_ms)
     columns = (table[name].to_pylist() for name in ("reader", "at_ms", "json"))
     rows = zip(*columns, strict=True)
-    return [_judgement(reader, at_ms, orjson.loads(body)) for reader, at_ms, body in rows], after
+    return [_judgement(user_key, at_ms, orjson.loads(body)) for user_key, at_ms, body in rows], after
 
 
 def build_feedback_report(
@@ -140,33 +140,36 @@ def build_feedback_report(
     For each user and answer only the newest judgement counts; it may withdraw an earlier one.
     """
     newest: dict[tuple[str, str], Judgement] = {}
-    for one in sorted(judgements, key=lambda judgement: judgement.at_ms):
-        newest[one.origin or one.reader_id, one.question_id] = one
-    standing = [one for one in newest.values() if one.value not in _TAKEN_BACK]
+    for judgement in sorted(judgements, key=lambda entry: entry.at_ms):
+        newest[judgement.origin or judgement.user_key, judgement.question_id] = judgement
+    counted = [judgement for judgement in newest.values() if judgement.value not in _TAKEN_BACK]
     groups: defaultdict[str, list[Judgement]] = defaultdict(list)
-    for one in standing:
-        if one.question_id:
-            recorded = questions.get(one.question_id)
-            groups[one.question_id if recorded is None else _text(recorded).casefold()].append(one)
+    for judgement in counted:
+        if judgement.question_id:
+            recorded = questions.get(judgement.question_id)
+            groups[judgement.question_id if recorded is None else _text(recorded).casefold()].append(
+                judgement
+            )
     lines = [_line(some, questions) for some in groups.values()]
     lines.sort(key=lambda line: (line.helpful - line.not_helpful, -line.not_helpful, line.question))
-    helpful, not_helpful, other = _counts(standing)
-    without = sum(not one.question_id for one in standing)
+    helpful, not_helpful, other = _counts(counted)
+    without = sum(not judgement.question_id for judgement in counted)
     return FeedbackReport(helpful, not_helpful, other, without, tuple(lines[:top]))
 
 
 def _line(judgements: Sequence[Judgement], questions: Mapping[str, StoredQuestion]) -> QuestionFeedback:
-    last = max(judgements, key=lambda one: one.at_ms)
+    last = max(judgements, key=lambda judgement: judgement.at_ms)
     recorded = questions.get(last.question_id)
-    cited = () if recorded is None else {one.product_id for one in recorded.answer.passages}
+    cited = () if recorded is None else {passage.product_id for passage in recorded.answer.passages}
     return QuestionFeedback(
         "" if recorded is None else _text(recorded), *_counts(judgements),
-        answers=len({one.question_id for one in judgements}), question_id=last.question_id, sources=len(cited),
+        answers=len({judgement.question_id for judgement in judgements}), question_id=last.question_id,
+        sources=len(cited),
     )  # fmt: skip
 
 
 def _counts(judgements: Iterable[Judgement]) -> tuple[int, int, int]:
-    values = [one.value for one in judgements]
+    values = [judgement.value for judgement in judgements]
     helpful = sum(value in _HELPFUL for value in values)
     not_helpful = sum(value in _NOT_HELPFUL for value in values)
     return helpful, not_helpful, len(values) - helpful - not_helpful
@@ -176,6 +179,6 @@ def _text(recorded: StoredQuestion) -> str:
     return recorded.answer.question or recorded.question.text
 
 
-def _judgement(reader_id: str, at_ms: int, item: Mapping[str, Any]) -> Judgement:
+def _judgement(user_key: str, at_ms: int, item: Mapping[str, Any]) -> Judgement:
     value = " ".join(str(item.get("value") or "").split()).lower()
-    return Judgement(reader_id, at_ms, str(item.get("question_id") or ""), value, str(item.get(ORIGIN) or ""))
+    return Judgement(user_key, at_ms, str(item.get("question_id") or ""), value, str(item.get(ORIGIN) or ""))

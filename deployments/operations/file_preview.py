@@ -113,14 +113,14 @@ def _preview_rows(
     return _preview_to_dict(preview_ingest(order, now_ms=now_ms))
 
 
-def _preview_to_dict(found: IngestPreview) -> dict[str, Any]:
+def _preview_to_dict(preview: IngestPreview) -> dict[str, Any]:
     return {
-        "rows": found.rows,
-        "accepted": found.accepted,
-        "refused": found.refused,
-        "reasons": [asdict(reason) for reason in found.reasons],
-        "warnings": list(found.warnings),
-        "samples": [_shorten(sample) for sample in found.samples],
+        "rows": preview.rows,
+        "accepted": preview.accepted,
+        "refused": preview.refused,
+        "reasons": [asdict(reason) for reason in preview.reasons],
+        "warnings": list(preview.warnings),
+        "samples": [_shorten(sample) for sample in preview.samples],
     }
 
 

@@ -140,7 +140,9 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
     if reason := services.why_full():
         raise Unavailable(reason, told=True, retry_after_s=60)
     await sweep_imports(services, given.app_id)
-    waiting = [one for one in await services.stores.imports.all(given.app_id) if not one.record.is_removed]
+    waiting = [
+        stored for stored in await services.stores.imports.all(given.app_id) if not stored.record.is_removed
+    ]
     if len(waiting) >= MOST_WAITING:
         raise TooMany(
             f"{len(waiting)} uploaded files wait in {given.app_id}; import or remove some first",
@@ -175,8 +177,8 @@ async def list_imports(services: AdminServices, given: OfApp) -> dict[str, Any]:
     """Return the imports of an app, newest first."""
     await require_app(services.stores, given.app_id)
     await sweep_imports(services, given.app_id)
-    found = await services.stores.imports.all(given.app_id)
-    return {"imports": [_view(services, one).to_dict() for one in found]}
+    imports = await services.stores.imports.all(given.app_id)
+    return {"imports": [_view(services, stored).to_dict() for stored in imports]}
 
 
 async def get_import(services: AdminServices, given: OneImport) -> ImportView:
@@ -297,8 +299,8 @@ async def sweep_imports(services: AdminServices, app_id: str) -> None:
     for name in (RECEIVING, UPLOADS) if services.config.data_dir else ():
         # Files of a killed process, and copies that this machine made of files of a bucket.
         await asyncio.to_thread(remove_left, state_folder(services) / name, KEPT_MS / 1000)
-    found = await services.stores.imports.all(app_id)
-    for at, stored in enumerate(found):
+    imports = await services.stores.imports.all(app_id)
+    for at, stored in enumerate(imports):
         record = stored.record
         if import_status(record, stored.progress, now_ms) == "running":
             continue

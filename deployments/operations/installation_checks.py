@@ -159,11 +159,11 @@ def check_lease(name: str, owner: str, remaining_ms: int) -> Finding:
     return Finding(f"lease {name}", "ok", f"held by {owner}, {remaining_ms / 1000:.1f} s left")
 
 
-def check_release(stored: StoredSchema, known: int, releases: Sequence[RunningRelease]) -> Finding:
-    """Return whether the running releases fit the schema of the data; `known` is the schema of this release."""
+def check_release(stored: StoredSchema, schema: int, releases: Sequence[RunningRelease]) -> Finding:
+    """Return whether the running releases fit the schema of the data; `schema` is the one of this release."""
     running = ", ".join(release.label for release in releases)
-    words = f"data has schema {stored.number}, this release {known}; runs: {running or 'nothing'}"
-    if stored.oldest > known:
+    words = f"data has schema {stored.number}, this release {schema}; runs: {running or 'nothing'}"
+    if stored.oldest > schema:
         return Finding("release", "bad", words, f"use a release with schema {stored.oldest} on this machine")
     if not releases:
         return Finding("release", "bad", words, "no API replica was seen for 30 s: `kiosk cluster up`")
@@ -177,13 +177,13 @@ async def check_exposed_keys(access: AccessStore, now_ms: int) -> Finding:
     the key to everybody who opens it.
     """
     exposed, book = await access.exposed(), await access.read_all()
-    found: tuple[list[str], list[str]] = [], []
+    exposed_keys: tuple[list[str], list[str]] = [], []
     for key in book.keys.values():
-        for list_, name in zip(found, (key.key_id, IN_BROWSER + key.key_id), strict=True):
+        for list_, name in zip(exposed_keys, (key.key_id, IN_BROWSER + key.key_id), strict=True):
             at_ms = exposed.get(name)
             if at_ms is not None and now_ms - at_ms < EXPOSED_FOR_MS:
                 list_.append(f"{key.key_id} of {key.app_id} on {iso_ms(at_ms)[:16]}")
-    in_addresses, in_browsers = sorted(found[0]), sorted(found[1])
+    in_addresses, in_browsers = sorted(exposed_keys[0]), sorted(exposed_keys[1])
     words = [f"came as ?api_key=: {', '.join(in_addresses)}"] if in_addresses else []
     advice = ["send it as the header X-API-KEY: proxies write addresses down"] if in_addresses else []
     if in_browsers:

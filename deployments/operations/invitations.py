@@ -41,7 +41,9 @@ class InvitationList:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the invitations for JSON."""
-        return {"invitations": [invitation_to_dict(one, self.now_ms) for one in self.invitations]}
+        return {
+            "invitations": [invitation_to_dict(invitation, self.now_ms) for invitation in self.invitations]
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,9 @@ async def list_app_invitations(services: AdminServices, given: OfApp) -> Invitat
     """
     await key_admin(services).app(given.app_id)
     invitations = await services.stores.invitations.all()
-    return InvitationList([one for one in invitations if is_for_app(one, given.app_id)], services.now_ms())
+    return InvitationList(
+        [invitation for invitation in invitations if is_for_app(invitation, given.app_id)], services.now_ms()
+    )
 
 
 async def create_invitation(services: AdminServices, given: Invite) -> NewInvitation:
@@ -189,7 +193,11 @@ async def _add(
         await key_admin(services).app(app_id)
     principal, now_ms = services.principal, services.now_ms()
     invitations = await services.stores.invitations.all()
-    open_now = [one for one in invitations if one.invited_by == principal.user_id and one.expires_at > now_ms]
+    open_now = [
+        invitation
+        for invitation in invitations
+        if invitation.invited_by == principal.user_id and invitation.expires_at > now_ms
+    ]
     if len(open_now) >= MOST_INVITATIONS:
         raise Conflict(f"you have {MOST_INVITATIONS} open invitations, the most; revoke one first")
     token = mint_token(INVITATION_PREFIX)
@@ -210,9 +218,9 @@ async def _add(
 
 async def _remove(services: AdminServices, invitation_id: str, app_id: str) -> dict[str, Any]:
     store = services.stores.invitations
-    for one in await store.all():
-        is_visible = not app_id or is_for_app(one, app_id)
-        if one.invitation_id == invitation_id and is_visible and await store.remove(one.sha256):
+    for invitation in await store.all():
+        is_visible = not app_id or is_for_app(invitation, app_id)
+        if invitation.invitation_id == invitation_id and is_visible and await store.remove(invitation.sha256):
             return {"invitation_id": invitation_id, "revoked": True}
     raise NotFound(f"there is no open invitation {invitation_id}")
 

@@ -124,9 +124,9 @@ async def revoke_any_key(services: AdminServices, given: RevokeAnyKey) -> Revoke
 def _kinds(text: str) -> tuple[KeyKind, ...]:
     if text == "both":
         return KINDS
-    for known in KINDS:
-        if text == known:
-            return (known,)
+    for kind in KINDS:
+        if text == kind:
+            return (kind,)
     raise Invalid(f"there is no kind of key called {text!r}; choose secret, publishable or both")
 
 

@@ -135,7 +135,7 @@ async def _order(
 
 _EVALUATION: Final = {"app_id": "bookshop", "recipe": "fast", "protocols": ["by_time"], "readers": 1_000}
 _SWEEP: Final = {"app_id": "bookshop", "recipe": "fast", "sweep": ["parts.rules.window=5,10"]}
-_FOUND: Final = {
+_REPORT: Final = {
     "run_id": "run-1f0c5d2a9b", "kind": "sweep", "recipe": "fast", "sweep": "sweep-1f0c5d2a9b",
     "rows": [{"parts.rules.window": 10, "ndcg@10": 0.181, "low": 0.174, "high": 0.188, "seconds": 4.1, "error": ""}],
 }  # fmt: skip
@@ -156,6 +156,6 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "evaluations.report", "Read what an evaluation or a sweep found.", "viewer", "GET",
         "/apps/{app_id}/runs/{run_id}/report", OfRun, read_report,
-        example={"app_id": "bookshop", "run_id": "run-1f0c5d2a9b"}, example_result=_FOUND,
+        example={"app_id": "bookshop", "run_id": "run-1f0c5d2a9b"}, example_result=_REPORT,
     ),
 )  # fmt: skip

@@ -120,5 +120,5 @@ def result_to_json(result: Any) -> Any:
     if isinstance(result, Mapping):
         return {str(name): result_to_json(value) for name, value in result.items()}
     if isinstance(result, list | tuple):
-        return [result_to_json(one) for one in result]
+        return [result_to_json(entry) for entry in result]
     return result

@@ -104,8 +104,8 @@ async def read_overview(services: AdminServices, _: Arguments) -> Overview:
     visible = principal.app_ids
     if visible == ():
         raise Forbidden("this needs a role in an app")
-    known = sorted((await stores.access.read_all()).apps)
-    apps = [app_id for app_id in known if visible is None or app_id in visible]
+    app_ids = sorted((await stores.access.read_all()).apps)
+    apps = [app_id for app_id in app_ids if visible is None or app_id in visible]
     windows, states, (findings, memory) = await asyncio.gather(
         RedisLiveFigures(stores.server).read(services.now_ms(), WINDOWS),
         asyncio.gather(*(_read_app(services, app_id) for app_id in apps[:MOST_APPS])),
@@ -113,10 +113,12 @@ async def read_overview(services: AdminServices, _: Arguments) -> Overview:
     )
     findings += [
         Finding(
-            f"log {one.app_id}", "warning", f"an engine is {one.lag_ms / 1000:.0f} s behind the change log"
+            f"log {state.app_id}",
+            "warning",
+            f"an engine is {state.lag_ms / 1000:.0f} s behind the change log",
         )
-        for one in states
-        if one.lag_ms > LATE_MS and findings
+        for state in states
+        if state.lag_ms > LATE_MS and findings
     ]
     figures = summarize_windows(windows, services.now_ms())
     return Overview(findings, figures, list(states), max(0, len(apps) - MOST_APPS), memory)
@@ -187,7 +189,7 @@ async def _check(services: AdminServices) -> tuple[list[Finding], dict[str, int]
 
 def _find_worst(findings: Iterable[Finding]) -> Finding:
     """Return the worst finding of several masters of Redis."""
-    return max(findings, key=lambda one: LEVELS.index(one.level))
+    return max(findings, key=lambda finding: LEVELS.index(finding.level))
 
 
 async def _nothing() -> tuple[list[Finding], dict[str, int]]:
@@ -205,11 +207,11 @@ async def _read_app(services: AdminServices, app_id: str) -> AppState:
     )  # fmt: skip
     last = dict(zip(_NOUNS, (_time_of(text) for text in newest), strict=True))
     lags = [
-        max(0, last[noun] - _time_of(one.offsets[noun]))
-        for one in followers
-        if services.now_ms() - one.at_ms < FOLLOWING_MS
+        max(0, last[noun] - _time_of(follower.offsets[noun]))
+        for follower in followers
+        if services.now_ms() - follower.at_ms < FOLLOWING_MS
         for noun in _NOUNS
-        if noun in one.offsets and last[noun]
+        if noun in follower.offsets and last[noun]
     ]
     ended = [run.finished_at or 0 for run in runs if run.status == "finished"]
     return AppState(

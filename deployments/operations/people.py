@@ -64,12 +64,12 @@ class Connections:
         """Return the connections for JSON."""
         named = [
             {
-                "connection": one.grant.grant_id,
-                "client_name": one.grant.client_name,
-                "created_at": one.grant.created_at,
-                "used_at": one.used_at,
+                "connection": active.grant.grant_id,
+                "client_name": active.grant.client_name,
+                "created_at": active.grant.created_at,
+                "used_at": active.used_at,
             }
-            for one in self.grants
+            for active in self.grants
         ]
         return {"username": self.username, "clients": named}
 
@@ -84,8 +84,8 @@ class AppPeople:
     def to_dict(self) -> dict[str, Any]:
         """Return names and roles for JSON."""
         named = [
-            {"username": one.username, "role": one.roles[self.app_id], "disabled": one.disabled}
-            for one in self.accounts
+            {"username": account.username, "role": account.roles[self.app_id], "disabled": account.disabled}
+            for account in self.accounts
         ]
         return {"app_id": self.app_id, "users": named}
 
@@ -265,7 +265,7 @@ async def list_app_people(services: AdminServices, given: OfApp) -> AppPeople:
         NotFound: no such app
     """
     await key_admin(services).app(given.app_id)
-    accounts = [one for one in await account_admin(services).all() if given.app_id in one.roles]
+    accounts = [account for account in await account_admin(services).all() if given.app_id in account.roles]
     return AppPeople(given.app_id, accounts)
 
 
@@ -350,9 +350,9 @@ def app_role(text: str) -> AppRole:
     Errors:
         Invalid: no such role
     """
-    for known in APP_ROLES:
-        if text == known:
-            return known
+    for role in APP_ROLES:
+        if text == role:
+            return role
     raise Invalid(f"there is no role called {text!r}; choose one of {', '.join(APP_ROLES)}")
 
 

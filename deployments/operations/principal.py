@@ -45,8 +45,8 @@ class Principal:
         """Return whether the principal may do what a role may do in an app; without an app, in the installation."""
         if not app_id:
             return self.is_administrator and not self.apps and _allows(self.ceiling, role)
-        own = self.role_in(app_id)
-        return own is not None and _allows(own, role)
+        app_role = self.role_in(app_id)
+        return app_role is not None and _allows(app_role, role)
 
     @property
     def app_ids(self) -> tuple[str, ...] | None:
@@ -65,8 +65,8 @@ class Principal:
             return
         if not app_id:
             raise Forbidden("this needs an administrator of the installation")
-        own = self.role_in(app_id)
-        have = f"your role in {app_id} is {own}" if own else f"you have no role in {app_id}"
+        app_role = self.role_in(app_id)
+        have = f"your role in {app_id} is {app_role}" if app_role else f"you have no role in {app_id}"
         raise Forbidden(f"this needs the role {role}; {have}")
 
 
@@ -92,5 +92,5 @@ def principal_of(
     )
 
 
-def _allows(own: AppRole, needed: AppRole) -> bool:
-    return APP_ROLES.index(own) >= APP_ROLES.index(needed)
+def _allows(role: AppRole, needed: AppRole) -> bool:
+    return APP_ROLES.index(role) >= APP_ROLES.index(needed)

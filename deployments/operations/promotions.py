@@ -134,14 +134,14 @@ async def promote_snapshot(services: AdminServices, given: PromoteSnapshot) -> P
     """Let a snapshot serve, unless it is certainly worse than what serves."""
     from jobs.refresh.runs import promotion
 
-    app_id, engine_id, shelf = given.app_id, given.engine_id, services.artifacts
+    app_id, engine_id, artifacts = given.app_id, given.engine_id, services.artifacts
     serving = (await promotion.get_engine(services.stores, app_id, engine_id)).snapshot
-    version = await asyncio.to_thread(_choose_version, shelf, app_id, engine_id, given.version)
+    version = await asyncio.to_thread(_choose_version, artifacts, app_id, engine_id, given.version)
     report = await _current_report(services, given, version, serving)
     return PromotionView(
         await promotion.promote_version(
             services.stores,
-            shelf,
+            artifacts,
             app_id,
             engine_id,
             version,
@@ -157,13 +157,13 @@ async def roll_back(services: AdminServices, given: RollBack) -> PromotionView:
     """Let serve again what served before; no restart."""
     from jobs.refresh.runs.promotion import roll_back_version
 
-    app_id, engine_id, shelf = given.app_id, given.engine_id, services.artifacts
+    app_id, engine_id, artifacts = given.app_id, given.engine_id, services.artifacts
     to = None if not given.to else ""
     if given.to not in ("", "none"):
-        to = await asyncio.to_thread(SnapshotStore(shelf).find_version, app_id, engine_id, given.to)
+        to = await asyncio.to_thread(SnapshotStore(artifacts).find_version, app_id, engine_id, given.to)
     entry = await roll_back_version(
         services.stores,
-        shelf,
+        artifacts,
         app_id,
         engine_id,
         now_ms=services.now_ms(),
@@ -177,9 +177,9 @@ async def read_history(services: AdminServices, given: ReadHistory) -> Promotion
     """Return which snapshot served from when on, who decided that, and its figures."""
     from jobs.refresh.runs.promotion import get_engine
 
-    found = await get_engine(services.stores, given.app_id, given.engine_id)
+    engine = await get_engine(services.stores, given.app_id, given.engine_id)
     entries = await services.stores.promotions.history(given.app_id, given.engine_id, given.limit)
-    return PromotionHistory(given.app_id, given.engine_id, found.snapshot, tuple(entries))
+    return PromotionHistory(given.app_id, given.engine_id, engine.snapshot, tuple(entries))
 
 
 def name_of(principal: Principal) -> str:
@@ -194,17 +194,17 @@ def name_of(principal: Principal) -> str:
 
 def flatten_recipe(recipe: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Return the fields of a recipe by their paths: `parts.rules.window`."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in recipe.items():
         path = f"{above}{name}"
-        found |= flatten_recipe(value, f"{path}.") if isinstance(value, Mapping) and value else {path: value}
-    return found
+        fields |= flatten_recipe(value, f"{path}.") if isinstance(value, Mapping) and value else {path: value}
+    return fields
 
 
-def _choose_version(shelf: ArtifactStore, app_id: str, engine_id: str, start: str) -> str:
+def _choose_version(artifacts: ArtifactStore, app_id: str, engine_id: str, start: str) -> str:
     if start:
-        return SnapshotStore(shelf).find_version(app_id, engine_id, start)
-    versions = SnapshotStore(shelf).versions(app_id, engine_id)
+        return SnapshotStore(artifacts).find_version(app_id, engine_id, start)
+    versions = SnapshotStore(artifacts).versions(app_id, engine_id)
     if not versions:
         raise NotFound(
             f"engine {engine_id} of {app_id} has no snapshot; make one: kiosk train {app_id} --engine {engine_id}"
@@ -223,9 +223,9 @@ async def _current_report(
     from jobs.refresh.evaluation.reports import ReportStore
     from jobs.refresh.runs.promotion import is_compared
 
-    app_id, engine_id, shelf = given.app_id, given.engine_id, services.artifacts
-    kept = await asyncio.to_thread(ReportStore(shelf).get, app_id, engine_id, version)
-    has = SnapshotStore(shelf).has
+    app_id, engine_id, artifacts = given.app_id, given.engine_id, services.artifacts
+    kept = await asyncio.to_thread(ReportStore(artifacts).get, app_id, engine_id, version)
+    has = SnapshotStore(artifacts).has
     if (
         serving == version
         or is_compared(kept, serving)
@@ -243,16 +243,16 @@ async def _current_report(
     return kept
 
 
-def _preview(shelf: ArtifactStore, given: OfSnapshot, serving: str) -> PromotionPreview:
+def _preview(artifacts: ArtifactStore, given: OfSnapshot, serving: str) -> PromotionPreview:
     from jobs.refresh.evaluation.gate import check_gate
     from jobs.refresh.runs.promotion import is_compared
 
     app_id, engine_id = given.app_id, given.engine_id
-    version = find_version(shelf, app_id, engine_id, given.version)
-    snapshot = read_snapshot(shelf, app_id, engine_id, version, serving)
+    version = find_version(artifacts, app_id, engine_id, given.version)
+    snapshot = read_snapshot(artifacts, app_id, engine_id, version, serving)
     now = None
     if serving and serving != version:
-        now = read_snapshot(shelf, app_id, engine_id, serving, serving)
+        now = read_snapshot(artifacts, app_id, engine_id, serving, serving)
     report = None if snapshot.report is None else dict(snapshot.report)
     is_current = is_compared(report, serving) or not serving
     reason = _refusal_reason(snapshot)

@@ -174,14 +174,14 @@ async def read_entries(services: AdminServices, app_id: str, kind: str = "") -> 
         raise Invalid(f"there is no kind {kind!r}; choose from {', '.join(KINDS)}")
     store: QuarantineStore = services.stores.quarantine
     if app_id == INSTALLATION:
-        found = await store.read("")
+        entries = await store.read("")
     else:
         await require_app(services.stores, app_id)
-        found = await store.read(app_id)
+        entries = await store.read(app_id)
         rows = _refused_rows(services)
         if rows is not None:
-            found += await asyncio.to_thread(rows.entries, app_id)
-    return [entry for entry in found if kind in ("", entry.kind)]
+            entries += await asyncio.to_thread(rows.entries, app_id)
+    return [entry for entry in entries if kind in ("", entry.kind)]
 
 
 def select_entries(
@@ -197,11 +197,11 @@ def select_entries(
         raise Invalid("name entries as `kiosk quarantine list` does, or say --all")
     if every:
         return list(entries)
-    known = {entry.entry_id: entry for entry in entries}
-    unknown = [entry_id for entry_id in entry_ids if entry_id not in known]
+    by_id = {entry.entry_id: entry for entry in entries}
+    unknown = [entry_id for entry_id in entry_ids if entry_id not in by_id]
     if unknown:
         raise NotFound(f"there is no entry {unknown[0]}; see `kiosk quarantine list`")
-    return [known[entry_id] for entry_id in dict.fromkeys(entry_ids)]
+    return [by_id[entry_id] for entry_id in dict.fromkeys(entry_ids)]
 
 
 async def remove_entries(

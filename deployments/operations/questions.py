@@ -90,12 +90,17 @@ class ShownQuestion:
             "state": self.state,
             "finish_reason": self.answer.public_finish_reason,
             "sentences": [
-                {"text": one.text, "source": one.passage, "support": one.support}
-                for one in self.answer.sentences
+                {"text": sentence.text, "source": sentence.passage, "support": sentence.support}
+                for sentence in self.answer.sentences
             ],
             "sources": [
-                {"product_id": one.product_id, "title": one.title, "url": one.url, "text": one.text}
-                for one in passages
+                {
+                    "product_id": passage.product_id,
+                    "title": passage.title,
+                    "url": passage.url,
+                    "text": passage.text,
+                }
+                for passage in passages
             ],
         }
 
@@ -110,7 +115,10 @@ class ShownQuestions:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the questions as JSON."""
-        return {"questions": [one.to_dict() for one in self.questions], "next_start": self.next_start}
+        return {
+            "questions": [question.to_dict() for question in self.questions],
+            "next_start": self.next_start,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +133,7 @@ class ShownBank:
     def to_dict(self) -> dict[str, Any]:
         """Return the questions as JSON."""
         return {
-            "questions": [one.model_dump() for one in self.questions],
+            "questions": [question.model_dump() for question in self.questions],
             "total": self.total,
             "version": self.version,
         }
@@ -144,10 +152,10 @@ async def list_questions(services: AdminServices, given: ListQuestions) -> Shown
     step = given.limit if given.state == "all" else _SCANNED
     while start < _LISTED:
         some = await services.stores.questions.list_recent(given.app_id, start=start, count=step)
-        for at, one in enumerate(some):
-            if one.question.generation is not None:
+        for at, stored in enumerate(some):
+            if stored.question.generation is not None:
                 continue
-            question = show_question(one)
+            question = show_question(stored)
             if given.state in ("all", question.state):
                 shown.append(question)
                 if len(shown) == given.limit:
@@ -180,7 +188,7 @@ async def list_bank(services: AdminServices, given: ListBank) -> ShownBank:
     await require_app(services.stores, given.app_id)
     contents = await _load_bank(services, given.app_id)
     sought = given.contains.casefold()
-    chosen = [one for one in contents.questions if sought in one.question.casefold()]
+    chosen = [question for question in contents.questions if sought in question.question.casefold()]
     page = chosen[given.start : given.start + given.limit]
     return ShownBank(tuple(page), len(chosen), contents.version)
 
@@ -205,7 +213,7 @@ async def add_to_bank(services: AdminServices, given: AddToBank) -> ShownBank:
     """
 
     def add(questions: Sequence[BankQuestion]) -> list[BankQuestion]:
-        if any(one.question == given.question for one in questions):
+        if any(question.question == given.question for question in questions):
             raise Conflict("the bank has this question already; change its weight instead")
         return [*questions, BankQuestion(question=given.question, weight=given.weight)]
 
@@ -220,7 +228,7 @@ async def edit_bank(services: AdminServices, given: EditBank) -> ShownBank:
     """
 
     def edit(questions: Sequence[BankQuestion]) -> list[BankQuestion]:
-        texts = [one.question for one in questions]
+        texts = [question.question for question in questions]
         if given.question not in texts:
             raise NotFound("the bank has no such question")
         text = given.new_question or given.question
@@ -228,8 +236,10 @@ async def edit_bank(services: AdminServices, given: EditBank) -> ShownBank:
             raise Conflict("the bank has this question already")
         weight = {} if given.weight is None else {"weight": given.weight}
         return [
-            one.model_copy(update={"question": text, **weight}) if one.question == given.question else one
-            for one in questions
+            question.model_copy(update={"question": text, **weight})
+            if question.question == given.question
+            else question
+            for question in questions
         ]
 
     return await _change_bank(services, given.app_id, edit)
@@ -244,9 +254,9 @@ async def remove_from_bank(services: AdminServices, given: RemoveFromBank) -> Sh
 
     def remove(questions: Sequence[BankQuestion]) -> list[BankQuestion]:
         gone = set(given.questions)
-        if gone - {one.question for one in questions}:
+        if gone - {question.question for question in questions}:
             raise NotFound("the bank has no such question")
-        return [one for one in questions if one.question not in gone]
+        return [question for question in questions if question.question not in gone]
 
     return await _change_bank(services, given.app_id, remove)
 

@@ -49,7 +49,9 @@ class ResultCache:
         return await asyncio.shield(entry[1])
 
     def _refuse_more(self, key: Hashable) -> None:
-        waiting = [_app_of(one) for one, (_, task) in self._results.items() if not task.done()]
+        waiting = [
+            _app_of(waiting_key) for waiting_key, (_, task) in self._results.items() if not task.done()
+        ]
         if len(waiting) >= MOST_WAITING or waiting.count(_app_of(key)) >= MOST_OF_APP:
             raise TooMany("too many reports are being computed; try again", retry_after_s=2)
 

@@ -61,8 +61,8 @@ class ConflictReport:
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON."""
         return {
-            "conflicts": [asdict(one) for one in self.conflicts],
-            "idle": [asdict(one) for one in self.idle],
+            "conflicts": [asdict(conflict) for conflict in self.conflicts],
+            "idle": [asdict(idle_rule) for idle_rule in self.idle],
         }
 
 
@@ -77,17 +77,17 @@ def check_rules(rules: Sequence[CompiledRule], now_ms: int) -> ConflictReport:
         for ready in rules
         if (reason := idle_reason(ready.rule, now_ms))
     ]
-    idle_names = {one.name for one in idle}
+    idle_names = {idle_rule.name for idle_rule in idle}
     live = [ready for ready in rules if ready.rule.enabled and ready.rule.name not in idle_names]
     live.sort(key=lambda ready: (-ready.rule.priority, ready.rule.name))
-    found = []
+    conflicts = []
     for first, second in _candidate_pairs(live):
         conflict = compare_rules(first, second)
         if conflict is not None:
-            found.append(conflict)
-            if len(found) == MOST_CONFLICTS:
+            conflicts.append(conflict)
+            if len(conflicts) == MOST_CONFLICTS:
                 break
-    return ConflictReport(tuple(found), tuple(idle))
+    return ConflictReport(tuple(conflicts), tuple(idle))
 
 
 def compare_rules(first: CompiledRule, second: CompiledRule) -> RuleConflict | None:
@@ -100,10 +100,12 @@ def compare_rules(first: CompiledRule, second: CompiledRule) -> RuleConflict | N
         words = ", ".join(str(place + 1) for place in places[:5])
         text = f"both pin products at {'place' if len(places) == 1 else 'places'} {words}"
         return RuleConflict("place", first.rule.engine_id, winner, loser, text)
-    for one in first.effects:
+    for effect in first.effects:
         for other in second.effects:
-            if (one.action == "pin") != (other.action == "pin") and _shares_products(one, other):
-                text = f"{winner} ({one.action}) and {loser} ({other.action}) select products by one filter"
+            if (effect.action == "pin") != (other.action == "pin") and _shares_products(effect, other):
+                text = (
+                    f"{winner} ({effect.action}) and {loser} ({other.action}) select products by one filter"
+                )
                 return RuleConflict("opposite", first.rule.engine_id, winner, loser, text)
     return None
 
@@ -129,32 +131,32 @@ def idle_reason(rule: BoostRule, now_ms: int) -> str:
 
 def can_meet(first: CompiledRule, second: CompiledRule) -> bool:
     """Return whether one query can trigger both rules, as far as their conditions show."""
-    one, other = first.rule, second.rule
-    if one.engine_id != other.engine_id or not _windows_meet(one, other):
+    first_rule, second_rule = first.rule, second.rule
+    if first_rule.engine_id != second_rule.engine_id or not _windows_meet(first_rule, second_rule):
         return False
-    if _needs_tag(one) or _needs_tag(other):
-        return bool(set(one.boosting_tags) & set(other.boosting_tags))
+    if _needs_tag(first_rule) or _needs_tag(second_rule):
+        return bool(set(first_rule.boosting_tags) & set(second_rule.boosting_tags))
     if not all(
         _sets_meet(mine, theirs)
         for mine, theirs in (
-            (one.api_names, other.api_names),
-            (one.anchor_products, other.anchor_products),
-            (one.module_names, other.module_names),
+            (first_rule.api_names, second_rule.api_names),
+            (first_rule.anchor_products, second_rule.anchor_products),
+            (first_rule.module_names, second_rule.module_names),
         )
     ):
         return False
     if any(
-        not _sets_meet([str(value) for value in values], [str(value) for value in other.context[name]])
-        for name, values in one.context.items()
-        if name in other.context
+        not _sets_meet([str(value) for value in values], [str(value) for value in second_rule.context[name]])
+        for name, values in first_rule.context.items()
+        if name in second_rule.context
     ):
         return False
     return _texts_meet(first, second)
 
 
-def _windows_meet(one: BoostRule, other: BoostRule) -> bool:
-    begins = max(one.starts_at or 0, other.starts_at or 0)
-    ends = [rule.ends_at for rule in (one, other) if rule.ends_at is not None]
+def _windows_meet(first: BoostRule, second: BoostRule) -> bool:
+    begins = max(first.starts_at or 0, second.starts_at or 0)
+    ends = [rule.ends_at for rule in (first, second) if rule.ends_at is not None]
     return not ends or begins < min(ends)
 
 
@@ -214,5 +216,5 @@ def _product_clauses(effect: RuleEffect) -> frozenset[Node]:
     return frozenset((effect.filter, *clauses_of(effect.filter)))
 
 
-def _shares_products(one: RuleEffect, other: RuleEffect) -> bool:
-    return not _product_clauses(one).isdisjoint(_product_clauses(other))
+def _shares_products(first: RuleEffect, second: RuleEffect) -> bool:
+    return not _product_clauses(first).isdisjoint(_product_clauses(second))

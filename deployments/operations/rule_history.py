@@ -42,7 +42,7 @@ class RuleHistory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the changes as JSON."""
-        return {"versions": [version_to_dict(one) for one in self.versions]}
+        return {"versions": [version_to_dict(version) for version in self.versions]}
 
 
 async def list_versions(services: AdminServices, given: ListRuleVersions) -> RuleHistory:
@@ -54,7 +54,9 @@ async def list_versions(services: AdminServices, given: ListRuleVersions) -> Rul
     await require_app(services.stores, given.app_id)
     versions = await services.stores.rule_versions.newest(given.app_id, count=MOST_VERSIONS_READ)
     chosen = [
-        one for one in versions if given.engine_id in ("", one.engine_id) and given.name in ("", one.name)
+        version
+        for version in versions
+        if given.engine_id in ("", version.engine_id) and given.name in ("", version.name)
     ]
     return RuleHistory(tuple(chosen[: given.limit]))
 
@@ -112,7 +114,7 @@ async def store_rules(
     stored = {(rule.engine_id, rule.name): rule for rule in await services.stores.boost_rules.all(app_id)}
     names = stored.keys() | {(rule.engine_id, rule.name) for rule in rules}
     for engine_id in {rule.engine_id for rule in rules}:
-        count = sum(one == engine_id for one, _ in names)
+        count = sum(stored_engine_id == engine_id for stored_engine_id, _ in names)
         if count > MOST_RULES:
             raise Invalid(
                 f"engine {engine_id} would have {count} rules and may have {MOST_RULES}; delete some first"

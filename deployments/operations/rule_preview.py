@@ -104,8 +104,8 @@ class RulePreview:
             "selected": self.selected,
             "moved": self.moved,
             "idle": self.idle,
-            "conflicts": [asdict(one) for one in self.conflicts],
-            "samples": [asdict(one) for one in self.samples],
+            "conflicts": [asdict(conflict) for conflict in self.conflicts],
+            "samples": [asdict(sample) for sample in self.samples],
         }
 
 
@@ -139,16 +139,20 @@ async def preview_rule(services: AdminServices, given: PreviewRule) -> RulePrevi
     shown = draft.model_copy(update={"enabled": True, "starts_at": None, "ends_at": None})
     ready = compile_or_none(shown)
     assert ready is not None
-    others = [one for one in before if one.rule.name != draft.name]
+    others = [compiled for compiled in before if compiled.rule.name != draft.name]
     after = _sort([*others, ready])
     samples = build_samples(draft, given)
     selected, lists = await asyncio.gather(
         _count_selected(services, given, draft),
-        asyncio.gather(*(_preview_sample(services, given.app_id, one, before, after) for one in samples)),
+        asyncio.gather(
+            *(_preview_sample(services, given.app_id, sample, before, after) for sample in samples)
+        ),
     )
-    rest = [one for one in stored if one.rule.name != draft.name]
+    rest = [compiled for compiled in stored if compiled.rule.name != draft.name]
     report = await asyncio.to_thread(check_rules, [*rest, ready], now_ms)
-    conflicts = tuple(one for one in report.conflicts if draft.name in (one.winner, one.loser))
+    conflicts = tuple(
+        conflict for conflict in report.conflicts if draft.name in (conflict.winner, conflict.loser)
+    )
     return RulePreview(draft, tuple(lists), selected, idle_reason(draft, now_ms), conflicts)
 
 
@@ -166,8 +170,8 @@ def build_samples(rule: BoostRule, given: PreviewRule) -> list[_SampleRequest]:
     if rule.search_texts:
         return samples
     for endpoint in ("user_to_products", "user_to_trending"):
-        asked_for = endpoint == "user_to_products" or endpoint in rule.api_names
-        if not (applies(endpoint) and asked_for) or rule.anchor_products:
+        is_requested = endpoint == "user_to_products" or endpoint in rule.api_names
+        if not (applies(endpoint) and is_requested) or rule.anchor_products:
             continue
         for user_id in given.users or [""]:
             who = {"user_id": user_id} if user_id else {}
@@ -189,20 +193,20 @@ def compare_lists(
     `after` may be longer than the `rows` that are shown: it then has the places of products that moved down.
     """
     rows = rows or len(after)
-    top = {str(one.get("product_id")) for one in after[:rows]}
-    places = {str(one.get("product_id")): place for place, one in enumerate(before, 1)}
-    later = {str(one.get("product_id")): place for place, one in enumerate(after, 1)}
-    shown = [*after[:rows], *(one for one in before if str(one.get("product_id")) not in top)]
+    top = {str(product.get("product_id")) for product in after[:rows]}
+    places = {str(product.get("product_id")): place for place, product in enumerate(before, 1)}
+    later = {str(product.get("product_id")): place for place, product in enumerate(after, 1)}
+    shown = [*after[:rows], *(product for product in before if str(product.get("product_id")) not in top)]
     return [
         ProductMovement(
-            product_id := str(one.get("product_id")),
-            str(one.get(_TITLE) or ""),
+            product_id := str(product.get("product_id")),
+            str(product.get(_TITLE) or ""),
             places.get(product_id),
             later.get(product_id),
             _movement(places.get(product_id), later.get(product_id)),
-            str(one.get(_IMAGE) or ""),
+            str(product.get(_IMAGE) or ""),
         )
-        for one in shown
+        for product in shown
     ]
 
 
@@ -223,7 +227,7 @@ def _conditions(rule: BoostRule) -> dict[str, Any]:
     if rule.boosting_tags:
         parameters["boosting_tags"] = rule.boosting_tags[:1]
     if rule.filter_query:
-        parameters["fq"] = " AND ".join(f"({one.query})" for one in rule.filter_query)
+        parameters["fq"] = " AND ".join(f"({clause.query})" for clause in rule.filter_query)
     return parameters
 
 
@@ -251,7 +255,7 @@ async def _preview_sample(
         return SamplePreview(sample.endpoint, sample.label, 0, error=_read_error(first))
     rows = int(sample.body["rows"])
     products = compare_lists(_products_of(first), _products_of(second), rows)
-    moved = sum(one.change != "same" for one in products)
+    moved = sum(product.change != "same" for product in products)
     return SamplePreview(sample.endpoint, sample.label, moved, tuple(products))
 
 
@@ -286,7 +290,9 @@ def _data_of(answer: Any) -> Mapping[str, Any]:
 
 def _products_of(answer: Any) -> list[Mapping[str, Any]]:
     products = _data_of(answer).get("products")
-    return [one for one in products if isinstance(one, dict)] if isinstance(products, list) else []
+    return (
+        [product for product in products if isinstance(product, dict)] if isinstance(products, list) else []
+    )
 
 
 def _read_error(answer: Any) -> str:

@@ -169,8 +169,8 @@ def _check(rules: Sequence[BoostRule], now_ms: int) -> ConflictReport:
             by_engine.setdefault(rule.engine_id, []).append(compiled)
     reports = [check_rules(some, now_ms) for some in by_engine.values()]
     return ConflictReport(
-        tuple(one for report in reports for one in report.conflicts),
-        tuple(one for report in reports for one in report.idle),
+        tuple(conflict for report in reports for conflict in report.conflicts),
+        tuple(idle for report in reports for idle in report.idle),
     )
 
 

@@ -111,16 +111,16 @@ async def list_runs(services: AdminServices, given: ListRuns) -> RunList:
     await check_app(services, given.app_id)
     if not given.engine_id:
         return RunList(tuple(await services.stores.runs.newest(given.app_id, given.limit)))
-    found = await services.stores.runs.newest(given.app_id, SEARCHED)
-    return RunList(tuple(run for run in found if run.engine_id == given.engine_id)[: given.limit])
+    runs = await services.stores.runs.newest(given.app_id, SEARCHED)
+    return RunList(tuple(run for run in runs if run.engine_id == given.engine_id)[: given.limit])
 
 
 async def list_all_runs(services: AdminServices, given: ListAllRuns) -> RunList:
     """Return the runs of all apps, newest first."""
-    found: list[Run] = []
+    runs: list[Run] = []
     for app_id in await list_visible(services):
-        found += await services.stores.runs.newest(app_id, given.limit)
-    return RunList(tuple(sorted(found, key=lambda run: -run.created_at)))
+        runs += await services.stores.runs.newest(app_id, given.limit)
+    return RunList(tuple(sorted(runs, key=lambda run: -run.created_at)))
 
 
 async def get_run(services: AdminServices, given: OfRun) -> RunView:
@@ -173,8 +173,8 @@ async def cancel_run(services: AdminServices, given: OfRun) -> RunView:
     """Cancel a run; its worker notices within seconds, and nothing of it is published."""
     from jobs.refresh.runs.run_commands import cancel_training
 
-    found = await _find(services, given.app_id, given.run_id)
-    return RunView(await cancel_training(services.stores, found.app_id, found.run_id, services.now_ms()))
+    run = await _find(services, given.app_id, given.run_id)
+    return RunView(await cancel_training(services.stores, run.app_id, run.run_id, services.now_ms()))
 
 
 async def find_run(stores: Stores, apps: Sequence[str], words: Sequence[str]) -> Run:
@@ -192,16 +192,16 @@ async def find_run(stores: Stores, apps: Sequence[str], words: Sequence[str]) ->
         if exact := await stores.runs.get(app_id, run_name):
             return exact
     newest = [run for app_id in searched for run in await stores.runs.newest(app_id, SEARCHED)]
-    found = [run for run in newest if run.run_id.startswith(run_name)]
-    if not found:
+    matches = [run for run in newest if run.run_id.startswith(run_name)]
+    if not matches:
         where, listed = (
             (f"app {app_words[0]}", f" {app_words[0]}") if app_words else ("this installation", "")
         )
         raise NotFound(f"{where} has no run {run_name}; see `kiosk runs list{listed}`")
-    if len(found) > 1:
-        names = ", ".join(run.run_id for run in found[:5])
-        raise Conflict(f"{len(found)} runs begin with {run_name}: {names}")
-    return found[0]
+    if len(matches) > 1:
+        names = ", ".join(run.run_id for run in matches[:5])
+        raise Conflict(f"{len(matches)} runs begin with {run_name}: {names}")
+    return matches[0]
 
 
 def describe_run(run: Run) -> list[str]:

@@ -47,16 +47,16 @@ class ScheduleView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
-        one = self.schedule
+        schedule = self.schedule
         return {
-            "app_id": one.app_id,
-            "name": one.name,
-            "engine_id": one.engine_id,
-            "when": one.when,
-            "recipe": str(one.recipe.get("name", "")),
-            "promote": one.promote,
-            "last": iso_ms(one.last_slot) if one.last_slot else None,
-            "next": iso_ms(next_slot(one, self.at_ms)),
+            "app_id": schedule.app_id,
+            "name": schedule.name,
+            "engine_id": schedule.engine_id,
+            "when": schedule.when,
+            "recipe": str(schedule.recipe.get("name", "")),
+            "promote": schedule.promote,
+            "last": iso_ms(schedule.last_slot) if schedule.last_slot else None,
+            "next": iso_ms(next_slot(schedule, self.at_ms)),
         }
 
 
@@ -68,19 +68,21 @@ class ScheduleList:
 
     def to_dict(self) -> dict[str, Any]:
         """Return them as JSON."""
-        return {"schedules": [one.to_dict() for one in self.schedules]}
+        return {"schedules": [view.to_dict() for view in self.schedules]}
 
 
 async def list_schedules(services: AdminServices, given: Arguments) -> ScheduleList:
     """Return the schedules of an app, or of all apps if the arguments name none."""
-    known = await list_visible(services)
+    visible = await list_visible(services)
     name = getattr(given, "app_id", "")
-    if name and name not in known:
-        raise no_app_error(name, known)
-    found = [
-        one for app_id in ([name] if name else known) for one in await services.stores.schedules.all(app_id)
+    if name and name not in visible:
+        raise no_app_error(name, visible)
+    schedules = [
+        schedule
+        for app_id in ([name] if name else visible)
+        for schedule in await services.stores.schedules.all(app_id)
     ]
-    return ScheduleList(tuple(ScheduleView(one, services.now_ms()) for one in found))
+    return ScheduleList(tuple(ScheduleView(schedule, services.now_ms()) for schedule in schedules))
 
 
 def check_schedule(given: OfSchedule, when: str) -> None:
@@ -143,9 +145,9 @@ async def remove_schedule(services: AdminServices, given: OfSchedule) -> dict[st
 
 
 async def _read_schedule(services: AdminServices, given: OfSchedule) -> Any:
-    for one in await services.stores.schedules.all(given.app_id):
-        if one.name == given.schedule:
-            return ScheduleView(one, services.now_ms())
+    for schedule in await services.stores.schedules.all(given.app_id):
+        if schedule.name == given.schedule:
+            return ScheduleView(schedule, services.now_ms())
     return None
 
 

@@ -55,8 +55,8 @@ class SearchActivity:
         """Return everything as JSON."""
         return {
             **self.report.to_dict(),
-            "slow": [asdict(one) for one in self.report.slow],
-            "suggestions": [{"text": text, "similar": one} for text, one in self.suggestions.items()],
+            "slow": [asdict(query) for query in self.report.slow],
+            "suggestions": [{"text": text, "similar": similar} for text, similar in self.suggestions.items()],
             "is_shortened": self.is_shortened,
             **({} if self.before is None else {"before": self.before.totals_to_dict()}),
         }
@@ -144,7 +144,7 @@ def _read_log(
     """Return the offset of the log, the begin of the period, and its compacted queries."""
     after = log.last_offset(app_id)
     rows = 0
-    for entry in sorted(log.commit(app_id).files, key=lambda one: -one.facts["last"]):
+    for entry in sorted(log.commit(app_id).files, key=lambda log_file: -log_file.facts["last"]):
         rows += entry.rows
         if most is not None and rows > most:
             since_ms = max(since_ms, min(entry.facts["last"] + 1, until_ms))

@@ -205,24 +205,24 @@ def _slow(frame: pl.DataFrame, top: int) -> list[SlowQuery]:
 
 def _kinds(frame: pl.DataFrame) -> list[KindCounts]:
     took = pl.col("took_ms")
-    found = frame.group_by("kind").agg(
+    rows = frame.group_by("kind").agg(
         queries=pl.len(), unfound=pl.col("unfound").sum(), readers=pl.col("known").drop_nulls().n_unique(),
         p50_ms=took.quantile(0.5, "nearest").round(2), p95_ms=took.quantile(0.95, "nearest").round(2),
         p99_ms=took.quantile(0.99, "nearest").round(2),
     ).sort(["queries", "kind"], descending=[True, False])  # fmt: skip
-    return [KindCounts(**row) for row in found.to_dicts()]
+    return [KindCounts(**row) for row in rows.to_dicts()]
 
 
-def _lines(found: pl.DataFrame) -> list[QueryCounts]:
-    return [QueryCounts(**row) for row in found.to_dicts()]
+def _lines(rows: pl.DataFrame) -> list[QueryCounts]:
+    return [QueryCounts(**row) for row in rows.to_dicts()]
 
 
 def _days(frame: pl.DataFrame) -> list[DayCounts]:
-    found = frame.group_by("day").agg(queries=pl.len(), unfound=pl.col("unfound").sum()).sort("day")
-    return [DayCounts(**row) for row in found.to_dicts()]
+    days = frame.group_by("day").agg(queries=pl.len(), unfound=pl.col("unfound").sum()).sort("day")
+    return [DayCounts(**row) for row in days.to_dicts()]
 
 
 def _counted(frame: pl.DataFrame, name: str) -> list[tuple[str, int]]:
-    found = frame.filter(pl.col(name) != "").group_by(name).agg(queries=pl.len())
-    found = found.sort(["queries", name], descending=[True, False])
-    return [(row[0], row[1]) for row in found.iter_rows()]
+    counts = frame.filter(pl.col(name) != "").group_by(name).agg(queries=pl.len())
+    counts = counts.sort(["queries", name], descending=[True, False])
+    return [(row[0], row[1]) for row in counts.iter_rows()]

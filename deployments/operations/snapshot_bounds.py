@@ -22,12 +22,12 @@ class SnapshotBounds:
 
     def __init__(self, most: int = MOST, most_in_all: int = MOST_IN_ALL) -> None:
         self._most, self._most_in_all = most, most_in_all
-        self._asked_s: dict[SnapshotName, float] = {}
+        self._requested_s: dict[SnapshotName, float] = {}
 
     @property
     def count(self) -> int:
         """Return the number of loaded snapshots."""
-        return len(self._asked_s)
+        return len(self._requested_s)
 
     def reserve(self, snapshots: Iterable[SnapshotName], now_s: float) -> None:
         """Note that snapshots are asked for now.
@@ -35,16 +35,18 @@ class SnapshotBounds:
         Errors:
             TooMany: too many others are loaded; fact `retry_after_s`
         """
-        self._asked_s = {one: at_s for one, at_s in self._asked_s.items() if at_s > now_s - LOADED_S}
+        self._requested_s = {
+            snapshot: at_s for snapshot, at_s in self._requested_s.items() if at_s > now_s - LOADED_S
+        }
         requested = dict.fromkeys(snapshots, now_s)
         apps = {app_id for app_id, _, _ in requested}
-        of_apps = {one: at_s for one, at_s in self._asked_s.items() if one[0] in apps}
-        for most, loaded in ((self._most, of_apps), (self._most_in_all, self._asked_s)):
-            others = [at_s for one, at_s in loaded.items() if one not in requested]
+        of_apps = {snapshot: at_s for snapshot, at_s in self._requested_s.items() if snapshot[0] in apps}
+        for most, loaded in ((self._most, of_apps), (self._most_in_all, self._requested_s)):
+            others = [at_s for snapshot, at_s in loaded.items() if snapshot not in requested]
             if others and len(loaded.keys() | requested.keys()) > most:
                 wait_s = max(1, round(min(others) + LOADED_S - now_s))
                 raise TooMany(
                     f"{most} snapshots are loaded for comparisons already; one is released in {wait_s} s",
                     retry_after_s=wait_s,
                 )
-        self._asked_s |= requested
+        self._requested_s |= requested

@@ -65,7 +65,7 @@ class UserLists:
     @property
     def shared(self) -> int:
         """Return the number of products in both lists."""
-        return sum(one.in_both for one in self.first)
+        return sum(product.in_both for product in self.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class ListComparison:
     @property
     def overlap(self) -> float | None:
         """Return the share of products in both lists over all users, 0 to 1; None without a product."""
-        longest = sum(max(len(one.first), len(one.second)) for one in self.users)
-        return sum(one.shared for one in self.users) / longest if longest else None
+        longest = sum(max(len(user.first), len(user.second)) for user in self.users)
+        return sum(user.shared for user in self.users) / longest if longest else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -90,12 +90,12 @@ class ListComparison:
             "overlap": self.overlap,
             "users": [
                 {
-                    "user_id": one.user_id,
-                    "shared": one.shared,
-                    "first": [_product_to_dict(product) for product in one.first],
-                    "second": [_product_to_dict(product) for product in one.second],
+                    "user_id": user.user_id,
+                    "shared": user.shared,
+                    "first": [_product_to_dict(product) for product in user.first],
+                    "second": [_product_to_dict(product) for product in user.second],
                 }
-                for one in self.users
+                for user in self.users
             ],
         }
 
@@ -142,11 +142,13 @@ async def reserve_snapshots(services: AdminServices, beside: Collection[Snapshot
 
 
 def _find_versions(store: ArtifactStore, given: CompareLists) -> list[str]:
-    return [find_version(store, given.app_id, given.engine_id, one) for one in (given.first, given.second)]
+    return [
+        find_version(store, given.app_id, given.engine_id, version) for version in (given.first, given.second)
+    ]
 
 
 def _measure(store: ArtifactStore, snapshots: Collection[SnapshotName]) -> int:
-    manifests = (SnapshotStore(store).manifest(*one) for one in snapshots)
+    manifests = (SnapshotStore(store).manifest(*snapshot) for snapshot in snapshots)
     return sum(entry.size for manifest in manifests for entry in manifest.files)
 
 
@@ -156,8 +158,8 @@ async def _choose_users(services: AdminServices, app_id: str, count: int) -> tup
     recents = await asyncio.gather(
         *(services.stores.interactions.recent(app_id, (f"u:{user_id}",), 50) for user_id in ids)
     )
-    known = sorted(zip(ids, recents, strict=True), key=lambda pair: -len(pair[1]))
-    return tuple(user_id for user_id, _ in known[:count])
+    users = sorted(zip(ids, recents, strict=True), key=lambda pair: -len(pair[1]))
+    return tuple(user_id for user_id, _ in users[:count])
 
 
 async def _ask_for_user(
@@ -166,7 +168,9 @@ async def _ask_for_user(
     first, second = [
         await _ask(recommender, given, user_id, "" if version == serving else version) for version in versions
     ]
-    both = {one["product_id"] for one in first.products} & {one["product_id"] for one in second.products}
+    both = {product["product_id"] for product in first.products} & {
+        product["product_id"] for product in second.products
+    }
     return UserLists(user_id, _read_products(first, both), _read_products(second, both))
 
 
@@ -189,12 +193,12 @@ async def _ask(
 def _read_products(result: RecommendationResult, both: set[str]) -> tuple[ListedProduct, ...]:
     return tuple(
         ListedProduct(
-            str(one["product_id"]),
-            str(one.get("title") or ""),
-            tuple(str(source) for source in one.get("_explain", {}).get("came_from", ())),
-            one["product_id"] in both,
+            str(product["product_id"]),
+            str(product.get("title") or ""),
+            tuple(str(source) for source in product.get("_explain", {}).get("came_from", ())),
+            product["product_id"] in both,
         )
-        for one in result.products
+        for product in result.products
     )
 
 

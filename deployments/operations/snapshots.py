@@ -55,13 +55,13 @@ class SnapshotList:
         """Return them as JSON."""
         rows = [
             {
-                "version": one.version,
-                "published_at": one.published_ms,
-                "bytes": one.size,
-                "files": one.files,
-                "serving": one.version == self.serving,
+                "version": snapshot.version,
+                "published_at": snapshot.published_ms,
+                "bytes": snapshot.size,
+                "files": snapshot.files,
+                "serving": snapshot.version == self.serving,
             }
-            for one in self.snapshots
+            for snapshot in self.snapshots
         ]
         return {"snapshots": rows, "total": self.total, "serving": self.serving}
 
@@ -117,20 +117,20 @@ class SnapshotComparison:
     @property
     def figures(self) -> list[dict[str, Any]]:
         """Return each figure of both with its interval, in the order of the first."""
-        one, two = read_intervals(self.first.report), read_intervals(self.second.report)
+        first, second = read_intervals(self.first.report), read_intervals(self.second.report)
         return [
-            {"figure": name, "first": one.get(name), "second": two.get(name)}
-            for name in dict.fromkeys([*one, *two])
+            {"figure": name, "first": first.get(name), "second": second.get(name)}
+            for name in dict.fromkeys([*first, *second])
         ]
 
     @property
     def weights(self) -> list[dict[str, Any]]:
         """Return the weight of each part in both blends; None where a snapshot lacks the part."""
-        one = {str(part["part"]): part["weight"] for part in self.first.parts}
-        two = {str(part["part"]): part["weight"] for part in self.second.parts}
+        first = {str(part["part"]): part["weight"] for part in self.first.parts}
+        second = {str(part["part"]): part["weight"] for part in self.second.parts}
         return [
-            {"part": name, "first": one.get(name), "second": two.get(name)}
-            for name in dict.fromkeys([*one, *two])
+            {"part": name, "first": first.get(name), "second": second.get(name)}
+            for name in dict.fromkeys([*first, *second])
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,9 +152,11 @@ def read_intervals(report: Mapping[str, Any] | None) -> dict[str, dict[str, floa
 async def list_snapshots(services: AdminServices, given: ListSnapshots) -> SnapshotList:
     """Return the complete snapshots of an engine, newest first."""
     engine = await find_engine(services.stores, given.app_id, given.engine_id)
-    found = await asyncio.to_thread(SnapshotStore(services.artifacts).versions, given.app_id, given.engine_id)
-    page = found[::-1][given.offset : given.offset + given.limit]
-    return SnapshotList(tuple(page), len(found), engine.snapshot)
+    snapshots = await asyncio.to_thread(
+        SnapshotStore(services.artifacts).versions, given.app_id, given.engine_id
+    )
+    page = snapshots[::-1][given.offset : given.offset + given.limit]
+    return SnapshotList(tuple(page), len(snapshots), engine.snapshot)
 
 
 async def get_snapshot(services: AdminServices, given: OfSnapshot) -> SnapshotView:

@@ -29,7 +29,7 @@ _IN_TEXT = (
     re.compile(r"(?i)(?<![0-9a-f:])(?:[0-9a-f]{1,4}:){3,7}[0-9a-f]{1,4}(?![0-9a-f:])"),
 )
 _NAMED_IN_TEXT = re.compile(r"(?i)\b(user_id|anonymous_id|username|user)([\"'=: ]{1,6})[^\s\"',}\])]+")
-_READER = re.compile(r"\b([ua]):[^\s\"',}\])]+")
+_USER_KEY = re.compile(r"\b([ua]):[^\s\"',}\])]+")
 
 
 def strike(value: Any, field: str = "") -> Any:
@@ -50,7 +50,7 @@ def strike_text(text: str) -> str:
     text = redact(text)
     for pattern in _IN_TEXT:
         text = pattern.sub(REDACTED, text)
-    return _READER.sub(rf"\1:{REDACTED}", _NAMED_IN_TEXT.sub(rf"\1\2{REDACTED}", text))
+    return _USER_KEY.sub(rf"\1:{REDACTED}", _NAMED_IN_TEXT.sub(rf"\1\2{REDACTED}", text))
 
 
 def strike_log(text: str) -> str:
@@ -78,7 +78,7 @@ def read_last_lines(path: Path) -> str:
 
 def find_logs(folders: Iterable[Path]) -> list[Path]:
     """Return the logs below some folders, the newest first."""
-    found = {
+    logs = {
         path
         for folder in folders
         for pattern in (
@@ -92,7 +92,7 @@ def find_logs(folders: Iterable[Path]) -> list[Path]:
         for path in folder.glob(pattern)
         if path.is_file() and not path.is_symlink()
     }
-    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)[:MOST_LOGS]
+    return sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True)[:MOST_LOGS]
 
 
 def write_bundle(out: Path, parts: Mapping[str, Any], logs: Iterable[Path], now_s: int) -> list[str]:

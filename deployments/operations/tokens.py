@@ -105,7 +105,7 @@ async def list_tokens(services: AdminServices, given: ListTokens) -> TokenList:
         principal.require("owner", "")
         return TokenList(await store.all())
     tokens, apps = await store.of_user(principal.user_id), set(principal.apps)
-    return TokenList([one for one in tokens if not apps or (one.apps and apps.issuperset(one.apps))])
+    return TokenList([token for token in tokens if not apps or (token.apps and apps.issuperset(token.apps))])
 
 
 async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
@@ -120,15 +120,17 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
     role, now_ms = _role(given.role), services.now_ms()
     account = await _owner(services, given)
     _refuse_exceeding(services.principal, role, given.apps, "create")
-    known = {app.app_id for app in await key_admin(services).apps()}
+    app_ids = {app.app_id for app in await key_admin(services).apps()}
     for app_id in given.apps:
-        if app_id not in known:
+        if app_id not in app_ids:
             raise NotFound(f"there is no app named {app_id}")
     live = [
-        one for one in await services.stores.admin_tokens.of_user(account.user_id) if one.expires_at > now_ms
+        issued
+        for issued in await services.stores.admin_tokens.of_user(account.user_id)
+        if issued.expires_at > now_ms
     ]
     parent = services.principal.token_id
-    if parent and not any((one.token_id, one.epoch) == (parent, account.epoch) for one in live):
+    if parent and not any((issued.token_id, issued.epoch) == (parent, account.epoch) for issued in live):
         raise Forbidden("the token that asks for another one was revoked meanwhile")
     if len(live) >= MOST_TOKENS:
         raise Conflict(f"{account.username} has {MOST_TOKENS} tokens, the most; revoke one first")
@@ -173,10 +175,12 @@ async def revoke_token(services: AdminServices, given: OfToken) -> RevokedToken:
 
 def _with_children(tokens: Sequence[AdminToken], first: AdminToken) -> list[str]:
     """Return the ids of a token and of all that were created with it, directly or not."""
-    found = [first.token_id]
-    for parent in found:
-        found += [one.token_id for one in tokens if one.parent == parent and one.token_id not in found]
-    return found
+    token_ids = [first.token_id]
+    for parent in token_ids:
+        token_ids += [
+            token.token_id for token in tokens if token.parent == parent and token.token_id not in token_ids
+        ]
+    return token_ids
 
 
 async def _find(services: AdminServices, given: OfToken) -> AdminToken:
@@ -220,9 +224,9 @@ def _refuse_exceeding(principal: Principal, role: AppRole, apps: tuple[str, ...]
 
 
 def _role(text: str) -> AppRole:
-    for known in APP_ROLES:
-        if text == known:
-            return known
+    for role in APP_ROLES:
+        if text == role:
+            return role
     raise Invalid(f"there is no role called {text!r}; choose one of {', '.join(APP_ROLES)}")
 
 

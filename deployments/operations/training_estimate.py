@@ -53,8 +53,8 @@ def estimate_from_counts(
     if recipe.events.newest is not None:
         events = min(events, recipe.events.newest)
     size = DataSize(events, _count_users(events, newest), products, products)
-    found = estimate_sizes(recipe, size, free_memory_mb())
-    return TrainingEstimate(app_id, engine_id, recipe.name, {**found.to_dict(), "products": products})
+    sizes = estimate_sizes(recipe, size, free_memory_mb())
+    return TrainingEstimate(app_id, engine_id, recipe.name, {**sizes.to_dict(), "products": products})
 
 
 def _count_users(events: int, newest: Sequence[Run]) -> int:

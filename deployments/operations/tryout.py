@@ -97,14 +97,14 @@ async def try_recommendation(services: AdminServices, given: TryRecommendation) 
         await _choose_snapshot(services, given.app_id, body, start)
         for body, start in zip(bodies, starts, strict=False)
     ]
-    await reserve_snapshots(services, {one for one in chosen if one[2]})
+    await reserve_snapshots(services, {variant for variant in chosen if variant[2]})
     tried = await asyncio.gather(
         *(
             _try_version(services, given.app_id, path, {**body, "explain": True}, version)
             for body, (_, _, version) in zip(bodies, chosen, strict=True)
         )
     )
-    return {"path": path, "variants": [one.to_dict() for one in tried]}
+    return {"path": path, "variants": [variant.to_dict() for variant in tried]}
 
 
 async def _choose_snapshot(services: AdminServices, app_id: str, body: Body, start: str) -> SnapshotName:
@@ -159,7 +159,7 @@ async def try_answer(services: AdminServices, given: TryAnswer) -> dict[str, Any
 
 async def _try_all(services: AdminServices, app_id: str, path: str, bodies: list[Body]) -> dict[str, Any]:
     tried = await asyncio.gather(*(_try_one(services, app_id, "POST", path, body) for body in bodies))
-    return {"path": path, "variants": [one.to_dict() for one in tried]}
+    return {"path": path, "variants": [variant.to_dict() for variant in tried]}
 
 
 async def _try_one(
@@ -179,19 +179,19 @@ async def _try_one(
         message = error_from_answer(status, answer).message
         return TriedCall(status, took_ms, answer, error=message, snippets=snippets)
     data = answer.get("data") if isinstance(answer, dict) else None
-    told: Mapping[str, Any] = data.get("explanation") or {} if isinstance(data, dict) else {}
+    explanation: Mapping[str, Any] = data.get("explanation") or {} if isinstance(data, dict) else {}
     products = data.get("products") or [] if isinstance(data, dict) else []
     return TriedCall(
         status,
         took_ms,
         answer,
         products=tuple(explained_products(products)) if isinstance(products, list) else (),
-        served_by=str(told.get("served_by", "")),
-        snapshot=str(told.get("snapshot", "")),
-        rules=tuple(describe_rules(told.get("rules", ()))),
+        served_by=str(explanation.get("served_by", "")),
+        snapshot=str(explanation.get("snapshot", "")),
+        rules=tuple(describe_rules(explanation.get("rules", ()))),
         missing=tuple(
-            {"product_id": one["product_id"], "sentences": describe_missing(one["reasons"])}
-            for one in told.get("missing", ())
+            {"product_id": absence["product_id"], "sentences": describe_missing(absence["reasons"])}
+            for absence in explanation.get("missing", ())
         ),
         snippets=snippets,
     )

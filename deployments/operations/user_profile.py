@@ -92,11 +92,11 @@ def _sentences(events: Sequence[RecentEvent], view: UserProfileView, is_cut: boo
         return ("No interactions yet. Recommendations are popular and trending products.",)
     times = [event.at_ms for event in events]
     first, last = iso_ms(min(times))[:10], iso_ms(max(times))[:10]
-    did = ", ".join(
+    actions = ", ".join(
         f"{_VERBS.get(kind, kind.replace('_', ' '))} {'at least ' * is_cut}{count:,}"
         for kind, count in view.types.items()
     )
-    sentences = [f"Between {first} and {last}: {did} ({len(events):,} newest interactions)."]
+    sentences = [f"Between {first} and {last}: {actions} ({len(events):,} newest interactions)."]
     if view.categories:
         sentences.append(f"Prefers {_name_shares(view.categories)}.")
     if view.brands:

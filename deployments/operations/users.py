@@ -127,7 +127,7 @@ def merge_user_ids(
     `until`: stored ids after this one were not looked through, so no active id after it can be shown yet; None: there
     are none. A page may be empty before the end.
     """
-    reached = takewhile(lambda one: until is None or one <= until, active)
+    reached = takewhile(lambda user_id: until is None or user_id <= until, active)
     merged = sorted({*stored, *islice(reached, limit + 1)})
     shown = merged[:limit]
     return shown, shown[-1] if len(merged) > limit else until or ""
@@ -178,8 +178,8 @@ def matches_name(value: str, text: str, *, exact: bool) -> bool:
 
 async def _list_active_users(services: AdminServices, app_id: str) -> list[str]:
     segments = SegmentStore(services.artifacts)
-    readers = await asyncio.to_thread(segments.count_interactions, app_id, "reader")
-    return sorted(reader[2:] for reader in readers if reader.startswith("u:"))
+    counts = await asyncio.to_thread(segments.count_interactions, app_id, "reader")
+    return sorted(user_key[2:] for user_key in counts if user_key.startswith("u:"))
 
 
 async def _list_stored_users(
@@ -195,7 +195,7 @@ async def _list_stored_users(
         ids = await services.stores.records.page(
             given.app_id, "user", prefix=given.prefix, after=after, limit=size
         )
-        stored += [one for one in ids if part in one.casefold()]
+        stored += [user_id for user_id in ids if part in user_id.casefold()]
         if len(ids) < size:
             return stored, None
         after = ids[-1]
@@ -214,10 +214,10 @@ async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]
     _require_one(given)
     await require_app(services.stores, given.app_id)
     stores = services.stores
-    readers = [user_reader(given.user_id) if given.user_id else anonymous_reader(given.anonymous_id)]
+    user_keys = [user_reader(given.user_id) if given.user_id else anonymous_reader(given.anonymous_id)]
     record, packed, visitors, linked = await asyncio.gather(
         _read_record(services, given),
-        stores.interactions.recent(given.app_id, readers, MOST_EVENTS),
+        stores.interactions.recent(given.app_id, user_keys, MOST_EVENTS),
         _list_visitors(services, given),
         _find_link(services, given),
     )
@@ -260,11 +260,13 @@ async def recommend_user(services: AdminServices, given: UserOfEngine) -> dict[s
     body = {**_who(given), "rows": given.limit, "engine_id": given.engine_id, "explain": True, "fl": _FIELDS}
     answer = await call_api(services.api, given.app_id, "POST", _RECOMMENDATIONS, body)
     data = answer["data"]
-    told = data.get("explanation") or {}
-    related = await _find_related(services, given, [str(one["product_id"]) for one in data["products"]])
+    explanation = data.get("explanation") or {}
+    related = await _find_related(
+        services, given, [str(product["product_id"]) for product in data["products"]]
+    )
     return {
-        "served_by": told.get("served_by", ""),
-        "rules": describe_rules(told.get("rules", ())),
+        "served_by": explanation.get("served_by", ""),
+        "rules": describe_rules(explanation.get("rules", ())),
         "products": explained_products(data["products"], related),
     }
 
@@ -276,9 +278,9 @@ async def _find_related(
 
     Cost: one request to the API for each of at most `MOST_ANCHORS` products of the history
     """
-    reader = user_reader(given.user_id) if given.user_id else anonymous_reader(given.anonymous_id)
-    packed = await services.stores.interactions.recent(given.app_id, [reader], MOST_EVENTS)
-    events = [RecentEvent.unpack(one) for one in packed]
+    user_key = user_reader(given.user_id) if given.user_id else anonymous_reader(given.anonymous_id)
+    packed = await services.stores.interactions.recent(given.app_id, [user_key], MOST_EVENTS)
+    events = [RecentEvent.unpack(entry) for entry in packed]
     history = dict.fromkeys(product_id for event in events for product_id in event.product_ids)
     anchors = list(history)[:MOST_ANCHORS]
     if not anchors or not product_ids:
@@ -326,19 +328,26 @@ async def explain_absence(services: AdminServices, given: MissingProduct) -> dic
         body["fq"] = given.fq
     answer = await call_api(services.api, given.app_id, "POST", _RECOMMENDATIONS, body)
     data = answer["data"]
-    told = data.get("explanation") or {}
+    explanation = data.get("explanation") or {}
     reasons: list[dict[str, Any]] = next(
-        (one["reasons"] for one in told.get("missing", ()) if one["product_id"] == given.product_id), []
+        (
+            entry["reasons"]
+            for entry in explanation.get("missing", ())
+            if entry["product_id"] == given.product_id
+        ),
+        [],
     )
     products = explained_products(data["products"])
-    place = next((at for at, one in enumerate(products) if one["product_id"] == given.product_id), None)
+    place = next(
+        (at for at, product in enumerate(products) if product["product_id"] == given.product_id), None
+    )
     return {
         "product_id": given.product_id,
         "is_returned": place is not None,
         "place": place,
         "sentences": describe_missing(reasons),
         "reasons": reasons,
-        "rules": describe_rules(told.get("rules", ())),
+        "rules": describe_rules(explanation.get("rules", ())),
         "instead": products,
     }
 

@@ -214,9 +214,9 @@ async def _fetch(address: str) -> dict[str, Any]:
     except httpx.HTTPError as error:
         raise Unavailable(f"the provider of identities does not answer: {type(error).__name__}") from None
     try:
-        found = orjson.loads(body)
+        document = orjson.loads(body)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        document = None
+    if not isinstance(document, dict):
         raise Unavailable("the provider of identities does not answer as one")
-    return found
+    return document

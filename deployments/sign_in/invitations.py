@@ -94,7 +94,7 @@ class Invitations:
         if not await self._stores.invitations.remove(invitation.sha256):
             await self._end(invitation, account, address, begun_id, "the invitation was used meanwhile")
             raise NotFound(CLOSED)
-        changed = await self._accounts.update(account.username, lambda one: _add_roles(one, invitation))
+        changed = await self._accounts.update(account.username, lambda stored: _add_roles(stored, invitation))
         await self._end(invitation, changed, address, begun_id)
         return changed
 

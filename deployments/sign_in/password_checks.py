@@ -28,10 +28,10 @@ class PasswordChecks:
     def __init__(self, accounts: AccountStore) -> None:
         self._accounts = accounts
         self._strangers = _BoundedQueue(MOST_WAITING_OF_ADDRESS)
-        self._known = _BoundedQueue(MOST_WAITING)
+        self._with_device = _BoundedQueue(MOST_WAITING)
 
     async def account(
-        self, username: str, password: str, address: str, *, known: bool = False
+        self, username: str, password: str, address: str, *, has_device: bool = False
     ) -> Account | None:
         """Check a name and a password; unknown names take the same time.
 
@@ -40,7 +40,7 @@ class PasswordChecks:
         """
         account = await self._accounts.get(username)
         kept = account.password if account is not None and not account.disabled else None
-        async with (self._known if known else self._strangers).turn(address):
+        async with (self._with_device if has_device else self._strangers).turn(address):
             right = await asyncio.to_thread(check_password, password, kept)
         return account if right else None
 
@@ -67,7 +67,7 @@ class _BoundedQueue:
             self._waiting += Counter()
 
 
-def is_same_origin_form(request: Request, base: str) -> bool:
+def is_same_origin_form(request: Request, server_origin: str) -> bool:
     """Return whether a form comes from one of our pages, as far as the browser states it.
 
     A page without a referrer posts with `Origin: null`, which proves nothing. In this case the cookie and the form's
@@ -75,4 +75,4 @@ def is_same_origin_form(request: Request, base: str) -> bool:
     """
     origin = request.headers.get("origin", "null")
     site = request.headers.get("sec-fetch-site", "same-origin")
-    return origin in ("null", base) and site in ("same-origin", "none")
+    return origin in ("null", server_origin) and site in ("same-origin", "none")

@@ -126,7 +126,7 @@ class SignIn:
         wait_s = await self._limits.wait_s(username, browser.address, device)
         if wait_s:
             return await self._throttle(browser, username, wait_s)
-        account = await self._passwords.account(username, password, browser.address, known=bool(device))
+        account = await self._passwords.account(username, password, browser.address, has_device=bool(device))
         if account is None:
             await self._refuse(browser, username, "wrong password")
             return SignInResult(fault=WRONG, status=403)

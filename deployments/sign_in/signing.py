@@ -36,8 +36,8 @@ class SignInSigner:
     def is_form_proof(self, bound_to: str, proof: str) -> bool:
         """Return whether any of the keys gives this proof."""
         given = proof.encode("utf-8", "surrogatepass")
-        found = [hmac.compare_digest(_prove(key, bound_to).encode(), given) for key in self._forms]
-        return any(found)
+        matches = [hmac.compare_digest(_prove(key, bound_to).encode(), given) for key in self._forms]
+        return any(matches)
 
 
 def _prove(key: bytes, bound_to: str) -> str:

@@ -15,16 +15,16 @@ RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource"
 SERVER_METADATA_PATH = "/.well-known/oauth-authorization-server"
 
 
-def resource_of(base: str) -> str:
+def resource_of(origin: str) -> str:
     """Return the protected resource, for which tokens are valid."""
-    return base + MCP_PATH
+    return origin + MCP_PATH
 
 
-def issuer_of(base: str) -> str:
+def issuer_of(origin: str) -> str:
     """Return the authorization server."""
-    return base + ISSUER_PATH
+    return origin + ISSUER_PATH
 
 
-def resource_metadata_of(base: str) -> str:
+def resource_metadata_of(origin: str) -> str:
     """Return the address of the resource's metadata, which every 401 contains."""
-    return base + RESOURCE_METADATA_PATH + MCP_PATH
+    return origin + RESOURCE_METADATA_PATH + MCP_PATH

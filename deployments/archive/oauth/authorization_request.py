@@ -87,7 +87,7 @@ class AuthorizationRequest:
 
 
 async def read_authorization_request(
-    parameters: Parameters, clients: OAuthClients, base: str
+    parameters: Parameters, clients: OAuthClients, origin: str
 ) -> tuple[AuthorizationRequest, OAuthClient]:
     """Check an authorization request and return it.
 
@@ -110,38 +110,38 @@ async def read_authorization_request(
     # A repeated parameter is returned with its first value.
     state = parameters.get("state")
     try:
-        return _validate(parameters, client, redirect_uri, base), client
+        return _validate(parameters, client, redirect_uri, origin), client
     except OAuthError as refused:
         answer = {"error": refused.error, "error_description": refused.description}
-        location = _redirect_url(redirect_uri, state, base, answer)
+        location = _redirect_url(redirect_uri, state, origin, answer)
         raise AuthorizationDeclined(location, client.shown_name, refused.description) from refused
 
 
 def _validate(
-    parameters: Parameters, client: OAuthClient, redirect_uri: str, base: str
+    parameters: Parameters, client: OAuthClient, redirect_uri: str, origin: str
 ) -> AuthorizationRequest:
-    found = {name: parameters.once(name) for name in ONCE}
-    if len(found["state"] or "") > LONGEST_STATE:
+    values = {name: parameters.once(name) for name in ONCE}
+    if len(values["state"] or "") > LONGEST_STATE:
         raise OAuthError("invalid_request", f"state is longer than {LONGEST_STATE} characters")
-    if found["response_type"] is None:
+    if values["response_type"] is None:
         raise OAuthError("invalid_request", "response_type is missing")
-    if found["response_type"] != "code":
+    if values["response_type"] != "code":
         raise OAuthError("unsupported_response_type", "response_type is code")
-    if found["response_mode"] not in (None, "query"):
+    if values["response_mode"] not in (None, "query"):
         raise OAuthError("invalid_request", "response_mode is query")
-    challenge = found["code_challenge"]
+    challenge = values["code_challenge"]
     if challenge is None:
         raise OAuthError("invalid_request", "code_challenge is missing")
-    if found["code_challenge_method"] != "S256":
+    if values["code_challenge_method"] != "S256":
         raise OAuthError("invalid_request", "code_challenge_method is S256")
     if not is_challenge(challenge):
         raise OAuthError("invalid_request", "code_challenge is not 43 characters of base64url")
-    resource = resource_of(base)
-    if found["resource"] is not None and not is_same_resource(found["resource"], resource):
+    resource = resource_of(origin)
+    if values["resource"] is not None and not is_same_resource(values["resource"], resource):
         raise OAuthError("invalid_target", "there is no such resource here")
-    return AuthorizationRequest(client.client_id, redirect_uri, found["state"], challenge, resource, base)
+    return AuthorizationRequest(client.client_id, redirect_uri, values["state"], challenge, resource, origin)
 
 
-def _redirect_url(redirect_uri: str, state: str | None, base: str, answer: dict[str, str]) -> str:
+def _redirect_url(redirect_uri: str, state: str | None, origin: str, answer: dict[str, str]) -> str:
     more = {} if state is None else {"state": state}
-    return add_answer(redirect_uri, {**answer, **more, "iss": issuer_of(base)})
+    return add_answer(redirect_uri, {**answer, **more, "iss": issuer_of(origin)})

@@ -42,13 +42,13 @@ class ConnectedClientsPage:
         user_grants = await self._services.grants.of_user(account.user_id)
         shown: list[dict[str, Any]] = [
             {
-                "grant_id": one.grant.grant_id,
-                "name": one.grant.client_name,
-                "target": one.grant.target,
-                "since": iso_ms(one.grant.created_at)[:10],
-                "used": iso_ms(one.used_at)[:16].replace("T", " "),
+                "grant_id": active.grant.grant_id,
+                "name": active.grant.client_name,
+                "target": active.grant.target,
+                "since": iso_ms(active.grant.created_at)[:10],
+                "used": iso_ms(active.used_at)[:16].replace("T", " "),
             }
-            for one in user_grants
+            for active in user_grants
         ]
         return self._sign_in.show_bound(
             request, "clients", {"user_id": account.user_id},

@@ -26,25 +26,25 @@ GRANT_TYPES = ("authorization_code", "refresh_token")
 _KEPT = {"cache-control": "public, max-age=300", "vary": "host"}
 
 
-def build_resource_document(base: str, title: str) -> dict[str, Any]:
+def build_resource_document(origin: str, title: str) -> dict[str, Any]:
     """Return the metadata of the resource, with the server that issues its tokens."""
     return {
-        "resource": resource_of(base),
-        "authorization_servers": [issuer_of(base)],
+        "resource": resource_of(origin),
+        "authorization_servers": [issuer_of(origin)],
         "bearer_methods_supported": ["header"],
         "resource_name": title,
-        "resource_documentation": f"{base}/llms.txt",
+        "resource_documentation": f"{origin}/llms.txt",
     }
 
 
-def build_server_document(base: str) -> dict[str, Any]:
+def build_server_document(origin: str) -> dict[str, Any]:
     """Return the metadata of the authorization server."""
     return {
-        "issuer": issuer_of(base),
-        "authorization_endpoint": base + AUTHORIZE_PATH,
-        "token_endpoint": base + TOKEN_PATH,
-        "registration_endpoint": base + REGISTER_PATH,
-        "revocation_endpoint": base + REVOKE_PATH,
+        "issuer": issuer_of(origin),
+        "authorization_endpoint": origin + AUTHORIZE_PATH,
+        "token_endpoint": origin + TOKEN_PATH,
+        "registration_endpoint": origin + REGISTER_PATH,
+        "revocation_endpoint": origin + REVOKE_PATH,
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": list(GRANT_TYPES),
@@ -52,7 +52,7 @@ def build_server_document(base: str) -> dict[str, Any]:
         "revocation_endpoint_auth_methods_supported": list(METHODS),
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
-        "service_documentation": f"{base}/llms.txt",
+        "service_documentation": f"{origin}/llms.txt",
     }
 
 
@@ -65,7 +65,7 @@ class MetadataEndpoint:
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        base = self._services.origin(request)
+        origin = self._services.origin(request)
         if self._kind == "resource":
-            return render_document(build_resource_document(base, self._services.title), headers=_KEPT)
-        return render_document(build_server_document(base), headers=_KEPT)
+            return render_document(build_resource_document(origin, self._services.title), headers=_KEPT)
+        return render_document(build_server_document(origin), headers=_KEPT)

@@ -32,7 +32,7 @@ _APPLICATIONS = frozenset(
     }
 )  # fmt: skip
 "Schemes of applications that connect agents, although these schemes contain no domain name."
-_OWN_SCHEME = re.compile(r"[a-z][a-z0-9]{1,17}(?:\.[a-z0-9+-]+)+")
+_PRIVATE_SCHEME = re.compile(r"[a-z][a-z0-9]{1,17}(?:\.[a-z0-9+-]+)+")
 "A reversed domain name; its first part is a top-level domain, so it contains no dash."
 _OF_SYSTEMS = re.compile(r"(?:microsoft|ms|windows|apple|com\.apple|android)\..*")
 "Names whose schemes open parts of the operating system."
@@ -48,10 +48,10 @@ def find_fault(uri: object) -> str:
         return "a redirect address holds a fragment, a wildcard or a character that may not stand there"
     if _ANSWERED.search(uri):
         return "a redirect address holds code, state, iss or error in its query, where the answer will stand"
-    found = _SCHEME.fullmatch(uri)
-    if found is None:
+    match = _SCHEME.fullmatch(uri)
+    if match is None:
         return "a redirect address is not absolute"
-    scheme, rest = found[1].lower(), found[2]
+    scheme, rest = match[1].lower(), match[2]
     if scheme == "https":
         host = _authority(uri) if rest.startswith("//") else ""
         return "" if _is_host(host) else "an https redirect address does not name a plain host"
@@ -59,7 +59,9 @@ def find_fault(uri: object) -> str:
         loopback = _LOOPBACK.fullmatch(uri)
         fine = loopback is not None and _is_port(loopback[2])
         return "" if fine else "http is for loopback addresses only; use https"
-    if scheme not in _APPLICATIONS and (not _OWN_SCHEME.fullmatch(scheme) or _OF_SYSTEMS.fullmatch(scheme)):
+    if scheme not in _APPLICATIONS and (
+        not _PRIVATE_SCHEME.fullmatch(scheme) or _OF_SYSTEMS.fullmatch(scheme)
+    ):
         return f"the scheme {scheme} is not allowed; use one under a domain of yours, as com.example.app"
     if not rest.startswith("/") or "@" in _authority(uri):
         return "a redirect address with a scheme of its own goes on with a slash and names no user"
@@ -117,8 +119,8 @@ def _authority(uri: str) -> str:
 
 
 def _is_host(host: str) -> bool:
-    found = _HTTPS_HOST.fullmatch(host)
-    return found is not None and _is_port(found[1])
+    match = _HTTPS_HOST.fullmatch(host)
+    return match is not None and _is_port(match[1])
 
 
 def _is_port(text: str | None) -> bool:

@@ -55,7 +55,7 @@ class RegistrationEndpoint:
 
 
 def build_registration_document(
-    services: OAuthServices, base: str, registration: Registration, token: str = ""
+    services: OAuthServices, origin: str, registration: Registration, token: str = ""
 ) -> dict[str, Any]:
     """Return a registration for the client: what the client sent, its id and secret, and the address that manages both.
 
@@ -77,7 +77,7 @@ def build_registration_document(
         "client_name": registration.name or None,
         "client_secret": services.signing.client_secret(client_id) if is_confidential else None,
         "client_secret_expires_at": 0 if is_confidential else None,
-        "registration_client_uri": f"{base}{REGISTER_PATH}/{client_id}" if token else None,
+        "registration_client_uri": f"{origin}{REGISTER_PATH}/{client_id}" if token else None,
         "registration_access_token": token or None,
     }
 

@@ -52,10 +52,10 @@ class OAuthSigner:
     def is_client_secret(self, client_id: str, secret: str) -> bool:
         """Return whether any of the keys gives a client this secret; the time discloses nothing about it."""
         given = secret.encode("utf-8", "surrogatepass")
-        found = [
+        matches = [
             hmac.compare_digest(given, _derive_secret(key, client_id).encode()) for key in self._secret_keys
         ]
-        return any(found)
+        return any(matches)
 
     def issue_refresh(self, grant_id: str) -> str:
         """Return a refresh token of a grant; a forged one is detected without the store."""
@@ -80,10 +80,10 @@ class OAuthSigner:
             return None
         for key in self._access_keys:
             try:
-                found = jwt.decode_complete(token, key, algorithms=["HS256"], options=_UNJUDGED)
+                decoded = jwt.decode_complete(token, key, algorithms=["HS256"], options=_UNJUDGED)
             except (jwt.InvalidTokenError, ValueError, RecursionError):
                 continue
-            return found["payload"] if found["header"].get("typ") == _TYPE else None
+            return decoded["payload"] if decoded["header"].get("typ") == _TYPE else None
         return None
 
 

@@ -41,8 +41,8 @@ KINDS = ("both", "secret", "publishable")
 
 async def show_apps(request: ConsoleRequest) -> Response:
     """List the apps of the person."""
-    found = await request.perform("apps.list")
-    return request.page("access/apps.html", list=found.to_dict()["apps"])
+    apps = await request.perform("apps.list")
+    return request.page("access/apps.html", list=apps.to_dict()["apps"])
 
 
 async def create_app(request: ConsoleRequest) -> Response:
@@ -93,10 +93,13 @@ def _describe_setting(name: str, value: Any, text: ConsoleTexts) -> dict[str, An
     if isinstance(value, bool):
         choices = [("true", text("access.on")), ("false", text("access.off"))]
     elif get_origin(field.annotation) is Literal:
-        choices = [(one, text(f"access.choice.{name}.{one}")) for one in get_args(field.annotation)]
+        choices = [(entry, text(f"access.choice.{name}.{entry}")) for entry in get_args(field.annotation)]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     bounds = {
-        part: getattr(one, part) for one in field.metadata for part in ("ge", "le") if hasattr(one, part)
+        part: getattr(entry, part)
+        for entry in field.metadata
+        for part in ("ge", "le")
+        if hasattr(entry, part)
     }
     return {
         "name": f"switch-{name}", "label": text.texts.get(f"access.setting.{name}") or name.replace("_", " "),
@@ -147,8 +150,8 @@ async def revoke_key(request: ConsoleRequest) -> Response:
 
 async def reveal_keys(request: ConsoleRequest) -> Response:
     """Show the texts of all keys of an app."""
-    found = await request.perform("keys.reveal", app_id=request.app_id)
-    rows = [(one["kind"], one["key"]) for one in found.to_dict()["keys"]]
+    keys = await request.perform("keys.reveal", app_id=request.app_id)
+    rows = [(key["kind"], key["key"]) for key in keys.to_dict()["keys"]]
     return request.page("access/keys_shown.html", rows=rows, shown_app=request.app_id, is_new=False)
 
 
@@ -177,7 +180,7 @@ def switch_text(value: Any) -> str:
     if isinstance(value, dict):
         return ",".join(f"{name}:{bound}" for name, bound in value.items())
     if isinstance(value, list | tuple):
-        return ",".join(str(one) for one in value)
+        return ",".join(str(entry) for entry in value)
     return "" if value is None else str(value)
 
 

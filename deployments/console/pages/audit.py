@@ -31,26 +31,26 @@ async def show_audit_of_app(request: ConsoleRequest) -> Response:
 
 async def export_audit(request: ConsoleRequest) -> Response:
     """Send all rows as JSON Lines."""
-    found = await request.perform("audit.export")
-    headers = {**PAGE_HEADERS, "content-disposition": f'attachment; filename="{found.filename}"'}
-    return StreamingResponse(found.chunks, headers=headers, media_type="application/x-ndjson")
+    export = await request.perform("audit.export")
+    headers = {**PAGE_HEADERS, "content-disposition": f'attachment; filename="{export.filename}"'}
+    return StreamingResponse(export.chunks, headers=headers, media_type="application/x-ndjson")
 
 
 async def _show(request: ConsoleRequest, operation: str, pattern: str) -> Response:
-    wanted = {name: request.query.get(name, "").strip() for name in FILTERS}
+    filters = {name: request.query.get(name, "").strip() for name in FILTERS}
     arguments: dict[str, Any] = {
-        "operation": wanted["operation"], "username": wanted["username"], "limit": PER_PAGE,
-        "cursor": request.query.get("cursor", ""), "since": day_ms(wanted["since"]),
-        "until": day_ms(wanted["until"], end=True),
+        "operation": filters["operation"], "username": filters["username"], "limit": PER_PAGE,
+        "cursor": request.query.get("cursor", ""), "since": day_ms(filters["since"]),
+        "until": day_ms(filters["until"], end=True),
     }  # fmt: skip
-    arguments |= {"app_id": request.app_id} if request.app_id else {"app": wanted["app"]}
-    found = (await request.perform(operation, **arguments)).to_dict()
+    arguments |= {"app_id": request.app_id} if request.app_id else {"app": filters["app"]}
+    rows = (await request.perform(operation, **arguments)).to_dict()
     address = path_of(pattern, app_id=request.app_id)
-    kept = {name: value for name, value in wanted.items() if value}
-    older = f"{address}?{urlencode({**kept, 'cursor': found['next']})}" if found["next"] else ""
+    kept = {name: value for name, value in filters.items() if value}
+    older = f"{address}?{urlencode({**kept, 'cursor': rows['next']})}" if rows["next"] else ""
     first = f"{address}?{urlencode(kept)}" if request.query.get("cursor") else ""
     return request.page(
-        "access/audit.html", rows=[_readable(row) for row in found["rows"]], wanted=wanted, address=address,
+        "access/audit.html", rows=[_readable(row) for row in rows["rows"]], wanted=filters, address=address,
         older=older, first=first,
     )  # fmt: skip
 

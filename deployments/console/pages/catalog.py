@@ -59,7 +59,7 @@ async def _search(request: ConsoleRequest, q: str, fq: str) -> Response:
         "catalog/catalog.html", products=page["products"], total=page["total"], refused=refused,
         older=_address(request, q=q, fq=fq, offset=offset + ROWS) if more else "",
         newer=_address(request, q=q, fq=fq, offset=max(0, offset - ROWS)) if offset else "",
-        warnings=[one.get("message", "") for one in page.get("warnings") or ()],
+        warnings=[warning.get("message", "") for warning in page.get("warnings") or ()],
     )  # fmt: skip
 
 

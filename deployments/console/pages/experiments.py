@@ -20,7 +20,7 @@ from deployments.console.request import ConsoleRequest, path_of
 
 LIST = "/apps/{app_id}/experiments"
 NEW = LIST + "/new"
-ONE = LIST + "/{experiment}"
+EXPERIMENT = LIST + "/{experiment}"
 VARIANTS = 4
 "Variants that the wizard has inputs for."
 MOST_ENGINES, MOST_SNAPSHOTS = 10, 20
@@ -41,7 +41,7 @@ NEXT_STEPS: Mapping[str, tuple[str, ...]] = {
 async def list_experiments(request: ConsoleRequest) -> Response:
     """Show the experiments of the app, the newest first."""
     listed = await request.perform("experiments.list", app_id=request.app_id)
-    rows = [(one, one.status_at(listed.now_ms)) for one in reversed(listed.experiments)]
+    rows = [(experiment, experiment.status_at(listed.now_ms)) for experiment in reversed(listed.experiments)]
     return request.page("experiments/list.html", rows=rows)
 
 
@@ -69,8 +69,11 @@ async def _list_snapshots(request: ConsoleRequest, engine_id: str) -> list[tuple
         "snapshots.list", app_id=request.app_id, engine_id=engine_id, limit=MOST_SNAPSHOTS
     )
     return [
-        (one.version, f"{engine_id}: {one.version[:8]}, {iso_ms(one.published_ms)[:16].replace('T', ' ')}")
-        for one in listed.snapshots
+        (
+            snapshot.version,
+            f"{engine_id}: {snapshot.version[:8]}, {iso_ms(snapshot.published_ms)[:16].replace('T', ' ')}",
+        )
+        for snapshot in listed.snapshots
     ]
 
 
@@ -237,7 +240,7 @@ def count_variants(query: Mapping[str, str]) -> int:
 
 
 def _one_path(request: ConsoleRequest, experiment: str) -> str:
-    return path_of(ONE, app_id=request.app_id, experiment=experiment).removeprefix("/console")
+    return path_of(EXPERIMENT, app_id=request.app_id, experiment=experiment).removeprefix("/console")
 
 
 def _number(text: str | None, name: str) -> float:
@@ -262,7 +265,7 @@ PAGES = (
     Page(NEW, show_wizard, role="editor"),
     Page(NEW, create_experiment, role="editor", methods=("POST",)),
     Page(LIST + "/plan", show_plan, example="-"),
-    Page(ONE, show_experiment, example="-"),
-    Page(ONE, step_experiment, role="editor", methods=("POST",)),
+    Page(EXPERIMENT, show_experiment, example="-"),
+    Page(EXPERIMENT, step_experiment, role="editor", methods=("POST",)),
 )
 NAVIGATION = (NavigationEntry("experiments.nav", LIST, icon="flask"),)

@@ -42,9 +42,9 @@ _SHOWN_ROWS = 50
 
 async def show_imports(request: ConsoleRequest) -> Response:
     """Show the form of an upload, and the imports of the app."""
-    found = await request.perform("imports.list", app_id=request.app_id)
+    imports = await request.perform("imports.list", app_id=request.app_id)
     return request.page(
-        "imports/imports.html", imports=found["imports"], nouns=NOUNS, address=_address(request)
+        "imports/imports.html", imports=imports["imports"], nouns=NOUNS, address=_address(request)
     )
 
 
@@ -96,11 +96,11 @@ async def _read_progress(request: ConsoleRequest) -> dict[str, Any]:
 
 async def dry_run(request: ConsoleRequest) -> Response:
     """Show what the first rows would become with the mapping of the form."""
-    found = await request.perform(
+    preview = await request.perform(
         "imports.dry_run", **_named(request), mapping=await _mapping(request), encoding=_encoding(request)
     )
     at = iso_ms(request.services.clock.now_ms())[11:19]
-    return request.fragment("imports/dry_run.html", found=format_preview(found), at=at)
+    return request.fragment("imports/dry_run.html", found=format_preview(preview), at=at)
 
 
 async def show_column(request: ConsoleRequest) -> Response:
@@ -154,9 +154,9 @@ async def download_refused(request: ConsoleRequest) -> Response:
 
 async def show_quarantine(request: ConsoleRequest) -> Response:
     """Show what was set aside."""
-    found = await request.perform("quarantine.list", app_id=request.app_id, limit=200)
+    entries = await request.perform("quarantine.list", app_id=request.app_id, limit=200)
     address = path_of(QUARANTINE, app_id=request.app_id)
-    return request.page("imports/quarantine.html", found=found.to_dict(), address=address)
+    return request.page("imports/quarantine.html", found=entries.to_dict(), address=address)
 
 
 async def show_entry(request: ConsoleRequest) -> Response:
@@ -174,11 +174,11 @@ async def replay_entry(request: ConsoleRequest) -> Response:
         Invalid: it was not applied
     """
     entry_id = request.form.get("entry_id", "")
-    found = await request.perform(
+    replayed = await request.perform(
         "quarantine.replay", app_id=request.app_id, entry_ids=[entry_id],
         overwrite=request.form.get("overwrite") == "on", damaged=request.form.get("damaged") == "on",
     )  # fmt: skip
-    (result,) = found.to_dict()["results"]
+    (result,) = replayed.to_dict()["results"]
     if result["status"] != "replayed":
         raise Invalid(f"{result['status']}: {result['reason']}")
     return _to_quarantine(request, "imports.replayed")
@@ -236,10 +236,12 @@ async def _mapping(request: ConsoleRequest) -> tuple[str, ...]:
     return build_mapping(columns, (await _get(request)).record.noun, choices)
 
 
-def format_preview(found: dict[str, Any]) -> dict[str, Any]:
+def format_preview(preview: dict[str, Any]) -> dict[str, Any]:
     """Return a dry run whose records are pairs of a field and a text that people read."""
-    samples = [[(name, format_field(value)) for name, value in sample.items()] for sample in found["samples"]]
-    return {**found, "samples": samples}
+    samples = [
+        [(name, format_field(value)) for name, value in sample.items()] for sample in preview["samples"]
+    ]
+    return {**preview, "samples": samples}
 
 
 def format_field(value: Any) -> str:

@@ -49,7 +49,7 @@ async def show_models(request: ConsoleRequest) -> Response:
     )
     return request.page(
         "models/models.html", engines=engines.engines, runs=runs.runs,
-        schedules=[one.to_dict() for one in schedules.schedules],
+        schedules=[schedule.to_dict() for schedule in schedules.schedules],
     )  # fmt: skip
 
 
@@ -138,15 +138,15 @@ async def promote(request: ConsoleRequest) -> Response:
 async def show_evaluations(request: ConsoleRequest) -> Response:
     """Show the evaluations of an engine, and how its quality developed from training to training."""
     engine, page = _engine(request), _page_number(request)
-    found = await request.perform(
+    evaluations = await request.perform(
         "evaluations.list", **engine, limit=SNAPSHOTS_A_PAGE, offset=page * SNAPSHOTS_A_PAGE
     )
     address = path_of(ENGINE + "/evaluations", **engine)
     return request.page(
-        "models/evaluations.html", rows=[row.to_dict() for row in found.rows], total=found.total,
-        curve=build_curve(found.rows, _text(request, "models.curve")), engine_address=path_of(ENGINE, **engine),
+        "models/evaluations.html", rows=[row.to_dict() for row in evaluations.rows], total=evaluations.total,
+        curve=build_curve(evaluations.rows, _text(request, "models.curve")), engine_address=path_of(ENGINE, **engine),
         newer=f"{address}?page={page - 1}" if page else "",
-        older=f"{address}?page={page + 1}" if (page + 1) * SNAPSHOTS_A_PAGE < found.total else "",
+        older=f"{address}?page={page + 1}" if (page + 1) * SNAPSHOTS_A_PAGE < evaluations.total else "",
     )  # fmt: skip
 
 
@@ -154,10 +154,10 @@ async def compare(request: ConsoleRequest) -> Response:
     """Show two snapshots beside each other."""
     engine = _engine(request)
     first, second = request.query.get("first", ""), request.query.get("second", "")
-    found = await request.perform("snapshots.compare", **engine, first=first, second=second)
-    versions = {"first": found.first.version, "second": found.second.version}
+    comparison = await request.perform("snapshots.compare", **engine, first=first, second=second)
+    versions = {"first": comparison.first.version, "second": comparison.second.version}
     return request.page(
-        "models/compare.html", found=found, versions=versions, engine_address=path_of(ENGINE, **engine),
+        "models/compare.html", found=comparison, versions=versions, engine_address=path_of(ENGINE, **engine),
         lists_address=path_of(ENGINE + "/compare/lists", **engine) + "?" + urlencode(versions),
     )  # fmt: skip
 
@@ -165,11 +165,11 @@ async def compare(request: ConsoleRequest) -> Response:
 async def compare_lists(request: ConsoleRequest) -> Response:
     """Show what two snapshots recommend to the same users."""
     query = request.query
-    found = await request.perform(
+    comparison = await request.perform(
         "snapshots.compare_lists", **_engine(request), first=query.get("first", ""),
         second=query.get("second", ""), user_ids=query.get("user_ids", ""),
     )  # fmt: skip
-    return request.fragment("models/lists.html", found=found)
+    return request.fragment("models/lists.html", found=comparison)
 
 
 def build_curve(rows: Any, label: str) -> dict[str, Any] | None:

@@ -14,8 +14,8 @@ CHANGES = ("lock", "unlock", "reset_second_factor")
 
 async def show_people(request: ConsoleRequest) -> Response:
     """List accounts."""
-    found = (await request.perform("people.list")).to_dict()["users"]
-    return request.page("access/people.html", users=found, **await list_open(request))
+    users = (await request.perform("people.list")).to_dict()["users"]
+    return request.page("access/people.html", users=users, **await list_open(request))
 
 
 async def create_person(request: ConsoleRequest) -> Response:

@@ -66,7 +66,7 @@ async def show_editor(request: ConsoleRequest) -> Response:
     rule: BoostRule | None = None
     if name:
         listed = await request.perform("rules.list", app_id=request.app_id, engine_id=engine_id)
-        rule = next((one for one in listed.rules if one.name == name), None)
+        rule = next((listed_rule for listed_rule in listed.rules if listed_rule.name == name), None)
         if rule is None:
             raise NotFound(f"engine {engine_id} has no rule {name!r}")
     return request.page(
@@ -98,8 +98,8 @@ async def find_products(request: ConsoleRequest) -> Response:
     q, products, message = request.query.get("q", "").strip(), list[Any](), ""
     if q:
         try:
-            found = await request.perform("catalog.search", app_id=request.app_id, q=q[:1_000], limit=8)
-            products = found["products"]
+            page = await request.perform("catalog.search", app_id=request.app_id, q=q[:1_000], limit=8)
+            products = page["products"]
         except HouseError as error:
             message = error.message
     return request.fragment("rules/products.html", products=products, message=message)
@@ -192,7 +192,7 @@ def rule_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]]) 
         ("api_names", list(lists.get("api_names", ()))),
         ("anchor_products", _lines(form.get("anchor_products", ""))),
         ("boosting_tags", _lines(form.get("boosting_tags", ""))),
-        ("position", [_number(one, "position") for one in _split(form.get("position", ""))]),
+        ("position", [_number(position, "position") for position in _split(form.get("position", ""))]),
     ):
         if values:
             rule[name] = values
@@ -239,10 +239,10 @@ def form_values(rule: BoostRule | None, engine_id: str) -> dict[str, Any]:
             "option": "is", "text": "", "action": "pin", "position": "", "starts_at": "", "ends_at": "", "more": "",
             "picks": [],
         }  # fmt: skip
-    rest = [one for one in rule.boost if not _is_pick(one)]
+    rest = [effect for effect in rule.boost if not _is_pick(effect)]
     boost = rest[0] if len(rest) == 1 and rest[0].pin_position is None else None
     has_inputs = boost is not None or not rest
-    picks = [one for one in rule.boost if _is_pick(one)] if has_inputs else []
+    picks = [effect for effect in rule.boost if _is_pick(effect)] if has_inputs else []
     shown = _FORM_FIELDS if has_inputs else tuple(
         name for name in _FORM_FIELDS if name != "boost"
     )  # fmt: skip
@@ -264,7 +264,7 @@ def form_values(rule: BoostRule | None, engine_id: str) -> dict[str, Any]:
         "position": ", ".join(map(str, rule.position)),
         "starts_at": _local_text(rule.starts_at),
         "ends_at": _local_text(rule.ends_at),
-        "picks": [{"product_id": one.query, "position": one.pin_position} for one in picks],
+        "picks": [{"product_id": effect.query, "position": effect.pin_position} for effect in picks],
         "more": json.dumps(more, ensure_ascii=False, indent=2) if more else "",
     }
 

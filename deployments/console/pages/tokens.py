@@ -12,11 +12,11 @@ from deployments.console.request import ConsoleRequest
 async def show_tokens(request: ConsoleRequest) -> Response:
     """List tokens of the person; administrators may list everybody's."""
     everyone = request.query.get("everyone") == "true" and request.may("owner", "")
-    found = (await request.perform("tokens.list", everyone=everyone)).to_dict()["tokens"]
-    apps = [one["app_id"] for one in (await request.perform("apps.list")).to_dict()["apps"]]
+    tokens = (await request.perform("tokens.list", everyone=everyone)).to_dict()["tokens"]
+    apps = [app["app_id"] for app in (await request.perform("apps.list")).to_dict()["apps"]]
     roles = [(role, f"{role}: {ROLE_TEXTS[role]}") for role in APP_ROLES]
     return request.page(
-        "access/tokens.html", tokens=found, own_apps=apps[:100], roles=roles, everyone=everyone,
+        "access/tokens.html", tokens=tokens, own_apps=apps[:100], roles=roles, everyone=everyone,
         now_ms=request.services.clock.now_ms(),
     )  # fmt: skip
 

@@ -32,12 +32,12 @@ async def show_trainings(request: ConsoleRequest) -> Response:
 
 
 async def _read_trainings(request: ConsoleRequest) -> dict[str, Any]:
-    found = await request.perform(
+    listed = await request.perform(
         "runs.list", app_id=request.app_id, limit=RUNS_A_PAGE, engine_id=request.query.get("engine_id", "")
     )
     return {
-        "runs": found.runs,
-        "is_live": any(not run.has_ended for run in found.runs),
+        "runs": listed.runs,
+        "is_live": any(not run.has_ended for run in listed.runs),
         "address": path_of(TRAININGS, app_id=request.app_id),
     }
 
@@ -67,8 +67,8 @@ def _order(request: ConsoleRequest) -> dict[str, Any]:
 
 async def estimate(request: ConsoleRequest) -> Response:
     """Show memory and time of a training before it is queued."""
-    found = await request.perform("runs.estimate", **_order(request))
-    return request.fragment("models/estimate.html", found=found.to_dict())
+    costs = await request.perform("runs.estimate", **_order(request))
+    return request.fragment("models/estimate.html", found=costs.to_dict())
 
 
 async def order(request: ConsoleRequest) -> Response:
@@ -86,9 +86,9 @@ async def show_run(request: ConsoleRequest) -> Response:
 
 
 async def _read_run(request: ConsoleRequest) -> dict[str, Any]:
-    found = await request.perform("runs.log", app_id=request.app_id, run_id=request.path["run_id"])
-    address = path_of(RUN, app_id=request.app_id, run_id=found.run.run_id)
-    return {"run": found.run, "log_lines": found.lines, "address": address}
+    log = await request.perform("runs.log", app_id=request.app_id, run_id=request.path["run_id"])
+    address = path_of(RUN, app_id=request.app_id, run_id=log.run.run_id)
+    return {"run": log.run, "log_lines": log.lines, "address": address}
 
 
 async def cancel(request: ConsoleRequest) -> Response:
@@ -101,19 +101,19 @@ async def cancel(request: ConsoleRequest) -> Response:
 
 async def show_recipes(request: ConsoleRequest) -> Response:
     """Show the built-in recipes with all their parameters, and the learner classes that may run."""
-    found = await request.perform("recipes.list", app_id=request.app_id)
-    return request.page("models/recipes.html", recipes=found.recipes, learners=found.learners)
+    recipes = await request.perform("recipes.list", app_id=request.app_id)
+    return request.page("models/recipes.html", recipes=recipes.recipes, learners=recipes.learners)
 
 
 async def show_schedules(request: ConsoleRequest) -> Response:
     """Show the schedules of an app, and the form that adds one."""
-    found, engines, recipes = await asyncio.gather(
+    schedules, engines, recipes = await asyncio.gather(
         request.perform("schedules.list", app_id=request.app_id),
         request.perform("engines.list", app_id=request.app_id),
         request.perform("recipes.list", app_id=request.app_id),
     )
     return request.page(
-        "models/schedules.html", schedules=[one.to_dict() for one in found.schedules],
+        "models/schedules.html", schedules=[one.to_dict() for one in schedules.schedules],
         engines=[view.engine.engine_id for view in engines.engines],
         recipes=[recipe["name"] for recipe in recipes.recipes],
     )  # fmt: skip

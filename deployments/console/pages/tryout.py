@@ -43,10 +43,10 @@ async def send_try(request: ConsoleRequest) -> Response:
         arguments["snapshots"] = [form.get(f"snapshot_{side}", "").strip() for side in sides]
     elif any(form.get(f"snapshot_{side}", "").strip() for side in sides):
         raise Invalid("a snapshot can be chosen for recommendations only")
-    found = await request.perform(_OPERATIONS.get(kind, "try.recommend"), app_id=request.app_id, **arguments)
-    variants = [_describe(kind, variant) for variant in found["variants"]]
+    tried = await request.perform(_OPERATIONS.get(kind, "try.recommend"), app_id=request.app_id, **arguments)
+    variants = [_describe(kind, variant) for variant in tried["variants"]]
     return request.fragment(
-        "tryout/results.html", kind=kind, path=found["path"], variants=variants,
+        "tryout/results.html", kind=kind, path=tried["path"], variants=variants,
         answer_address=path_of(TRY + "/answer", app_id=request.app_id),
     )  # fmt: skip
 
@@ -54,8 +54,8 @@ async def send_try(request: ConsoleRequest) -> Response:
 async def show_answer(request: ConsoleRequest) -> Response:
     """Show the present answer of a question; the page asks again until it is finished."""
     question_id = request.query.get("id", "")
-    found = await request.perform("try.answer", app_id=request.app_id, question_id=question_id)
-    data = found["answer"].get("data") or {}
+    tried = await request.perform("try.answer", app_id=request.app_id, question_id=question_id)
+    data = tried["answer"].get("data") or {}
     return request.fragment(
         "tryout/answer.html", answer=data, address=path_of(TRY + "/answer", app_id=request.app_id),
         question_id=question_id, is_open=data.get("finish_reason") == "not_finished",
@@ -75,7 +75,7 @@ def _body(kind: str, form: dict[str, str], side: str) -> dict[str, Any]:
     elif kind in ("search", "complete"):
         body["q"] = text or ("*" if kind == "search" else "")
     elif kind == "product_to_products":
-        body["product_id"] = [one.strip() for one in text.split(",") if one.strip()]
+        body["product_id"] = [part.strip() for part in text.split(",") if part.strip()]
     elif kind == "user_to_attributes":
         body["field"] = text or "brand"
     if kind not in ("ask", "complete"):
@@ -86,7 +86,7 @@ def _body(kind: str, form: dict[str, str], side: str) -> dict[str, Any]:
         rows = form.get("rows", "").strip()
         body["rows"] = int(rows) if rows.isascii() and rows.isdigit() else 10
     if kind == "search" and form.get("facets", "").strip():
-        body["facets"] = [one.strip() for one in form["facets"].split(",") if one.strip()]
+        body["facets"] = [part.strip() for part in form["facets"].split(",") if part.strip()]
     return {**body, **_read_json(form.get(f"more_{side}", ""), side)}
 
 
@@ -109,11 +109,11 @@ def _describe(kind: str, variant: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(data, dict)
     groups = [
         {
-            "name": " > ".join(one["category"]) if "category" in one else str(one.get("value", "")),
-            "total": one.get("total"),
-            "products": one.get("recommended_products", []),
+            "name": " > ".join(group["category"]) if "category" in group else str(group.get("value", "")),
+            "total": group.get("total"),
+            "products": group.get("recommended_products", []),
         }
-        for one in data.get("categories") or data.get("attributes") or []
+        for group in data.get("categories") or data.get("attributes") or []
     ]
     facets = (data.get("facet_counts") or {}).get("facet_fields") or {}
     text = json.dumps(variant["answer"], ensure_ascii=False, indent=2)

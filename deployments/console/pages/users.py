@@ -12,8 +12,8 @@ from deployments.console.file_replies import file_response
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 
-READERS = "/apps/{app_id}/readers"
-READER = READERS + "/one"
+USERS = "/apps/{app_id}/readers"
+USER = USERS + "/one"
 ROWS = 25
 
 
@@ -29,7 +29,7 @@ async def show_readers(request: ConsoleRequest) -> Response:
         "users.search", app_id=request.app_id, **chosen, exact=exact, after=after, limit=ROWS
     )
     chosen |= {"exact": "on"} if exact else {}
-    address = path_of(READERS, app_id=request.app_id)
+    address = path_of(USERS, app_id=request.app_id)
     older = f"{address}?{urlencode({**chosen, 'after': page['next']})}" if page["next"] else ""
     return request.page(
         "users/readers.html", users=page["users"], total=page["total"], active=page["active"],
@@ -41,7 +41,7 @@ async def show_reader(request: ConsoleRequest) -> Response:
     """Show what is known of one person."""
     who = _who(request.query)
     person = await request.perform("users.get", app_id=request.app_id, **who)
-    address = path_of(READER, app_id=request.app_id)
+    address = path_of(USER, app_id=request.app_id)
     return request.page(
         "users/reader.html", reader=person, who=who, name=next(iter(who.values()), ""), parts=urlencode(who),
         address=address, record=json.dumps(person["record"], ensure_ascii=False, indent=2),
@@ -68,9 +68,7 @@ async def show_absence(request: ConsoleRequest) -> Response:
 async def erase_reader(request: ConsoleRequest) -> Response:
     """Order the erasure of a person."""
     erasure = await request.perform("users.erase", app_id=request.app_id, **_who(request.form))
-    address = path_of(
-        READERS + "/erasures/{erasure_id}", app_id=request.app_id, erasure_id=erasure.erasure_id
-    )
+    address = path_of(USERS + "/erasures/{erasure_id}", app_id=request.app_id, erasure_id=erasure.erasure_id)
     return request.redirect(address.removeprefix("/console"), request.services.text("users.erasing"))
 
 
@@ -83,7 +81,7 @@ async def export_reader(request: ConsoleRequest) -> Response:
 async def show_erasures(request: ConsoleRequest) -> Response:
     """List the newest receipts of erasures."""
     erasures = await request.perform("users.erasures", app_id=request.app_id)
-    return request.page("users/erasures.html", erasures=[one.to_dict() for one in erasures])
+    return request.page("users/erasures.html", erasures=[erasure.to_dict() for erasure in erasures])
 
 
 async def show_erasure(request: ConsoleRequest) -> Response:
@@ -104,13 +102,13 @@ def _who(given: dict[str, str]) -> dict[str, str]:
 
 
 PAGES = (
-    Page(READERS, show_readers, role="analyst"),
-    Page(READER, show_reader, role="analyst", example="-"),
-    Page(READER + "/recommendations", show_recommendations, role="analyst", example="-"),
-    Page(READER + "/absence", show_absence, role="analyst", example="-"),
-    Page(READER + "/export", export_reader, role="owner", example="-"),
-    Page(READER + "/erase", erase_reader, role="owner", methods=("POST",), shown_on=READERS, example="-"),
-    Page(READERS + "/erasures", show_erasures, role="analyst"),
-    Page(READERS + "/erasures/{erasure_id}", show_erasure, role="analyst", example="-"),
+    Page(USERS, show_readers, role="analyst"),
+    Page(USER, show_reader, role="analyst", example="-"),
+    Page(USER + "/recommendations", show_recommendations, role="analyst", example="-"),
+    Page(USER + "/absence", show_absence, role="analyst", example="-"),
+    Page(USER + "/export", export_reader, role="owner", example="-"),
+    Page(USER + "/erase", erase_reader, role="owner", methods=("POST",), shown_on=USERS, example="-"),
+    Page(USERS + "/erasures", show_erasures, role="analyst"),
+    Page(USERS + "/erasures/{erasure_id}", show_erasure, role="analyst", example="-"),
 )
-NAVIGATION = (NavigationEntry("users.nav", READERS, role="analyst", icon="people"),)
+NAVIGATION = (NavigationEntry("users.nav", USERS, role="analyst", icon="people"),)

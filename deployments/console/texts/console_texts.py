@@ -33,8 +33,8 @@ class ConsoleTexts:
 
 
 def _flatten(tables: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
+    texts: list[tuple[str, str]] = []
     for name, value in tables.items():
         key = f"{before}{name}"
-        found += _flatten(value, f"{key}.") if isinstance(value, dict) else [(key, str(value))]
-    return found
+        texts += _flatten(value, f"{key}.") if isinstance(value, dict) else [(key, str(value))]
+    return texts

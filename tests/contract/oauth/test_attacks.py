@@ -143,7 +143,7 @@ async def test_checking_passwords_leaves_the_loop_free_and_a_flood_is_bounded(me
     assert len(refused) == 5
     assert {type(one.exception()) for one in refused} == {TooMany}
     # Somebody who signed in before does not wait behind them.
-    known = await passwords.account("ada", PASSWORD, "192.0.2.99", known=True)
+    known = await passwords.account("ada", PASSWORD, "192.0.2.99", has_device=True)
     assert known is not None
     for one in flood:
         one.cancel()
