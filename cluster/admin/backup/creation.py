@@ -261,7 +261,7 @@ class BackupJob:
         An erasure replaces segments without a new offset. An engine may name a snapshot as soon as it is published.
         """
         segments = {app_id: newest_manifest(self._source, f"{app_id}/segments") for app_id in apps}
-        return segments, [one.path for one in self._source.entries(SNAPSHOTS) if is_manifest(one.path)]
+        return segments, [entry.path for entry in self._source.entries(SNAPSHOTS) if is_manifest(entry.path)]
 
     async def _read_control(self, facts: BackupFacts) -> tuple[list[KeyPart], list[KeyPart]]:
         parts, answers = list[KeyPart](), list[KeyPart]()
