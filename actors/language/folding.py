@@ -69,11 +69,6 @@ def fold_typed(text: str) -> str:
     return found + " " if ended else found
 
 
-def is_ideograph(code: int) -> bool:
-    """Is a character of a script without blanks between words?"""
-    return 0x2E80 <= code <= 0x9FFF or 0xAC00 <= code <= 0xD7AF or 0xF900 <= code <= 0xFAFF
-
-
 def _is_word(char: str) -> bool:
     return char.isalnum() or bool(unicodedata.combining(char))
 

@@ -62,11 +62,6 @@ class PassageLibrary:
         return sum(segment.nbytes for segment in self.segments)
 
     @property
-    def loose_passages(self) -> int:
-        """Return the number of passages that are not in a snapshot."""
-        return sum(len(segment) for segment in self.segments[self._fixed :])
-
-    @property
     def is_slow(self) -> bool:
         """Return whether embedding a question takes long."""
         return bool(getattr(self.embedder, "is_slow", False))

@@ -15,7 +15,6 @@ from actors.answers.extractive.language_data import collect, load_languages
 from actors.language.analysis import Analyzer
 
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|(?:[^\W\d_]\.){2,}|[^\W\d_]+(?:['’][^\W\d_]+)?(?:\d+)?")
-_NAME_PART = re.compile(r"[^\W\d_]")
 SYNONYM_SIMILARITY = 0.8
 "Similarity of two words of one family; equal words have 1."
 _DERIVED_SIMILARITY = 0.75
