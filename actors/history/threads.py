@@ -244,11 +244,6 @@ def has_new(user_threads: ReaderThreads) -> bool:
     return user_threads.has_new
 
 
-def list_watched(user_threads: ReaderThreads) -> tuple[Thread, ...]:
-    """List the threads with a subscription."""
-    return user_threads.watched
-
-
 def judged_offset(thread: Thread) -> str:
     """Return the offset up to which content was scored for a thread."""
     news = [piece.offset for piece in (thread.news, thread.later) if piece is not None]

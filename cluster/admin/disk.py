@@ -14,7 +14,6 @@ from pathlib import Path
 from cluster.clock import Clock
 
 LOOK_EVERY_S = 1.0
-RETRY_AFTER_S = 10
 
 
 def used_share(path: Path) -> float:

@@ -118,10 +118,6 @@ class Run(BaseModel):
         """Return whether the run has ended."""
         return self.status in ENDED
 
-    def has_finished_stage(self, stage: str) -> bool:
-        """Return whether a stage is finished."""
-        return any(done.name == stage for done in self.stages)
-
 
 def is_free(run: Run, now_ms: int) -> bool:
     """Return whether a worker may claim the run: it waits, or its lease expired.

@@ -27,11 +27,11 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "client_rule", "engine", "boost_rule", "experiment", "experiment_revision", "experiment_slug",
         "experiment_version", "question_open", "question_checked", "query_salt", "question_bank",
         "question_bank_version", "run", "run_revision", "run_ids", "run_open", "schedule", "thread_version",
-        "thread_judged", "installation",
+        "thread_judged", "installation", "audit_begun",
     ),
     "bulk": (
         "access_quarantine", "account", "account_quarantine", "account_sessions", "admin_token", "invitation",
-        "audit_row", "audit_archive", "audit_begun", "oauth_grant", "oauth_grants", "oauth_client_grants",
+        "audit_row", "audit_archive", "oauth_grant", "oauth_grants", "oauth_client_grants",
         "oauth_clients", "oauth_clients_used",
         "record", "product_type", "task", "quarantine", "recent", "link", "linked", "archive_call",
         "engine_history", "experiment_served", "exposure", "exposure_ids",

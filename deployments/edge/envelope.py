@@ -13,7 +13,6 @@ from cluster.errors import messages
 Header = tuple[bytes, bytes]
 
 JSON_TYPE: Header = (b"content-type", b"application/json")
-HTML_TYPE: Header = (b"content-type", b"text/html; charset=utf-8")
 
 NOSNIFF: Header = (b"x-content-type-options", b"nosniff")
 NO_STORE: Header = (b"cache-control", b"no-store")

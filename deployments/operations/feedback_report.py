@@ -98,7 +98,7 @@ async def read_judgements(
     """
     judgements, after = await asyncio.to_thread(_read_compacted, segments, app_id, since_ms)
     late = await read_uncompacted(stores.changes, app_id, after, KINDS)
-    judgements += [_judgement(entry.reader_id, entry.at_ms, entry.item) for entry in late]
+    judgements += [_judgement(entry.user_key, entry.at_ms, entry.item) for entry in late]
     return [judgement for judgement in judgements if since_ms <= judgement.at_ms <= until_ms]
 
 

@@ -4,8 +4,7 @@ The request is a warm `user_to_products` with a secret key, for a user with a hi
 trained snapshot. The program prints the modules of the product whose functions run during the request, and the number
 of calls. Of `cluster/store` it counts the three modules that `STORE_FILES` names.
 
-For a count of instructions, subtract two runs of
-`valgrind --tool=callgrind python -m tests.benchmarks.hot_path --rounds N`.
+`python -m tests.benchmarks.instructions` counts the instructions of this request and of other kinds.
 """
 
 from __future__ import annotations
@@ -133,8 +132,8 @@ async def count_calls(path: HotPath) -> Counter[str]:
     return product
 
 
-async def main(*, with_redis: bool, with_filter: bool, rounds: int) -> None:
-    """Print the figures as JSON; with `rounds`, answer so many requests and print nothing."""
+async def main(*, with_redis: bool, with_filter: bool) -> None:
+    """Print the figures as JSON."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         stores = None
@@ -143,10 +142,6 @@ async def main(*, with_redis: bool, with_filter: bool, rounds: int) -> None:
             stack.callback(server.stop)
             stores = await stack.enter_async_context(open_stores(server.start().url))
         path = await HotPath.open(folder, stack, stores, QUERY | {"fq": FILTER} if with_filter else QUERY)
-        if rounds:
-            for _ in range(rounds):
-                await path.answer()
-            return
         calls = await count_calls(path)
         files = dict(sorted(calls.items()))
         print(json.dumps({"files": len(files), "calls": calls.total(), "calls of": files}, indent=1))
@@ -158,6 +153,5 @@ if __name__ == "__main__":
     )
     parser.add_argument("--redis", action="store_true", help="real Redis instead of stores in memory")
     parser.add_argument("--filter", action="store_true", help="a query with a filter")
-    parser.add_argument("--rounds", type=int, default=0, help="answer so many requests, for a profiler")
     chosen = parser.parse_args()
-    asyncio.run(main(with_redis=chosen.redis, with_filter=chosen.filter, rounds=chosen.rounds))
+    asyncio.run(main(with_redis=chosen.redis, with_filter=chosen.filter))

@@ -18,6 +18,7 @@ Masked, because each run draws it or measures it anew:
     order of methods in `allow`           sorted: the framework keeps them in a set
     content-length, date                  they follow from the above
 
-Numbers are recorded to the last digit. A comparison accepts numbers that agree in 6 significant digits, because
-processors and BLAS libraries differ in the last ones; it counts such answers, and `--exact` refuses them.
+Numbers are recorded to the last digit. Both commands run with fixed kernels (`arithmetic.py`), so that every x86-64
+processor gives the same ones. A comparison accepts numbers that agree in 6 significant digits, because versions of
+Python and of the C library differ in the last ones; it counts such answers, and `--exact` refuses them.
 """

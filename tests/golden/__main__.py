@@ -7,8 +7,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from tests.golden.answers import Comparison, Line, compare, read_lines
-from tests.golden.run import record
+from tests.golden.answers import Comparison, Line, Recording, compare, read_lines
+from tests.golden.arithmetic import restart_with_fixed_kernels
 
 _SHOWN = 20
 
@@ -34,16 +34,23 @@ def main() -> int:
     )
     chosen = parser.parse_args()
     if chosen.command == "record":
-        made = record(whole=chosen.whole)
+        made = _record(whole=chosen.whole)
         made.write(chosen.file)
         print_counts(made.lines)
         return 0
     before = read_lines(chosen.file)
-    after = read_lines(chosen.other) if chosen.other else record().lines
+    after = read_lines(chosen.other) if chosen.other else _record().lines
     kept = [[line for line in lines if line.family not in chosen.left_out] for lines in (before, after)]
     result = compare(*kept, exact=chosen.exact)
     print_comparison(result, shown=chosen.show)
     return 1 if result.differences else 0
+
+
+def _record(*, whole: bool = False) -> Recording:
+    restart_with_fixed_kernels()
+    from tests.golden.run import record  # after the restart: this loads the whole product
+
+    return record(whole=whole)
 
 
 def print_counts(lines: list[Line]) -> None:

@@ -11,6 +11,8 @@ compare the two files: `python -m tests.golden compare BEFORE --with AFTER`.
 
 from __future__ import annotations
 
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +28,54 @@ FILE = Path(__file__).with_name("answers.jsonl.gz")
 ROOT = Path(tests.__path__[0]).parent
 
 
+PROCESSORS: dict[str, dict[str, str]] = {
+    "without AVX": {
+        "OPENBLAS_CORETYPE": "Nehalem",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V3 X86_V4",
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA,-AVX2",
+    },
+    "with AVX": {"OPENBLAS_CORETYPE": "Sandybridge", "FAISS_SIMD_LEVEL": "NONE"},
+    "with AVX2": {"OPENBLAS_CORETYPE": "Haswell", "FAISS_SIMD_LEVEL": "AVX2"},
+}
+"Environments in which libraries choose the kernels of another processor."
+_CALCULATE = """
+import sys
+from tests.golden.arithmetic import kernels_in_use, restart_with_fixed_kernels
+if sys.argv[1] == "fixed":
+    restart_with_fixed_kernels()
+import hashlib, math
+import numpy as np
+from scipy.linalg import lapack
+rows = np.random.default_rng(5).random((300, 200)).astype(np.float32)
+covariance = np.cov(rows.T)
+results = [
+    rows @ rows.T, rows.sum(axis=1), np.exp(rows), np.log(rows), np.argpartition(np.round(rows, 1), 9, axis=1),
+    np.linalg.inv(covariance), np.linalg.eigh(covariance)[1], lapack.dpotrf(covariance)[0],
+    np.array([math.exp(number) ** 0.3 for number in rows.ravel().tolist()]),
+]
+print(*kernels_in_use().values())
+print(hashlib.sha256(b"".join(np.ascontiguousarray(result).tobytes() for result in results)).hexdigest())
+"""
+
+
+def calculate(kernels: str, environment: dict[str, str]) -> list[str]:
+    """Return the kernels of a process and the digest of what it calculates."""
+    command = [sys.executable, "-c", _CALCULATE, kernels]
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the kernels are those of x86-64")
+def test_a_recording_calculates_alike_on_all_processors() -> None:
+    fixed = [calculate("fixed", environment) for environment in PROCESSORS.values()]
+    assert fixed.count(fixed[0]) == len(fixed)
+    assert set(fixed[0][0].split()) == {"NONE", "Nehalem"}
+    chosen = {calculate("chosen by the processor", environment)[1] for environment in PROCESSORS.values()}
+    assert len(chosen) == len(PROCESSORS)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the answers were recorded on x86-64")
 @pytest.mark.slow
 @pytest.mark.redis
 @pytest.mark.timeout(600)

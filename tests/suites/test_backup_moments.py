@@ -7,12 +7,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
 from actors.intake.client import Erasures
-from cluster.admin.backup.catalogue import Backup, load_backup
+from cluster.admin.backup.audit_row import record_restore
+from cluster.admin.backup.catalogue import AuditPosition, Backup, load_backup
 from cluster.admin.backup.chunks import ChunkWriter
 from cluster.admin.backup.creation import BackupJob
 from cluster.admin.backup.pace import Pace
@@ -20,6 +22,9 @@ from cluster.admin.backup.restoring import RestoreJob, plan_restore, prepare_res
 from cluster.admin.backup.verification import verify_sample
 from cluster.admin.schema import check_schema, ensure_schema
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.checksummed_files import file_entry_from_path
+from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Conflict, Fault
 from cluster.records.access import App
@@ -32,6 +37,7 @@ from cluster.store.ports.erasures import LOG
 from cluster.store.ports.intake import RecordPut
 from cluster.store.ports.key_parts import KeyPart
 from tests.suites import canary
+from tests.suites.administration import a_row
 from tests.suites.doing import APP, put
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_waiting import EASY, until_it_works
@@ -52,6 +58,19 @@ class InterruptedBackup(BackupJob):
     async def _cut(self, *arguments: object) -> None:
         await self.event()
         await super()._cut(*arguments)  # type: ignore[arg-type]
+
+
+class LateBackup(BackupJob):
+    """A backup in whose middle, after the copy of the artifact store and before the cut, something happens once."""
+
+    event: Callable[[], Awaitable[object]]
+    cuts = 0
+
+    async def _read_control(self, *arguments: Any) -> Any:
+        self.cuts += 1
+        if self.cuts == 1:
+            await self.event()
+        return await super()._read_control(*arguments)
 
 
 class RestartingPace(Pace):
@@ -186,6 +205,54 @@ async def test_an_erasure_that_ends_during_a_backup_has_ended_in_it(
     assert [erasure.erasure_id for erasure, _ in await easy_stores.erasures.list_orders()] == [
         open_.erasure_id
     ]
+
+
+async def test_a_snapshot_that_is_promoted_after_the_copy_of_files_is_in_the_backup(
+    redis_stores: OpenStores, easy_stores: OpenStores, tmp_path: Path
+) -> None:
+    await ensure_schema(redis_stores, 0)
+    await redis_stores.access.put_app(an_app())
+    source, into = (ArtifactStore.open(tmp_path / name, signer=SIGNER) for name in ("source", "into"))
+    built = tmp_path / "built"
+    built.mkdir()
+    (built / "scores").write_bytes(b"x" * 100)
+    files = (file_entry_from_path(built / "scores"),)
+    (built / "manifest.json").write_bytes(Manifest("snapshot", 1, 0, {"version": "v1"}, files).dump())
+
+    async def promote() -> None:
+        version = SnapshotStore(source).publish(APP, "default", built)
+        engine = Engine(app_id=APP, engine_id="default", created_at=1, snapshot=version)
+        await redis_stores.engines.put(engine)
+
+    job = LateBackup(redis_stores, source, target_of(tmp_path), MARK, pace=Pace(rest=0))
+    job.event = promote
+    await job.run()
+    await restore(target_of(tmp_path), easy_stores, into)
+    (engine,) = await easy_stores.engines.all(APP)
+    assert SnapshotStore(into).has(APP, "default", engine.snapshot)
+
+
+async def test_changes_made_during_a_backup_are_in_its_audit_log(
+    redis_stores: OpenStores, easy_stores: OpenStores, tmp_path: Path
+) -> None:
+    await ensure_schema(redis_stores, 0)
+    await redis_stores.access.put_app(an_app())
+    source, into = (ArtifactStore.open(tmp_path / name, signer=SIGNER) for name in ("source", "into"))
+    audit = redis_stores.audit
+    ending = await audit.begin(a_row(1, outcome="begun"))
+    rows = [await audit.append(a_row(0))]
+
+    async def change() -> None:
+        rows.append(await audit.append(a_row(1), begun_id=ending))
+        rows.append(await audit.append(a_row(2)))
+        await audit.begin(a_row(3, outcome="begun"))
+
+    backup = await back_up(redis_stores, source, target_of(tmp_path), change)
+    assert backup.facts.audit == AuditPosition(rows[-1].row_id, rows[-1].chain)
+    await restore(target_of(tmp_path), easy_stores, into)
+    assert [row async for row in easy_stores.audit.rows()] == rows
+    assert [row for _, row in await easy_stores.audit.begun()] == [a_row(3, outcome="begun")]
+    await record_restore(easy_stores.audit, backup.facts, SystemClock().now_ms())
 
 
 async def test_a_restart_of_redis_while_keys_are_listed_loses_none(tmp_path: Path) -> None:

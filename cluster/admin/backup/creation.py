@@ -3,7 +3,7 @@
     1  note the newest offsets of all change logs            start
     2  read all bulk keys, a few at a time                   fuzzy: some before a change, some after it
     3  copy the artifact store                               each file once, by its checksum
-    4  read control keys, offsets and answers together       the cut, atomic in each app
+    4  read control keys, offsets and answers together       the cut, atomic in each app; then the audit log's end
     5  read the change logs up to the cut
     6  write the manifest                                    the backup exists
 
@@ -29,6 +29,8 @@ from cluster.admin.backup.pace import Pace
 from cluster.admin.backup.removal import mark_running
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest_commits import newest_manifest
+from cluster.artifacts.signing import is_manifest
+from cluster.artifacts.snapshots import FOLDER as SNAPSHOTS
 from cluster.build_info import installed_version
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Conflict, NewerRelease, Unavailable
@@ -87,6 +89,8 @@ class BackupJob:
         self._kept: dict[str, dict[Noun, str]] = {}
         self._orders_at_start: set[bytes] = set()
         "Fields of `keys.erasure_order`."
+        self._last_audit_id = ""
+        "Of the rows of the audit log that were read with the bulk keys."
 
     async def run(self) -> BackupResult:
         """Make the backup.
@@ -162,6 +166,8 @@ class BackupJob:
         """Write the bulk keys; again if a server was restarted or replaced meanwhile, since its cursors ended."""
         keys_before = self._keys
         for _ in range(_READS):
+            if not added:
+                self._last_audit_id = ""
             servers = await self._reader.run_ids()
             digests = [digest async for digest in self._bulk(chunks, apps, added)]
             if await self._reader.run_ids() == servers:
@@ -214,6 +220,8 @@ class BackupJob:
             found += [part async for part in self._reader.read([n for n in page if not _is_record(n)])]
             self._keys += len(page)
             for part in found:
+                if part.key == keys.audit_row().encode() and part.items:
+                    self._last_audit_id = text_of(part.items[-1][0])
                 parts.append(part)
                 size += _size_of(part.items)
                 if size > CHUNK_BYTES:
@@ -224,33 +232,41 @@ class BackupJob:
             yield await asyncio.to_thread(chunks.write_parts, parts)
 
     async def _cut(self, facts: BackupFacts, chunks: ChunkWriter) -> None:
-        """Copy the artifact store and read the control keys of a moment at which its segments did not change."""
+        """Copy the artifact store, and read the control keys of a moment at which it had the same segments and
+        snapshots.
+        """
         earlier = await asyncio.to_thread(load_newest, self._target, self._fingerprints)
         for _ in range(_CUTS):
             if added := await self._begin_apps(facts.apps):
                 facts.bulk += await self._read_bulk(chunks, facts.apps, added)
-            before = await asyncio.to_thread(self._newest_segments, facts.apps)
+            before = await asyncio.to_thread(self._list_commits, facts.apps)
             facts.artifacts = await asyncio.to_thread(
                 copy_artifacts, self._source, chunks, earlier, self._pace.progress
             )
             parts, answers = await self._read_control(facts)
-            after = await asyncio.to_thread(self._newest_segments, facts.apps)
+            after = await asyncio.to_thread(self._list_commits, facts.apps)
             if before == after and _app_ids(parts) <= facts.apps.keys():
                 facts.cut_ms = self._clock.now_ms()
-                facts.audit = find_audit_position(parts)
                 facts.control = [await asyncio.to_thread(chunks.write_parts, parts)]
                 facts.answers = [await asyncio.to_thread(chunks.write_parts, answers)]
                 self._keys += len(parts)
                 return
-        raise Unavailable("compactions go on faster than files are copied; try again", retry_after_s=60)
+        raise Unavailable(
+            "compactions or trainings go on faster than files are copied; try again", retry_after_s=60
+        )
 
-    def _newest_segments(self, apps: Iterable[str]) -> dict[str, str | None]:
-        """Return the manifest of each app's segments: an erasure replaces it without a new offset."""
-        return {app_id: newest_manifest(self._source, f"{app_id}/segments") for app_id in apps}
+    def _list_commits(self, apps: Iterable[str]) -> tuple[dict[str, str | None], list[str]]:
+        """Return the manifest of each app's segments, and those of all snapshots.
+
+        An erasure replaces segments without a new offset. An engine may name a snapshot as soon as it is published.
+        """
+        segments = {app_id: newest_manifest(self._source, f"{app_id}/segments") for app_id in apps}
+        return segments, [entry.path for entry in self._source.entries(SNAPSHOTS) if is_manifest(entry.path)]
 
     async def _read_control(self, facts: BackupFacts) -> tuple[list[KeyPart], list[KeyPart]]:
         parts, answers = list[KeyPart](), list[KeyPart]()
-        for _, group in groupby(sorted(control_keys(None), key=_tag_of), key=_tag_of):
+        names = [name for name in control_keys(None) if name != keys.audit_begun()]
+        for _, group in groupby(sorted(names, key=_tag_of), key=_tag_of):
             parts += (await self._reader.read_cut(list(group)))[0]
         share = -(-self._answers // max(1, len(facts.apps)))
         for app_id, cut in facts.apps.items():
@@ -265,7 +281,18 @@ class BackupJob:
                 for key, value in zip(sampled, values, strict=True)
             ]
             parts += await self._read_open(app_id, found)
-        return [*parts, *await self._read_receipts(parts, facts)], answers
+        receipts = await self._read_receipts(parts, facts)
+        # last: the log names every change that the keys above show
+        return [*parts, *receipts, *await self._read_audit_end(facts)], answers
+
+    async def _read_audit_end(self, facts: BackupFacts) -> list[KeyPart]:
+        """Read the changes that have begun, and the rows of the audit log since the bulk keys; note the newest row."""
+        name = keys.audit_row()
+        parts, (until,), _ = await self._reader.read_cut([keys.audit_begun()], [name])
+        newest = await self._stores.server.execute_slow("XREVRANGE", name, until, "-", "COUNT", 1)
+        facts.audit = find_audit_position([KeyPart(name.encode(), "stream", newest)])
+        rows = [row async for page in self._reader.read_log(name, until, self._last_audit_id) for row in page]
+        return [*parts, KeyPart(name.encode(), "stream", rows)] if rows else parts
 
     async def _read_open(self, app_id: str, control: Sequence[KeyPart]) -> list[KeyPart]:
         """Read the unfinished tasks and questions of an app: the bulk keys may be older than they are."""

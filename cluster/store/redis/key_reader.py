@@ -102,16 +102,18 @@ class KeyReader:
         ]
         return parts, [text_of(offset) for offset in offsets], values
 
-    async def read_log(self, key: str, until: str) -> AsyncIterator[list[Any]]:
-        """Yield the entries of a log up to an offset, in pages of about a megabyte."""
-        after, count = "-", 16
-        while page := await self._server.execute_slow("XRANGE", key, after, until, "COUNT", count):
+    async def read_log(self, key: str, until: str, after: str = "") -> AsyncIterator[list[Any]]:
+        """Yield the entries of a log after an offset (empty: from the first on) and up to another one, in pages of
+        about a megabyte.
+        """
+        start, count = f"({after}" if after else "-", 16
+        while page := await self._server.execute_slow("XRANGE", key, start, until, "COUNT", count):
             yield page
             size = sum(len(field) for _, fields in page for field in fields)
             count = max(
                 1, min(PAGE, count * 2 if size < PAGE_BYTES / 2 else count * PAGE_BYTES // (size + 1))
             )
-            after = "(" + page[-1][0].decode()
+            start = "(" + page[-1][0].decode()
 
     async def sample(self, ids: str, count: int) -> list[str]:
         """Return some members of a sorted set, chosen at random."""

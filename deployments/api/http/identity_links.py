@@ -13,14 +13,12 @@ The rules for users are in `docs/concepts/identities.md`, section "Visitor and u
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict
 
 import structlog
 
 from cluster.errors import HouseError, Unauthenticated
 from cluster.meter import Meter
-from cluster.records.fields import NAMED_ID
 from cluster.store.ports.interactions import BrowserWriter, InteractionStore
 from deployments.api.http.browser_writes import browser_writer
 from deployments.edge.proof import ClaimedIdentity, verify_identity
@@ -31,8 +29,6 @@ LINKED_FOR_S = 900.0
 
 _MOST_PAIRS = 10_000
 _MOST_WRITES = 100
-_LONGEST_USER, _LONGEST_VISITOR = 512, 1_024
-_NAME = re.compile(NAMED_ID)
 _NO_EVENTS = b"[]"
 
 
@@ -107,16 +103,6 @@ class IdentityLinkWriter:
         self._linked.move_to_end((app_id, visitor_id))
         if len(self._linked) > _MOST_PAIRS:
             self._linked.popitem(last=False)
-
-
-def _can_write(request: ApiRequest) -> bool:
-    return not request.credential.app.read_only and not request.gate.why_no_writes()
-
-
-def _are_valid_ids(user_id: str, visitor_id: str) -> bool:
-    """Check ids with the rules for interactions."""
-    short = len(user_id) <= _LONGEST_USER and len(visitor_id) <= _LONGEST_VISITOR
-    return short and bool(_NAME.fullmatch(user_id) and _NAME.fullmatch(visitor_id))
 
 
 def _has_valid_proof(request: ApiRequest, claimed: ClaimedIdentity) -> bool:

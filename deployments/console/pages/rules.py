@@ -170,7 +170,7 @@ async def undo_change(request: ConsoleRequest) -> Response:
     await request.perform(
         f"rules.{verb}", app_id=request.app_id, version_id=request.form.get("version_id", "")
     )
-    return request.redirect(_below(HISTORY, request), request.services.text(_DONE[verb]))
+    return request.redirect(_below(LIST, request), request.services.text(_DONE[verb]))
 
 
 def rule_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -178,8 +178,9 @@ async def test_a_rule_is_made_previewed_moved_deleted_and_brought_back(desk: Des
     await visitor.post("/apps/shop/rules/delete", name="boards", engine_id="default")
     page = await visitor.get("/apps/shop/rules/history")
     version = re.findall(r'name="version_id" value="([^"]+)"', page.text)[0]
-    await visitor.post("/apps/shop/rules/history", version_id=version, verb="undo")
-    page = await visitor.get("/apps/shop/rules/history")
+    undone = await visitor.post("/apps/shop/rules/history", version_id=version, verb="undo")
+    assert undone.headers["location"] == "/console/apps/shop/rules"
+    page = await visitor.get("/apps/shop/rules")
     assert "The change was undone." in page.text
     stored = await desk.shop.perform("rules.list")
     assert "boards" in [rule.name for rule in stored.rules]
