@@ -53,9 +53,9 @@ def list_apps(as_json: AsJson = False) -> None:
     if as_json:
         screen.print_json(listed.to_dict())
         return
-    apps = listed.apps
+    found = listed.apps
     table = screen.build_table("app", "display name", "environment", "queries/s", "writes/s", "")
-    for one in apps:
+    for one in found:
         limits = one.settings.limits
         note = "read-only" if one.read_only else ""
         table.add_row(
@@ -66,7 +66,7 @@ def list_apps(as_json: AsJson = False) -> None:
             f"{limits.writes_per_s:g}",
             note,
         )
-    screen.out().print(table if apps else "There are no apps yet; `kiosk up` makes the first three.")
+    screen.out().print(table if found else "There are no apps yet; `kiosk up` makes the first three.")
 
 
 @app.command("create", epilog=CREATE_EPILOG)
@@ -150,13 +150,13 @@ def switch(
     else:
         shown: AppDetails = Installation().perform("apps.get", app_id=name)
         changed = AppSwitches(name, shown.app.settings)
-    values = changed.to_dict()
+    told = changed.to_dict()
     if as_json:
-        screen.print_json(values)
+        screen.print_json(told)
         return
     table = screen.build_table("switch", "value", "means")
     for word in SWITCHES:
-        table.add_row(word, _format_switch(values[word]), SWITCHES[word])
+        table.add_row(word, _format_switch(told[word]), SWITCHES[word])
     screen.out().print(table)
 
 

@@ -186,15 +186,15 @@ def _run_bootstrap(
 
 def _warnings(settings: Settings, environment: Mapping[str, str]) -> list[str]:
     """Return what an operator should change."""
-    warnings = []
+    found = []
     if environment.get("RAY_AUTH_MODE") != "token":
-        warnings.append(
+        found.append(
             "Ray runs without a token, so whoever reaches its ports runs code on every node; start Ray with what "
             "`kiosk node env` prints"
         )
     if not asyncio.run(_has_administrator(settings)):
-        warnings.append("there is no administrator; `kiosk users create NAME --role administrator` makes one")
-    return warnings
+        found.append("there is no administrator; `kiosk users create NAME --role administrator` makes one")
+    return found
 
 
 async def _has_administrator(settings: Settings) -> bool:

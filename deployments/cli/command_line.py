@@ -68,8 +68,8 @@ class _Part:
 def _command(word: str, module: str = "") -> _Part:
     """A command whose function has its name, in the module of its name."""
 
-    def add(line: typer.Typer, commands: ModuleType) -> None:
-        line.command(word, epilog=getattr(commands, "EPILOG", None))(getattr(commands, word))
+    def add(line: typer.Typer, found: ModuleType) -> None:
+        line.command(word, epilog=getattr(found, "EPILOG", None))(getattr(found, word))
 
     return _Part((word,), (module or word,), add)
 
@@ -77,8 +77,8 @@ def _command(word: str, module: str = "") -> _Part:
 def _group(word: str, *modules: str) -> _Part:
     """A group of commands; further modules add commands to it."""
 
-    def add(line: typer.Typer, commands: ModuleType, *_: ModuleType) -> None:
-        line.add_typer(commands.app, name=word)
+    def add(line: typer.Typer, found: ModuleType, *_: ModuleType) -> None:
+        line.add_typer(found.app, name=word)
 
     return _Part((word,), modules or (word,), add)
 
@@ -86,15 +86,15 @@ def _group(word: str, *modules: str) -> _Part:
 def _registered(module: str, *words: str) -> _Part:
     """Commands that their module registers."""
 
-    def add(line: typer.Typer, commands: ModuleType) -> None:
-        commands.register_commands(line)
+    def add(line: typer.Typer, found: ModuleType) -> None:
+        found.register_commands(line)
 
     return _Part(words, (module,), add)
 
 
 def _subprocess(word: str) -> _Part:
-    def add(line: typer.Typer, commands: ModuleType) -> None:
-        line.add_typer(getattr(commands, f"build_{word}_commands")(), name=word)
+    def add(line: typer.Typer, found: ModuleType) -> None:
+        line.add_typer(getattr(found, f"build_{word}_commands")(), name=word)
 
     return _Part((word,), ("subprocess_commands",), add)
 

@@ -80,10 +80,8 @@ def create(
     if as_json:
         screen.print_json({"app_id": name, "created": made.to_dict()["experiments"]})
         return
-    for experiment in made.experiments:
-        screen.out().print(
-            f"{experiment.slug} made, a draft; `kiosk experiments start {name} {experiment.slug}` starts it"
-        )
+    for one in made.experiments:
+        screen.out().print(f"{one.slug} made, a draft; `kiosk experiments start {name} {one.slug}` starts it")
 
 
 @app.command("list")
@@ -145,7 +143,7 @@ def edit(
     as_json: AsJson = False,
 ) -> None:
     """Change one, also while it runs; nobody who has a variant gets another."""
-    fields: dict[str, Any] = {
+    wanted: dict[str, Any] = {
         "name": title,
         "traffic": traffic,
         "weights": _weights(weight or []) or None,
@@ -155,7 +153,7 @@ def edit(
         "slice": _slice(part) if part else None,
         "reports_exposure": reports_exposure,
     }
-    changes = {word: value for word, value in fields.items() if value is not None}
+    changes = {word: value for word, value in wanted.items() if value is not None}
     if not changes:
         raise Invalid("say what is to be changed; `kiosk experiments edit --help` lists it")
     edited: ExperimentDetails = Installation().perform(
@@ -194,15 +192,13 @@ def report_experiment(
     as_json: AsJson = False,
 ) -> None:
     """Report what came of it: conversions, the split, latency and errors. No person is named."""
-    report: ExperimentReport = Installation().perform(
-        "experiments.report", app_id=name, experiment=experiment
-    )
-    chart_forms = [form.strip() for form in forms.split(",") if form.strip()]
-    files = write_charts(charts, build_charts(report), chart_forms) if charts is not None else []
+    found: ExperimentReport = Installation().perform("experiments.report", app_id=name, experiment=experiment)
+    wanted = [form.strip() for form in forms.split(",") if form.strip()]
+    files = write_charts(charts, build_charts(found), wanted) if charts is not None else []
     if as_json:
-        screen.print_json({"app_id": name, **report.to_dict(), "charts": [str(path) for path in files]})
+        screen.print_json({"app_id": name, **found.to_dict(), "charts": [str(path) for path in files]})
         return
-    show_report(report)
+    show_report(found)
     for path in files:
         screen.print_lines(str(path))
 
@@ -225,16 +221,16 @@ def _moment(text: str, option: str) -> int:
 
 
 def _weights(given: list[str]) -> dict[str, float]:
-    weights = {}
+    found = {}
     for text in given:
         variant, mark, weight = text.rpartition("=")
         try:
-            weights[variant] = float(weight)
+            found[variant] = float(weight)
         except ValueError:
             mark = ""
         if not mark:
             raise Invalid(f"--weight: {text!r} is no variant and its weight; write it as blue=2")
-    return weights
+    return found
 
 
 def _slice(text: str) -> tuple[float, float]:
@@ -247,11 +243,11 @@ def _slice(text: str) -> tuple[float, float]:
 
 def _items(file: str) -> list[Any]:
     try:
-        document = load_json(_bytes_of(file), refuse_duplicates=True)
+        found = load_json(_bytes_of(file), refuse_duplicates=True)
     except Malformed as error:
         reason = error.facts["detail"][0]["msg"]
         raise Invalid(f"{file} is not what JSON should be: {reason}") from error
-    drafts = parse_drafts(document)
+    drafts = parse_drafts(found)
     if drafts is None:
         raise Invalid(
             'there are no experiments in the file: one, an array of them, or {"experiments": [...]}'
@@ -274,20 +270,11 @@ _LEFT, _RIGHT, _TOP, _ROW = 200, 40, 80, 34
 def show_list(experiments: Sequence[Experiment], now_ms: int) -> None:
     """Show a table of experiments."""
     table = screen.build_table("experiment", "status", "variants", "traffic", "layer", "goal")
-    for experiment in experiments:
-        layer = (
-            f"{experiment.layer} {experiment.slice[0]:g} to {experiment.slice[1]:g}"
-            if experiment.layer
-            else ""
-        )
-        variants = ", ".join(variant.slug for variant in experiment.variants)
+    for one in experiments:
+        layer = f"{one.layer} {one.slice[0]:g} to {one.slice[1]:g}" if one.layer else ""
+        variants = ", ".join(variant.slug for variant in one.variants)
         table.add_row(
-            experiment.slug,
-            experiment.status_at(now_ms),
-            variants,
-            f"{experiment.traffic:.0%}",
-            layer,
-            ", ".join(experiment.goal),
+            one.slug, one.status_at(now_ms), variants, f"{one.traffic:.0%}", layer, ", ".join(one.goal)
         )
     screen.out().print(
         table if experiments else "There are no experiments; `kiosk experiments create` makes some."
@@ -311,62 +298,60 @@ def show_one(experiment: Experiment, now_ms: int) -> None:
     out.print(table)
 
 
-def show_report(report: ExperimentReport) -> None:
+def show_report(found: ExperimentReport) -> None:
     """Show a report: conversions, guardrails, and what is wrong with the split."""
     out = screen.out()
-    out.print(screen.quote_text(f"{report.experiment.name}: {', '.join(report.experiment.goal)}\n"))
+    out.print(screen.quote_text(f"{found.experiment.name}: {', '.join(found.experiment.goal)}\n"))
     table = screen.build_table(
         "variant", "users", "converted", "rate", "difference", "95% CI (sequential)", "verdict"
     )
-    for line in report.lines:
+    for line in found.lines:
         table.add_row(
             screen.quote_text(line.variant.slug), f"{line.people:,}", f"{line.converted:,}", f"{line.rate:.2%}",
             "" if line.lift is None else f"{line.lift.value:+.2%}", _format_interval(line.lift), _format_verdict(line),
         )  # fmt: skip
     out.print(table, "")
-    if report.settling:
-        is_single = report.settling == 1
+    if found.settling:
+        one = found.settling == 1
         out.print(
-            f"{report.settling:,} more conversion{'' if is_single else 's'} {'is' if is_single else 'are'} settling "
-            "and will be counted within a minute.\n"
+            f"{found.settling:,} more conversion{'' if one else 's'} {'is' if one else 'are'} settling and will "
+            "be counted within a minute.\n"
         )
-    if report.experiment.weights_at:
+    if found.experiment.weights_at:
         out.print(
-            f"Counted: who met it since the weights were changed, {iso_ms(report.experiment.weights_at)}.\n"
+            f"Counted: who met it since the weights were changed, {iso_ms(found.experiment.weights_at)}.\n"
         )
-    if any(line.served.requests for line in report.lines):
+    if any(line.served.requests for line in found.lines):
         table = screen.build_table("variant", "requests", "failed", "p50 ms", "p95 ms", "against the control")
-        for line in report.lines:
+        for line in found.lines:
             served = line.served
             table.add_row(
                 screen.quote_text(line.variant.slug), f"{served.requests:,}", f"{served.failed:,}",
                 f"{served.p50_ms or '-'}", f"{served.p95_ms or '-'}", _format_guardrails(line),
             )  # fmt: skip
         out.print(table, "")
-    split = report.split
+    split = found.split
     if split.mismatch:
         where = f"; it comes from {split.slice} (p = {split.slice_p_value:.2g})" if split.slice else ""
         out.print(f"The split is not as intended (p = {split.p_value:.2g}){where}. Trust none of the above.")
     else:
         out.print(f"Traffic split is healthy (p = {split.p_value:.2g}).")
-    forced = sum(line.forced for line in report.lines)
+    forced = sum(line.forced for line in found.lines)
     if forced:
         out.print(f"{forced:,} people whose variant was chosen by name are left out.")
 
 
-def build_charts(report: ExperimentReport) -> dict[str, BarChart]:
+def build_charts(found: ExperimentReport) -> dict[str, BarChart]:
     """Draw a report, one chart a question."""
-    people = [(line.variant.slug, line.people) for line in report.lines]
-    converted = [(line.variant.slug, line.converted) for line in report.lines]
-    days = [(day, sum(counts.values())) for day, counts in report.days.items()]
-    note = report.experiment.name
+    people = [(line.variant.slug, line.people) for line in found.lines]
+    converted = [(line.variant.slug, line.converted) for line in found.lines]
+    days = [(day, sum(counts.values())) for day, counts in found.days.items()]
+    note = found.experiment.name
     return {
         "people": build_bar_chart("People by variant", people, note),
         "converted": build_bar_chart("Converted people by variant", converted, note),
         "days": build_bar_chart("People by day", days[-60:], note),
-        "difference": build_interval_chart(
-            "Difference to the control, for all looks", report.lines[1:], note
-        ),
+        "difference": build_interval_chart("Difference to the control, for all looks", found.lines[1:], note),
     }
 
 

@@ -44,8 +44,8 @@ def allow(learner: Learner, as_json: AsJson = False) -> None:
 @app.command("list", epilog=EPILOG)
 def list_learners(as_json: AsJson = False) -> None:
     """List the classes that are allowed."""
-    learners = sorted(allowed_learners(Installation().settings))
-    _print_learners(as_json, *(learners or ["none; only the built-in learners run"]))
+    found = sorted(allowed_learners(Installation().settings))
+    _print_learners(as_json, *(found or ["none; only the built-in learners run"]))
 
 
 @app.command("remove", epilog=EPILOG)
@@ -83,17 +83,12 @@ def conform(
     if not isinstance(given, dict):
         raise Invalid("--config is no JSON object; write the constructor's arguments as {...}")
     sys.path.insert(0, str(working_dir.resolve()))
-    promise_checks = checked(learner, given)
-    lines, fits = render_conformance(promise_checks)
+    found = checked(learner, given)
+    lines, fits = render_conformance(found)
     if as_json:
         promises = [
-            {
-                "promise": check.promise,
-                "kept": check.kept,
-                "needed": not check.is_advice,
-                "reason": check.reason,
-            }
-            for check in promise_checks
+            {"promise": one.promise, "kept": one.kept, "needed": not one.is_advice, "reason": one.reason}
+            for one in found
         ]
         screen.print_json({"learner": learner, "usable": fits, "promises": promises})
     else:

@@ -76,8 +76,6 @@ def _show(line: LogLine, *, as_json: bool) -> None:
         )
         event = redact(str(fields.get("event", "")))
         lines = [f"{line.at[:19]}  {line.level:<8} {process}  {event}  {more}".rstrip()]
-        lines += [
-            f"    {trace_line}" for trace_line in redact(str(fields.get("exception") or "")).splitlines()
-        ]
+        lines += [f"    {one}" for one in redact(str(fields.get("exception") or "")).splitlines()]
     # Clients chose parts of them, for example a path.
     screen.print_lines(*map(screen.remove_controls, lines))

@@ -76,12 +76,12 @@ def list_entries(
 ) -> None:
     """List what was set aside, newest first."""
     with _exit_codes(as_json):
-        listed: EntryList = Installation().perform("quarantine.list", app_id=name, kind=kind, limit=limit)
-    newest = listed.newest
+        found: EntryList = Installation().perform("quarantine.list", app_id=name, kind=kind, limit=limit)
+    newest = found.newest
     if as_json:
-        screen.print_json(listed.to_dict())
+        screen.print_json(found.to_dict())
         return
-    if not listed.total:
+    if not found.total:
         screen.out().print("Nothing is set aside.")
         return
     table = screen.build_table("id", "what", "when", "why")
@@ -90,8 +90,8 @@ def list_entries(
         when = iso_ms(entry.at)[:19] if entry.at else "-"
         table.add_row(entry.entry_id, screen.quote_text(what), when, screen.quote_text(entry.reason[:200]))
     screen.out().print(table)
-    if listed.total > len(newest):
-        screen.out().print(f"{listed.total - len(newest):,} more; see --limit and --kind.")
+    if found.total > len(newest):
+        screen.out().print(f"{found.total - len(newest):,} more; see --limit and --kind.")
 
 
 @app.command("show")
@@ -131,22 +131,21 @@ def replay(
             screen.err().print("Kiosk does not run, so nothing would be applied; start it with `kiosk up`.")
             raise typer.Exit(NOT_RUNNING)
         how = {"overwrite": overwrite, "damaged": damaged}
-        outcomes = asyncio.run(_replay(installation, name, entry_ids or [], every, kind, **how))
-    counts = Counter(result.status for _, result in outcomes)
+        found = asyncio.run(_replay(installation, name, entry_ids or [], every, kind, **how))
+    counts = Counter(result.status for _, result in found)
     if as_json:
         results = [
-            {"id": set_aside.entry_id, "status": result.status, "reason": result.reason}
-            for set_aside, result in outcomes
+            {"id": one.entry_id, "status": result.status, "reason": result.reason} for one, result in found
         ]
         screen.print_json(
-            {"app": name, "replayed": counts["replayed"], "entries": len(outcomes), "results": results}
+            {"app": name, "replayed": counts["replayed"], "entries": len(found), "results": results}
         )
     else:
-        for entry, result in outcomes:
+        for entry, result in found:
             if result.status != "replayed":
                 screen.out().print(screen.quote_text(f"{entry.entry_id}: {result.status}: {result.reason}"))
-        screen.out().print(f"{counts['replayed']:,} of {len(outcomes):,} replayed.")
-    if counts["replayed"] < len(outcomes):
+        screen.out().print(f"{counts['replayed']:,} of {len(found):,} replayed.")
+    if counts["replayed"] < len(found):
         raise typer.Exit(1)
 
 
@@ -196,8 +195,8 @@ async def _replay(
 
 
 def _read(installation: Installation, name: str, kind: str = "") -> list[QuarantineEntry]:
-    listed: EntryList = installation.perform("quarantine.list", app_id=name, kind=kind, limit=_ALL)
-    return list(listed.newest)
+    found: EntryList = installation.perform("quarantine.list", app_id=name, kind=kind, limit=_ALL)
+    return list(found.newest)
 
 
 def _format_json(text: str) -> str:
@@ -209,9 +208,9 @@ def _format_json(text: str) -> str:
 
 def _is_confirmed(entries: Sequence[QuarantineEntry]) -> bool:
     counts = Counter(entry.kind for entry in entries)
-    summary = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
+    told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
     try:
-        return typer.confirm(f"Drop for good: {summary}?", err=True)
+        return typer.confirm(f"Drop for good: {told}?", err=True)
     except typer.Abort:
         return False
 

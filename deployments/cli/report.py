@@ -71,11 +71,11 @@ def mcp(
     report: ArchiveReport = installation.perform(
         "archive.report", app_id=app_id, since=since, top=top, unanswered_below=below
     )
-    chart_forms = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
-    files = write_charts(charts, build_charts(report), chart_forms) if charts is not None else []
+    wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
+    files = write_charts(charts, build_charts(report), wanted) if charts is not None else []
     if as_json:
-        document = {"app_id": app_id, **report.to_dict()}
-        screen.print_json({**document, "charts": [str(path) for path in files]} if files else document)
+        told = {"app_id": app_id, **report.to_dict()}
+        screen.print_json({**told, "charts": [str(path) for path in files]} if files else told)
         return
     _show(report, app_id)
     for path in files:
@@ -108,11 +108,11 @@ def search(
             return activity.report
 
     report = asyncio.run(read())
-    chart_forms = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
-    files = write_charts(charts, build_search_charts(report), chart_forms) if charts is not None else []
+    wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
+    files = write_charts(charts, build_search_charts(report), wanted) if charts is not None else []
     if as_json:
-        document = {"app_id": name, **report.to_dict()}
-        screen.print_json({**document, "charts": [str(path) for path in files]} if files else document)
+        told = {"app_id": name, **report.to_dict()}
+        screen.print_json({**told, "charts": [str(path) for path in files]} if files else told)
         return
     print_search_report(report, name)
     for path in files:
@@ -125,14 +125,12 @@ def build_charts(report: ArchiveReport) -> dict[str, BarChart]:
     return {
         "days": build_bar_chart("Calls by day", report.days[-60:], note),
         "clients": build_bar_chart(
-            "Calls by client", [(client.name, client.calls) for client in report.clients], note
+            "Calls by client", [(one.name, one.calls) for one in report.clients], note
         ),
         "skills": build_bar_chart("Calls by skill", report.skills, note),
         "questions": build_bar_chart("Top questions", report.questions, note),
         "articles": build_bar_chart(
-            "Most read articles",
-            [(product_id, read) for product_id, read, _ in report.articles if read],
-            note,
+            "Most read articles", [(one, read) for one, read, _ in report.articles if read], note
         ),
         "refusals": build_bar_chart("Refusals", report.refusals, note),
     }
@@ -165,10 +163,10 @@ def _show(report: ArchiveReport, app_id: str) -> None:
             out.print(table, "")
     _show_unanswered(report)
     table = screen.build_table("read", "found", "article", title="Articles")
-    for product_id, read, hits in report.articles:
+    for product_id, read, found in report.articles:
         title = report.titles.get(product_id, "")
         table.add_row(
-            str(read), str(hits), screen.quote_text(f"{title} ({product_id})" if title else product_id)
+            str(read), str(found), screen.quote_text(f"{title} ({product_id})" if title else product_id)
         )
     out.print(table)
 

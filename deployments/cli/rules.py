@@ -101,15 +101,15 @@ def delete_rules(
 
 def _items(file: str) -> list[Any]:
     try:
-        items = load_json(_text_of(file), refuse_duplicates=True)
+        found = load_json(_text_of(file), refuse_duplicates=True)
     except Malformed as error:
         reason = error.facts["detail"][0]["msg"]
         raise Invalid(f"{file} is not what JSON should be: {reason}") from error
-    if isinstance(items, dict):
-        items = items["rules"] if "rules" in items and "name" not in items else [items]
-    if not isinstance(items, list) or not items:
+    if isinstance(found, dict):
+        found = found["rules"] if "rules" in found and "name" not in found else [found]
+    if not isinstance(found, list) or not found:
         raise Invalid('there are no rules in the file: one rule, an array of rules, or {"rules": [...]}')
-    return items
+    return found
 
 
 def _text_of(file: str) -> bytes:
@@ -126,9 +126,9 @@ def _describe_effect(rule: BoostRule) -> str:
     if rule.boost_fq is not None:
         return f"pin {rule.boost_fq}{places}"
     words = [
-        f"{effect.action} {effect.field} {effect.option} {effect.query}"
-        + (f" at {effect.pin_position}" if effect.pin_position else "")
-        for effect in rule.boost
+        f"{one.action} {one.field} {one.option} {one.query}"
+        + (f" at {one.pin_position}" if one.pin_position else "")
+        for one in rule.boost
     ]
     return ("; ".join(words) + places) or "hands out its asset"
 
@@ -141,7 +141,7 @@ def _describe_conditions(rule: BoostRule) -> str:
         "anchor": rule.anchor_products,
         "module": rule.module_names,
         "context": list(rule.context),
-        "filter": [clause.query for clause in rule.filter_query],
+        "filter": [one.query for one in rule.filter_query],
         "search": list(rule.search_texts),
         "tag": rule.boosting_tags,
     }

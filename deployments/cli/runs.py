@@ -66,18 +66,18 @@ def list_runs(
     if as_json:
         screen.print_json(listed.to_dict())
         return
-    runs = listed.runs
+    found = listed.runs
     table = screen.build_table(
         "ordered", "app", "engine", "run", "status", "stage", "attempt", "by", "snapshot",
         ids=("run", "snapshot"), droppable=("attempt", "by", "engine"),
     )  # fmt: skip
-    for run in runs:
+    for run in found:
         stage = f"{run.stage} {run.fraction:.0%}" if run.status == "running" else ""
         table.add_row(
             iso_ms(run.created_at)[:19], run.app_id, run.engine_id, run.run_id, run.status, stage,
             str(run.attempt), run.by, run.version,
         )  # fmt: skip
-    screen.out().print(table if runs else "There are no runs yet; `kiosk train` orders one.")
+    screen.out().print(table if found else "There are no runs yet; `kiosk train` orders one.")
 
 
 @app.command("show", epilog=SHOW_EPILOG)
@@ -112,14 +112,14 @@ def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> Non
         screen.out().print(", ".join(f"{key} {value:.4f}" for key, value in run.figures.items()))
     if run.parts:
         parts = screen.build_table("part", "weight", "without history", "alone", "why")
-        for part in run.parts:
-            alone = part.get("alone")
+        for one in run.parts:
+            alone = one.get("alone")
             parts.add_row(
-                str(part.get("part", "")),
-                f"{part.get('weight', 0.0):g}",
-                f"{part.get('weight_new', 0.0):g}",
+                str(one.get("part", "")),
+                f"{one.get('weight', 0.0):g}",
+                f"{one.get('weight_new', 0.0):g}",
                 "" if alone is None else f"{alone:.4f}",
-                str(part.get("reason", "")),
+                str(one.get("reason", "")),
             )
         screen.out().print(parts)
     for line in (
@@ -143,16 +143,16 @@ def report(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> N
     if not run_name:
         run: RunView = installation.perform("runs.find", run_id=name)
         app_id, run_id = run.run.app_id, run.run.run_id
-    document = installation.perform("evaluations.report", app_id=app_id, run_id=run_id).to_dict()
-    title = f"{document['recipe']} on {app_id}"
+    found = installation.perform("evaluations.report", app_id=app_id, run_id=run_id).to_dict()
+    title = f"{found['recipe']} on {app_id}"
     if as_json:
-        screen.print_json(document)
-    elif "rows" in document:
+        screen.print_json(found)
+    elif "rows" in found:
         screen.print_lines(
-            markdown_from_rows(document["rows"], title, document.get("split", {}).get("sentence", ""))
+            markdown_from_rows(found["rows"], title, found.get("split", {}).get("sentence", ""))
         )
     else:
-        screen.print_lines(markdown_from_reports(document["reports"], title))
+        screen.print_lines(markdown_from_reports(found["reports"], title))
 
 
 @app.command("cancel", epilog=CANCEL_EPILOG)

@@ -98,18 +98,18 @@ def list_schedules(
     if as_json:
         screen.print_json(listed.to_dict())
         return
-    views = listed.schedules
+    found = listed.schedules
     table = screen.build_table(
         "app", "name", "engine", "when", "recipe", "promotes", "fired last", "due (UTC)",
         droppable=("engine", "fired last"),
     )  # fmt: skip
-    for view in views:
-        schedule, fields = view.schedule, view.to_dict()
+    for view in found:
+        one, told = view.schedule, view.to_dict()
         table.add_row(
-            schedule.app_id, schedule.name, schedule.engine_id, schedule.when, fields["recipe"],
-            "yes" if schedule.promote else "no", (fields["last"] or "never")[:16], fields["next"][:16],
+            one.app_id, one.name, one.engine_id, one.when, told["recipe"], "yes" if one.promote else "no",
+            (told["last"] or "never")[:16], told["next"][:16],
         )  # fmt: skip
-    screen.out().print(table if views else "There are no schedules; `kiosk schedules add` makes one.")
+    screen.out().print(table if found else "There are no schedules; `kiosk schedules add` makes one.")
 
 
 @app.command("remove", epilog=REMOVE_EPILOG)

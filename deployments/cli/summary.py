@@ -101,12 +101,12 @@ class InstallationSummary:
     def example_commands(self) -> list[str]:
         """Write commands that work when pasted."""
         keys = {app.app_id: app for app in self.apps}
-        lines: list[str] = []
+        found: list[str] = []
         if "development" in keys:
-            lines += _first_steps(self.state.api_url, keys["development"].secret_key)
+            found += _first_steps(self.state.api_url, keys["development"].secret_key)
         if "playground" in keys and self.playground_user:
             ask = {"user_id": self.playground_user, "rows": 3, "fl": ["title"]}
-            lines += [
+            found += [
                 "# the playground: sample data, read-only",
                 _curl(
                     self.state.api_url,
@@ -115,7 +115,7 @@ class InstallationSummary:
                     ask,
                 ),
             ]
-        return lines
+        return found
 
 
 def _first_steps(url: str, key: str) -> list[str]:
@@ -161,25 +161,25 @@ def build_summary(
     """Collect everything from the store; the start (`first`) creates the administrator if there is none."""
 
     async def read(keeping: KeyAdmin, stores: OpenStores) -> InstallationSummary:
-        keys_by_app: dict[str, AppKeys] = {
+        found: dict[str, AppKeys] = {
             app.app_id: AppKeys(app.app_id, app.environment) for app in await keeping.apps()
         }
         for entry in await keeping.keys(reveal=reveal):
             app = entry.app
-            app_keys = keys_by_app[app.app_id]
+            known = found[app.app_id]
             # Oldest first, so the newest key of a kind is the one that stays.
-            keys_by_app[app.app_id] = AppKeys(
+            found[app.app_id] = AppKeys(
                 app.app_id,
                 app.environment,
-                entry.text if entry.key.kind == "secret" else app_keys.secret_key,
-                entry.text if entry.key.kind == "publishable" else app_keys.publishable_key,
+                entry.text if entry.key.kind == "secret" else known.secret_key,
+                entry.text if entry.key.kind == "publishable" else known.publishable_key,
             )
         users = await stores.records.ids("playground", "user") if reveal else []
         user = next((user_id for user_id in users if user_id != "playground-keeper"), "")
         password = await ensure_administrator(stores.accounts, read_clock_ms()) if first else ""
         settings = installation.settings
         return InstallationSummary(
-            state, list(keys_by_app.values()), user, password, settings.edge_url, settings.console
+            state, list(found.values()), user, password, settings.edge_url, settings.console
         )
 
     return installation.administer(read)

@@ -90,18 +90,18 @@ def _collect(read: Callable[[Installation], Any], installation: Installation) ->
 
 
 def _versions(installation: Installation) -> dict[str, Any]:
-    versions = {}
+    found = {}
     for name in _PACKAGES:
         try:
-            versions[name] = metadata.version(name)
+            found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            versions[name] = "absent"
+            found[name] = "absent"
     return {
         "kiosk": installed_version(),
         "build": build_digest(),
         "python": sys.version.split()[0],
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "packages": versions,
+        "packages": found,
     }
 
 
@@ -127,20 +127,18 @@ def _data(installation: Installation) -> dict[str, Any]:
         apps = await keeping.apps()
         return {
             "redis": {section: await stores.info(section) for section in ("server", "memory", "persistence", "stats")},
-            "apps": [{"app_id": app.app_id, "environment": app.environment} for app in apps],
-            "engines": [
-                engine.model_dump(mode="json") for app in apps for engine in await stores.engines.all(app.app_id)
-            ],
+            "apps": [{"app_id": one.app_id, "environment": one.environment} for one in apps],
+            "engines": [one.model_dump(mode="json") for app in apps for one in await stores.engines.all(app.app_id)],
             "runs": [
-                run.model_dump(mode="json", include={"app_id", "run_id", "engine_id", "status", "stage", "attempt",
+                one.model_dump(mode="json", include={"app_id", "run_id", "engine_id", "status", "stage", "attempt",
                                                      "version", "error", "created_at", "stages"})
-                for app in apps for run in await stores.runs.newest(app.app_id, RUNS)
+                for app in apps for one in await stores.runs.newest(app.app_id, RUNS)
             ],
             "promotions": [
-                promotion.model_dump(mode="json", include={"app_id", "engine_id", "version", "run_id", "at", "reason"})
+                one.model_dump(mode="json", include={"app_id", "engine_id", "version", "run_id", "at", "reason"})
                 for app in apps
                 for engine in await stores.engines.all(app.app_id)
-                for promotion in await stores.promotions.history(app.app_id, engine.engine_id, RUNS)
+                for one in await stores.promotions.history(app.app_id, engine.engine_id, RUNS)
             ],
         }  # fmt: skip
 

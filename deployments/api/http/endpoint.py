@@ -109,7 +109,7 @@ class PathMatch:
 
 @lru_cache(1024)
 def _closest(paths: tuple[str, ...], path: str) -> str:
-    longer = [candidate for candidate in paths if path.count("/") > 1 and candidate.startswith(path)]
+    longer = [one for one in paths if path.count("/") > 1 and one.startswith(path)]
     return next(iter(longer or get_close_matches(path, paths, 1, 0.88)), "")
 
 

@@ -102,7 +102,7 @@ def _warnings(request: ApiRequest, query: UserQuery) -> list[dict[str, str]]:
 
 
 FIELD = "suggested_queries"
-MOST_TYPED = 500
+MOST_ASKED = 500
 "Characters of the typed text that are looked up in the question bank."
 
 Completions = Mapping[str, list[dict[str, Any]]]
@@ -121,23 +121,21 @@ class QuestionBankSuggestions:
         Cost:
             one read of a counter, only for this field and a page that is not full
         """
-        completed = completions.get(FIELD)
-        if completed is None or len(completed) >= query.rows:
+        found = completions.get(FIELD)
+        if found is None or len(found) >= query.rows:
             return completions
         if query.start:
             # skip the questions of earlier pages
             whole = replace(query, completion_fields=(FIELD,), start=0, rows=query.start + query.rows)
-            completed = list((await self._recommender.answer(whole)).completions.get(FIELD, ()))
+            found = list((await self._recommender.answer(whole)).completions.get(FIELD, ()))
         try:
-            listed = await self._add_questions(query, completed)
+            listed = await self._add_questions(query, found)
         except Unavailable:
             return completions
         return {**completions, FIELD: listed[query.start : query.start + query.rows]}
 
-    async def _add_questions(
-        self, query: UserQuery, completed: Sequence[dict[str, Any]]
-    ) -> list[dict[str, Any]]:
-        beside = [completion["text"] for completion in completed]
+    async def _add_questions(self, query: UserQuery, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        beside = [one["text"] for one in found]
         last = query.start + query.rows
-        questions = await self._banks.suggest(query.app_id, query.typed[:MOST_TYPED], last, beside)
-        return [*completed, *questions]
+        questions = await self._banks.suggest(query.app_id, query.typed[:MOST_ASKED], last, beside)
+        return [*found, *questions]

@@ -267,12 +267,10 @@ class ThreadsResource:
 
     async def _thread(self, request: ApiRequest) -> dict[str, Any]:
         thread_id = _named_thread(request)
-        thread = next(
-            (listed for listed in await self._threads(request) if thread_id in listed.question_ids), None
-        )
-        if thread is None:
+        found = next((one for one in await self._threads(request) if thread_id in one.question_ids), None)
+        if found is None:
             raise NotFound(messages.NOT_FOUND)
-        return {**_resource_from_thread(thread), "questions_ids": list(thread.question_ids)}
+        return {**_resource_from_thread(found), "questions_ids": list(found.question_ids)}
 
     async def _change(
         self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = ""
@@ -310,7 +308,7 @@ def _resource_from_thread(thread: Thread) -> dict[str, Any]:
     }
 
 
-ROOT_PATH = "/v1/ask/user_history"
+BASE = "/v1/ask/user_history"
 _TAG = "History"
 _READ = AdmissionRules(publishable=True, body="json", reads_token=True, token_in_body=True)
 _CHANGE = AdmissionRules(publishable=True, writes=True, body="json", reads_token=True, token_in_body=True)
@@ -328,7 +326,7 @@ def build_history_endpoints(resource: HistoryResource) -> tuple[Endpoint, ...]:
         if thread:
             replies[404] = records.MessageReply
         return Endpoint(
-            f"history.{name}", "POST", ROOT_PATH + path, rules, "detail", answer,
+            f"history.{name}", "POST", BASE + path, rules, "detail", answer,
             schema=resource.body_parser(body), hot=hot,
             about=EndpointTexts(about, _TAG, body, replies, needs_user=True),
         )  # fmt: skip
@@ -374,13 +372,13 @@ def build_history_endpoints(resource: HistoryResource) -> tuple[Endpoint, ...]:
 
 _FETCH = AdmissionRules(publishable=True, reads_token=True)
 _STEP = AdmissionRules(publishable=True, writes=True, reads_token=True)
-_USER = {"user_id": {"type": "string"}}
+_READER = {"user_id": {"type": "string"}}
 
 
 def build_thread_endpoints(resource: ThreadsResource) -> tuple[Endpoint, ...]:
     """Return the endpoints of threads and notifications as resources."""
-    threads, notifications = f"{ROOT_PATH}/threads", f"{ROOT_PATH}/notifications"
-    thread = f"{threads}/{{{NAMED}}}"
+    threads, notifications = f"{BASE}/threads", f"{BASE}/notifications"
+    one = f"{threads}/{{{NAMED}}}"
     enveloped = records.build_envelope
 
     def row(
@@ -388,27 +386,27 @@ def build_thread_endpoints(resource: ThreadsResource) -> tuple[Endpoint, ...]:
         body: wire.Body | None = None,
     ) -> Endpoint:  # fmt: skip
         rules = _FETCH if method == "GET" else _STEP if body is None else _CHANGE
-        replies = {200: reply, **({404: records.MessageReply} if path.startswith(thread) else {})}
+        replies = {200: reply, **({404: records.MessageReply} if path.startswith(one) else {})}
         return Endpoint(
             f"history.{name}", method, path, rules, "detail", answer,
             schema=resource.body_parser(body or wire.UserBody), about=EndpointTexts(about, _TAG, body, replies,
-            _USER, True),
+            _READER, True),
         )  # fmt: skip
 
     def change(name: str, verb: ThreadVerb, about: str) -> Endpoint:
-        return row(f"threads.{name}", "POST", f"{thread}/{name}", resource.build_change(verb), about)
+        return row(f"threads.{name}", "POST", f"{one}/{name}", resource.build_change(verb), about)
 
     return (
         row(
             "threads.list", "GET", threads, resource.list, "List the threads of a user",
             enveloped(wire.ThreadResources),
         ),
-        row("threads.show", "GET", thread, resource.show, "Read a thread", enveloped(wire.WholeThread)),
+        row("threads.show", "GET", one, resource.show, "Read a thread", enveloped(wire.WholeThread)),
         row(
-            "threads.rename", "PUT", thread, resource.rename, "Give a thread another title",
-            enveloped(wire.WholeThread), wire.NewTitle,
+            "threads.rename", "PUT", one, resource.rename, "Give a thread another title", enveloped(wire.WholeThread),
+            wire.NewTitle,
         ),
-        row("threads.delete", "DELETE", thread, resource.delete_one, "Delete a thread"),
+        row("threads.delete", "DELETE", one, resource.delete_one, "Delete a thread"),
         row(
             "threads.delete_many", "POST", f"{threads}/_delete", resource.delete_many, "Delete threads",
             enveloped(wire.DeletedThreads), wire.ThreadDeletion,

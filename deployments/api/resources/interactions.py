@@ -99,20 +99,17 @@ class InteractionsResource:
         """Return warnings on products that the engines of this process do not know; the store is not read."""
         named = _named_products(accepted)
         return [
-            _warning(named[product_id], "product_ids", f"no product has the id {product_id[:_SHOWN]}")
-            for product_id in self._find_unknown(request.app_id, tuple(named))
+            _warning(named[one], "product_ids", f"no product has the id {one[:_SHOWN]}")
+            for one in self._find_unknown(request.app_id, tuple(named))
         ]
 
     async def _missing(self, request: ApiRequest, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
         """Return warnings on interactions with missing products; for dry runs only, because it reads the store."""
         named = _named_products(accepted)
         product_ids = list(named)[:MOST_LOOKED_UP]
-        records = await self._records.get_many(request.app_id, "product", product_ids)
-        lost = [product_id for product_id, record in zip(product_ids, records, strict=True) if record is None]
-        return [
-            _warning(named[missing_id], "product_ids", f"no product has the id {missing_id[:_SHOWN]}")
-            for missing_id in lost
-        ]
+        found = await self._records.get_many(request.app_id, "product", product_ids)
+        lost = [product_id for product_id, record in zip(product_ids, found, strict=True) if record is None]
+        return [_warning(named[one], "product_ids", f"no product has the id {one[:_SHOWN]}") for one in lost]
 
     def read_erase(self, request: ApiRequest) -> list[str]:
         """Validate the ids whose interactions to erase; the alias wraps the ids in `data`."""
@@ -144,8 +141,8 @@ def _upload_reply(
     request: ApiRequest, accepted: AcceptedInteractions, warnings: list[dict[str, Any]]
 ) -> Reply:
     """Return the reply to an upload; the specification fixes the body of a successful one."""
-    body = {"message": messages.SUCCESS, "warnings": warnings[:MOST_WARNINGS]} if warnings else None
-    reply = message_reply(messages.SUCCESS) if body is None else plain_reply(body)
+    found = {"message": messages.SUCCESS, "warnings": warnings[:MOST_WARNINGS]} if warnings else None
+    reply = message_reply(messages.SUCCESS) if found is None else plain_reply(found)
     if accepted.unnamed and request.credential.is_secret:
         return replace(reply, headers=((b"x-kiosk-warning", (UNNAMED % accepted.unnamed).encode()),))
     return reply

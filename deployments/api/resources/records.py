@@ -122,10 +122,10 @@ class RecordsResource:
         return with_etag(success_json(await self._stored(request)))
 
     async def _stored(self, request: ApiRequest) -> bytes:
-        record = await self._stores.records.get(request.app_id, self.noun, request.parsed)
-        if record is None:
+        found = await self._stores.records.get(request.app_id, self.noun, request.parsed)
+        if found is None:
             raise NotFound(await self._missing_error(request.app_id))
-        return record
+        return found
 
     async def _missing_error(self, app_id: str) -> str:
         return messages.NOT_FOUND
@@ -228,10 +228,10 @@ class ProductsResource(RecordsResource):
 
     async def read(self, request: ApiRequest) -> Reply:
         """Return the product alone, or in the envelope if the app's setting requires it."""
-        record = await self._stored(request)
+        found = await self._stored(request)
         if request.credential.app.settings.product_envelope:
-            return with_etag(success_json(record))
-        return Reply(200, record, etag=compute_etag(record))
+            return with_etag(success_json(found))
+        return Reply(200, found, etag=compute_etag(found))
 
     def _type_of(self, request: ApiRequest) -> str | None:
         return request.query.get("type") or None
@@ -269,8 +269,8 @@ class UsersResource(RecordsResource):
         erasure = await self._erasures.order(
             request.app_id, user_id=request.parsed, request_id=request.request_id, by="api"
         )
-        receipt = {"task_id": erasure.erasure_id, "receipt": f"/v1/users/_erasures/{erasure.erasure_id}"}
-        return success(receipt, self.delete_one_message)
+        told = {"task_id": erasure.erasure_id, "receipt": f"/v1/users/_erasures/{erasure.erasure_id}"}
+        return success(told, self.delete_one_message)
 
     async def receipt(self, request: ApiRequest) -> Reply:
         """Return the receipt of an erasure; its status is complete or not."""

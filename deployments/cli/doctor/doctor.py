@@ -83,15 +83,15 @@ def _check_mcp(
     installation: Installation, url: str, username: str, question: str
 ) -> tuple[str, list[Finding]]:
     state = installation.state
-    address = (url or installation.settings.public_url or (state.api_url if state else "")).rstrip("/")
-    address = address.removesuffix("/mcp")
-    if not address:
+    base = (url or installation.settings.public_url or (state.api_url if state else "")).rstrip("/")
+    base = base.removesuffix("/mcp")
+    if not base:
         raise Unavailable("the installation does not run; `kiosk up` starts it")
     if username:
-        walk = McpCheck(address, username, sys.stdin.readline().rstrip("\n"), question)
+        walk = McpCheck(base, username, sys.stdin.readline().rstrip("\n"), question)
         return f"Archive at {walk.endpoint_url}", list(walk.run())
     with _temporary_account(installation) as password:
-        walk = McpCheck(address, VISITOR, password, question)
+        walk = McpCheck(base, VISITOR, password, question)
         return f"Archive at {walk.endpoint_url}", list(walk.run())
 
 
@@ -163,9 +163,9 @@ def run_checks(installation: Installation, urls: Sequence[str] = ()) -> list[Fin
 
 def _check_cluster(installation: Installation, urls: Sequence[str]) -> Iterator[Finding]:
     """Check an installation that runs on other machines, through its Redis."""
-    inspection = cluster_checks.inspect_cluster(installation.settings, urls, SystemClock().now_ms())
-    yield from inspection.findings
-    if inspection.report is None:
+    found = cluster_checks.inspect_cluster(installation.settings, urls, SystemClock().now_ms())
+    yield from found.findings
+    if found.report is None:
         return
     try:
         yield from running_checks.check_redis_settings(installation)

@@ -79,11 +79,11 @@ class HttpSession:
         try:
             line.request(method, target, body=body, headers=sent)
             reply = line.getresponse()
-            headers_of_reply = {name.lower(): value for name, value in reply.getheaders()}
+            found = {name.lower(): value for name, value in reply.getheaders()}
             for cookie in reply.headers.get_all("set-cookie") or ():
                 name, _, value = cookie.partition(";")[0].partition("=")
                 self.cookies[name.strip()] = value
-            return HttpResponse(reply.status, headers_of_reply, reply.read())
+            return HttpResponse(reply.status, found, reply.read())
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"{parts.netloc} does not answer ({type(error).__name__})") from error
         finally:
@@ -203,11 +203,9 @@ class McpCheck:
             f"a call without a token answered {heard.status}, not 401",
             "does a proxy sign in?",
         )
-        expected = f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
-        challenge = heard.headers.get("www-authenticate", "nothing")
-        _require(
-            challenge == expected, f"the 401 points to {challenge}", f"KIOSK_PUBLIC_URL must be {self.base}"
-        )
+        wanted = f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
+        told = heard.headers.get("www-authenticate", "nothing")
+        _require(told == wanted, f"the 401 points to {told}", f"KIOSK_PUBLIC_URL must be {self.base}")
         heard = self._post({}, token="", origin="https://stranger.example")
         _require(
             heard.status == 403,
@@ -258,11 +256,11 @@ class McpCheck:
             "token_endpoint_auth_method": "none",
         }
         heard = self.session.send("POST", self.server["registration_endpoint"], message=metadata)
-        client = heard.parse_json()
-        _require(heard.status == 201 and isinstance(client, dict), f"registration answered {heard.status}")
-        _require(None not in client.values(), "the answer holds null, which TypeScript clients refuse")
-        _require(client.get("redirect_uris") == [REDIRECT], "the redirect address did not come back")
-        self.client_id = client["client_id"]
+        found = heard.parse_json()
+        _require(heard.status == 201 and isinstance(found, dict), f"registration answered {heard.status}")
+        _require(None not in found.values(), "the answer holds null, which TypeScript clients refuse")
+        _require(found.get("redirect_uris") == [REDIRECT], "the redirect address did not come back")
+        self.client_id = found["client_id"]
         return "a public client with a loopback address is taken"
 
     def _sign_in(self) -> str:
@@ -280,13 +278,13 @@ class McpCheck:
         )
         url = f"{start}?{urlencode(query)}"
         heard = self._submit_pages(url)
-        answer = {
+        found = {
             name: values[0] for name, values in parse_qs(urlsplit(heard.headers["location"]).query).items()
         }
-        _require("code" in answer, f"the redirect says {answer.get('error', 'nothing')}")
-        _require(answer.get("state") == query["state"], "state came back changed")
-        _require(answer.get("iss") == self.server["issuer"], f"iss is {answer.get('iss')}")
-        self.code = answer["code"]
+        _require("code" in found, f"the redirect says {found.get('error', 'nothing')}")
+        _require(found.get("state") == query["state"], "state came back changed")
+        _require(found.get("iss") == self.server["issuer"], f"iss is {found.get('iss')}")
+        self.code = found["code"]
         return "page, account and consent; code, state and iss come back"
 
     def _token(self) -> str:
@@ -374,25 +372,25 @@ class McpCheck:
 
     def _exchange(self, form: dict[str, str]) -> dict[str, Any]:
         heard = self.session.send("POST", self.server["token_endpoint"], form=form)
-        tokens = heard.parse_json()
-        if heard.status != 200 or not isinstance(tokens, dict):
-            why = tokens.get("error_description", "") if isinstance(tokens, dict) else ""
+        found = heard.parse_json()
+        if heard.status != 200 or not isinstance(found, dict):
+            why = found.get("error_description", "") if isinstance(found, dict) else ""
             raise McpCheckFailed(f"the token endpoint answered {heard.status} {why}")
-        _require(type(tokens.get("expires_in")) is int, "expires_in is no integer")
-        _require("refresh_token" in tokens, "there is no refresh token: every hour a sign-in")
+        _require(type(found.get("expires_in")) is int, "expires_in is no integer")
+        _require("refresh_token" in found, "there is no refresh token: every hour a sign-in")
         _require("no-store" in heard.headers.get("cache-control", ""), "tokens may be cached on the way")
-        return tokens
+        return found
 
     def _document(self, path: str) -> dict[str, Any]:
         heard = self.session.send("GET", self.base + path)
-        document = heard.parse_json()
+        found = heard.parse_json()
         _require(
-            heard.status == 200 and isinstance(document, dict),
+            heard.status == 200 and isinstance(found, dict),
             f"{path} answered {heard.status}",
             "is it routed here?",
         )
-        _require(None not in document.values(), f"{path} holds null")
-        return dict(document)
+        _require(None not in found.values(), f"{path} holds null")
+        return dict(found)
 
     def _tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         result = self._result("tools/call", {"name": name, "arguments": arguments})
@@ -409,10 +407,10 @@ class McpCheck:
 
     def _rpc(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         heard = self._post({"jsonrpc": "2.0", "id": 0, "method": method, "params": params})
-        reply = heard.parse_json()
-        _require(heard.status == 200 and isinstance(reply, dict), f"{method} answered {heard.status}")
-        _require(reply.get("id") == 0, "the id 0 does not come back")
-        return dict(reply)
+        found = heard.parse_json()
+        _require(heard.status == 200 and isinstance(found, dict), f"{method} answered {heard.status}")
+        _require(found.get("id") == 0, "the id 0 does not come back")
+        return dict(found)
 
     def _post(self, message: Any, *, token: str | None = None, origin: str = "") -> HttpResponse:
         chosen = self.tokens.get("access_token", "") if token is None else token

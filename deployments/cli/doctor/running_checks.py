@@ -86,11 +86,11 @@ def check_ports(installation: Installation, state: InstallationState) -> Iterato
     outside = []
     for process in list_processes(installation.places):
         try:
-            connections = process.net_connections(kind="tcp")
+            found = process.net_connections(kind="tcp")
             name = process.name()
         except psutil.Error:
             continue
-        for connection in connections:
+        for connection in found:
             if connection.status != psutil.CONN_LISTEN or connection.laddr.ip.startswith(LOOPBACK):
                 continue
             if connection.laddr.port != state.port:
