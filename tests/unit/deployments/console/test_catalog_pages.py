@@ -316,7 +316,7 @@ async def test_an_entry_is_dropped(shop: AdminShop) -> None:
 
 def test_no_page_asks_for_less_than_its_operation() -> None:
     roles = {page.path: page.role for module in (catalog, users, tryout, imports) for page in module.PAGES}
-    assert roles[users.READER + "/erase"] == "owner"
+    assert roles[users.USER + "/erase"] == "owner"
     assert {role for path, role in roles.items() if "/import" in path} == {"editor"}
     assert {role for path, role in roles.items() if "/catalog" in path} == {"viewer", "editor"}
     changes = {page.role for page in catalog.PAGES if "POST" in page.methods}
