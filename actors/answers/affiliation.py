@@ -51,7 +51,9 @@ def list_relevant_ids(snippets: Iterable[Snippet], question: str) -> list[str]:
     """Return the products of passages that share a word with the question, best first."""
     return list(
         dict.fromkeys(
-            one.product_id for one in snippets if find_question_words(f"{one.title} {one.text}", question)
+            snippet.product_id
+            for snippet in snippets
+            if find_question_words(f"{snippet.title} {snippet.text}", question)
         )
     )
 

@@ -156,25 +156,33 @@ class AnswerPipeline:
             HouseError: it could not be answered now
         """
         question = hand.question
-        asked = await self._rewrite_standalone(question) if question.before else question.text
-        rewritten = {"question": asked} if question.before and asked != clean_text(question.text) else {}
+        question_text = await self._rewrite_standalone(question) if question.before else question.text
+        rewritten = (
+            {"question": question_text}
+            if question.before and question_text != clean_text(question.text)
+            else {}
+        )
         await hand.write_revision(stage=FETCHING, **rewritten)
-        found = await self._retrieve_with_retries(question, asked)
+        snippets = await self._retrieve_with_retries(question, question_text)
         await hand.write_revision(stage=VERIFYING)
-        digest = compute_digest(asked, question, found, self._services.writer)
-        if await self._reuse_answer(hand, digest, found):
+        digest = compute_digest(question_text, question, snippets, self._services.writer)
+        if await self._reuse_answer(hand, digest, snippets):
             return
         composed = await self._run_in_thread(
             partial(
-                compose_answer, asked, found, language=question.language, now_ms=self._services.clock.now_ms()
+                compose_answer,
+                question_text,
+                snippets,
+                language=question.language,
+                now_ms=self._services.clock.now_ms(),
             )
         )
-        followups = await self._run_in_thread(partial(generate_related_questions, asked, found))
+        followups = await self._run_in_thread(partial(generate_related_questions, question_text, snippets))
         composer = "extractive"
-        if self._services.writer is not None and found:
-            written = await self._write_within_budget(hand, asked, found, composed)
+        if self._services.writer is not None and snippets:
+            written = await self._write_within_budget(hand, question_text, snippets, composed)
             composed, composer = (composed, composer) if written is None else (written, "model")
-        await self._finish(hand, composed, found, followups, composer)
+        await self._finish(hand, composed, snippets, followups, composer)
         if composed.sentences and (self._services.writer is None or composer == "model"):
             await self._services.questions.remember(
                 question.app_id, digest, question.question_id, ttl_ms=REUSE_MS
@@ -185,21 +193,21 @@ class AnswerPipeline:
 
         The pipeline calls a model only for a question that needs it. The model may use only words of the questions.
         """
-        asked, writer = resolve_followup(question.text, question.before), self._services.writer
-        if not isinstance(writer, QuestionRewriter) or asked == clean_text(question.text):
-            return asked
+        question_text, writer = resolve_followup(question.text, question.before), self._services.writer
+        if not isinstance(writer, QuestionRewriter) or question_text == clean_text(question.text):
+            return question_text
         tools, app_id = self._services, question.app_id
         chars = len(question.text) + sum(map(len, question.before))
         tokens, day = chars // _CHARS_A_TOKEN + _REWRITE_TOKENS, tools.clock.now_ms() // _DAY_MS
         if not await tools.questions.spend_tokens(app_id, day, tokens, most=tools.daily_token_limit(app_id)):
-            return asked
+            return question_text
         tools.meter.count("kiosk_provider_tokens_total", tokens, app=app_id)
         try:
             written = await run_within(writer.rewrite(question.text, question.before), _REWRITE_S)
         except (LanguageModelError, asyncio.TimeoutError) as error:
             self._log.warning("question_not_rewritten", reason=str(error) or "too late")
-            return asked
-        return validate_rewriting(written, question.text, question.before) or asked
+            return question_text
+        return validate_rewriting(written, question.text, question.before) or question_text
 
     async def retrieve(self, query: ArchiveQuery, fq: str, boost_fq: str) -> list[Snippet]:
         """Return passages that pass the filters over their products."""
@@ -208,19 +216,19 @@ class AnswerPipeline:
         wide = await self._services.archive.ask(replace(query, rows=max(_FILTERED_ROWS, query.rows)))
         kept: list[Snippet] = []
         for start in range(0, len(wide.snippets), _BATCH):
-            lot = wide.snippets[start : start + _BATCH]
-            ids = [one.product_id for one in lot]
+            batch = wide.snippets[start : start + _BATCH]
+            ids = [snippet.product_id for snippet in batch]
             products = await load_products(self._services.records, query.app_id, ids)
-            kept += filter_passages(lot, products, fq, boost_fq)
+            kept += filter_passages(batch, products, fq, boost_fq)
             if len(kept) >= query.rows and (not boost_fq.strip() or start >= 3 * _BATCH):
                 break
-        kept.sort(key=lambda one: -one.score)
+        kept.sort(key=lambda snippet: -snippet.score)
         return kept[: query.rows]
 
-    async def _retrieve_with_retries(self, question: Question, asked: str) -> list[Snippet]:
+    async def _retrieve_with_retries(self, question: Question, question_text: str) -> list[Snippet]:
         query = ArchiveQuery(
             question.app_id,
-            asked,
+            question_text,
             rows=PASSAGE_ROWS,
             type=question.type,
             yearly_decay=question.yearly_decay,
@@ -234,36 +242,38 @@ class AnswerPipeline:
                 await asyncio.sleep(pause_s)
         return await self.retrieve(query, question.fq, question.boost_fq)
 
-    async def _reuse_answer(self, hand: AnswerLease, digest: str, found: Sequence[Snippet]) -> bool:
+    async def _reuse_answer(self, hand: AnswerLease, digest: str, snippets: Sequence[Snippet]) -> bool:
         """Return the stored answer to the same question over the same passages, if any."""
         tools, app_id = self._services, hand.question.app_id
         before = await tools.questions.recall(app_id, digest)
         recorded = await tools.questions.read(app_id, before) if before else None
         if recorded is None or recorded.answer.finish_reason != "success" or not recorded.answer.sentences:
             return False
-        snippets = [snippet_from_passage(one) for one in recorded.answer.passages]
+        recorded_snippets = [snippet_from_passage(passage) for passage in recorded.answer.passages]
         composed = composed_from_answer(recorded.answer)
         tools.meter.count("kiosk_answers_reused_total")
-        await self._finish(hand, composed, [*snippets, *found], recorded.answer.followups, "reused")
+        await self._finish(
+            hand, composed, [*recorded_snippets, *snippets], recorded.answer.followups, "reused"
+        )
         return True
 
     async def _write_within_budget(
-        self, hand: AnswerLease, asked: str, found: Sequence[Snippet], composed: ComposedAnswer
+        self, hand: AnswerLease, question_text: str, snippets: Sequence[Snippet], composed: ComposedAnswer
     ) -> ComposedAnswer | None:
         """Return the model's answer within the app's daily token limit; None at the limit or when the
         model fails.
         """
         question, tools = hand.question, self._services
         day, most = tools.clock.now_ms() // _DAY_MS, tools.daily_token_limit(question.app_id)
-        sources = sum(min(len(one.text), _MOST_SOURCE_CHARS) for one in found)
-        prompt = (_RULES_CHARS + len(asked) + sources) // _CHARS_A_TOKEN
+        sources = sum(min(len(snippet.text), _MOST_SOURCE_CHARS) for snippet in snippets)
+        prompt = (_RULES_CHARS + len(question_text) + sources) // _CHARS_A_TOKEN
         if not await tools.questions.spend_tokens(question.app_id, day, prompt + _RESERVED, most=most):
             tools.meter.count("kiosk_provider_ceiling_total", app=question.app_id)
             self._log.warning("provider_ceiling_reached", app=question.app_id, most=most)
             return None
-        draft = Draft(found)
+        draft = Draft(snippets)
         try:
-            return await self._write_with_model(hand, asked, found, draft, composed)
+            return await self._write_with_model(hand, question_text, snippets, draft, composed)
         finally:
             spare = _RESERVED - draft.chars // _CHARS_A_TOKEN
             tools.meter.count("kiosk_provider_tokens_total", prompt + _RESERVED - spare, app=question.app_id)
@@ -271,17 +281,22 @@ class AnswerPipeline:
                 await tools.questions.spend_tokens(question.app_id, day, -spare, most=0)
 
     async def _write_with_model(
-        self, hand: AnswerLease, asked: str, found: Sequence[Snippet], draft: Draft, composed: ComposedAnswer
+        self,
+        hand: AnswerLease,
+        question_text: str,
+        snippets: Sequence[Snippet],
+        draft: Draft,
+        composed: ComposedAnswer,
     ) -> ComposedAnswer | None:
         """Return the model's answer; None when the composed answer is better."""
         assert self._services.writer is not None
         first = True
         await hand.write_revision(stage=GENERATING)
         try:
-            async with aclosing(self._services.writer.write(asked, found)) as pieces:
+            async with aclosing(self._services.writer.write(question_text, snippets)) as pieces:
                 async for piece in pieces:
                     if await self._run_in_thread(partial(draft.feed, piece)):
-                        await self._write_draft(hand, draft, found)
+                        await self._write_draft(hand, draft, snippets)
                         if first:
                             self._record_duration("kiosk_answer_first_sentence_ms", hand)
                         first = False
@@ -291,31 +306,35 @@ class AnswerPipeline:
             self._log.warning("model_failed", reason=str(error), sentences=len(draft.kept))
             self._services.meter.count("kiosk_model_failures_total")
         if await self._run_in_thread(draft.close):
-            await self._write_draft(hand, draft, found)
+            await self._write_draft(hand, draft, snippets)
         self._services.meter.count("kiosk_model_sentences_dropped_total", draft.dropped)
         if draft.kept:
             return ComposedAnswer(tuple(draft.kept), refused=False, confidence=1.0)
         return ComposedAnswer() if draft.refused else None
 
-    async def _write_draft(self, hand: AnswerLease, draft: Draft, found: Sequence[Snippet]) -> None:
-        grown, cited = drop_uncited(ComposedAnswer(tuple(draft.kept), refused=False, confidence=1.0), found)
+    async def _write_draft(self, hand: AnswerLease, draft: Draft, snippets: Sequence[Snippet]) -> None:
+        grown, cited = drop_uncited(
+            ComposedAnswer(tuple(draft.kept), refused=False, confidence=1.0), snippets
+        )
         await hand.write_revision(
             sentences=sentences_from_composed(grown),
-            passages=tuple(passage_from_snippet(one) for one in cited),
+            passages=tuple(passage_from_snippet(snippet) for snippet in cited),
         )
 
     async def _finish(
         self,
         hand: AnswerLease,
         composed: ComposedAnswer,
-        found: Sequence[Snippet],
+        snippets: Sequence[Snippet],
         followups: Sequence[str],
         composer: str,
     ) -> None:
-        composed, cited = drop_uncited(composed, found)
+        composed, cited = drop_uncited(composed, snippets)
         form, app_id = hand.question.format, hand.question.app_id
-        products = await load_products(self._services.records, app_id, [one.product_id for one in cited])
-        beside = await self._select_related(hand.question, found, products)
+        products = await load_products(
+            self._services.records, app_id, [snippet.product_id for snippet in cited]
+        )
+        beside = await self._select_related(hand.question, snippets, products)
         affiliated = await self._select_affiliated(hand, products) if composed.sentences else ()
         await hand.finish(
             finish_reason="success",
@@ -333,8 +352,8 @@ class AnswerPipeline:
     ) -> tuple[CitedPassage, ...]:
         """Add the requested fields of their products to passages, and perhaps their pictures."""
         if not pictured and set(names) <= _STANDARD_FIELDS:
-            return tuple(passage_from_snippet(one) for one in snippets)
-        ids = [one.product_id for one in snippets]
+            return tuple(passage_from_snippet(snippet) for snippet in snippets)
+        ids = [snippet.product_id for snippet in snippets]
         products = await load_products(self._services.records, app_id, ids)
         return _add_product_fields(snippets, products, names, pictured=pictured)
 
@@ -343,21 +362,23 @@ class AnswerPipeline:
         return _collect_related_ids(await load_products(self._services.records, app_id, product_ids))
 
     async def _select_related(
-        self, question: Question, found: Sequence[Snippet], cited: Mapping[str, Mapping[str, Any]]
+        self, question: Question, snippets: Sequence[Snippet], cited: Mapping[str, Mapping[str, Any]]
     ) -> list[Snippet]:
         """Return products to read after an answer: related ids of its sources first, then other retrieved products.
 
         Cost:
             one read of products, only when sources name products that were not retrieved
         """
-        others = {one.product_id: one for one in reversed(found) if one.product_id not in cited}
-        named = [one for one in _collect_related_ids(cited) if one not in question.exclude][:_RELATED]
-        missing = [one for one in named if one not in others]
+        others = {entry.product_id: entry for entry in reversed(snippets) if entry.product_id not in cited}
+        named = [entry for entry in _collect_related_ids(cited) if entry not in question.exclude][:_RELATED]
+        missing = [entry for entry in named if entry not in others]
         if missing:
             with contextlib.suppress(HouseError):
-                others.update({one.product_id: one for one in await self._load_excerpts(question, missing)})
-        related = [others.pop(one) for one in named if one in others]
-        return [*related, *sorted(others.values(), key=lambda one: -one.score)][:_RELATED]
+                others.update(
+                    {entry.product_id: entry for entry in await self._load_excerpts(question, missing)}
+                )
+        related = [others.pop(entry) for entry in named if entry in others]
+        return [*related, *sorted(others.values(), key=lambda entry: -entry.score)][:_RELATED]
 
     async def _select_affiliated(
         self, hand: AnswerLease, cited: Mapping[str, Mapping[str, Any]]
@@ -368,15 +389,15 @@ class AnswerPipeline:
             nothing without the app's `affiliation_fq`; else one search of passages and one read of products
         """
         tools, app_id = self._services, hand.question.app_id
-        asked = hand.answer.question or hand.question.text
+        question_text = hand.answer.question or hand.question.text
         rules = tools.affiliation_of(app_id)
         if not rules.fq:
             return ()
         try:
             rule = parse(rules.fq)
-            query = ArchiveQuery(app_id, asked, rows=SEARCHED, per_product=1, type=None)
-            found = await self.retrieve(query, rules.fq, "")
-            ids = [*_collect_related_ids(cited), *list_relevant_ids(found, asked)]
+            query = ArchiveQuery(app_id, question_text, rows=SEARCHED, per_product=1, type=None)
+            snippets = await self.retrieve(query, rules.fq, "")
+            ids = [*_collect_related_ids(cited), *list_relevant_ids(snippets, question_text)]
             products = await load_products(tools.records, app_id, ids)
         except HouseError as error:
             # An answer without products of partners is better than none.
@@ -387,13 +408,16 @@ class AnswerPipeline:
     async def _load_excerpts(self, question: Question, product_ids: Sequence[str]) -> Sequence[Snippet]:
         """Return the beginning of the texts of some products that pass the question's filters."""
         tools, app_id = self._services, question.app_id
-        articles = await asyncio.gather(*(tools.archive.article(app_id, one, 0) for one in product_ids))
+        articles = await asyncio.gather(*(tools.archive.article(app_id, entry, 0) for entry in product_ids))
         snippets = [
-            one for article in articles if article is not None for one in excerpts_from_article(article)[:1]
+            entry
+            for article in articles
+            if article is not None
+            for entry in excerpts_from_article(article)[:1]
         ]
         products = await load_products(tools.records, app_id, product_ids)
         if question.type is not None:
-            products = {name: one for name, one in products.items() if one.get("type") == question.type}
+            products = {name: entry for name, entry in products.items() if entry.get("type") == question.type}
         return filter_passages(snippets, products, question.fq, "")
 
     async def _run_in_thread(self, thought: Callable[[], T]) -> T:
@@ -416,24 +440,24 @@ def _add_product_fields(
     pictured: bool,
 ) -> tuple[CitedPassage, ...]:
     """Add fields of their products to passages, and perhaps their pictures."""
-    pick, found = Projection.of(names), []
-    for one in snippets:
-        product = products.get(one.product_id, {})
+    pick, passages = Projection.of(names), []
+    for snippet in snippets:
+        product = products.get(snippet.product_id, {})
         picture = find_picture(product) if pictured else None
-        found.append(passage_from_snippet(one, picture, **pick(product)))
-    return tuple(found)
+        passages.append(passage_from_snippet(snippet, picture, **pick(product)))
+    return tuple(passages)
 
 
 def compute_digest(
-    asked: str, question: Question, found: Sequence[Snippet], writer: AnswerWriter | None
+    question_text: str, question: Question, snippets: Sequence[Snippet], writer: AnswerWriter | None
 ) -> str:
     """Return a digest of everything an answer depends on: the question, the passages, the writer and the rules."""
     made_of: list[Any] = [
         RULES_VERSION,
-        " ".join(asked.casefold().split()),
+        " ".join(question_text.casefold().split()),
         question.language,
         writer.name if writer is not None else "",
-        [[one.product_id, one.position, one.text] for one in found],
+        [[snippet.product_id, snippet.position, snippet.text] for snippet in snippets],
     ]
     return hashlib.sha256(orjson.dumps(made_of)).hexdigest()
 

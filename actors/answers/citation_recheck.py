@@ -132,9 +132,9 @@ class CitationRechecker:
             elif change.op == "remove":
                 now[str(item)] = None
         store = self._stores.questions
-        citing = await asyncio.gather(*(store.list_citing(app_id, one) for one in now))
-        question_ids = dict.fromkeys(one for found in citing for one in found)
-        return sum([await self._revise(app_id, one, now) for one in question_ids])
+        citing = await asyncio.gather(*(store.list_citing(app_id, entry_id) for entry_id in now))
+        question_ids = dict.fromkeys(entry_id for ids in citing for entry_id in ids)
+        return sum([await self._revise(app_id, entry_id, now) for entry_id in question_ids])
 
     async def _revise(self, app_id: str, question_id: str, now: CurrentDocuments) -> bool:
         store = self._stores.questions
@@ -175,16 +175,20 @@ def recheck_answer(answer: Answer, now: CurrentDocuments) -> Answer | None:
     passages: list[CitedPassage] = []
     sentences: list[CitedSentence] = []
     for sentence in answer.sentences:
-        found = _find_support(sentence, answer.passages[sentence.passage], now)
-        if found is None:
+        supported = _find_support(sentence, answer.passages[sentence.passage], now)
+        if supported is None:
             continue
-        passage, start, end, support = found
+        passage, start, end, support = supported
         at = places.setdefault((passage.product_id, passage.position), len(passages))
         if at == len(passages):
             passages.append(passage)
         changes = {"passage": at, "start": start, "end": end, "support": support}
         sentences.append(sentence.model_copy(update=changes))
-    related = tuple(one for one in answer.related if now.get(one.product_id, one) is not None)
+    related = tuple(
+        related_passage
+        for related_passage in answer.related
+        if now.get(related_passage.product_id, related_passage) is not None
+    )
     revised = answer.model_copy(
         update={"sentences": tuple(sentences), "passages": tuple(passages), "related": related}
     )
@@ -204,7 +208,7 @@ def _find_support(
     document = now[passage.product_id]
     if document is None:
         return None
-    texts = [document.text[one.start : one.end] for one in document.passages]
+    texts = [document.text[span.start : span.end] for span in document.passages]
     order = sorted(range(len(texts)), key=lambda at: (texts[at] != passage.text, abs(at - passage.position)))
     for at in order:
         support = sentence.support if texts[at] == passage.text else score_support(sentence.text, texts[at])

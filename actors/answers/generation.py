@@ -68,7 +68,11 @@ def passages_from_products(
     product_ids: Sequence[str], products: Mapping[str, Mapping[str, Any]]
 ) -> list[Snippet]:
     """Return passages of products, the beginnings of all products first."""
-    documents = [read_product(products[one]) for one in dict.fromkeys(product_ids) if one in products]
+    documents = [
+        read_product(products[product_id])
+        for product_id in dict.fromkeys(product_ids)
+        if product_id in products
+    ]
     parts = [
         Snippet(
             product_id=document.product_id, position=place, title=document.title, child_title="",
@@ -103,18 +107,18 @@ class GenerationPipeline:
             return await _fail(hand, NO_MODEL)
         await hand.write_revision(stage=FETCHING)
         products = await load_products(services.records, hand.question.app_id, generation.product_ids)
-        found = passages_from_products(generation.product_ids, products)
-        if not found:
+        snippets = passages_from_products(generation.product_ids, products)
+        if not snippets:
             return await _fail(hand, NO_TEXT)
         instructions = combine_instructions(generation)
         day, most = services.clock.now_ms() // _DAY_MS, services.daily_token_limit(hand.question.app_id)
-        chars = _RULES_CHARS + len(instructions) + sum(len(one.text) for one in found)
+        chars = _RULES_CHARS + len(instructions) + sum(len(snippet.text) for snippet in snippets)
         tokens = chars // _CHARS_A_TOKEN + _RESERVED
         if not await services.questions.spend_tokens(hand.question.app_id, day, tokens, most=most):
             return await _fail(hand, LIMIT_REACHED)
-        draft = Draft(found)
+        draft = Draft(snippets)
         try:
-            reason = await self._write(hand, writer, instructions, found, draft)
+            reason = await self._write(hand, writer, instructions, snippets, draft)
         finally:
             spare = _RESERVED - draft.chars // _CHARS_A_TOKEN
             services.meter.count("kiosk_provider_tokens_total", tokens - spare, app=hand.question.app_id)
@@ -124,12 +128,12 @@ class GenerationPipeline:
         if not draft.kept:
             return await _fail(hand, reason or NOTHING_SUPPORTED)
         composed, cited = drop_uncited(
-            ComposedAnswer(tuple(draft.kept), refused=False, confidence=1.0), found
+            ComposedAnswer(tuple(draft.kept), refused=False, confidence=1.0), snippets
         )
         await hand.finish(
             finish_reason="success",
             sentences=sentences_from_composed(composed),
-            passages=tuple(passage_from_snippet(one) for one in cited),
+            passages=tuple(passage_from_snippet(snippet) for snippet in cited),
             composer="model",
         )
 
@@ -138,7 +142,7 @@ class GenerationPipeline:
         hand: AnswerLease,
         writer: TextGenerator,
         instructions: str,
-        found: Sequence[Snippet],
+        snippets: Sequence[Snippet],
         draft: Draft,
     ) -> str:
         """Let the model write; return why it stopped early, empty if it did not."""
@@ -146,7 +150,7 @@ class GenerationPipeline:
         await hand.write_revision(stage=GENERATING)
         reason = ""
         try:
-            async with aclosing(writer.generate(instructions, found)) as pieces:
+            async with aclosing(writer.generate(instructions, snippets)) as pieces:
                 async for piece in pieces:
                     await loop.run_in_executor(self._services.executor, partial(draft.feed, piece))
                     if draft.is_full:

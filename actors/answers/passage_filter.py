@@ -22,9 +22,9 @@ async def load_products(
 ) -> dict[str, Mapping[str, Any]]:
     """Read products by id; deleted ones are absent."""
     unique = list(dict.fromkeys(product_ids))
-    found = await records.get_many(app_id, "product", unique) if unique else []
+    stored = await records.get_many(app_id, "product", unique) if unique else []
     return {
-        name: orjson.loads(record) for name, record in zip(unique, found, strict=True) if record is not None
+        name: orjson.loads(record) for name, record in zip(unique, stored, strict=True) if record is not None
     }
 
 
@@ -36,14 +36,14 @@ def filter_passages(
     Errors:
         FilterSyntax: a filter does not parse
     """
-    wanted, preferred = (parse(text) if text.strip() else None for text in (fq, boost_fq))
+    required, preferred = (parse(text) if text.strip() else None for text in (fq, boost_fq))
     kept = []
     for snippet in snippets:
         product = products.get(snippet.product_id)
-        if product is None or (wanted is not None and not matches(wanted, product)):
+        if product is None or (required is not None and not matches(required, product)):
             continue
         if preferred is not None:
             factor = BOOST_FACTOR if matches(preferred, product) else 1.0
             snippet = replace(snippet, score=snippet.score * factor / BOOST_FACTOR)
         kept.append(snippet)
-    return tuple(sorted(kept, key=lambda one: -one.score)) if preferred is not None else tuple(kept)
+    return tuple(sorted(kept, key=lambda entry: -entry.score)) if preferred is not None else tuple(kept)

@@ -43,7 +43,7 @@ class AnswerOutcome:
 class QuestionSubmitter(Protocol):
     """Submits questions; answering processes answer them in the background."""
 
-    async def ask(self, asked: RepeatedQuestion) -> str:
+    async def ask(self, repeated: RepeatedQuestion) -> str:
         """Accept a question and return its id at once.
 
         Errors:
@@ -65,21 +65,21 @@ class StoreQuestionSubmitter:
         self._clock = clock
         self._new_question_id = new_question_id
 
-    async def ask(self, asked: RepeatedQuestion) -> str:
-        parent = await self._store.read(asked.app_id, asked.parent_question_id)
+    async def ask(self, repeated: RepeatedQuestion) -> str:
+        parent = await self._store.read(repeated.app_id, repeated.parent_question_id)
         now_ms = self._clock.now_ms()
         before = () if parent is None else parent.question.before
         question = Question(
-            question_id=asked.question_id or self._new_question_id(),
-            app_id=asked.app_id,
-            text=asked.text,
+            question_id=repeated.question_id or self._new_question_id(),
+            app_id=repeated.app_id,
+            text=repeated.text,
             asked_at=now_ms,
             deadline_at=now_ms + ANSWER_WITHIN_MS,
-            parent_id=asked.parent_question_id or None,
+            parent_id=repeated.parent_question_id or None,
             before=before,
-            user_id=asked.user_id,
+            user_id=repeated.user_id,
             logged=True,
-            metadata={GENERATED: asked.generated_by},
+            metadata={GENERATED: repeated.generated_by},
         )
         answer = Answer()
         await self._store.ask(question, answer, answer_to_json(question, answer), holder="", until_ms=0)

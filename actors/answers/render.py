@@ -40,7 +40,10 @@ Span = tuple[int, int]
 def render_answer(question: Question, answer: Answer, format: Format | None = None) -> dict[str, Any]:
     """Return the public record of an answer; `format` overrides the format of the question."""
     form = format or question.format
-    composed, snippets = composed_from_answer(answer), [snippet_from_passage(one) for one in answer.passages]
+    composed, snippets = (
+        composed_from_answer(answer),
+        [snippet_from_passage(passage) for passage in answer.passages],
+    )
     return {
         "question": answer.question or question.text,
         "question_id": question.question_id,
@@ -50,9 +53,11 @@ def render_answer(question: Question, answer: Answer, format: Format | None = No
         "finish_reason": answer.public_finish_reason,
         "answer": _render_text(answer, composed, snippets, form),
         "sources": _render_sources(answer, composed, snippets),
-        "related_resources": [_render_resource(question, one) for one in answer.related],
+        "related_resources": [_render_resource(question, passage) for passage in answer.related],
         "followup_questions": list(answer.followups),
-        "affiliation_products": [dict(one) for one in answer.affiliated] if composed.sentences else [],
+        "affiliation_products": [dict(passage) for passage in answer.affiliated]
+        if composed.sentences
+        else [],
         "revision": answer.revision,
         "datetime": iso_ms(question.asked_at),
         "metadata": dict(question.metadata),
@@ -70,7 +75,8 @@ def answer_to_json(question: Question, answer: Answer) -> bytes:
 def composed_from_answer(answer: Answer) -> ComposedAnswer:
     """Convert an answer's sentences back to a composed answer."""
     sentences = tuple(
-        AnswerSentence(one.text, one.passage, one.start, one.end, one.support) for one in answer.sentences
+        AnswerSentence(sentence.text, sentence.passage, sentence.start, sentence.end, sentence.support)
+        for sentence in answer.sentences
     )
     return ComposedAnswer(sentences, refused=not sentences, confidence=1.0 if sentences else 0.0)
 
@@ -106,8 +112,8 @@ def snippet_from_passage(passage: CitedPassage) -> Snippet:
 def highlight(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHARS) -> str:
     """Return an excerpt of a passage around the spans: HTML-escaped, with `<mark>`."""
     inside = ((max(start, 0), min(end, len(text))) for start, end in spans)
-    wanted = sorted((start, end) for start, end in inside if start < end)
-    begin = max(0, (wanted[0][0] if wanted else 0) - most_chars // 4)
+    marks = sorted((start, end) for start, end in inside if start < end)
+    begin = max(0, (marks[0][0] if marks else 0) - most_chars // 4)
     if begin:
         blank = text.find(" ", begin)
         begin = blank + 1 if 0 <= blank < begin + 40 else begin
@@ -116,7 +122,7 @@ def highlight(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHA
         blank = text.rfind(" ", begin, end)
         end = blank if blank > begin else end
     parts, at = [], begin
-    for start, stop in wanted:
+    for start, stop in marks:
         start, stop = max(start, at), min(stop, end)
         if start < stop:
             parts += [escape(text[at:start]), "<mark>", escape(text[start:stop]), "</mark>"]
@@ -127,8 +133,8 @@ def highlight(text: str, spans: Iterable[Span], *, most_chars: int = SNIPPET_CHA
 
 def find_question_words(text: str, question: str) -> list[Span]:
     """Return the places of a question's words in a text, without short ones."""
-    wanted = {word.lower() for word in _WORD.findall(question) if len(word) > 3}
-    spans = [found.span() for found in _WORD.finditer(text) if found.group().lower() in wanted]
+    words = {word.lower() for word in _WORD.findall(question) if len(word) > 3}
+    spans = [match.span() for match in _WORD.finditer(text) if match.group().lower() in words]
     return spans[:_MOST_MARKS]
 
 
@@ -136,11 +142,13 @@ def drop_uncited(
     composed: ComposedAnswer, snippets: Sequence[Snippet]
 ) -> tuple[ComposedAnswer, list[Snippet]]:
     """Drop the passages that no sentence cites."""
-    used = sorted({one.snippet for one in composed.sentences})
+    used = sorted({sentence.snippet for sentence in composed.sentences})
     places = {before: after for after, before in enumerate(used)}
     sentences = tuple(
-        AnswerSentence(one.text, places[one.snippet], one.start, one.end, one.support)
-        for one in composed.sentences
+        AnswerSentence(
+            sentence.text, places[sentence.snippet], sentence.start, sentence.end, sentence.support
+        )
+        for sentence in composed.sentences
     )
     return ComposedAnswer(sentences, composed.refused, composed.confidence), [snippets[at] for at in used]
 
@@ -148,8 +156,14 @@ def drop_uncited(
 def sentences_from_composed(composed: ComposedAnswer) -> tuple[CitedSentence, ...]:
     """Convert composed sentences to sentences stored with the answer."""
     return tuple(
-        CitedSentence(text=one.text, passage=one.snippet, start=one.start, end=one.end, support=one.support)
-        for one in composed.sentences
+        CitedSentence(
+            text=sentence.text,
+            passage=sentence.snippet,
+            start=sentence.start,
+            end=sentence.end,
+            support=sentence.support,
+        )
+        for sentence in composed.sentences
     )
 
 
@@ -173,9 +187,9 @@ def _render_sources(
 ) -> list[dict[str, Any]]:
     results = []
     for product_id in list_cited_products(composed, snippets):
-        at = next(at for at, one in enumerate(snippets) if one.product_id == product_id)
+        at = next(at for at, entry in enumerate(snippets) if entry.product_id == product_id)
         passage = answer.passages[at]
-        spans = [(one.start, one.end) for one in composed.sentences if one.snippet == at]
+        spans = [(entry.start, entry.end) for entry in composed.sentences if entry.snippet == at]
         source: dict[str, Any] = {**passage.fields, "product_id": product_id, "title": passage.title}
         if passage.child_id:
             source["child_id"] = passage.child_id
@@ -192,7 +206,11 @@ def _render_images(
     """Return the pictures of cited products, in the order of their numbers."""
     results = []
     for product_id in list_cited_products(composed, snippets):
-        passage = next(one for one in answer.passages if one.product_id == product_id)
+        passage = next(
+            passage_of_product
+            for passage_of_product in answer.passages
+            if passage_of_product.product_id == product_id
+        )
         if passage.picture is None:
             continue
         more = {"url": passage.url, "published_at": passage.published}
@@ -243,8 +261,8 @@ _WORDS = ("image_alt", "alt", "title")
 def find_picture(product: Mapping[str, Any]) -> Picture | None:
     """Return a product's picture; only pictures with a web address count."""
     images = product.get("images")
-    for found in (product.get("cover_image"), *(images if isinstance(images, list) else ())):
-        written = found if isinstance(found, Mapping) else {"src": found}
+    for image in (product.get("cover_image"), *(images if isinstance(images, list) else ())):
+        written = image if isinstance(image, Mapping) else {"src": image}
         address = _first_valid(written, _ADDRESSES)
         if _WEB.match(address):
             return Picture(src=address, alt=_first_valid(written, _WORDS))

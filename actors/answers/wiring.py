@@ -44,7 +44,7 @@ class LocalQuestionClient:
         self,
         answering: AnswerPipeline,
         archive: ArchiveClient,
-        desk: QuestionQueue,
+        queue: QuestionQueue,
         rechecker: CitationRechecker,
         thinking: ThreadPoolExecutor,
         writer: AnswerWriter | None = None,
@@ -53,7 +53,7 @@ class LocalQuestionClient:
         self._archive = archive
         self._writer = writer
         self._thinking = thinking
-        self.queue = desk
+        self.queue = queue
         self.rechecker = rechecker
         self._rechecking: asyncio.Task[None] | None = None
 
@@ -127,7 +127,7 @@ class LocalQuestionClient:
     async def _add_fields(
         self, question: Question, answer: Answer, name: str, fields: Sequence[str]
     ) -> Answer:
-        snippets = [snippet_from_passage(one) for one in getattr(answer, name)]
+        snippets = [snippet_from_passage(passage) for passage in getattr(answer, name)]
         filled = await self._answering.add_fields(
             question.app_id, snippets, fields, pictured=name == "passages"
         )
@@ -177,6 +177,6 @@ def open_question_client(
     )
     worker = QuestionWorker(tools)
     name = f"answers-{new_request_id()}"
-    desk = QuestionQueue(stores.questions, worker, clock, meter, name=name, app_ids=apps, begun=begun)
+    queue = QuestionQueue(stores.questions, worker, clock, meter, name=name, app_ids=apps, begun=begun)
     rechecker = CitationRechecker(stores, clock, meter, thinking, name=name, app_ids=apps)
-    return LocalQuestionClient(worker.answering, archive, desk, rechecker, thinking, writer)
+    return LocalQuestionClient(worker.answering, archive, queue, rechecker, thinking, writer)

@@ -353,7 +353,7 @@ async def load_report(
     )
     late = await read_uncompacted(stores.changes, app_id, after, experiment.goal) if exposures else []
     served = await stores.experiments.served(app_id, name)
-    settling = [(interaction.reader_id, interaction.at_ms) for interaction in late]
+    settling = [(interaction.user_key, interaction.at_ms) for interaction in late]
     return await asyncio.to_thread(
         build_report, experiment, exposures, goal_interactions, links=links, served=served, settling=settling
     )

@@ -21,7 +21,7 @@ _BROKEN = (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeErr
 class LoggedInteraction:
     """One interaction of the change log."""
 
-    reader_id: str
+    user_key: str
     at_ms: int
     item: dict[str, Any]
 
@@ -43,11 +43,13 @@ async def read_uncompacted(
             items = orjson.loads(change.payload)
             if change.op == "erase":
                 gone = set(items)
-                interactions = [one for one in interactions if one.reader_id not in gone]
+                interactions = [
+                    interaction for interaction in interactions if interaction.user_key not in gone
+                ]
             else:
                 latest_ms = int(change.offset.partition("-")[0])
                 read = (_parse_interaction(item, latest_ms, kinds) for item in items)
-                interactions += [one for one in read if one is not None]
+                interactions += [interaction for interaction in read if interaction is not None]
         if not changes:
             break
         after = changes[-1].offset
@@ -60,8 +62,8 @@ def _parse_interaction(item: Any, latest_ms: int, kinds: Collection[str]) -> Log
         if item["type"] not in kinds:
             return None
         user_id = item.get("user_id")
-        reader_id = ids.user_reader(user_id) if user_id else ids.anonymous_reader(item["anonymous_id"])
+        user_key = ids.user_reader(user_id) if user_id else ids.anonymous_reader(item["anonymous_id"])
         # the clock of a client can be ahead; no event is later than its log entry
-        return LoggedInteraction(reader_id, min(moment_ms(item["timestamp"]), latest_ms), item)
+        return LoggedInteraction(user_key, min(moment_ms(item["timestamp"]), latest_ms), item)
     except _BROKEN:
         return None

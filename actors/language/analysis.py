@@ -112,10 +112,10 @@ class Analyzer:
     def __init__(self, language: str = "en") -> None:
         self.language = language[:2].lower()
         algorithm = ALGORITHMS.get(self.language)
-        # `_known` remembers whole words, so the cache of the stemmer is off
+        # `_codes` remembers whole words, so the cache of the stemmer is off
         self._stem = Stemmer.Stemmer(algorithm, 0).stemWord if algorithm else str
         self.stop = STOP_WORDS.get(self.language, frozenset())
-        self._known = _TermCache(self._analyze)
+        self._codes = _TermCache(self._analyze)
 
     def terms(self, text: str) -> list[int]:
         """Return the terms of a text in order, with repetitions.
@@ -129,7 +129,7 @@ class Analyzer:
 
     def terms_of(self, words: Iterable[str]) -> list[int]:
         """Return the terms of words that `split_words` returned."""
-        return list(chain.from_iterable(map(self._known.__getitem__, words)))
+        return list(chain.from_iterable(map(self._codes.__getitem__, words)))
 
     def stems(self, text: str) -> list[str]:
         """Return the stems of a text before hashing, for explanations."""
@@ -181,10 +181,10 @@ class Analyzers:
         """Return the analyzer of a language; languages without a stemmer share one."""
         short = language[:2].lower()
         key = short if short in ALGORITHMS else ""
-        found = self._by_language.get(key)
-        if found is None:
-            found = self._by_language[key] = Analyzer(key)
-        return found
+        analyzer = self._by_language.get(key)
+        if analyzer is None:
+            analyzer = self._by_language[key] = Analyzer(key)
+        return analyzer
 
     def detect_language(self, text: str) -> str:
         """Guess the language with most stop words in a text; `en` among equals."""
@@ -204,12 +204,12 @@ class Analyzers:
         analyzers = [self.get(language) for language in languages] or [self.get("")]
         words = _SPLIT.findall(text.lower())
         main = max(analyzers, key=lambda analyzer: sum(word in analyzer.stop for word in words))
-        found: list[tuple[int, ...]] = []
+        terms: list[tuple[int, ...]] = []
         for word in words:
             if main.terms(word):
                 codes = dict.fromkeys(code for analyzer in analyzers for code in analyzer.terms(word))
-                found.append(tuple(codes))
-        return found
+                terms.append(tuple(codes))
+        return terms
 
 
 def split_words(text: str) -> list[str]:
@@ -219,8 +219,8 @@ def split_words(text: str) -> list[str]:
 
 def split_words_with_spans(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield the words of a text in lower case, and where each begins and ends."""
-    for found in _SPLIT.finditer(text):
-        yield found.group().lower(), found.start(), found.end()
+    for match in _SPLIT.finditer(text):
+        yield match.group().lower(), match.start(), match.end()
 
 
 def term_code(stem: str) -> int:

@@ -92,23 +92,27 @@ class SentenceEncoder:
             ids[row, : len(tokens)] = tokens
             mask[row, : len(tokens)] = 1
         positions = np.arange(longest, dtype=np.int64)
-        found: Vectors = self._session.run(["vectors"], {"ids": ids, "mask": mask, "positions": positions})[0]
-        return found
+        vectors: Vectors = self._session.run(["vectors"], {"ids": ids, "mask": mask, "positions": positions})[
+            0
+        ]
+        return vectors
 
 
 def list_models(folder: Path) -> list[Path]:
     """List the folders of imported encoders, the one imported last first."""
     if not folder.is_dir():
         return []
-    found = [one for one in folder.iterdir() if (one / MANIFEST).is_file() and not one.name.startswith(".")]
-    return sorted(found, key=lambda one: (one / MANIFEST).stat().st_mtime, reverse=True)
+    folders = [
+        entry for entry in folder.iterdir() if (entry / MANIFEST).is_file() and not entry.name.startswith(".")
+    ]
+    return sorted(folders, key=lambda entry: (entry / MANIFEST).stat().st_mtime, reverse=True)
 
 
 def find_encoder(folder: Path, version: str = "") -> Embedder | None:
     """Open the encoder of a version, or the one imported last; None if it is not imported."""
-    for one in list_models(folder):
-        if version in ("", one.name):
-            return SentenceEncoder.open(one)
+    for entry in list_models(folder):
+        if version in ("", entry.name):
+            return SentenceEncoder.open(entry)
     return None
 
 

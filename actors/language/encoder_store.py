@@ -38,9 +38,9 @@ class EncoderStore:
             Fault: it is damaged
             Invalid: the extra `meaning` is not installed
         """
-        here = find_encoder(self._folder, version)
-        if here is not None:
-            return here
+        local = find_encoder(self._folder, version)
+        if local is not None:
+            return local
         try:
             name = version or self._newest()
             return None if not name else self._open_stored(name)
@@ -64,8 +64,8 @@ class EncoderStore:
         return str(facts["version"])
 
     def _newest(self) -> str:
-        found = [entry for entry in self._store.entries(FOLDER) if entry.path.endswith(f"/{MANIFEST}")]
-        return max(found, key=lambda entry: entry.modified_ms).path.split("/")[-2] if found else ""
+        manifests = [entry for entry in self._store.entries(FOLDER) if entry.path.endswith(f"/{MANIFEST}")]
+        return max(manifests, key=lambda entry: entry.modified_ms).path.split("/")[-2] if manifests else ""
 
     def _open_stored(self, version: str) -> SentenceEncoder:
         check_name(version)

@@ -64,9 +64,9 @@ def fold_with_positions(text: str) -> tuple[str, list[int]]:
 
 def fold_typed(text: str) -> str:
     """Fold the beginning of a query; one blank stays at its end if the user finished the last word."""
-    found = fold_text(text)
-    ended = bool(found) and bool(text) and not _is_word(text[-1]) and text[-1] not in _APOSTROPHES
-    return found + " " if ended else found
+    folded = fold_text(text)
+    ended = bool(folded) and bool(text) and not _is_word(text[-1]) and text[-1] not in _APOSTROPHES
+    return folded + " " if ended else folded
 
 
 def _is_word(char: str) -> bool:
@@ -140,10 +140,10 @@ _IDEOGRAPHS = re.compile(r"[぀-ヿ㐀-鿿가-힯]")
 
 def tokenize(text: str) -> list[str]:
     """Split folded text into words; words of scripts without blanks are cut into pairs of characters."""
-    found = _WORD.findall(fold(text))
+    words = _WORD.findall(fold(text))
     if text.isascii():
-        return found
-    return [piece for word in found for piece in _pair_up(word)]
+        return words
+    return [piece for word in words for piece in _pair_up(word)]
 
 
 def grams(word: str, sizes: tuple[int, ...] = (3, 4)) -> list[str]:

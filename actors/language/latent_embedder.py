@@ -118,10 +118,10 @@ class LatentEmbedder:
         codes, weights, owners = _features_of(words)
         places = np.searchsorted(self.features, codes)
         places[places == len(self.features)] = 0
-        known = self.features[places] == codes if len(self.features) else np.zeros(len(codes), bool)
-        used, columns = np.unique(places[known], return_inverse=True)
+        is_learned = self.features[places] == codes if len(self.features) else np.zeros(len(codes), bool)
+        used, columns = np.unique(places[is_learned], return_inverse=True)
         matrix = sp.csr_matrix(
-            (weights[known], (owners[known], columns)), (len(words), len(used)), np.float32
+            (weights[is_learned], (owners[is_learned], columns)), (len(words), len(used)), np.float32
         )
         made: Vectors = matrix @ self.projection[used].astype(np.float32)
         return np.asarray(made, np.float32)
@@ -186,14 +186,14 @@ def _compute_idf(
     present, holds = text_words.copy(), word_features.copy()
     present.data[:] = 1
     holds.data[:] = 1
-    found = np.zeros(word_features.shape[1], np.int64)
+    counts = np.zeros(word_features.shape[1], np.int64)
     for start in range(0, present.shape[0], 1_000):
         part = (present[start : start + 1_000] @ holds).tocsr()
-        found += np.bincount(part.indices, minlength=len(found))
+        counts += np.bincount(part.indices, minlength=len(counts))
     count = text_words.shape[0]
-    idf = (np.log((1 + count) / (1 + found)) + 1).astype(np.float32)
-    often = np.argsort(-found, kind="stable")[:most]
-    kept = np.sort(often[found[often] >= min(_LEAST_TEXTS, count)])
+    idf = (np.log((1 + count) / (1 + counts)) + 1).astype(np.float32)
+    often = np.argsort(-counts, kind="stable")[:most]
+    kept = np.sort(often[counts[often] >= min(_LEAST_TEXTS, count)])
     return idf, kept
 
 

@@ -94,17 +94,17 @@ def solve(
         returns: float32 [q, f]
     """
     ridge = np.eye(others.shape[1], dtype=np.float32) * np.float32(solving.regularisation)
-    base = (others.T @ others if gram is None else gram) + ridge
+    shared = (others.T @ others if gram is None else gram) + ridge
     extra = matrix.data * np.float32(solving.confidence)
     owner = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     rows = start.copy()
     residual = _multiply(matrix, 1.0 + extra, others) - _apply_matrix(
-        matrix, extra, owner, others, base, rows
+        matrix, extra, owner, others, shared, rows
     )
     direction = residual.copy()
     square = np.einsum("qf,qf->q", residual, residual)
     for _ in range(solving.steps):
-        product = _apply_matrix(matrix, extra, owner, others, base, direction)
+        product = _apply_matrix(matrix, extra, owner, others, shared, direction)
         length = _divide(square, np.einsum("qf,qf->q", direction, product))
         rows += length[:, None] * direction
         residual -= length[:, None] * product
@@ -116,7 +116,7 @@ def solve(
 
 
 def _apply_matrix(
-    matrix: Any, extra: npt.NDArray[np.float32], owner: Any, others: Matrix, base: Matrix, vectors: Matrix
+    matrix: Any, extra: npt.NDArray[np.float32], owner: Any, others: Matrix, shared: Matrix, vectors: Matrix
 ) -> Matrix:
     """Multiply the vector of each row with the matrix of the row, without building the matrices."""
     inner = np.empty(len(owner), np.float32)
@@ -124,7 +124,7 @@ def _apply_matrix(
     for first in range(0, len(owner), step):
         part = slice(first, first + step)
         inner[part] = np.einsum("mf,mf->m", vectors[owner[part]], others[matrix.indices[part]])
-    applied: Matrix = vectors @ base + _multiply(matrix, extra * inner, others)
+    applied: Matrix = vectors @ shared + _multiply(matrix, extra * inner, others)
     return applied
 
 

@@ -70,9 +70,9 @@ def _list_names(product: Mapping[str, Any]) -> Iterator[str]:
         for value in product.get(field) or ():
             yield _format_name(field, value)
     for field, value in (product.get("custom_attributes") or {}).items():
-        for one in islice(value if isinstance(value, list) else [value], _MOST_VALUES):
-            if isinstance(one, str | bool | int):
-                yield _format_name(f"attribute:{field}", one)
+        for entry in islice(value if isinstance(value, list) else [value], _MOST_VALUES):
+            if isinstance(entry, str | bool | int):
+                yield _format_name(f"attribute:{field}", entry)
 
 
 def _format_name(field: str, value: Any) -> str:

@@ -133,13 +133,13 @@ def _validate_custom(name: str, model: Model, count: int) -> None:
     """Check the scores of a custom model for an empty history."""
     try:
         scores: Any = model.score(UserHistories.of_lists([[]], count))
-        common: Any = model.common()[None] if isinstance(model, SharedScoresModel) else scores
+        shared: Any = model.common()[None] if isinstance(model, SharedScoresModel) else scores
     except HouseError:
         raise
     except Exception as error:
         # a custom model that raises any error must not serve
         raise _damage_fault(name, f"it can't answer: {error!r}") from error
-    for answer in (scores, common):
+    for answer in (scores, shared):
         _validate_answer(name, answer, count)
 
 

@@ -67,7 +67,7 @@ class EditPattern:
         # a text ends where the next one begins
         windows[np.logical_or.accumulate(windows == 0, axis=0)] = 0
         matches = self._table[windows[:steps]]
-        one, last = self._bits(1), self._bits(length - 1)
+        first, last = self._bits(1), self._bits(length - 1)
         down: Any = np.zeros(count, self._bits)
         diagonal, before = down.copy(), down.copy()
         up, rise, fall, spare = ~down, down.copy(), down.copy(), down.copy()
@@ -79,7 +79,7 @@ class EditPattern:
             # swapped = ((~diagonal & match) << 1) & before
             np.invert(diagonal, out=spare)
             spare &= match
-            np.left_shift(spare, one, out=spare)
+            np.left_shift(spare, first, out=spare)
             spare &= before
             # diagonal = (((match & up) + up) ^ up) | match | down | swapped
             np.bitwise_and(match, up, out=diagonal)
@@ -93,14 +93,14 @@ class EditPattern:
             np.invert(rise, out=rise)
             rise |= down
             np.bitwise_and(diagonal, up, out=fall)
-            score += ((rise >> last) & one).astype(np.int8)
-            score -= ((fall >> last) & one).astype(np.int8)
+            score += ((rise >> last) & first).astype(np.int8)
+            score -= ((fall >> last) & first).astype(np.int8)
             # rise = rise << 1 | 1; up = fall << 1 | ~(diagonal | rise); down = diagonal & rise
-            np.left_shift(rise, one, out=rise)
-            rise |= one
+            np.left_shift(rise, first, out=rise)
+            rise |= first
             np.bitwise_or(diagonal, rise, out=up)
             np.invert(up, out=up)
-            np.left_shift(fall, one, out=fall)
+            np.left_shift(fall, first, out=fall)
             up |= fall
             np.bitwise_and(diagonal, rise, out=down)
             before = match

@@ -38,10 +38,10 @@ RunStep = Callable[[Callable[[], None]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class SuccessfulQuery:
-    """A query with results; `reader` is the pseudonym of its user."""
+    """A query with results; `user` is the pseudonym of its user."""
 
     text: str
-    reader: str
+    user: str
     at_ms: int
     origin: str
 
@@ -57,17 +57,17 @@ class LoggedQueries:
     def record(self, queries: Iterable[SuccessfulQuery]) -> None:
         """Count queries."""
         for query in queries:
-            if query.at_ms > self._erased.get(query.reader, -1):
-                self.popular.add(query.text, query.reader, query.at_ms, query.origin)
+            if query.at_ms > self._erased.get(query.user, -1):
+                self.popular.add(query.text, query.user, query.at_ms, query.origin)
 
     def erase(self, user_ids: Sequence[str], at_ms: int) -> None:
         """Remove the queries of users (`u:...`, `a:...`) up to a moment."""
         if not self.salt:
             return
-        readers = [pseudonym(self.salt, user_id) for user_id in user_ids]
-        self.popular.delete(readers)
+        pseudonyms = [pseudonym(self.salt, user_id) for user_id in user_ids]
+        self.popular.delete(pseudonyms)
         self._erased = {user: at for user, at in self._erased.items() if at > at_ms - _ERASED_MS}
-        self._erased.update(dict.fromkeys(readers, at_ms))
+        self._erased.update(dict.fromkeys(pseudonyms, at_ms))
 
 
 class QueryLogFollower:
@@ -117,7 +117,7 @@ class QueryLogFollower:
             self._after, compacted = await asyncio.to_thread(self._read_compacted)
             await self._record(compacted)
         while batches := await self._store.read(self._app_id, self._after, count=_PAGE):
-            await self._record([one for batch in batches for one in _successful_queries(batch.queries)])
+            await self._record([query for batch in batches for query in _successful_queries(batch.queries)])
             self._after = batches[-1].offset
 
     async def _record(self, queries: Sequence[SuccessfulQuery]) -> None:
@@ -131,11 +131,11 @@ class QueryLogFollower:
             return "0", []
         after = self._log_store.last_offset(self._app_id)
         table = self._log_store.read(self._app_id, self._clock.now_ms() - WINDOW_MS)
-        found = pc.and_(pc.greater(table["total"], 0), pc.is_in(table["kind"], pa.array(KINDS)))
-        known = table.filter(pc.and_(found, pc.not_equal(table["reader"], "")))
-        text = pc.if_else(pc.equal(known["written"], ""), known["text"], known["written"])
-        known = known.set_column(known.schema.get_field_index("text"), "text", text)
-        newest = known.group_by(["text", "reader", "origin"]).aggregate([("at", "max")])
+        is_counted = pc.and_(pc.greater(table["total"], 0), pc.is_in(table["kind"], pa.array(KINDS)))
+        counted = table.filter(pc.and_(is_counted, pc.not_equal(table["reader"], "")))
+        text = pc.if_else(pc.equal(counted["written"], ""), counted["text"], counted["written"])
+        counted = counted.set_column(counted.schema.get_field_index("text"), "text", text)
+        newest = counted.group_by(["text", "reader", "origin"]).aggregate([("at", "max")])
         newest = newest.sort_by([("at_max", "descending")]).slice(0, MOST_LOADED)
         return after, list(_rows(newest))
 
@@ -146,6 +146,6 @@ def _rows(table: Any) -> Iterator[SuccessfulQuery]:
 
 
 def _successful_queries(queries: Iterable[LoggedQuery]) -> Iterator[SuccessfulQuery]:
-    for one in queries:
-        if one.total > 0 and one.kind in KINDS and one.reader:
-            yield SuccessfulQuery(one.written or one.text, one.reader, one.at, one.origin)
+    for query in queries:
+        if query.total > 0 and query.kind in KINDS and query.reader:
+            yield SuccessfulQuery(query.written or query.text, query.reader, query.at, query.origin)

@@ -96,11 +96,11 @@ class PopularQueries:
                 self._changed.add(number)
             self._origins.pop(user_id, None)
 
-    def look_up(self, typed: str, wanted: int, least: int, now_ms: int) -> list[CompletionHit]:
+    def look_up(self, typed: str, limit: int, least: int, now_ms: int) -> list[CompletionHit]:
         """Find queries that at least `least` different users sent within the window."""
         counts, weights = self._counts(now_ms)
         rows: Mask = counts >= max(least, 1)
-        return self._texts.look_up(typed, wanted, 0, rows, now_ms, lambda: weights)
+        return self._texts.look_up(typed, limit, 0, rows, now_ms, lambda: weights)
 
     def plan_rebuild(self, now_ms: int) -> tuple[FieldIndex, Callable[[], RowTextIndex]] | None:
         """Return the index and a function that rebuilds it in another thread; None if no rebuild is needed."""

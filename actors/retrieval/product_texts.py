@@ -33,7 +33,7 @@ _LEFT: Final = 1e-3
 
 
 def blend_hits(
-    found: TextHits, nearest: Rows, cosines: Scores, share: float, *, least: float, bend: float = 1.0
+    hits: TextHits, nearest: Rows, cosines: Scores, share: float, *, least: float, bend: float = 1.0
 ) -> TextHits:
     """Blend the hits of a lexical search with those of a vector search.
 
@@ -42,28 +42,28 @@ def blend_hits(
     Units:
         `share` and `least` are 0 to 1; lexical scores are raised to the power `bend`, which the embedder sets
     """
-    others = (cosines >= least) & ~np.isin(nearest, found.rows)
-    rows = np.concatenate([found.rows, nearest[others]])
+    others = (cosines >= least) & ~np.isin(nearest, hits.rows)
+    rows = np.concatenate([hits.rows, nearest[others]])
     if not len(rows):
-        return found
+        return hits
     words = np.zeros(len(rows), np.float32)
-    words[: len(found.rows)] = _scaled(found.scores if bend == 1.0 else np.power(found.scores, bend))
+    words[: len(hits.rows)] = _scaled(hits.scores if bend == 1.0 else np.power(hits.scores, bend))
     similarity = np.zeros(len(rows), np.float32)
     if len(nearest):
         order = np.argsort(nearest)
         places = np.minimum(np.searchsorted(nearest[order], rows), len(nearest) - 1)
-        known = nearest[order][places] == rows
+        is_near = nearest[order][places] == rows
         low, high = float(cosines.min()), float(cosines.max())
         scaled = (cosines - low) / (high - low) if high > low else np.ones_like(cosines)
-        similarity[known] = scaled[order][places[known]]
-    weight = share if len(found.rows) else 1.0
+        similarity[is_near] = scaled[order][places[is_near]]
+    weight = share if len(hits.rows) else 1.0
     scores = (1 - weight) * words + weight * similarity
     # as large as scores by words are, so that both can be compared with the same thresholds
-    most = float(found.scores.max(initial=1.0))
+    most = float(hits.scores.max(initial=1.0))
     best = np.argsort(-scores, kind="stable")
-    complete = np.concatenate([found.complete, np.zeros(len(rows) - len(found.rows), np.bool_)])
+    complete = np.concatenate([hits.complete, np.zeros(len(rows) - len(hits.rows), np.bool_)])
     return replace(
-        found,
+        hits,
         rows=rows[best],
         scores=np.maximum(scores[best] * np.float32(most), np.float32(1e-9)),
         complete=complete[best],
@@ -149,17 +149,17 @@ class ProductTexts:
             100,000 products: see tests/benchmarks/search.py
         """
         self._catch_up()
-        found = self._index.find(query, rows)
+        hits = self._index.find(query, rows)
         if query.meaning <= 0 or not query.text.strip():
-            return found
+            return hits
         present = self._catalog.present
         allowed = present if rows is None else rows[: len(present)] & present[: len(rows)]
         vectors: VectorSearch = (
             self._live_vectors if self._snapshot_vectors is None else self._snapshot_vectors
         )
-        nearest, cosines = vectors.find_nearest((found.used or query.text)[:_LONGEST], allowed, BEST)
+        nearest, cosines = vectors.find_nearest((hits.used or query.text)[:_LONGEST], allowed, BEST)
         share = min(2 * query.meaning * vectors.share, 1.0)
-        return blend_hits(found, nearest, cosines, share, least=query.least_meaning, bend=vectors.bend)
+        return blend_hits(hits, nearest, cosines, share, least=query.least_meaning, bend=vectors.bend)
 
     def rows_with_words(self, text: str, *, language: str = "", together: bool = False) -> Rows:
         """Find the products that have every word of a text; with `together` as neighbours in their title.

@@ -150,9 +150,9 @@ def _names(parts: ModelState) -> Vocabulary:
     if not fits or not (np.diff(ends) >= 0).all():
         raise Fault("snapshot is damaged: the search index: names do not fit", path=SEARCH)
     offsets = pa.py_buffer(ends.astype(np.int32))
-    found = pa.StringArray.from_buffers(len(ends) - 1, offsets, pa.py_buffer(np.ascontiguousarray(blob)))
+    strings = pa.StringArray.from_buffers(len(ends) - 1, offsets, pa.py_buffer(np.ascontiguousarray(blob)))
     try:
-        found.validate(full=True)
+        strings.validate(full=True)
     except pa.ArrowInvalid as error:
         raise Fault(f"snapshot is damaged: names of products: {error}", path=SEARCH) from error
-    return Vocabulary(found)
+    return Vocabulary(strings)

@@ -35,8 +35,8 @@ class SourceTexts:
 
     def __getitem__(self, text: int) -> str:
         """Return one text."""
-        found: bytes = self.blob[int(self.ends[text]) : int(self.ends[text + 1])].tobytes()
-        return found.decode("utf-8", "surrogatepass")
+        encoded: bytes = self.blob[int(self.ends[text]) : int(self.ends[text + 1])].tobytes()
+        return encoded.decode("utf-8", "surrogatepass")
 
     def __iter__(self) -> Iterator[str]:
         return (self[text] for text in range(len(self)))

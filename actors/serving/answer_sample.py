@@ -72,11 +72,11 @@ class BoundedChangeLog:
         self, app_id: str, after: Mapping[Noun, str], *, count: int, block_ms: int
     ) -> list[ChangeLogEntry]:
         """Return changes after the offsets and up to the end."""
-        wanted = {
+        offsets = {
             noun: at for noun, at in after.items() if position_from_offset(at) < self._until.get(noun, (0, 0))
         }
-        found = await self._changes.read(app_id, wanted, count=count, block_ms=0)
-        return [entry for entry in found if position_from_offset(entry.offset) <= self._until[entry.noun]]
+        entries = await self._changes.read(app_id, offsets, count=count, block_ms=0)
+        return [entry for entry in entries if position_from_offset(entry.offset) <= self._until[entry.noun]]
 
     async def record_follower(self, app_id: str, follower: Follower) -> None:
         """Do nothing: this reader must not delay the trimming of the log."""
@@ -85,7 +85,7 @@ class BoundedChangeLog:
 def build_queries(
     app_id: str,
     engine_ids: Sequence[str],
-    reader_ids: Sequence[str],
+    user_keys: Sequence[str],
     titles: Mapping[str, str],
     most: int,
     *,
@@ -93,22 +93,24 @@ def build_queries(
 ) -> list[UserQuery]:
     """Build queries that alternate between users, products and, with `searches`, searches; and between engines.
 
-    `reader_ids` have prefixes (`u:`, `a:`); `titles` maps product ids to texts to search for.
+    `user_keys` have prefixes (`u:`, `a:`); `titles` maps product ids to texts to search for.
     """
     users = [
         UserQuery(
             "user_to_products", app_id, "", rows=ROWS,
-            user_id=one[2:] if one.startswith("u:") else "", anonymous_id=one[2:] if one.startswith("a:") else "",
+            user_id=key[2:] if key.startswith("u:") else "", anonymous_id=key[2:] if key.startswith("a:") else "",
         )
-        for one in reader_ids
+        for key in user_keys
     ]  # fmt: skip
-    products = [UserQuery("product_to_products", app_id, "", rows=ROWS, anchors=(one,)) for one in titles]
+    products = [UserQuery("product_to_products", app_id, "", rows=ROWS, anchors=(entry,)) for entry in titles]
     texts = [" ".join(title.split()[:_WORDS]) for title in titles.values()]
-    found = [
-        UserQuery("search", app_id, "", rows=ROWS, search=SearchQuery(text=one, original=one))
-        for one in (texts if searches else ())
+    text_queries = [
+        UserQuery("search", app_id, "", rows=ROWS, search=SearchQuery(text=entry, original=entry))
+        for entry in (texts if searches else ())
     ]
-    mixed = [one for some in zip_longest(users, products, found) for one in some if one is not None]
+    mixed = [
+        entry for some in zip_longest(users, products, text_queries) for entry in some if entry is not None
+    ]
     return [
         replace(query, engine_id=engine_id)
         for query, engine_id in zip(islice(mixed, most), cycle(engine_ids), strict=False)
@@ -146,9 +148,9 @@ async def compute_answers(
     try:
         await follower.start()
         answers = []
-        for one in (stores, *equal):
-            rules = StoredRules(one.boost_rules, clock)
-            answers.append([await _answer(follower, rules, one, query) for query in queries])
+        for compared in (stores, *equal):
+            rules = StoredRules(compared.boost_rules, clock)
+            answers.append([await _answer(follower, rules, compared, query) for query in queries])
         return answers
     finally:
         await follower.close()
@@ -156,8 +158,8 @@ async def compute_answers(
 
 async def has_equal_data(
     app_id: str,
-    one: tuple[Stores, ArtifactStore],
-    other: tuple[Stores, ArtifactStore],
+    first: tuple[Stores, ArtifactStore],
+    second: tuple[Stores, ArtifactStore],
     until: Mapping[str, str],
 ) -> bool:
     """Return whether two installations load the same recommender of an app, up to the offsets `until`.
@@ -166,18 +168,20 @@ async def has_equal_data(
     later changes of the log, byte by byte; and the engines. A snapshot counts as a difference, because only a load
     checks its files.
     """
-    engines = await one[0].engines.all(app_id)
-    if engines != await other[0].engines.all(app_id) or any(engine.snapshot for engine in engines):
+    engines = await first[0].engines.all(app_id)
+    if engines != await second[0].engines.all(app_id) or any(engine.snapshot for engine in engines):
         return False
-    manifests = [await asyncio.to_thread(_read_manifest, artifacts, app_id) for _, artifacts in (one, other)]
+    manifests = [
+        await asyncio.to_thread(_read_manifest, artifacts, app_id) for _, artifacts in (first, second)
+    ]
     if manifests[0] != manifests[1]:
         return False
-    for _, artifacts in (one, other):
+    for _, artifacts in (first, second):
         if await asyncio.to_thread(SegmentStore(artifacts).verify, app_id):
             return False
     after: dict[Noun, str] = {"user": "0", "product": "0", "interaction": "0"}
-    after.update(cast(dict[Noun, str], SegmentStore(one[1]).offsets(app_id)))
-    logs = [BoundedChangeLog(stores.changes, until) for stores, _ in (one, other)]
+    after.update(cast(dict[Noun, str], SegmentStore(first[1]).offsets(app_id)))
+    logs = [BoundedChangeLog(stores.changes, until) for stores, _ in (first, second)]
     while True:
         pages = [await log.read(app_id, after, count=_READ, block_ms=0) for log in logs]
         if pages[0] != pages[1]:
@@ -197,7 +201,7 @@ async def _answer(
 ) -> SampledAnswer:
     recent = await stores.interactions.recent(query.app_id, query.reader_ids) if query.reader_ids else []
     try:
-        found: RecommendationResult = await follower.answer(await rules.apply(query), recent, ())
+        result: RecommendationResult = await follower.answer(await rules.apply(query), recent, ())
     except HouseError as error:
         return SampledAnswer((), "", "", f"{error.code}: {error.message}")
-    return SampledAnswer(tuple(found.products), found.served_by, follower.serving_version(query.engine_id))
+    return SampledAnswer(tuple(result.products), result.served_by, follower.serving_version(query.engine_id))

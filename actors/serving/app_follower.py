@@ -116,9 +116,9 @@ class AppFollower:
             clock,
             meter,
         )
-        shelf = None if segments is None else QueryLogStore(segments.shelf, clock)
+        query_log = None if segments is None else QueryLogStore(segments.shelf, clock)
         run_short = partial(self._run_exclusive, is_short=True)
-        self._query_log = QueryLogFollower(app_id, stores.queries, shelf, clock, run_short)
+        self._query_log = QueryLogFollower(app_id, stores.queries, query_log, clock, run_short)
         self._preparing = asyncio.Lock()
         self._completion_builds = CompletionBuilds(run_short, self._run_in_turns, clock)
         self._suggesting: asyncio.Task[None] | None = None
@@ -184,7 +184,7 @@ class AppFollower:
         if self._recommender is None or not self._recommender.overlay.catalog.products:
             return []
         catalog = self._recommender.overlay.catalog
-        return [one for one in product_ids if catalog.row_of(one) < 0]
+        return [product_id for product_id in product_ids if catalog.row_of(product_id) < 0]
 
     @property
     def nbytes(self) -> int:

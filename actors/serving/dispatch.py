@@ -144,12 +144,12 @@ def list_field_warnings(query: UserQuery, catalog: Catalog) -> tuple[dict[str, s
     if not _has_field_names(query) or not catalog.products:
         return ()
     fields = catalog.columns.fields
-    found: dict[tuple[str, str], None] = {}
+    missing: dict[tuple[str, str], None] = {}
     for parameter, name in _list_missing(query, fields):
-        found[parameter, name] = None
-        if len(found) == MOST_WARNINGS:
+        missing[parameter, name] = None
+        if len(missing) == MOST_WARNINGS:
             break
-    return tuple(_build_warning(parameter, name, fields) for parameter, name in found)
+    return tuple(_build_warning(parameter, name, fields) for parameter, name in missing)
 
 
 def _has_field_names(query: UserQuery) -> bool:

@@ -136,12 +136,12 @@ class ModelRegistry:
 
     def bind_to_catalog(self, product_ids: list[str]) -> list[tuple[str, ServingModel]]:
         """Bind the serving snapshots to a catalog that was loaded again. Runs in a thread."""
-        found = []
+        serving_models = []
         for engine_id in sorted(self.engine_ids):
             learned = self._loaded.get((engine_id, self.serving_version(engine_id)))
             if learned is not None:
-                found.append((engine_id, ServingModel(learned, product_ids)))
-        return found
+                serving_models.append((engine_id, ServingModel(learned, product_ids)))
+        return serving_models
 
     async def refresh(self) -> None:
         """Follow the records once.
@@ -218,7 +218,7 @@ class ModelRegistry:
     async def _release_versions(self) -> None:
         """Release held versions whose experiments are over."""
         oldest_s = self._clock.monotonic_s() - _PINNED_FOR_S
-        for pinned in [name for name, asked_s in self._pinned.items() if asked_s < oldest_s]:
+        for pinned in [name for name, requested_s in self._pinned.items() if requested_s < oldest_s]:
             await self._release_version(pinned)
 
     async def _release_version(self, pinned: str) -> None:

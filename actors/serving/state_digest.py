@@ -57,8 +57,8 @@ def digest_lists(recommender: Recommender, app_id: str, now_ms: int) -> str:
             queries.append(_query("search", app_id, search=SearchQuery(text=str(title)[:_ROWS])))
     digest = sha256()
     for query in queries:
-        found = dispatch.answer(recommender, query, (), (), changed_ms)
-        digest.update(orjson.dumps([product["product_id"] for product in found.products]))
+        result = dispatch.answer(recommender, query, (), (), changed_ms)
+        digest.update(orjson.dumps([product["product_id"] for product in result.products]))
     return digest.hexdigest()[:_SHOWN]
 
 

@@ -83,7 +83,7 @@ class StoredRules:
             rules = cached.ready[engine_id] = _parse_rules(app_id, engine_id, cached.rules)
         if cached.has_windows:
             now_ms = self._clock.now_ms()
-            return tuple(one for one in rules if one.rule.is_in_force(now_ms))
+            return tuple(compiled for compiled in rules if compiled.rule.is_in_force(now_ms))
         return rules
 
     async def _load(self, app_id: str, last: _CachedRules | None) -> _CachedRules:
@@ -174,7 +174,7 @@ def _has_condition(rule: BoostRule) -> bool:
 
 def _add_rules_to_search(search: SearchQuery, rules: Sequence[CompiledRule]) -> SearchQuery:
     """Return the search with the names of applied rules and their assets for the result page."""
-    removing = (ready.rule.name for ready in rules for one in ready.effects if one.action == "remove")
+    removing = (ready.rule.name for ready in rules for effect in ready.effects if effect.action == "remove")
     return replace(
         search,
         assets=tuple(ready.rule.json_asset for ready in rules if ready.rule.json_asset is not None),

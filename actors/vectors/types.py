@@ -32,17 +32,17 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 "An array type that a function accepts and returns."
 
 
-def ensure_capacity(array: Array, wanted: int, fill: Any = 0) -> Array:
-    """Return an array with at least `wanted` entries along its first axis. A larger copy at least doubles.
+def ensure_capacity(array: Array, count: int, fill: Any = 0) -> Array:
+    """Return an array with at least `count` entries along its first axis. A larger copy at least doubles.
 
     Shapes:
         array: any dtype [capacity, ...]
         returns: the same array, or a larger copy whose new entries are `fill`
     """
     have = array.shape[0]
-    if have >= wanted:
+    if have >= count:
         return array
-    shape = (max(wanted, 2 * have, 64), *array.shape[1:])
+    shape = (max(count, 2 * have, 64), *array.shape[1:])
     # zeros take no memory until they are written
     larger = np.full(shape, fill, array.dtype) if fill else np.zeros(shape, array.dtype)
     larger[:have] = array

@@ -98,7 +98,7 @@ async def read_judgements(
     """
     found, after = await asyncio.to_thread(_read_compacted, segments, app_id, since_ms)
     late = await read_uncompacted(stores.changes, app_id, after, KINDS)
-    found += [_judgement(one.reader_id, one.at_ms, one.item) for one in late]
+    found += [_judgement(one.user_key, one.at_ms, one.item) for one in late]
     return [one for one in found if since_ms <= one.at_ms <= until_ms]
 
 

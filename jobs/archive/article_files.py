@@ -50,10 +50,10 @@ class ArchiveReading:
         """
         every = sources.find_files(address, "jsonl")
         # each kind of file becomes records, so the ingest treats all of them as JSON Lines
-        known = [source for source in every if self._kind(source) is not None]
-        if not known:
+        readable = [source for source in every if self._kind(source) is not None]
+        if not readable:
             raise Invalid(f"there is no archive at {address}; known are {', '.join(KINDS)}")
-        return known
+        return readable
 
     def chunks(self, source: SourceFile, size: int, skip: int = 0) -> Iterator[tuple[int, list[Row]]]:
         """Yield lists of at most `size` records after the first `skip`, each with the number of its first record."""

@@ -81,7 +81,7 @@ def _parse_feed(data: bytes) -> Any:
 
 def _article_from_rss(item: Any, language: str, rights: str) -> SourceArticle:
     def first_text(*names: str) -> str:
-        return next((found for name in names if (found := _text(item, name))), "")
+        return next((text for name in names if (text := _text(item, name))), "")
 
     link = first_text("link", _RSS_1 + "link")
     body = first_text(_CONTENT)

@@ -63,9 +63,9 @@ class WikiInfo:
         text.
         """
         text = head.decode("utf-8", "replace")
-        base = re.search(r"<base>\s*([^<\s]{1,500})\s*</base>", text)
+        address = re.search(r"<base>\s*([^<\s]{1,500})\s*</base>", text)
         language = re.search(r"<mediawiki\b[^<>]{0,2000}\bxml:lang=[\"']([A-Za-z-]{2,12})[\"']", text)
-        self.site_url = base[1].rpartition("/")[0] + "/" if base else ""
+        self.site_url = address[1].rpartition("/")[0] + "/" if address else ""
         self.language = language[1][:2].lower() if language else ""
 
 
@@ -207,8 +207,8 @@ def _find_date(code: Any) -> str:
     """Return the publication date from the `date` template of a page, empty without one."""
     for template in code.filter_templates(recursive=False):
         name = str(template.name).strip().lower()
-        said = str(template.params[0].value).strip() if template.params else ""
-        if name in ("date", "datum", "fecha") and (day := _parse_date(said)):
+        parameter = str(template.params[0].value).strip() if template.params else ""
+        if name in ("date", "datum", "fecha") and (day := _parse_date(parameter)):
             return day
     return ""
 

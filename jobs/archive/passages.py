@@ -42,7 +42,7 @@ async def build_passages(
     app_id: str,
     stores: Stores,
     segments: SegmentStore,
-    shelf: PassageSnapshotStore,
+    snapshots: PassageSnapshotStore,
     clock: Clock,
     *,
     meaning: WeightedEmbedder | None = None,
@@ -61,7 +61,7 @@ async def build_passages(
     later = await _read_log_changes(app_id, stores, settled)
     records = await asyncio.to_thread(segments.records, app_id, "product", salvage=True)
     return await asyncio.to_thread(
-        shelf.write,
+        snapshots.write,
         app_id,
         _read_documents(records, later),
         offset=later.offset,

@@ -52,39 +52,39 @@ def article_from_row(row: Mapping[str, Any]) -> SourceArticle:
     Marks of italic and bold wiki text are removed. A first paragraph that is only a date is the day of publication, if
     no column has it, and no text.
     """
-    found = {field: _first_value(row, names) for field, names in _NAMES.items()}
-    url, title = _parse_text(found["url"]), _parse_prose(found["title"])
+    values = {field: _first_value(row, names) for field, names in _NAMES.items()}
+    url, title = _parse_text(values["url"]), _parse_prose(values["title"])
     sections = row.get("sections")
     parts = _parse_sections(sections) if isinstance(sections, list) else ()
     dateline = ""
-    if not parts and _parse_text(found["text"]):
-        dateline, text = _split_dateline(_parse_prose(found["text"]))
+    if not parts and _parse_text(values["text"]):
+        dateline, text = _split_dateline(_parse_prose(values["text"]))
         parts = (ArticleSection("", text),) if text else ()
-    named = _parse_text(found["id"]) or (_digest(url) if url else "")
+    named = _parse_text(values["id"]) or (_digest(url) if url else "")
     return SourceArticle(
-        id=named or (_digest(title + _parse_text(found["published"])) if title else ""),
+        id=named or (_digest(title + _parse_text(values["published"])) if title else ""),
         title=title,
         parts=parts,
-        html="" if parts else _parse_text(found["html"]),
-        summary=_parse_prose(found["summary"]),
-        authors=_parse_list(found["authors"], (";", ",")),
-        published=_parse_time(found["published"]) or _parse_time(dateline),
-        updated=_parse_time(found["updated"]),
-        topic=next(iter(_parse_list(found["topic"], ("|", ">"))), ""),
-        tags=_parse_list(found["tags"], ("|", ";", ",")),
+        html="" if parts else _parse_text(values["html"]),
+        summary=_parse_prose(values["summary"]),
+        authors=_parse_list(values["authors"], (";", ",")),
+        published=_parse_time(values["published"]) or _parse_time(dateline),
+        updated=_parse_time(values["updated"]),
+        topic=next(iter(_parse_list(values["topic"], ("|", ">"))), ""),
+        tags=_parse_list(values["tags"], ("|", ";", ",")),
         url=url,
-        licence=_parse_text(found["licence"]),
-        language=_parse_text(found["language"])[:2].lower(),
+        licence=_parse_text(values["licence"]),
+        language=_parse_text(values["language"])[:2].lower(),
     )
 
 
 def _parse_sections(sections: list[Any]) -> tuple[ArticleSection, ...]:
-    found = []
+    parts = []
     for section in sections:
         if isinstance(section, Mapping):
             title = _parse_prose(section.get("title") or section.get("heading"))
-            found.append(ArticleSection(title, _parse_prose(section.get("text") or section.get("content"))))
-    return tuple(part for part in found if part.text)
+            parts.append(ArticleSection(title, _parse_prose(section.get("text") or section.get("content"))))
+    return tuple(part for part in parts if part.text)
 
 
 def _first_value(row: Mapping[str, Any], names: tuple[str, ...]) -> Any:
@@ -110,11 +110,11 @@ def _split_dateline(text: str) -> tuple[str, str]:
 
 def _parse_list(value: Any, separators: tuple[str, ...]) -> tuple[str, ...]:
     if isinstance(value, str):
-        separator = next((one for one in separators if one in value), None)
+        separator = next((entry for entry in separators if entry in value), None)
         value = value.split(separator) if separator else [value]
     if not isinstance(value, (list, tuple)):
         return ()
-    names = (_parse_text(one.get("name") if isinstance(one, Mapping) else one) for one in value)
+    names = (_parse_text(entry.get("name") if isinstance(entry, Mapping) else entry) for entry in value)
     return tuple(dict.fromkeys(name for name in names if name))
 
 

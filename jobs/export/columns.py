@@ -136,7 +136,7 @@ def _column_converter(kind: Any) -> Callable[[Any], Any]:
 
 def _parse_numbers(value: Any) -> list[float]:
     """Return the quantities; a single number applies to all products."""
-    return [float(one) for one in value] if isinstance(value, list) else [float(value)]
+    return [float(number) for number in value] if isinstance(value, list) else [float(value)]
 
 
 def _parse_text(value: Any) -> str:

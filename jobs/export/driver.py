@@ -58,11 +58,11 @@ def export_frame(
     """
     chosen, since_ms = check_subject(subject), ms_from_time(since)
 
-    async def read(stores: OpenStores, shelf: ArtifactStore) -> pl.DataFrame:
+    async def read(stores: OpenStores, artifacts: ArtifactStore) -> pl.DataFrame:
         await check_app(stores, app_id)
         for _ in range(_TRIES):
             with tempfile.TemporaryDirectory(prefix="kiosk-export-") as folder:
-                source = await open_source(stores, shelf, app_id, chosen, since_ms, Path(folder))
+                source = await open_source(stores, artifacts, app_id, chosen, since_ms, Path(folder))
                 tables = await asyncio.to_thread(read_tables, chosen, source)
             if tables is not None:
                 frame = pl.from_arrow(pa.concat_tables([SCHEMAS[chosen].empty_table(), *tables]))
@@ -93,8 +93,8 @@ def export_file(
         app_id, check_subject(subject), out, choose_format(out, form), ms_from_time(since), wait_s=_WAIT_S
     )
 
-    async def write(stores: OpenStores, shelf: ArtifactStore) -> ExportSummary:
-        return await export_to_file(order, stores, shelf)
+    async def write(stores: OpenStores, artifacts: ArtifactStore) -> ExportSummary:
+        return await export_to_file(order, stores, artifacts)
 
     return _run_with_stores(write, settings)
 

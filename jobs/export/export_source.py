@@ -102,11 +102,11 @@ async def read_tail(
         page = await changes.read(app_id, {noun: reached}, count=_PAGE, block_ms=0)
         if not page:
             break
-        wanted = [
+        included = [
             change for change in page if position_from_offset(change.offset) <= position_from_offset(until)
         ]
-        if wanted:
-            tail.add(wanted)
+        if included:
+            tail.add(included)
         reached = page[-1].offset
     first = await changes.first(app_id, noun)
     return None if position_from_offset(first) > position_from_offset(after) else tail
@@ -188,7 +188,7 @@ class QuerySource:
     """The source of the query log."""
 
     app_id: str
-    shelf: QueryLogStore
+    query_log: QueryLogStore
     commit: Manifest
     waiting: tuple[LoggedQuery, ...]
     since_ms: int
@@ -199,17 +199,20 @@ class QuerySource:
 
     def tables(self) -> Iterator[Any]:
         late = [query for query in without_erased(self.waiting, self.commit) if query.at >= self.since_ms]
-        for table in (*self.shelf.days(self.app_id, self.commit, self.since_ms), table_from_queries(late)):
+        for table in (
+            *self.query_log.days(self.app_id, self.commit, self.since_ms),
+            table_from_queries(late),
+        ):
             for first in range(0, table.num_rows, _BATCH):
                 yield table.slice(first, _BATCH)
 
     def is_current(self) -> bool:
-        newest = self.shelf.commit(self.app_id).facts.get("forgotten", {})
+        newest = self.query_log.commit(self.app_id).facts.get("forgotten", {})
         return set(newest) <= set(self.commit.facts.get("forgotten", {}))
 
 
 async def open_source(
-    stores: Stores, shelf: ArtifactStore, app_id: str, subject: Subject, since_ms: int, folder: Path
+    stores: Stores, artifacts: ArtifactStore, app_id: str, subject: Subject, since_ms: int, folder: Path
 ) -> ExportSource:
     """Return the source of a subject as of now; rows before compaction are written into `folder`.
 
@@ -218,13 +221,13 @@ async def open_source(
         Fault: a manifest is damaged
     """
     if subject == "queries":
-        queries = QueryLogStore(shelf)
+        queries = QueryLogStore(artifacts)
         commit = await asyncio.to_thread(queries.commit, app_id)
         waiting = await _read_uncompacted_queries(
             stores.queries, app_id, str(commit.facts.get("offset", "0"))
         )
         return QuerySource(app_id, queries, commit, waiting, since_ms)
-    noun, stream = NOUN_OF[subject], SegmentStream(shelf, app_id)
+    noun, stream = NOUN_OF[subject], SegmentStream(artifacts, app_id)
     until = await stores.changes.last(app_id, noun)
     for attempt in range(_TRIES):
         settled = await asyncio.to_thread(stream.measure, noun)
@@ -238,8 +241,8 @@ async def open_source(
 
 async def _read_uncompacted_queries(queries: QueryStore, app_id: str, after: str) -> tuple[LoggedQuery, ...]:
     """Return the queries before compaction."""
-    found: list[LoggedQuery] = []
-    while lots := await queries.read(app_id, after, count=200):
-        found += (query for lot in lots for query in lot.queries)
-        after = lots[-1].offset
-    return tuple(found)
+    late_queries: list[LoggedQuery] = []
+    while batches := await queries.read(app_id, after, count=200):
+        late_queries += (query for batch in batches for query in batch.queries)
+        after = batches[-1].offset
+    return tuple(late_queries)

@@ -83,7 +83,7 @@ class ExportSummary:
 async def export_to_file(
     order: ExportOrder,
     stores: Stores,
-    shelf: ArtifactStore,
+    artifacts: ArtifactStore,
     *,
     watch: ExportProgress | None = None,
     clock: Clock | None = None,
@@ -105,7 +105,7 @@ async def export_to_file(
     for _ in range(_TRIES):
         with _make_scratch_folder(order.out) as folder:
             source = await open_source(
-                stores, shelf, order.app_id, order.subject, order.since_ms, Path(folder)
+                stores, artifacts, order.app_id, order.subject, order.since_ms, Path(folder)
             )
             file = await asyncio.to_thread(_write_file, order, source, watch)
         if file is not None:
@@ -133,9 +133,9 @@ def check_subject(subject: str) -> Subject:
     Errors:
         Invalid: the subject does not exist
     """
-    for known in SUBJECTS:
-        if subject == known:
-            return known
+    for exportable in SUBJECTS:
+        if subject == exportable:
+            return exportable
     raise Invalid(f"{subject!r} can't be exported; choose from {', '.join(SUBJECTS)}")
 
 

@@ -51,7 +51,7 @@ def _ingest_on_ray(order: IngestOrder, options: IngestOptions, state_dir: Path) 
 
     display = IngestDisplay(as_json=options.as_json)
     again, show = options.restart, display.show_file_report
-    report = ingest_files(order, state_dir=state_dir, restart=again, at_once=options.at_once, told=show)
+    report = ingest_files(order, state_dir=state_dir, restart=again, at_once=options.at_once, on_file=show)
     display.show_report(report)
     return report
 

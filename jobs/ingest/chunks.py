@@ -185,8 +185,8 @@ def _measure_values(values: Any) -> Rows:
         lengths = _as_numbers(pc.list_value_length(values))
         ends = np.cumsum(lengths)
         sums = np.concatenate([[0], np.cumsum(_measure_values(values.flatten()) + _NUMBER_BYTES)])
-        found: Rows = sums[ends] - sums[ends - lengths]
-        return found
+        row_sizes: Rows = sums[ends] - sums[ends - lengths]
+        return row_sizes
     if pa.types.is_map(kind):
         return _measure_values(
             values.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
@@ -219,5 +219,5 @@ def _longest_in_dictionary(values: Any) -> int:
 
 
 def _as_numbers(lengths: Any) -> Rows:
-    found: Rows = lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    numbers: Rows = lengths.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return numbers

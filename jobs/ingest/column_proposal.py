@@ -326,8 +326,8 @@ def _reading_of(column: ColumnProposal, field: str) -> str:
 def _propose_table(values: Iterable[str], field: str, choices: Sequence[str]) -> dict[str, str]:
     """Return the values of a column that mean a value of the field and are written otherwise."""
     meanings = {_squeeze(choice): choice for choice in choices} | _value_synonyms(field)
-    found = {value: meanings.get(_squeeze(value), "") for value in values}
-    return {value: meant for value, meant in found.items() if meant in choices and meant != value}
+    proposed = {value: meanings.get(_squeeze(value), "") for value in values}
+    return {value: meant for value, meant in proposed.items() if meant in choices and meant != value}
 
 
 def _values_of(column: ColumnProposal | None) -> tuple[str, ...]:
@@ -349,11 +349,11 @@ def _value_synonyms(field: str) -> dict[str, str]:
 
 
 def _meanings(names: Mapping[str, str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for meaning, words in names.items():
         for word in words.split():
-            found.setdefault(word, meaning)
-    return found
+            meanings.setdefault(word, meaning)
+    return meanings
 
 
 def _squeeze(name: str) -> str:

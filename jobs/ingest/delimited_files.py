@@ -113,11 +113,11 @@ def read_delimited_rows(text: TextIO, separator: str, name: str, longest: int) -
     lines = _Lines(text, longest)
     first = _first_line(lines, name)
     separator = separator or _detect_separator(first)
-    reader = csv.reader(lines, delimiter=separator)
-    names = _read_header(reader, name)
+    cell_rows = csv.reader(lines, delimiter=separator)
+    names = _read_header(cell_rows, name)
     while True:
         try:
-            cells = next(reader)
+            cells = next(cell_rows)
         except StopIteration:
             return
         except csv.Error as error:
@@ -190,9 +190,9 @@ def _detect_separator(header: str) -> str:
     return separator if count else ","
 
 
-def _read_header(reader: Iterator[list[str]], name: str) -> list[str]:
+def _read_header(cell_rows: Iterator[list[str]], name: str) -> list[str]:
     try:
-        cells = next(reader, [])
+        cells = next(cell_rows, [])
     except csv.Error as error:
         raise Invalid(f"{name} has no header line: {_csv_error_message(error)}") from error
     names = [cell.strip() for cell in cells]
@@ -203,10 +203,10 @@ def _read_header(reader: Iterator[list[str]], name: str) -> list[str]:
     if len(names) > MOST_COLUMNS:
         raise Invalid(f"{name} has {len(names):,} columns; at most {MOST_COLUMNS:,} are read")
     seen: set[str] = set()
-    for found in names:
-        if found and found in seen:
-            raise Invalid(f"{name} has two columns of the name {found!r}")
-        seen.add(found)
+    for column_name in names:
+        if column_name and column_name in seen:
+            raise Invalid(f"{name} has two columns of the name {column_name!r}")
+        seen.add(column_name)
     return names
 
 

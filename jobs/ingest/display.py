@@ -14,7 +14,7 @@ from cluster.errors import HouseError, Unavailable
 from jobs.ingest.column_proposal import propose_for_file
 from jobs.ingest.pipeline import IngestOrder, IngestReport
 from jobs.ingest.preview import IngestPreview, preview_ingest
-from jobs.ingest.progress import IngestProgress as Standing
+from jobs.ingest.progress import IngestProgress
 from jobs.ingest.sources import PlainFiles
 from jobs.ingest.validation import RejectionReason
 
@@ -51,19 +51,19 @@ class IngestDisplay:
     ) -> None:
         self._bars.stop()
 
-    def show(self, standing: Standing) -> None:
+    def show(self, progress: IngestProgress) -> None:
         """Update the display with the progress of the ingest."""
         if self._first is None:
-            self._first = standing.rows
+            self._first = progress.rows
         elapsed_s = self._bars.tasks[self._task].elapsed or 0.0
-        rate = (standing.rows - self._first) / elapsed_s if elapsed_s else 0.0
-        files = len(standing.sources)
+        rate = (progress.rows - self._first) / elapsed_s if elapsed_s else 0.0
+        files = len(progress.sources)
         self._bars.update(
             self._task,
-            description=f"file {min(standing.file + 1, files)} of {files}",
-            completed=standing.file,
+            description=f"file {min(progress.file + 1, files)} of {files}",
+            completed=progress.file,
             total=files,
-            counts=f"{standing.rows:,} rows  {rate:,.0f}/s  {standing.refused:,} refused",
+            counts=f"{progress.rows:,} rows  {rate:,.0f}/s  {progress.refused:,} refused",
         )
 
     def show_file_report(self, address: str, report: IngestReport) -> None:
@@ -118,28 +118,28 @@ def show_files(order: IngestOrder, *, is_guess: bool, as_json: bool, now_ms: int
     return 1 if preview.refused else 0
 
 
-def show_preview(order: IngestOrder, found: IngestPreview, *, as_json: bool) -> None:
+def show_preview(order: IngestOrder, preview: IngestPreview, *, as_json: bool) -> None:
     """Print the result of a dry run on standard output."""
     if as_json:
-        told = {
+        fields = {
             "app_id": order.app_id, "noun": order.noun, "address": order.address, "dry_run": True,
-            "rows": found.rows, "accepted": found.accepted, "refused": found.refused,
-            "reasons": _reasons_json(found.reasons), "warnings": list(found.warnings),
-            "samples": list(found.samples),
+            "rows": preview.rows, "accepted": preview.accepted, "refused": preview.refused,
+            "reasons": _reasons_json(preview.reasons), "warnings": list(preview.warnings),
+            "samples": list(preview.samples),
         }  # fmt: skip
-        sys.stdout.write(json.dumps(told, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
         return
     console = Console()
-    for number, record in enumerate(found.samples, 1):
+    for number, record in enumerate(preview.samples, 1):
         console.print(f"record {number}", highlight=False)
         text = json.dumps(record, ensure_ascii=False, indent=2)[:_LONGEST_SAMPLE]
         console.print(text, markup=False, highlight=False)
     console.print(
-        f"{found.accepted:,} of the first {found.rows:,} rows would be accepted, {found.refused:,} refused; "
+        f"{preview.accepted:,} of the first {preview.rows:,} rows would be accepted, {preview.refused:,} refused; "
         "nothing was written",
         highlight=False,
     )
-    print_rejections(console, found.reasons, found.warnings)
+    print_rejections(console, preview.reasons, preview.warnings)
 
 
 def show_proposal(order: IngestOrder, *, as_json: bool) -> None:
@@ -152,11 +152,11 @@ def show_proposal(order: IngestOrder, *, as_json: bool) -> None:
     proposal = propose_for_file(files.find(order.address)[0], files, order.noun)
     columns, rules, encoding = proposal.columns, proposal.rules, proposal.encoding
     if as_json:
-        found = {
+        fields = {
             "noun": order.noun, "mapping": list(rules), "encoding": encoding,
             "columns": [column.to_dict() for column in columns],
         }  # fmt: skip
-        sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(fields, ensure_ascii=False) + "\n")
         return
     lines = ["# Proposed rules. Check them, then name this file with --map-file."]
     if encoding:
@@ -172,13 +172,14 @@ def show_proposal(order: IngestOrder, *, as_json: bool) -> None:
 
 def _reasons_json(reasons: Sequence[RejectionReason]) -> list[dict[str, object]]:
     return [
-        {"reason": one.text, "count": one.count, "row": one.row, "example": one.example} for one in reasons
+        {"reason": reason.text, "count": reason.count, "row": reason.row, "example": reason.example}
+        for reason in reasons
     ]
 
 
 def print_report_json(order: IngestOrder, report: IngestReport) -> None:
     """Print the result of an ingest as one JSON object on standard output."""
-    told = {
+    fields = {
         "app_id": order.app_id,
         "noun": order.noun,
         "address": order.address,
@@ -193,7 +194,7 @@ def print_report_json(order: IngestOrder, report: IngestReport) -> None:
         "warnings": list(report.warnings),
         "quarantine": None if report.quarantine is None else str(report.quarantine),
     }
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(fields) + "\n")
 
 
 def print_stop(error: HouseError, as_json: bool) -> int:

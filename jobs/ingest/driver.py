@@ -37,7 +37,7 @@ from jobs.ingest.sources import find_files
 from jobs.ingest.validation import merge_reasons
 
 Connect = Callable[[], OpenStores]
-OpenShelf = Callable[[], ArtifactStore]
+OpenArtifacts = Callable[[], ArtifactStore]
 
 FileCallback = Callable[[str, IngestReport], None]
 "Called with the address and the report of each file that ends."
@@ -52,11 +52,11 @@ def ingest_files(
     state_dir: Path | None = None,
     restart: bool = False,
     at_once: int = 4,
-    told: FileCallback | None = None,
+    on_file: FileCallback | None = None,
 ) -> IngestReport:
     """Ingest all files of an address on the Ray cluster of this installation, or on a new local one.
 
-    `told` is called with every file that ends.
+    `on_file` is called with every file that ends.
 
     Errors:
         HouseError: the error of the first failed file, after the files in progress have ended
@@ -77,7 +77,7 @@ def ingest_files(
         state_dir=state_dir,
         restart=restart,
         at_once=at_once,
-        told=told,
+        on_file=on_file,
     )
     return sum_reports(reports, time.monotonic() - started_s)
 
@@ -85,18 +85,17 @@ def ingest_files(
 def ingest_on_ray(
     order: IngestOrder,
     connect: Connect,
-    open_shelf: OpenShelf,
+    open_artifacts: OpenArtifacts,
     *,
     state_dir: Path,
     restart: bool = False,
     at_once: int = 4,
-    told: FileCallback | None = None,
+    on_file: FileCallback | None = None,
 ) -> list[IngestReport]:
     """Ingest all files of an address, `at_once` at a time; return a report per file, in their order.
 
-    `connect` opens the stores in the process of the task, so that no store address is sent. `told` is called with
-    every
-    file that ends.
+    `connect` opens the stores in the process of the task, so that no store address is sent. `on_file` is called with
+    every file that ends.
 
     Errors:
         HouseError: the error of the first failed file, after the files in progress have ended
@@ -118,8 +117,8 @@ def ingest_on_ray(
     while running or (coming and failed is None):
         while coming and failed is None and len(running) < at_once:
             number, address = coming.pop(0)
-            one = replace(order, address=address)
-            running[task.remote(one, connect, open_shelf, state_dir)] = number
+            file_order = replace(order, address=address)
+            running[task.remote(file_order, connect, open_artifacts, state_dir)] = number
         (done,), _ = ray.wait(list(running), num_returns=1)
         number = running.pop(done)
         answer = ray.get(done)
@@ -127,8 +126,8 @@ def ingest_on_ray(
             failed = failed or answer.error()
             continue
         reports[number] = answer
-        if told is not None:
-            told(addresses[number], answer)
+        if on_file is not None:
+            on_file(addresses[number], answer)
     if failed is not None:
         raise failed
     return [reports[number] for number in sorted(reports)]
@@ -160,12 +159,12 @@ def _connect() -> OpenStores:
 
 
 def _ingest_file(
-    order: IngestOrder, connect: Connect, open_shelf: OpenShelf, state_dir: Path
+    order: IngestOrder, connect: Connect, open_artifacts: OpenArtifacts, state_dir: Path
 ) -> IngestReport | Refusal:
     async def work() -> IngestReport:
         async with connect() as stores:
             await check_schema(stores)
-            segments = SegmentStore(open_shelf())
+            segments = SegmentStore(open_artifacts())
             return await ingest(order, stores, state_dir=state_dir, segments=segments)
 
     try:

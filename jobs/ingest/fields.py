@@ -55,11 +55,11 @@ def _list_fields(schema: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 def _list_types(schema: dict[str, Any]) -> list[str]:
     """Return the values of `type` in a schema or in the members of a union."""
-    found: list[str] = []
+    types: list[str] = []
     for member in schema.get("oneOf") or schema.get("anyOf") or [schema]:
         field = member.get("properties", {}).get("type", {})
-        found += field.get("enum", []) or ([field["const"]] if "const" in field else [])
-    return found
+        types += field.get("enum", []) or ([field["const"]] if "const" in field else [])
+    return types
 
 
 def _describe_values(field: dict[str, Any]) -> str:
@@ -68,7 +68,9 @@ def _describe_values(field: dict[str, Any]) -> str:
         values = field["enum"]
         more = ", ..." if len(values) > _MOST_VALUES else ""
         return "one of " + ", ".join(map(str, values[:_MOST_VALUES])) + more
-    options = [one for one in field.get("anyOf", field.get("oneOf", ())) if one.get("type") != "null"]
+    options = [
+        option for option in field.get("anyOf", field.get("oneOf", ())) if option.get("type") != "null"
+    ]
     if options:
         return " or ".join(dict.fromkeys(map(_describe_values, options)))
     kind = field.get("type", "text" if "format" in field else "anything")

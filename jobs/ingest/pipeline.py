@@ -143,11 +143,11 @@ async def ingest(
     clock = SystemClock() if clock is None else clock
     mapping = FieldMap.parse(order.mapping, order.noun)
     source: reading.RowFiles = reading.PlainFiles(order.format, order.layout) if files is None else files
-    found = await asyncio.to_thread(source.find, order.address)
+    sources = await asyncio.to_thread(source.find, order.address)
     chunk, chunk_bytes = mapping.bound_chunk(order.chunk, order.chunk_bytes)
     warnings: list[str] = []
     if files is None:
-        mapping, warnings = await asyncio.to_thread(prepare_mapping, mapping, found, source)
+        mapping, warnings = await asyncio.to_thread(prepare_mapping, mapping, sources, source)
     patience = StoreRetry(order.patience_s, clock, random.Random())
     book = await patience.call(stores.access.read_all)
     if order.app_id not in book.apps:
@@ -163,7 +163,7 @@ async def ingest(
     with run.lock():
         progress = await asyncio.to_thread(
             run.begin,
-            found,
+            sources,
             clock.now_ms(),
             restart=restart,
             once=order.noun == "interaction",
@@ -179,7 +179,7 @@ async def ingest(
             source = reading.PlainFiles(order.format, order.layout, bounds)
         baskets = _join_rows(source, mapping, order, progress.chunk_bytes)
         rows_of = source if baskets is None else baskets
-        work = _IngestTask(order, run, progress, found, rows_of, mapping, clock, watch or (lambda _: None))
+        work = _IngestTask(order, run, progress, sources, rows_of, mapping, clock, watch or (lambda _: None))
         started_s, before = clock.monotonic_s(), progress.rows
         if order.noun == "interaction":
             await work.interactions(InteractionWriter(stores, order.app_id, segments, patience))
@@ -265,7 +265,7 @@ class _IngestTask:
         order: IngestOrder,
         run: IngestRun,
         progress: IngestProgress,
-        found: Sequence[reading.SourceFile],
+        sources: Sequence[reading.SourceFile],
         files: reading.RowFiles,
         mapping: FieldMap,
         clock: Clock,
@@ -274,7 +274,7 @@ class _IngestTask:
         self._order = order
         self._run = run
         self._progress = progress
-        self._found = found
+        self._sources = sources
         self._files = files
         self._mapping = mapping
         self._clock = clock
@@ -293,9 +293,9 @@ class _IngestTask:
             handed: list[SubmittedChunk] = []
             refused = list(chunk.checked.refused)
             for part in chunk.checked.parts:
-                one, clashing = await writer.submit(part)
+                submitted, clashing = await writer.submit(part)
                 refused += clashing
-                handed += [one] if one is not None else []
+                handed += [submitted] if submitted is not None else []
             waiting.append((chunk, handed, refused))
             if len(waiting) >= self._order.window:
                 await self._finish_chunk(writer, *waiting.popleft())
@@ -358,14 +358,18 @@ class _IngestTask:
     ) -> None:
         accepted = failed = 0
         lost: list[RejectedRow] = []
-        for one in handed:
-            task = await writer.wait_for_task(one)
+        for submitted in handed:
+            task = await writer.wait_for_task(submitted)
             accepted += task.succeeded
             failed += task.failed
             if task.failed:
                 reason = task.errors[-1] if task.errors else "could not be applied"
                 lost.append(
-                    RejectedRow(one.rows[0], f"{task.failed} of {one.records} records failed: {reason}", "")
+                    RejectedRow(
+                        submitted.rows[0],
+                        f"{task.failed} of {submitted.records} records failed: {reason}",
+                        "",
+                    )
                 )
         self._record_chunk(chunk, accepted, failed, refused, lost)
 
@@ -380,7 +384,7 @@ class _IngestTask:
         later: bool = False,
     ) -> None:
         """Record the end of a chunk, on disk unless `later` is set."""
-        name = self._order.title or self._found[chunk.file].path
+        name = self._order.title or self._sources[chunk.file].path
         self.reasons.add((*refused, *lost))
         progress = self._run.quarantine_rows(self._progress, name, refused, lost)
         self._progress = replace(
@@ -426,8 +430,8 @@ class _IngestTask:
         now_ms = self._progress.started_ms
         plain, plain_columns = PlainInteractions(), PlainColumns()
         read_rows = self._progress.rows
-        for file in range(start, len(self._found)):
-            source = self._found[file]
+        for file in range(start, len(self._sources)):
+            source = self._sources[file]
             # joined rows are records already
             is_joined = self._mapping.order_rule is not None
             read: RowReader = dict if is_joined else self._mapping.build_reader(source.format)

@@ -43,7 +43,7 @@ class PlainInteractions:
     """Accepts chunks of plain interactions and caches valid ids."""
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self._valid_ids: set[str] = set()
 
     def accept(self, records: list[dict[str, Any]], now_ms: int) -> AcceptedInteractions | None:
         """Return the accepted chunk; None if a row is not plain, or not valid.
@@ -78,9 +78,9 @@ class PlainInteractions:
             raise ValueError("not plain")
         if not named or len(record) != 3 + len(named):
             raise ValueError("not plain")
-        if not self._known.issuperset(ids):
+        if not self._valid_ids.issuperset(ids):
             unknown.update(ids)
-        if not self._known.issuperset(named):
+        if not self._valid_ids.issuperset(named):
             unknown.update(named)
         at_ms = min(_parse_timestamp(record["timestamp"]), now_ms)
         # formatting copies the bytes into a block of their size; the writer's default block has 1 kB
@@ -88,9 +88,9 @@ class PlainInteractions:
 
     def _validate_ids(self, unknown: set[str]) -> None:
         IDS.validate_python(list(unknown))
-        if len(self._known) > MOST_CACHED_IDS:
-            self._known.clear()
-        self._known |= unknown
+        if len(self._valid_ids) > MOST_CACHED_IDS:
+            self._valid_ids.clear()
+        self._valid_ids |= unknown
 
 
 def _parse_timestamp(text: Any) -> int:
@@ -132,7 +132,7 @@ class PlainColumns:
     """Accepts chunks of plain interactions in columnar form; caches valid ids."""
 
     def __init__(self) -> None:
-        self._known: set[str] = set()
+        self._valid_ids: set[str] = set()
 
     def accept(self, table: Any, now_ms: int) -> AcceptedInteractions | None:
         """Return the accepted chunk; None if a row is not plain, or not valid.
@@ -157,7 +157,7 @@ class PlainColumns:
             raise ValueError("not plain")
         actors = {name: _text_column(columns[name]) for name in _ACTORS if name in columns}
         named = {name: _actor_column(column) for name, column in actors.items()}
-        if not actors or not np.logical_or.reduce([known for _, known in named.values()]).all():
+        if not actors or not np.logical_or.reduce([is_present for _, is_present in named.values()]).all():
             raise ValueError("somebody is nobody")
         who = {name: values for name, (values, _) in named.items()}
         self._check_ids(ids.flatten().to_numpy(zero_copy_only=False).tolist(), *who.values())
@@ -188,7 +188,7 @@ class PlainColumns:
 
     def _check_ids(self, *many: Iterable[str]) -> None:
         """Check that all ids are valid and need no JSON escapes."""
-        unknown = set().union(*many) - self._known
+        unknown = set().union(*many) - self._valid_ids
         unknown.discard("")
         if not unknown:
             return
@@ -196,9 +196,9 @@ class PlainColumns:
         IDS.validate_python(fresh)
         if orjson.dumps(fresh) != ('["' + '","'.join(fresh) + '"]').encode():
             raise ValueError("JSON escapes it")
-        if len(self._known) > MOST_CACHED_IDS:
-            self._known.clear()
-        self._known |= unknown
+        if len(self._valid_ids) > MOST_CACHED_IDS:
+            self._valid_ids.clear()
+        self._valid_ids |= unknown
 
 
 def _select_columns(table: Any) -> dict[str, Any]:
@@ -207,15 +207,15 @@ def _select_columns(table: Any) -> dict[str, Any]:
     Errors:
         ValueError: a column is no field of a plain interaction
     """
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, column in zip(table.schema.names, table.columns, strict=True):
         if column.null_count == len(column):
             continue
         if name not in _FIELDS:
             raise ValueError("not plain")
         whole = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        found[name] = _timestamps_ms(whole) if name == "timestamp" else whole
-    return found
+        columns[name] = _timestamps_ms(whole) if name == "timestamp" else whole
+    return columns
 
 
 def _timestamps_ms(column: Any) -> Any:
@@ -262,8 +262,8 @@ def _id_lists(column: Any) -> Any:
 def _actor_column(column: Any) -> tuple[list[str], Any]:
     """Return the id of each row's user (empty without one), and the mask of rows with a user."""
     filled = pc.fill_null(column, _NOTHING)
-    known = pc.binary_length(filled).to_numpy() > 0
-    return filled.to_numpy(zero_copy_only=False).tolist(), known
+    is_present = pc.binary_length(filled).to_numpy() > 0
+    return filled.to_numpy(zero_copy_only=False).tolist(), is_present
 
 
 def _concatenate(*pieces: Any) -> Any:

@@ -47,18 +47,18 @@ def preview_ingest(order: IngestOrder, *, now_ms: int) -> IngestPreview:
     """
     mapping = FieldMap.parse(order.mapping, order.noun)
     files: reading.RowFiles = reading.PlainFiles(order.format, order.layout)
-    found = files.find(order.address)
-    mapping, warnings = prepare_mapping(mapping, found, files)
+    sources = files.find(order.address)
+    mapping, warnings = prepare_mapping(mapping, sources, files)
     baskets: BasketFiles | None = None
     if mapping.order_rule is not None:
         files = baskets = BasketFiles(reading.FirstRows(files, order.limit or PREVIEWED_ROWS), mapping)
     left = order.limit or PREVIEWED_ROWS
     counter, rows_read, refused = ReasonCounter(), 0, 0
     samples: list[dict[str, Any]] = []
-    for source in found:
+    for source in sources:
         read: RowReader = dict if baskets is not None else mapping.build_reader(source.format)
-        for first, lot in files.chunks(source, order.chunk):
-            rows = lot[:left] if len(lot) > left else lot
+        for first, chunk in files.chunks(source, order.chunk):
+            rows = chunk[:left] if len(chunk) > left else chunk
             if not rows:
                 break
             if not rows_read:

@@ -57,8 +57,8 @@ class RecordFields:
 
 def propose_name(name: str, names: Iterable[str]) -> str:
     """Return a question for the end of a message, `; did you mean NAME?`; empty if no name is close."""
-    found = get_close_matches(name.lower(), sorted(names), 1, _ALIKE)
-    return f"; did you mean {found[0]}?" if found else ""
+    close_names = get_close_matches(name.lower(), sorted(names), 1, _ALIKE)
+    return f"; did you mean {close_names[0]}?" if close_names else ""
 
 
 @cache

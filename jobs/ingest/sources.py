@@ -187,11 +187,11 @@ def find_files_in(
     selector = fs.FileSelector(path, allow_not_found=True, recursive=True)
     below = _call_with_retry(files, address, asking, lambda: files.get_file_info(selector))
     sources = [
-        SourceFile(found.path, kind, found.size, _modified_ms(found), files, asking)
-        for found in sorted(below, key=lambda found: str(found.path))
-        if found.type == fs.FileType.File
-        and not PurePosixPath(found.path).name.startswith((".", "_"))
-        and (kind := format or detect_format(found.path)) is not None
+        SourceFile(entry.path, kind, entry.size, _modified_ms(entry), files, asking)
+        for entry in sorted(below, key=lambda entry: str(entry.path))
+        if entry.type == fs.FileType.File
+        and not PurePosixPath(entry.path).name.startswith((".", "_"))
+        and (kind := format or detect_format(entry.path)) is not None
     ]
     if not sources:
         raise Invalid(f"there is no file of a known kind below {address} ({', '.join(_file_suffixes())})")
@@ -410,9 +410,9 @@ def _read_with_retry(
     tried = 0
     while True:
         try:
-            for found in read(done):
-                yield found
-                done, tried = done + size(found), 0
+            for entry in read(done):
+                yield entry
+                done, tried = done + size(entry), 0
             return
         except OSError as error:
             if source.is_local:
@@ -449,10 +449,10 @@ def _remove_duplicates(sources: list[SourceFile]) -> list[SourceFile]:
     """Remove files that a link reaches a second time; a folder that contains itself would never end."""
     if not sources[0].is_local:
         return sources
-    found: dict[Path, SourceFile] = {}
+    sources_by_path: dict[Path, SourceFile] = {}
     for source in sorted(sources, key=lambda source: (len(Path(source.path).parts), source.path)):
-        found.setdefault(Path(source.path).resolve(), source)
-    return sorted(found.values(), key=lambda source: source.path)
+        sources_by_path.setdefault(Path(source.path).resolve(), source)
+    return sorted(sources_by_path.values(), key=lambda source: source.path)
 
 
 def _check_complete(source: SourceFile, count: int) -> None:

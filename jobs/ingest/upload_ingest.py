@@ -114,8 +114,8 @@ class UploadedFileIngest:
             )  # fmt: skip
         except (HouseError, MemoryError, RecursionError) as error:
             status = "cancelled" if self._stop_reason == "stop" else "failed"
-            told = error.message if isinstance(error, HouseError) else TOO_MUCH
-            message = "" if status == "cancelled" else told
+            reason = error.message if isinstance(error, HouseError) else TOO_MUCH
+            message = "" if status == "cancelled" else reason
             self._progress = self._progress.model_copy(update={"status": status, "error": message})
             self._log.info("import_ended", app=record.app_id, import_id=record.import_id, status=status)
             return
@@ -159,8 +159,8 @@ class UploadedFileIngest:
 
     async def _hold(self, record: FileImport) -> bool:
         leases = self._stores.leases
-        held = await leases.hold(record.lease, record.attempt, LEASE_MS)
-        return held and await leases.hold(record.slot, record.attempt, LEASE_MS)
+        is_leased = await leases.hold(record.lease, record.attempt, LEASE_MS)
+        return is_leased and await leases.hold(record.slot, record.attempt, LEASE_MS)
 
     async def _write(self, record: FileImport) -> None:
         self._progress = self._progress.model_copy(update={"at": self._clock.now_ms()})

@@ -153,8 +153,8 @@ def _interaction_fault(record: dict[str, Any]) -> str:
 
 def row_from_message(message: str, rows: Sequence[int]) -> int | None:
     """Return the row that a message of the upload validation names, None without one."""
-    found = _BAD_INDEX.match(message)
-    at = int(found.group(1)) if found else len(rows)
+    match = _BAD_INDEX.match(message)
+    at = int(match.group(1)) if match else len(rows)
     return rows[at] if at < len(rows) else None
 
 
@@ -163,8 +163,8 @@ def reason_from_message(message: str) -> str:
 
     The position would make equal reasons differ; the row number is reported separately.
     """
-    found = _BAD_INDEX.match(message)
-    return message if found is None else message[found.end() :]
+    match = _BAD_INDEX.match(message)
+    return message if match is None else message[match.end() :]
 
 
 def _check_rows(
@@ -245,9 +245,9 @@ def _body(good: Sequence[tuple[int, bytes]]) -> bytes:
 def _reasons_by_row(error: Unprocessable, count: int) -> dict[int, str]:
     reasons: dict[int, str] = {}
     for message in error.facts.get("messages", ()):
-        found = _BAD_INDEX.match(message)
-        if found and int(found.group(1)) < count:
-            reasons.setdefault(int(found.group(1)), reason_from_message(message))
+        match = _BAD_INDEX.match(message)
+        if match and int(match.group(1)) < count:
+            reasons.setdefault(int(match.group(1)), reason_from_message(message))
     return reasons
 
 
@@ -261,7 +261,7 @@ _MOST_SAMPLED_FILES = 20
 
 
 def prepare_mapping(
-    mapping: FieldMap, found: Sequence[SourceFile], files: RowFiles
+    mapping: FieldMap, sources: Sequence[SourceFile], files: RowFiles
 ) -> tuple[FieldMap, list[str]]:
     """Return the mapping of files, and warnings about columns that it does not use.
 
@@ -271,7 +271,7 @@ def prepare_mapping(
         Invalid: a file lacks a column that the mapping names, or does not have its format
     """
     warnings: list[str] = []
-    for at, source in enumerate(found):
+    for at, source in enumerate(sources):
         names = read_column_names(source)
         if names is not None and not mapping.is_empty:
             mapping.check_columns(names)
@@ -292,13 +292,13 @@ def _sample_names(source: SourceFile, files: RowFiles) -> list[str]:
 def find_warnings(rows: Sequence[Row], read: RowReader, mapping: FieldMap) -> list[str]:
     """Return warnings about the first rows of a file: missing times and suspicious values."""
     records = [read(row) for row in rows[:_SAMPLED_ROWS] if not isinstance(row, UnreadableRow)]
-    found = [*_time_warnings(mapping, records)]
+    warnings = [*_time_warnings(mapping, records)]
     name = mapping.find_float_ids(records)
     if name:
-        found.append(
+        warnings.append(
             f"every {name} ends in '.0': whole numbers that a table wrote as decimals; map it with :integer"
         )
-    return found
+    return warnings
 
 
 def _encoding_warnings(source: SourceFile) -> Iterator[str]:
@@ -361,12 +361,12 @@ class ReasonCounter:
 
     def add(self, refused: Iterable[RejectedRow]) -> None:
         """Count rejected rows."""
-        for one in refused:
-            text = one.reason
+        for row in refused:
+            text = row.reason
             if text not in self._counts and len(self._counts) >= MOST_REASONS:
                 text = OTHER
             self._counts[text] = self._counts.get(text, 0) + 1
-            self._examples.setdefault(text, one)
+            self._examples.setdefault(text, row)
 
     def most_frequent(self, most: int = SHOWN) -> tuple[RejectionReason, ...]:
         """Return the most frequent reasons in descending order."""
@@ -381,8 +381,8 @@ def merge_reasons(
     parts: Iterable[Sequence[RejectionReason]], most: int = SHOWN
 ) -> tuple[RejectionReason, ...]:
     """Return the summed reasons of several runs, the most frequent first."""
-    found: dict[str, RejectionReason] = {}
+    merged: dict[str, RejectionReason] = {}
     for reason in (reason for part in parts for reason in part):
-        before = found.get(reason.text)
-        found[reason.text] = reason if before is None else replace(before, count=before.count + reason.count)
-    return tuple(sorted(found.values(), key=lambda reason: -reason.count)[:most])
+        before = merged.get(reason.text)
+        merged[reason.text] = reason if before is None else replace(before, count=before.count + reason.count)
+    return tuple(sorted(merged.values(), key=lambda reason: -reason.count)[:most])

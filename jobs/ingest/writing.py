@@ -102,40 +102,40 @@ class RecordWriter:
             )
         types = self._types
         if types is None:
-            asked = await self._patience.call(
+            stored_types = await self._patience.call(
                 lambda: self._stores.records.attribute_types(self._app_id, self._noun)
             )
-            types = dict(asked)
+            types = dict(stored_types)
         for _ in range(_TYPE_CHECK_ATTEMPTS):
-            standing = part.accepted.check_types(types)
+            type_check = part.accepted.check_types(types)
             by_index = dict(zip((record.index for record in part.accepted.records), part.rows, strict=True))
             refused = [
                 RejectedRow(row, reason_from_message(message), "")
-                for message in standing.messages
+                for message in type_check.messages
                 if (row := row_from_message(message, part.rows)) is not None
             ]
-            if not standing.records:
+            if not type_check.records:
                 return None, refused
             task_id = new_task_id()
-            answer = await self._patience.call(partial(self._accept, task_id, standing))
+            answer = await self._patience.call(partial(self._accept, task_id, type_check))
             if not answer.conflicts:
-                self._types = {**types, **standing.attribute_types}
-                rows = tuple(by_index[record.index] for record in standing.records)
-                return SubmittedChunk(task_id, len(standing.records), rows), refused
+                self._types = {**types, **type_check.attribute_types}
+                rows = tuple(by_index[record.index] for record in type_check.records)
+                return SubmittedChunk(task_id, len(type_check.records), rows), refused
             types = {**types, **answer.conflicts}
         raise Fault("attribute types of the data set change too fast")
 
-    async def _accept(self, task_id: str, standing: TypeCheck) -> IntakeReceipt:
+    async def _accept(self, task_id: str, type_check: TypeCheck) -> IntakeReceipt:
         """Queue a chunk; a repeated task id changes nothing, so a retry after a lost answer is safe."""
         return await self._stores.intake.accept(
             self._app_id,
             self._noun,
             "put",
-            standing.payload,
+            type_check.payload,
             task_id=task_id,
-            total=len(standing.records),
+            total=len(type_check.records),
             now_ms=self._clock.now_ms(),
-            attribute_types=standing.attribute_types,
+            attribute_types=type_check.attribute_types,
         )
 
     async def wait_for_task(self, handed: SubmittedChunk) -> Task:
@@ -201,14 +201,14 @@ class InteractionWriter:
             after, await self._stores.changes.first(self._app_id, "interaction"), key=position_from_offset
         )
         while True:
-            found = await self._stores.changes.read(
+            changes = await self._stores.changes.read(
                 self._app_id, {"interaction": cursor}, count=20, block_ms=0
             )
-            if any(change.payload == accepted.payload for change in found):
+            if any(change.payload == accepted.payload for change in changes):
                 return True
-            if not found:
+            if not changes:
                 return False
-            cursor = found[-1].offset
+            cursor = changes[-1].offset
 
     async def _is_compacted(self, accepted: AcceptedInteractions, after: str) -> bool:
         """Return whether the chunk is in the segments after the offset `after`; called only if the log was trimmed past
@@ -221,7 +221,7 @@ class InteractionWriter:
             self._log.warning("chunk_may_repeat", app=self._app_id, reason="its place in the log was trimmed")
             return False
         state = await asyncio.to_thread(self._segments.load, self._app_id)
-        wanted = _row_keys(
+        keys = _row_keys(
             build_compaction_batch(
                 "interaction", [ChangeLogEntry("interaction", first, "put", accepted.payload)]
             ).table
@@ -230,9 +230,9 @@ class InteractionWriter:
             position_from_offset(offset) > position_from_offset(after)
             for offset in state.interactions["offset"].to_pylist()
         ]
-        return wanted <= _row_keys(state.interactions.filter(behind))
+        return keys <= _row_keys(state.interactions.filter(behind))
 
 
 def _row_keys(table: Any) -> set[tuple[Any, ...]]:
     columns = (table[name].to_pylist() for name in ("reader", "type", "product_ids", "value"))
-    return {(reader, kind, tuple(ids), value) for reader, kind, ids, value in zip(*columns, strict=True)}
+    return {(user_key, kind, tuple(ids), value) for user_key, kind, ids, value in zip(*columns, strict=True)}

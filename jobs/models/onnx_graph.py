@@ -143,20 +143,20 @@ def _add_attention(graph: _Graph, value: str, name: str, shape: NetworkShape) ->
 
 def _add_padding_mask(graph: _Graph) -> str:
     """Return the term that is added to the scores of padding tokens: [b, 1, 1, s]."""
-    one = graph.constant("one", np.array(1, np.float32))
+    unit = graph.constant("one", np.array(1, np.float32))
     away = graph.node(
-        "Mul", graph.node("Sub", one, "mask"), graph.constant("away", np.array(_BLOCKED, np.float32))
+        "Mul", graph.node("Sub", unit, "mask"), graph.constant("away", np.array(_BLOCKED, np.float32))
     )
     return graph.node("Unsqueeze", away, graph.constant("inner", np.array([1, 2], np.int64)))
 
 
 def _add_gelu(graph: _Graph, value: str) -> str:
     root = graph.constant("root", np.array(math.sqrt(2), np.float32))
-    one, half = (
+    unit, half = (
         graph.constant("one", np.array(1, np.float32)),
         graph.constant("half", np.array(0.5, np.float32)),
     )
-    error = graph.node("Add", graph.node("Erf", graph.node("Div", value, root)), one)
+    error = graph.node("Add", graph.node("Erf", graph.node("Div", value, root)), unit)
     return graph.node("Mul", graph.node("Mul", value, half), error)
 
 

@@ -37,7 +37,7 @@ def read_safetensors(data: bytes) -> Tensors:
 
 
 def _read_tensors(
-    header: dict[str, Any], data: bytes, base: int
+    header: dict[str, Any], data: bytes, begin: int
 ) -> Iterator[tuple[str, npt.NDArray[np.float32]]]:
     for name, about in header.items():
         kind = _KINDS.get(about.get("dtype", ""))
@@ -45,7 +45,7 @@ def _read_tensors(
             continue
         start, end = about["data_offsets"]
         shape = tuple(int(size) for size in about["shape"])
-        if not 0 <= start <= end <= len(data) - base or (end - start) != kind.itemsize * int(np.prod(shape)):
+        if not 0 <= start <= end <= len(data) - begin or (end - start) != kind.itemsize * int(np.prod(shape)):
             raise Invalid(f"not a safetensors file: tensor {name} does not fit")
-        array = np.frombuffer(data, kind, (end - start) // kind.itemsize, base + start)
+        array = np.frombuffer(data, kind, (end - start) // kind.itemsize, begin + start)
         yield name, array.reshape(shape).astype(np.float32)

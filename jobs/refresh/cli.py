@@ -36,7 +36,7 @@ class LocalInstallation:
 
     connect: Callable[[], Any]
     "Opens the stores."
-    open_shelf: Callable[[], ArtifactStore]
+    open_artifacts: Callable[[], ArtifactStore]
     scratch: Path
 
 
@@ -148,7 +148,7 @@ async def _run_worker(installation: LocalInstallation, app_id: str, run_id: str,
         with TrainingDisplay() as display:
             return await run_locally(
                 stores,
-                installation.open_shelf(),
+                installation.open_artifacts(),
                 installation.scratch,
                 app_id,
                 run_id,

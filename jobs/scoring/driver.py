@@ -41,7 +41,7 @@ from jobs.scoring.tables import LONG, NESTED, UserKey, UserList, count_users, re
 from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot
 
 Connect = Callable[[], OpenStores]
-OpenShelf = Callable[[], ArtifactStore]
+OpenArtifacts = Callable[[], ArtifactStore]
 Users = str | Path | pl.DataFrame | Sequence[str]
 ScoringProgress = Callable[[int, int], None]
 "Called with the number of scored users and the number of all users, 0 if unknown."
@@ -91,11 +91,11 @@ class ScoredChunk:
 class ScoringWorker:
     """A worker: an actor that loads the app once and scores many chunks."""
 
-    def __init__(self, order: ScoringOrder, connect: Connect, open_shelf: OpenShelf) -> None:
+    def __init__(self, order: ScoringOrder, connect: Connect, open_artifacts: OpenArtifacts) -> None:
         use_idle_priority()
         drop_key_variables()
         ALLOWED.set_source(partial(allowed_learners, Settings()))
-        self._order, self._connect, self._open_shelf = order, connect, open_shelf
+        self._order, self._connect, self._open_artifacts = order, connect, open_artifacts
         self._scorer: UserScorer | None = None
         self._opening = asyncio.Lock()
 
@@ -124,7 +124,7 @@ class ScoringWorker:
     async def _open(self) -> UserScorer:
         stores = self._connect()
         try:
-            scorer = UserScorer(self._order, await stores, self._open_shelf())
+            scorer = UserScorer(self._order, await stores, self._open_artifacts())
             await scorer.start()
         except HouseError:
             await stores.close()
@@ -196,7 +196,7 @@ async def recommend_in_process(
     users: Users,
     out: str,
     stores: Stores,
-    shelf: ArtifactStore,
+    artifacts: ArtifactStore,
     *,
     form: str = "",
     nested: bool = False,
@@ -211,9 +211,9 @@ async def recommend_in_process(
     lower_priority()
     summary = ScoringSummary(order, began_ms=SystemClock().now_ms())
     chunks, total = read_users(users), count_users(users)
-    check_snapshot(shelf, order)
+    check_snapshot(artifacts, order)
     with _open_result_file(out, form, nested, keep_formulas) as file:
-        async with _open_scorer(UserScorer(order, stores, shelf)) as scorer:
+        async with _open_scorer(UserScorer(order, stores, artifacts)) as scorer:
             for chunk in chunks:
                 lists = await scorer.score(chunk)
                 file.write(table_from_lists(lists, nested=nested))
@@ -241,11 +241,11 @@ def score_on_ray(
     chunks, total = read_users(users), count_users(users)
     if not ray.is_initialized():
         connect_installation(settings)
-    open_shelf = artifact_store_opener(settings)
-    check_snapshot(open_shelf(), order)
+    open_artifacts = artifact_store_opener(settings)
+    check_snapshot(open_artifacts(), order)
     summary.began_ms = SystemClock().now_ms()
     at_once = workers or max(1, int(ray.cluster_resources().get("CPU", 1)) // 2)
-    with _start_workers(at_once, order, connect, open_shelf) as crew:
+    with _start_workers(at_once, order, connect, open_artifacts) as crew:
         for scored in _score_in_order(crew, chunks):
             _record_chunk(summary, scored.lists, scored.serving, watch, total)
             yield scored.lists

@@ -68,17 +68,17 @@ def _read_rows(users: str | Path | pl.DataFrame | Sequence[str]) -> Iterator[Map
     path = Path(users)
     if not path.is_file():
         raise Invalid(f"there is no file {path}")
-    readers = {
+    read_formats = {
         ".parquet": _read_parquet,
         ".csv": _read_csv,
         ".jsonl": _read_jsonl,
         ".ndjson": _read_jsonl,
         ".txt": _read_lines,
     }
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise Invalid(f"{path.name} does not say its format; end it with {', '.join(readers)}")
-    return reader(path)
+    read_format = read_formats.get(path.suffix.lower())
+    if read_format is None:
+        raise Invalid(f"{path.name} does not say its format; end it with {', '.join(read_formats)}")
+    return read_format(path)
 
 
 def _read_parquet(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -185,26 +185,28 @@ def table_from_lists(lists: Sequence[UserList], *, nested: bool) -> Any:
     if nested:
         rows = [
             {
-                **_user_ids(one.user),
-                "served_by": one.served_by,
+                **_user_ids(user_list.user),
+                "served_by": user_list.served_by,
                 "products": [
                     {"product_id": product_id, "score": score}
-                    for product_id, score in zip(one.product_ids, one.scores, strict=True)
+                    for product_id, score in zip(user_list.product_ids, user_list.scores, strict=True)
                 ],
             }
-            for one in lists
+            for user_list in lists
         ]
         return pa.Table.from_pylist(rows, schema=NESTED)
     rows = [
         {
-            **_user_ids(one.user),
+            **_user_ids(user_list.user),
             "rank": rank,
             "product_id": product_id,
             "score": score,
-            "served_by": one.served_by,
+            "served_by": user_list.served_by,
         }
-        for one in lists
-        for rank, (product_id, score) in enumerate(zip(one.product_ids, one.scores, strict=True), 1)
+        for user_list in lists
+        for rank, (product_id, score) in enumerate(
+            zip(user_list.product_ids, user_list.scores, strict=True), 1
+        )
     ]
     return pa.Table.from_pylist(rows, schema=LONG)
 

@@ -80,7 +80,7 @@ class UserScorer:
         self,
         order: ScoringOrder,
         stores: Stores,
-        shelf: ArtifactStore,
+        artifacts: ArtifactStore,
         clock: Clock | None = None,
     ) -> None:
         clock = SystemClock() if clock is None else clock
@@ -93,11 +93,11 @@ class UserScorer:
             order.app_id,
             f"scoring-{new_request_id()}",
             self._stores,
-            SegmentStore(shelf),
+            SegmentStore(artifacts),
             clock,
             SilentMeter(),
             HashingEmbedder,
-            SnapshotLoader(SnapshotStore(shelf)),
+            SnapshotLoader(SnapshotStore(artifacts)),
         )
 
     async def start(self) -> None:
@@ -167,7 +167,7 @@ async def check_engine(stores: Stores, order: ScoringOrder) -> None:
         raise NotFound(f"{messages.ENGINE_NOT_FOUND}: {order.app_id}/{order.engine_id}")
 
 
-def check_snapshot(shelf: ArtifactStore, order: ScoringOrder) -> None:
+def check_snapshot(artifacts: ArtifactStore, order: ScoringOrder) -> None:
     """Check that the snapshot version exists.
 
     Errors:
@@ -175,7 +175,7 @@ def check_snapshot(shelf: ArtifactStore, order: ScoringOrder) -> None:
     """
     if order.snapshot:
         try:
-            SnapshotStore(shelf).manifest(order.app_id, order.engine_id, order.snapshot)
+            SnapshotStore(artifacts).manifest(order.app_id, order.engine_id, order.snapshot)
         except NotFound:
             raise NotFound(
                 f"there is no snapshot {order.snapshot} of {order.app_id}/{order.engine_id}; "

@@ -32,7 +32,7 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
         rows = [{"user_id": f"u{part}-{n}"} for n in range(40)]
         (folder / f"{part}.jsonl").write_bytes(b"\n".join(orjson.dumps(row) for row in rows) + b"\n{bad\n")
     connect = partial(open_stores, private_server.url, slow_s=10.0)
-    told: list[str] = []
+    addresses: list[str] = []
     async with connect() as stores:
         await stores.access.put_app(App(app_id="shop", environment="development", created_at=0))
         reports = await asyncio.to_thread(
@@ -42,10 +42,10 @@ async def test_files_are_ingested_side_by_side_and_a_refusal_comes_back_as_itsel
             partial(ArtifactStore.open, str(tmp_path / "shelf")),
             state_dir=tmp_path / "state",
             at_once=2,
-            told=lambda address, report: told.append(address),
+            on_file=lambda address, report: addresses.append(address),
         )
         whole = sum_reports(reports, 1.0)
-        assert (whole.rows, whole.accepted, whole.refused, len(told)) == (123, 120, 3, 3)
+        assert (whole.rows, whole.accepted, whole.refused, len(addresses)) == (123, 120, 3, 3)
         assert len(await stores.records.ids("shop", "user")) == 120
         with pytest.raises(NotFound):
             await asyncio.to_thread(

@@ -30,7 +30,7 @@ async def test_completions_come_from_the_snapshot_and_new_titles_beside_it(works
         assert await titles(replica, "bead nmber 7") == ["Bead number 7 of colour 0"]
         assert await serves(replica, version)
         _, field = await field_of(replica)
-        assert is_mapped(field._base.built.index.texts.codes), "the characters of the titles"
+        assert is_mapped(field._main.built.index.texts.codes), "the characters of the titles"
     await upload(workshop.stores, [{"product_id": "clasp", "title": "Silver clasp", "type": "tool"}])
     took_s = [
         await until(partial(completes, replica, "silver cl", ["Silver clasp"])) for replica in (one, other)

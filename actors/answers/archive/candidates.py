@@ -50,24 +50,26 @@ def find_by_words(
 ) -> CandidatePassages:
     """Return the passages with the best BM25 scores, best first."""
     languages = library.languages(segments)
-    asked = library.analyzers.query_terms(query.question[:MAX_QUESTION_CHARS], languages)[:_QUESTION_WORDS]
-    wanted: Counter[int] = Counter(code for codes in asked for code in codes)
-    weights = _idf_weights(segments, dict(wanted))
+    question_terms = library.analyzers.query_terms(query.question[:MAX_QUESTION_CHARS], languages)[
+        :_QUESTION_WORDS
+    ]
+    term_counts: Counter[int] = Counter(code for codes in question_terms for code in codes)
+    weights = _idf_weights(segments, dict(term_counts))
     if not weights:
         return no_candidates()
-    whole = _full_match_score(segments, asked, weights)
+    whole = _full_match_score(segments, question_terms, weights)
     if query.context:
         around = library.analyzers.query_terms(query.context[:MAX_QUESTION_CHARS], languages)
-        fresh = dict.fromkeys(code for codes in around for code in codes if code not in wanted)
-        telling = sorted(_idf_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda one: -one[1])
+        fresh = dict.fromkeys(code for codes in around for code in codes if code not in term_counts)
+        telling = sorted(_idf_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda entry: -entry[1])
         weights.update({code: _CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
-    found = [
+    segment_candidates = [
         segment.postings.find_best(weights, CANDIDATES, _allowed_mask(segment, query)) for segment in segments
     ]
-    gathered = _merge_candidates(found, bases)
+    gathered = _merge_candidates(segment_candidates, bases)
     best = float(gathered.scores.max(initial=0.0))
     if query.context and len(gathered.rows):
-        of_question = {code: weights[code] for code in wanted if code in weights}
+        of_question = {code: weights[code] for code in term_counts if code in weights}
         best = _best_score(segments, bases, gathered.rows, of_question)
     return replace(gathered, coverage=min(best / whole, 1.0))
 
@@ -84,26 +86,26 @@ def embed_query(library: PassageLibrary, query: ArchiveQuery) -> Vector | None:
         [query.context[:MAX_QUESTION_CHARS]] if query.context else []
     )
     vectors = library.embedder.embed(texts)
-    wanted: Vector = vectors[0]
-    if not wanted.any():
+    vector: Vector = vectors[0]
+    if not vector.any():
         return None
     if query.context:
-        wanted = wanted + np.float32(_CONTEXT_WEIGHT) * vectors[1]
-        wanted = wanted / np.linalg.norm(wanted)
-    return wanted
+        vector = vector + np.float32(_CONTEXT_WEIGHT) * vectors[1]
+        vector = vector / np.linalg.norm(vector)
+    return vector
 
 
 def find_nearest(
-    segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int], wanted: Vector
+    segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int], vector: Vector
 ) -> CandidatePassages:
     """Return the passages nearest in meaning, best first.
 
     Shapes:
-        wanted: float32 [d], the question's vector
+        vector: float32 [d], the question's vector
     """
     empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
     results = [
-        segment.vectors.search(wanted, CANDIDATES, _allowed_mask(segment, query))
+        segment.vectors.search(vector, CANDIDATES, _allowed_mask(segment, query))
         if segment.vectors
         else empty
         for segment in segments
@@ -112,7 +114,7 @@ def find_nearest(
 
 
 def score_similarity(
-    segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, wanted: Vector
+    segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, vector: Vector
 ) -> Scores:
     """Return the similarity of passages and a question; 0 for passages without vectors.
 
@@ -121,34 +123,36 @@ def score_similarity(
         returns: float32 [m]
     """
     scores = np.zeros(len(rows), np.float32)
-    for segment, base in zip(segments, bases, strict=False):
-        here = np.flatnonzero((rows >= base) & (rows < base + len(segment)))
-        if segment.vectors is not None and len(here):
-            scores[here] = segment.vectors.score(wanted, rows[here] - base)
+    for segment, offset in zip(segments, bases, strict=False):
+        segment_rows = np.flatnonzero((rows >= offset) & (rows < offset + len(segment)))
+        if segment.vectors is not None and len(segment_rows):
+            scores[segment_rows] = segment.vectors.score(vector, rows[segment_rows] - offset)
     return scores
 
 
-def _idf_weights(segments: Sequence[PassageSegment], wanted: dict[int, int]) -> dict[int, float]:
+def _idf_weights(segments: Sequence[PassageSegment], term_counts: dict[int, int]) -> dict[int, float]:
     """Multiply weights by the rarity of terms over the whole corpus; drop unknown terms."""
-    codes = list(wanted)
+    codes = list(term_counts)
     counts = [0] * len(codes)
     for segment in segments:
         for at, (_, start, end) in enumerate(segment.postings.find_spans(codes)):
             counts[at] += end - start
     passages = sum(len(segment) for segment in segments)
     return {
-        code: wanted[code] * compute_idf(count, passages)
+        code: term_counts[code] * compute_idf(count, passages)
         for code, count in zip(codes, counts, strict=True)
         if count
     }
 
 
 def _full_match_score(
-    segments: Sequence[PassageSegment], asked: Sequence[tuple[int, ...]], weights: Mapping[int, float]
+    segments: Sequence[PassageSegment],
+    question_terms: Sequence[tuple[int, ...]],
+    weights: Mapping[int, float],
 ) -> float:
     """Return the score of a passage of mean length that contains every word of a question once."""
     rarest = compute_idf(0, sum(len(segment) for segment in segments))
-    words = Counter(asked)
+    words = Counter(question_terms)
     return sum(
         sum(weights[code] for code in codes if code in weights) or count * rarest
         for codes, count in words.items()
@@ -160,10 +164,10 @@ def _best_score(
 ) -> float:
     """Score given passages by other weights and return the best score."""
     best = 0.0
-    for segment, base in zip(segments, bases, strict=False):
-        here = rows[(rows >= base) & (rows < base + len(segment))]
-        if len(here):
-            best = max(best, float(segment.postings.score(weights, here - base).max()))
+    for segment, offset in zip(segments, bases, strict=False):
+        segment_rows = rows[(rows >= offset) & (rows < offset + len(segment))]
+        if len(segment_rows):
+            best = max(best, float(segment.postings.score(weights, segment_rows - offset).max()))
     return best
 
 
@@ -173,12 +177,16 @@ def _allowed_mask(segment: PassageSegment, query: ArchiveQuery) -> Mask | None:
     return allowed if query.only is None else segment.mask_of_products(query.only, allowed)
 
 
-def _merge_candidates(found: Sequence[tuple[Rows, Scores]], bases: Sequence[int]) -> CandidatePassages:
-    if not found:
+def _merge_candidates(
+    segment_candidates: Sequence[tuple[Rows, Scores]], bases: Sequence[int]
+) -> CandidatePassages:
+    if not segment_candidates:
         return no_candidates()
-    if len(found) == 1:
-        return CandidatePassages(*found[0])
-    rows = np.concatenate([rows + base for (rows, _), base in zip(found, bases, strict=False)])
-    scores = np.concatenate([scores for _, scores in found])
+    if len(segment_candidates) == 1:
+        return CandidatePassages(*segment_candidates[0])
+    rows = np.concatenate(
+        [rows + offset for (rows, _), offset in zip(segment_candidates, bases, strict=False)]
+    )
+    scores = np.concatenate([scores for _, scores in segment_candidates])
     top = best_rows(scores, CANDIDATES)
     return CandidatePassages(rows[top], scores[top])

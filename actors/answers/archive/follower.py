@@ -68,7 +68,7 @@ class ArchiveFollower:
         self._sequence = 0
         "The newest snapshot that was tried, good or damaged."
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"archive-writes-{app_id}")
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"archive-reads-{app_id}")
+        self._read_threads = ThreadPoolExecutor(1, thread_name_prefix=f"archive-reads-{app_id}")
         self._opener = ThreadPoolExecutor(1, thread_name_prefix=f"archive-opens-{app_id}")
         self._library: PassageLibrary | None = None
         self._offset = "0"
@@ -101,7 +101,7 @@ class ArchiveFollower:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._writer.shutdown(wait=False, cancel_futures=True)
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        self._read_threads.shutdown(wait=False, cancel_futures=True)
         self._opener.shutdown(wait=False, cancel_futures=True)
         self._library = None
 
@@ -121,7 +121,7 @@ class ArchiveFollower:
             raise Unavailable("the archive is not loaded", retry_after_s=1)
         if is_fast(library):
             return thought(library)
-        return await asyncio.get_running_loop().run_in_executor(self._reader, thought, library)
+        return await asyncio.get_running_loop().run_in_executor(self._read_threads, thought, library)
 
     async def _load(self) -> None:
         started_s = self._clock.monotonic_s()
@@ -177,7 +177,7 @@ class ArchiveFollower:
         if position_from_offset(settled) <= position_from_offset(offset):
             return library, offset
         since = self._segments.load_records_since(self._app_id, "product", offset, salvage=True)
-        library.remove([one for one in library.product_ids() if one not in since.living])
+        library.remove([product_id for product_id in library.product_ids() if product_id not in since.living])
         for start in range(0, len(since.puts), _BATCH):
             apply_records(library, [orjson.loads(record) for record in since.puts[start : start + _BATCH]])
         return library, since.offset

@@ -31,14 +31,14 @@ class ArchiveHost:
         self,
         stores: Stores,
         segments: SegmentStore | None,
-        shelf: PassageSnapshotStore | None,
+        snapshots: PassageSnapshotStore | None,
         clock: Clock,
         meter: Meter,
         budget: MemoryBudget | None = None,
     ) -> None:
         self._stores = stores
         self._segments = segments
-        self._shelf = shelf
+        self._snapshots = snapshots
         self._clock = clock
         self._meter = meter
         self._name = f"archive-{new_request_id()}"
@@ -81,12 +81,12 @@ class ArchiveHost:
         )
 
     def _newest_sequence(self, app_id: str) -> int:
-        return 0 if self._shelf is None else self._shelf.newest_sequence(app_id)
+        return 0 if self._snapshots is None else self._snapshots.newest_sequence(app_id)
 
     def _open_library(self, app_id: str) -> LibraryAtOffset:
         """Open the newest snapshot, or an empty library."""
-        if self._shelf is not None:
-            opened = self._shelf.open(app_id)
+        if self._snapshots is not None:
+            opened = self._snapshots.open(app_id)
             if opened is not None:
                 return opened
         return PassageLibrary(HashingEmbedder(), share=_HASHING_SHARE), "0"

@@ -28,9 +28,9 @@ class PassageLibrary:
         self,
         embedder: Embedder | None,
         *,
-        base: PassageSegment | None = None,
+        segment: PassageSegment | None = None,
         share: float = 0.0,
-        base_version: str = "",
+        snapshot_version: str = "",
         writing: Embedder | None = None,
     ) -> None:
         self.embedder = embedder
@@ -40,12 +40,12 @@ class PassageLibrary:
         "Weight of meaning beside words, 0 to 1."
         self.score_exponent = float(getattr(embedder, "bend", 1.0))
         "Exponent of BM25 scores before they are scaled."
-        self.segments: tuple[PassageSegment, ...] = () if base is None else (base,)
+        self.segments: tuple[PassageSegment, ...] = () if segment is None else (segment,)
         self.analyzers = Analyzers()
         "Analyzers of queries; `_analyzers` belongs to the writer, since analyzers cache words."
         self.version = 0
         "Grows with every change."
-        self.snapshot_version = base_version
+        self.snapshot_version = snapshot_version
         self._analyzers = Analyzers()
         self._language_cache: tuple[Sequence[PassageSegment], list[str]] = (), []
         self._fixed = len(self.segments)
@@ -75,8 +75,8 @@ class PassageLibrary:
 
     def languages(self, segments: Sequence[PassageSegment]) -> list[str]:
         """Return the languages of the corpus, the most frequent first, at most four."""
-        known, results = self._language_cache
-        if known is segments:
+        cached_segments, results = self._language_cache
+        if cached_segments is segments:
             return results
         counts: Counter[str] = Counter()
         for segment in segments:

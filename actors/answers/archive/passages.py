@@ -140,10 +140,10 @@ class Document:
         """Return the indexed text of a passage: titles, a lead too short for a passage (first one only), its text."""
         heading = self.sections[passage.section].title
         lead = self.section_text(0) if passage is self.passages[0] and passage.section else ""
-        own = self.text[passage.start : passage.end]
+        body = self.text[passage.start : passage.end]
         # every passage repeats them: without a bound, a long title costs the square of its length
         title, heading = self.title[:_INDEXED_TITLE], heading[:_INDEXED_TITLE]
-        parts = (title, "" if heading == title else heading, lead, own)
+        parts = (title, "" if heading == title else heading, lead, body)
         return "\n".join(part for part in parts if part)
 
     def section_text(self, number: int) -> str:
@@ -274,10 +274,10 @@ def _cut_passages(text: str, sections: Sequence[DocumentSection]) -> Iterator[Pa
     for number, section in enumerate(sections):
         start = section.start + (len(section.title) + 5 if section.title else 0)
         end = sections[number + 1].start if number + 1 < len(sections) else len(text)
-        found = _group_sentences(text, start, end)
+        groups = _group_sentences(text, start, end)
         if number == 0 and not section.title and len(sections) > 1 and len(text[:end].split()) < _LEAST_WORDS:
             continue
-        for first, last in found:
+        for first, last in groups:
             yield Passage(first, last, number)
 
 

@@ -87,14 +87,14 @@ def parse_date_range(question: str) -> DateRange:
 
 
 def _parse_date(question: str) -> tuple[date, date] | None:
-    if found := _ISO.search(question):
-        return _date_range(int(found[1]), int(found[2]), int(found[3] or 0))
-    if found := _DAY_FIRST.search(question):
-        return _date_range(int(found[3]), _MONTH_NUMBER[found[2].lower()], int(found[1]))
-    if found := _MONTH_FIRST.search(question):
-        return _date_range(int(found[3]), _MONTH_NUMBER[found[1].lower()], int(found[2] or 0))
-    if found := _YEAR.search(question):
-        return _date_range(int(found[1]), 0, 0)
+    if match := _ISO.search(question):
+        return _date_range(int(match[1]), int(match[2]), int(match[3] or 0))
+    if match := _DAY_FIRST.search(question):
+        return _date_range(int(match[3]), _MONTH_NUMBER[match[2].lower()], int(match[1]))
+    if match := _MONTH_FIRST.search(question):
+        return _date_range(int(match[3]), _MONTH_NUMBER[match[1].lower()], int(match[2] or 0))
+    if match := _YEAR.search(question):
+        return _date_range(int(match[1]), 0, 0)
     return None
 
 
@@ -136,18 +136,18 @@ def search_passages(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -
     segments = library.segments
     corpus = f"{library.snapshot_version}:{library.version}"
     bases = [0, *accumulate(map(len, segments))]
-    words, wanted = find_by_words(library, segments, query, bases), embed_query(library, query)
+    words, vector = find_by_words(library, segments, query, bases), embed_query(library, query)
     period = parse_date_range(query.question[:MAX_QUESTION_CHARS])
     is_dated = period != _NO_PERIOD or query.yearly_decay != 1.0
-    if wanted is not None and not is_dated:
-        told = _scale_min_max(words.scores, True, bend=library.score_exponent)
-        if _is_enough(told, library.vector_share, query.rows):
-            meaning = CandidatePassages(words.rows, score_similarity(segments, bases, words.rows, wanted))
-            scores = _rerank_lexical(told, meaning.scores, library.vector_share)
+    if vector is not None and not is_dated:
+        word_scores = _scale_min_max(words.scores, True, bend=library.score_exponent)
+        if _is_enough(word_scores, library.vector_share, query.rows):
+            meaning = CandidatePassages(words.rows, score_similarity(segments, bases, words.rows, vector))
+            scores = _rerank_lexical(word_scores, meaning.scores, library.vector_share)
             snippets = _build_snippets(segments, bases, words.rows, scores, words, meaning, query)
             if len(snippets) == query.rows:
                 return ArchiveResult(snippets, corpus, words.coverage)
-    meaning = no_candidates() if wanted is None else find_nearest(segments, query, bases, wanted)
+    meaning = no_candidates() if vector is None else find_nearest(segments, query, bases, vector)
     rows, scores = (
         _blend_scores(words, meaning, library, is_dated) if len(words.rows) else _select_similar(meaning)
     )
@@ -188,15 +188,17 @@ def get_article(library: PassageLibrary, product_id: str, position: int) -> Arch
     )
 
 
-def _is_enough(told: Scores, share: float, rows: int) -> bool:
+def _is_enough(word_scores: Scores, share: float, rows: int) -> bool:
     """Return whether enough candidates score more by words than any passage could by meaning alone."""
-    return int(np.count_nonzero(np.float32(1 - share) * told > share)) >= rows
+    return int(np.count_nonzero(np.float32(1 - share) * word_scores > share)) >= rows
 
 
-def _rerank_lexical(told: Scores, meant: Scores, share: float) -> Scores:
+def _rerank_lexical(word_scores: Scores, meant: Scores, share: float) -> Scores:
     """Order the matches by words by meaning too; this saves the vector search, most of a query's cost."""
     share *= _RERANK_FACTOR
-    scores: Scores = np.float32(1 - share) * told + np.float32(share) * _scale_min_max(meant, False, bend=1.0)
+    scores: Scores = np.float32(1 - share) * word_scores + np.float32(share) * _scale_min_max(
+        meant, False, bend=1.0
+    )
     return scores
 
 
@@ -205,8 +207,8 @@ def _blend_scores(
 ) -> tuple[Rows, Scores]:
     # with dates, a large distance of the last candidate must not separate two similar ones
     scale = _scale_by_max if is_dated else partial(_scale_min_max, bend=library.score_exponent)
-    told, meant = scale(words.scores, True), scale(meaning.scores, False)
-    return _add_scores(words.rows, told, meaning.rows, meant, library.vector_share)
+    word_scores, meant = scale(words.scores, True), scale(meaning.scores, False)
+    return _add_scores(words.rows, word_scores, meaning.rows, meant, library.vector_share)
 
 
 def _select_similar(meaning: CandidatePassages) -> tuple[Rows, Scores]:
@@ -215,10 +217,12 @@ def _select_similar(meaning: CandidatePassages) -> tuple[Rows, Scores]:
     return meaning.rows[near], meaning.scores[near]
 
 
-def _add_scores(words: Rows, told: Scores, near: Rows, meant: Scores, share: float) -> tuple[Rows, Scores]:
+def _add_scores(
+    words: Rows, word_scores: Scores, near: Rows, meant: Scores, share: float
+) -> tuple[Rows, Scores]:
     """Add two lists that are scaled to 0..1; a passage that is missing in a list counts as 0 in it."""
     rows = np.concatenate([words, near])
-    scores = np.concatenate([np.float32(1 - share) * told, np.float32(share) * meant])
+    scores = np.concatenate([np.float32(1 - share) * word_scores, np.float32(share) * meant])
     if not len(rows):
         return rows, scores
     order = np.argsort(rows, kind="stable")
@@ -256,16 +260,16 @@ def _apply_dates(
 ) -> Scores:
     """Adjust scores by dates."""
     days = np.array([_day(segments, bases, row) for row in rows.tolist()], np.float64)
-    known = days > UNKNOWN_DAY
+    has_date = days > UNKNOWN_DAY
     if yearly_decay != 1.0:
-        years: Any = np.where(known, np.maximum(now_ms / 86_400_000 - days, 0) / 365.25, 0)
+        years: Any = np.where(has_date, np.maximum(now_ms / 86_400_000 - days, 0) / 365.25, 0)
         scores = scores * np.asarray(max(yearly_decay, 0.0) ** years, np.float32)
-    if period.recent and known.any():
-        age: Any = np.where(known, days[known].max() - days, np.inf)
+    if period.recent and has_date.any():
+        age: Any = np.where(has_date, days[has_date].max() - days, np.inf)
         fresh = np.power(0.5, age / HALF_LIFE_DAYS)
         scores = scores * np.asarray(1 - _FRESH_SHARE + _FRESH_SHARE * fresh, np.float32)
     if period.first != UNKNOWN_DAY:
-        inside = (known & (days >= period.first) & (days <= period.last)).astype(np.float32)
+        inside = (has_date & (days >= period.first) & (days <= period.last)).astype(np.float32)
         scores = np.asarray((scores + _IN_PERIOD * inside) / (1 + _IN_PERIOD), np.float32)
     return np.asarray(scores, np.float32)
 

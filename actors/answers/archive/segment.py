@@ -95,7 +95,9 @@ class MemoryDocuments:
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._documents = list(documents)
-        self.nbytes = sum(2 * len(one.text) + 120 * len(one.passages) + 500 for one in self._documents)
+        self.nbytes = sum(
+            2 * len(document.text) + 120 * len(document.passages) + 500 for document in self._documents
+        )
 
     def __len__(self) -> int:
         return len(self._documents)
@@ -204,8 +206,8 @@ class PassageSegment:
         Shapes:
             allowed, returns: bool [n]
         """
-        wanted = np.array([key_from_product_id(one) for one in product_ids], np.uint64)
-        numbers = self.frame.places[np.isin(self.frame.keys, wanted)]
+        keys = np.array([key_from_product_id(product_id) for product_id in product_ids], np.uint64)
+        numbers = self.frame.places[np.isin(self.frame.keys, keys)]
         chosen = np.zeros(self.documents, np.bool_)
         chosen[numbers] = True
         mask: Mask = chosen[self.frame.owner]
@@ -277,7 +279,11 @@ def merge_segments(segments: Sequence[PassageSegment]) -> PassageSegment:
     vectors = None
     results = [segment.vectors for segment in segments]
     if all(results):
-        rest = [one.matrix()[segment.alive] for one, segment in zip(results, segments, strict=True) if one]
+        rest = [
+            segment_vectors.matrix()[segment.alive]
+            for segment_vectors, segment in zip(results, segments, strict=True)
+            if segment_vectors
+        ]
         vectors = CompactVectors.of(np.concatenate(rest))
     languages: Counter[str] = Counter()
     for segment in segments:

@@ -85,8 +85,8 @@ def document_to_bytes(document: Document) -> bytes:
             document.licence,
             document.language,
             document.text,
-            [[one.start, one.title, one.child_id, one.url] for one in document.sections],
-            [[one.start, one.end, one.section] for one in document.passages],
+            [[part.start, part.title, part.child_id, part.url] for part in document.sections],
+            [[part.start, part.end, part.section] for part in document.passages],
         ]
     )
 
@@ -105,8 +105,8 @@ def document_from_bytes(data: bytes | memoryview) -> Document:
         licence=licence,
         language=language,
         text=text,
-        sections=tuple(DocumentSection(*one) for one in sections),
-        passages=tuple(Passage(*one) for one in passages),
+        sections=tuple(DocumentSection(*values) for values in sections),
+        passages=tuple(Passage(*values) for values in passages),
     )
 
 

@@ -168,9 +168,9 @@ class PassageSnapshotStore:
                 self._log.error("embedder_missing", app=app_id, embedder=version)
             library = PassageLibrary(
                 embedder,
-                base=segment,
+                segment=segment,
                 share=float(snapshot.facts["share"]),
-                base_version=str(snapshot.facts["version"]),
+                snapshot_version=str(snapshot.facts["version"]),
                 writing=self._share_embedder(embedder),
             )
             return library, str(snapshot.facts["offset"])

@@ -166,8 +166,8 @@ class _SnapshotWriter:
             "share": self._share,
         }
 
-    def _terms(self, lot: Sequence[Document]) -> Iterator[list[int]]:
-        for document in lot:
+    def _terms(self, documents: Sequence[Document]) -> Iterator[list[int]]:
+        for document in documents:
             language = detect_language(document, self._analyzers)
             analyzer = self._analyzers.get(language)
             self._languages[language] += len(document.passages)

@@ -93,23 +93,25 @@ def compose_answer(
         8 ms for ten passages of 150 words, one core
     """
     del now_ms  # retrieval has already treated questions about news
-    wanted, everything = rank_sentences(question, snippets, language)
-    ranked = _filter_evident(wanted, everything, snippets)
+    analysis, everything = rank_sentences(question, snippets, language)
+    ranked = _filter_evident(analysis, everything, snippets)
     if not ranked:
         return ComposedAnswer()
-    shows = _score_form(wanted, ranked[0][1], snippets)
-    if wanted.form is not None and wanted.form.strict and shows < _NO_EVIDENCE:
+    shows = _score_form(analysis, ranked[0][1], snippets)
+    if analysis.form is not None and analysis.form.strict and shows < _NO_EVIDENCE:
         return ComposedAnswer()
-    sure = _certainty(wanted, ranked[0], everything)
+    sure = _certainty(analysis, ranked[0], everything)
     if shows >= _EVIDENT:
         sure = max(sure, _FORM_CERTAINTY)
-    elif is_complete(wanted, ranked[0][1]):
+    elif is_complete(analysis, ranked[0][1]):
         sure = max(sure, THRESHOLD)
-    if sure < THRESHOLD or is_unsupported(wanted, ranked[0][1], snippets):
+    if sure < THRESHOLD or is_unsupported(analysis, ranked[0][1], snippets):
         return ComposedAnswer(confidence=round(min(sure, THRESHOLD), 4))
-    chosen = _select_sentences(wanted, ranked, snippets)
-    shown = _add_context(chosen, [one for _, one in everything])
-    cited = tuple(one for one in (_build_answer_sentence(each, snippets) for each in shown) if one)
+    chosen = _select_sentences(analysis, ranked, snippets)
+    shown = _add_context(chosen, [sentence for _, sentence in everything])
+    cited = tuple(
+        sentence for sentence in (_build_answer_sentence(each, snippets) for each in shown) if sentence
+    )
     return ComposedAnswer(cited, not cited, round(sure, 4))
 
 
@@ -119,19 +121,19 @@ def rank_sentences(
     """Return all sentences with their scores, the best first; the first is safe to show."""
     question = clean_text(question[:_READ])
     spoken = language[:2].lower() or _guess_language(question, snippets)
-    wanted = analyze_question(question, spoken, TextTokenizer(spoken))
-    if not wanted.weights:
-        return wanted, []
+    analysis = analyze_question(question, spoken, TextTokenizer(spoken))
+    if not analysis.weights:
+        return analysis, []
     ranked = [
         (
-            score_quality(rank_features(wanted, one))
-            + _WORTH_OF_FORM * (_score_form(wanted, one, snippets) - _NO_EVIDENCE),
-            one,
+            score_quality(rank_features(analysis, scored))
+            + _WORTH_OF_FORM * (_score_form(analysis, scored, snippets) - _NO_EVIDENCE),
+            scored,
         )
-        for one in score_sentences(wanted, snippets[:_PASSAGES])
+        for scored in score_sentences(analysis, snippets[:_PASSAGES])
     ]
     ranked.sort(key=lambda pair: -pair[0])
-    return wanted, _filter_showable(ranked)
+    return analysis, _filter_showable(ranked)
 
 
 def _guess_language(question: str, snippets: Sequence[Snippet]) -> str:
@@ -155,74 +157,76 @@ def _filter_showable(ranked: Sequence[tuple[float, ScoredSentence]]) -> list[tup
 
 
 def _filter_evident(
-    wanted: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]], snippets: Sequence[Snippet]
+    analysis: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]], snippets: Sequence[Snippet]
 ) -> list[tuple[float, ScoredSentence]]:
     """Keep sentences with evidence for an answer; only the best are checked."""
-    if wanted.form is not None and wanted.form.strict:
+    if analysis.form is not None and analysis.form.strict:
         return list(ranked[:_MAX_RANKED])
     return [
-        (value, one)
-        for value, one in ranked[:_MAX_RANKED]
-        if has_evidence(wanted, one) or _score_form(wanted, one, snippets) > _NO_EVIDENCE
+        (value, scored)
+        for value, scored in ranked[:_MAX_RANKED]
+        if has_evidence(analysis, scored) or _score_form(analysis, scored, snippets) > _NO_EVIDENCE
     ]
 
 
-def _score_form(wanted: QuestionAnalysis, one: ScoredSentence, snippets: Sequence[Snippet]) -> float:
+def _score_form(analysis: QuestionAnalysis, scored: ScoredSentence, snippets: Sequence[Snippet]) -> float:
     """Score whether a sentence has the form of an answer to a plain question; neutral for any other question."""
-    if wanted.form is None:
+    if analysis.form is None:
         return _NO_EVIDENCE
-    return score_form(wanted.form, one, wanted.tokenizer, snippets[one.snippet].title)
+    return score_form(analysis.form, scored, analysis.tokenizer, snippets[scored.snippet].title)
 
 
-def _is_showable(one: ScoredSentence) -> bool:
-    text = one.sentence.text
+def _is_showable(scored: ScoredSentence) -> bool:
+    text = scored.sentence.text
     plain = clean_text(text)
     if plain != text and len(plain.split()) < _LEAST_LEFT:
         return False  # nearly nothing but markup
-    return len(one.words) > 1 and not text.rstrip("\"”»'").endswith("?") and not has_instructions(text)
+    return len(scored.words) > 1 and not text.rstrip("\"”»'").endswith("?") and not has_instructions(text)
 
 
 def _certainty(
-    wanted: QuestionAnalysis,
+    analysis: QuestionAnalysis,
     first: tuple[float, ScoredSentence],
     everything: Sequence[tuple[float, ScoredSentence]],
 ) -> float:
     """Estimate the certainty of a sentence; its lead counts over all sentences, also those without evidence."""
     value, best = first
-    gap = value - max((other for other, one in everything if one is not best), default=value - _WIDEST_GAP)
-    return estimate_certainty({**rank_features(wanted, best), **certainty_features(wanted, best, gap)})
+    gap = value - max(
+        (other for other, scored in everything if scored is not best), default=value - _WIDEST_GAP
+    )
+    return estimate_certainty({**rank_features(analysis, best), **certainty_features(analysis, best, gap)})
 
 
 def _select_sentences(
-    wanted: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]], snippets: Sequence[Snippet]
+    analysis: QuestionAnalysis, ranked: Sequence[tuple[float, ScoredSentence]], snippets: Sequence[Snippet]
 ) -> list[ScoredSentence]:
     """Select the best sentence, and others with similar scores and different content."""
-    limit = _MOST if wanted.answer_type in _BROAD else 1
+    limit = _MOST if analysis.answer_type in _BROAD else 1
     first, best = ranked[0]
     chosen = [best]
-    for value, one in ranked[1:]:
+    for value, scored in ranked[1:]:
         if len(chosen) >= limit or value < first - _RELATIVE_QUALITY:
             break
-        if _score_form(wanted, one, snippets) < _NO_EVIDENCE:
+        if _score_form(analysis, scored, snippets) < _NO_EVIDENCE:
             continue
-        if one.features.in_sentence > 0 and not any(_repeats(one, other) for other in chosen):
-            chosen.append(one)
+        if scored.features.in_sentence > 0 and not any(_repeats(scored, other) for other in chosen):
+            chosen.append(scored)
     return chosen
 
 
-def _repeats(one: ScoredSentence, other: ScoredSentence) -> bool:
+def _repeats(scored: ScoredSentence, other: ScoredSentence) -> bool:
     """Return whether two sentences have nearly the same words."""
-    left, right = {word.stem for word in one.words}, {word.stem for word in other.words}
+    left, right = {word.stem for word in scored.words}, {word.stem for word in other.words}
     return len(left & right) >= _REPEATS * min(len(left), len(right))
 
 
 def _add_context(chosen: Sequence[ScoredSentence], weighed: Sequence[ScoredSentence]) -> list[ScoredSentence]:
     """Add the sentence before to a sentence that refers to it; sentences of one passage stay in order."""
-    at = {(one.snippet, one.sentence_number): one for one in weighed}
+    at = {(scored.snippet, scored.sentence_number): scored for scored in weighed}
     shown: dict[tuple[int, int], ScoredSentence] = {}
-    passages = list(dict.fromkeys(one.snippet for one in chosen))
+    passages = list(dict.fromkeys(scored.snippet for scored in chosen))
     for passage in passages:
-        numbers = {one.sentence_number for one in chosen if one.snippet == passage}
+        numbers = {scored.sentence_number for scored in chosen if scored.snippet == passage}
         for number in sorted(numbers):
             before = at.get((passage, number - 1))
             if (
@@ -236,10 +240,10 @@ def _add_context(chosen: Sequence[ScoredSentence], weighed: Sequence[ScoredSente
     return list(shown.values())
 
 
-def _build_answer_sentence(one: ScoredSentence, snippets: Sequence[Snippet]) -> AnswerSentence | None:
-    text = clean_text(one.sentence.text)
-    passage = snippets[one.snippet].text
-    support = 1.0 if text == one.sentence.text else score_support(text, clean_text(passage))
+def _build_answer_sentence(scored: ScoredSentence, snippets: Sequence[Snippet]) -> AnswerSentence | None:
+    text = clean_text(scored.sentence.text)
+    passage = snippets[scored.snippet].text
+    support = 1.0 if text == scored.sentence.text else score_support(text, clean_text(passage))
     if not text or support < MIN_SUPPORT:
         return None
-    return AnswerSentence(text, one.snippet, one.sentence.start, one.sentence.end, support)
+    return AnswerSentence(text, scored.snippet, scored.sentence.start, scored.sentence.end, support)

@@ -85,12 +85,12 @@ def find_entities(kind: str, sentence: str) -> list[CharSpan]:
     """Return the places of a kind of entity, such as money, length, duration, share, temperature, age or reason."""
     words = split_words(sentence)
     if kind in _MEASURES:
-        found = list(_find_measures(words, kind))
+        spots = list(_find_measures(words, kind))
         if kind == "share":
-            found += [spot for word, spot in words if word.lower() in _SHARES]
+            spots += [spot for word, spot in words if word.lower() in _SHARES]
         if kind == "duration":
-            found += [spot for word, spot in words if word.lower() in _SINCE]
-        return found
+            spots += [spot for word, spot in words if word.lower() in _SINCE]
+        return spots
     if kind == "time":
         return [spot for word, spot in words if _is_time(word)] + list(_find_years_of_eras(words))
     if kind == "age":

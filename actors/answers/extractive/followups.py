@@ -48,7 +48,7 @@ LINKED_QUESTION = compile_pattern(
 "A whole question that begins with *and*."
 AGENT_QUESTION = compile_pattern(rf"^{_any(lambda words: words.agent_questions)}")
 OPENER = compile_pattern(rf"^[¿\s]*{_any(lambda words: words.openers)}\b")
-OWN_OPENER = compile_pattern(
+PRONOUN_LANGUAGE_OPENER = compile_pattern(
     rf"^(?:{_any(lambda words: words.own_conjunctions)} )?{_any(lambda words: words.own_openers)}\b"
 )
 "The question is in a language whose pronouns `PRONOUN` replaces."
@@ -115,12 +115,12 @@ def resolve_followup(question: str, parents: Sequence[str]) -> str:
     A question that is clear stays as it is. English, Spanish and German pronouns and omitted subjects are resolved. A
     subject that fits nowhere in the sentence is added in parentheses.
     """
-    asked = clean_text(question[:_LONGEST])
+    cleaned = clean_text(question[:_LONGEST])
     before = ""
-    for parent in [clean_text(one[:_LONGEST]) for one in parents[-_PARENTS:]]:
+    for parent in [clean_text(parent_text[:_LONGEST]) for parent_text in parents[-_PARENTS:]]:
         if parent:
             before = _resolve_references(parent, before) if before else parent
-    return _resolve_references(asked, before) if asked and before else asked
+    return _resolve_references(cleaned, before) if cleaned and before else cleaned
 
 
 def validate_rewriting(written: str, question: str, parents: Sequence[str]) -> str:
@@ -128,79 +128,79 @@ def validate_rewriting(written: str, question: str, parents: Sequence[str]) -> s
     text = clean_text(written.strip().strip('"“”'))
     if not text or len(text) > _LONGEST or "\n" in written.strip() or has_instructions(written):
         return ""
-    begins = {word[:_STEM] for one in (question, *parents) for word in words_of(one)}
-    own = [word for word in words_of(text) if len(word) >= _STEM]
-    known = sum(word[:_STEM] in begins for word in own)
-    return text if own and known >= _FAITHFUL * len(own) else ""
+    begins = {word[:_STEM] for source in (question, *parents) for word in words_of(source)}
+    long_words = [word for word in words_of(text) if len(word) >= _STEM]
+    covered = sum(word[:_STEM] in begins for word in long_words)
+    return text if long_words and covered >= _FAITHFUL * len(long_words) else ""
 
 
-def _resolve_references(asked: str, before: str) -> str:
-    if (linked := LINKED_QUESTION.match(asked)) and not BARE_QUESTION.match(asked.lstrip("¿ ")):
+def _resolve_references(question: str, before: str) -> str:
+    if (linked := LINKED_QUESTION.match(question)) and not BARE_QUESTION.match(question.lstrip("¿ ")):
         # "and how do I prune them?" has the same subject
-        asked = linked["opens"] + linked["rest"][0].upper() + linked["rest"][1:]
-    elif match := TOPIC_CHANGE.match(asked.lstrip("¿¡ ")):
+        question = linked["opens"] + linked["rest"][0].upper() + linked["rest"][1:]
+    elif match := TOPIC_CHANGE.match(question.lstrip("¿¡ ")):
         return _replace_topic(next(group for group in match.groups() if group).strip(), before)
     subject = extract_topic(before)
-    is_measure = MEASURE_QUESTION.match(asked) and not _find_names(before)
-    if BARE_QUESTION.match(asked) or is_measure or (not subject and len(asked.split()) < _SHORT):
-        return f"{asked.rstrip('? ')}: {before}"
+    is_measure = MEASURE_QUESTION.match(question) and not _find_names(before)
+    if BARE_QUESTION.match(question) or is_measure or (not subject and len(question.split()) < _SHORT):
+        return f"{question.rstrip('? ')}: {before}"
     if not subject:
-        return asked
-    if PERSON_PRONOUN.search(asked) and AGENT_QUESTION.match(before):
+        return question
+    if PERSON_PRONOUN.search(question) and AGENT_QUESTION.match(before):
         # a question for a person: only the question before identifies the subject
-        return f"{asked.rstrip('? ')} ({before.rstrip('? ')})?"
-    if not DUMMY_SUBJECT.search(asked):
-        replaced = _replace_pronoun(asked, subject)
-        if replaced != asked:
+        return f"{question.rstrip('? ')} ({before.rstrip('? ')})?"
+    if not DUMMY_SUBJECT.search(question):
+        replaced = _replace_pronoun(question, subject)
+        if replaced != question:
             return replaced
-    stands_alone = bool(_find_names(asked)) or len(asked.split()) > 6
-    if REPLACED_PRONOUN.search(asked) and not OWN_OPENER.match(asked):
-        return REPLACED_PRONOUN.sub(lambda _: subject, asked, count=1)
-    points = REFERENCE.search(asked) or OBJECT_PRONOUN.search(asked)
-    if points and not OWN_OPENER.match(asked):
-        return f"{asked.rstrip('? ')} ({subject})?"
-    return asked if stands_alone else f"{asked.rstrip('? ')} ({subject})?"
+    stands_alone = bool(_find_names(question)) or len(question.split()) > 6
+    if REPLACED_PRONOUN.search(question) and not PRONOUN_LANGUAGE_OPENER.match(question):
+        return REPLACED_PRONOUN.sub(lambda _: subject, question, count=1)
+    points = REFERENCE.search(question) or OBJECT_PRONOUN.search(question)
+    if points and not PRONOUN_LANGUAGE_OPENER.match(question):
+        return f"{question.rstrip('? ')} ({subject})?"
+    return question if stands_alone else f"{question.rstrip('? ')} ({subject})?"
 
 
 _SHORT = 5
 "Words of a question without a topic."
 
 
-def _replace_pronoun(asked: str, subject: str) -> str:
+def _replace_pronoun(question: str, subject: str) -> str:
     """Replace the first pronoun by the topic; names beside it stay."""
-    if match := POSSESSIVE.search(asked):
+    if match := POSSESSIVE.search(question):
         owner = f"{subject}'" if subject.endswith("s") else f"{subject}'s"
-        return asked[: match.start()] + owner + asked[match.end() :]
-    if match := PLACE_ADVERB.search(asked):
+        return question[: match.start()] + owner + question[match.end() :]
+    if match := PLACE_ADVERB.search(question):
         place = f"{PREPOSITION_OF[match[1].lower()]} {subject}"
-        return asked[: match.start()] + place + asked[match.end() :]
-    if match := PRONOUN.search(asked):
-        follows = asked[match.end() :].split()
+        return question[: match.start()] + place + question[match.end() :]
+    if match := PRONOUN.search(question):
+        follows = question[match.end() :].split()
         is_noun_behind = bool(follows) and follows[0].lower() not in VERBS
         is_whole = match[1].lower() not in DEMONSTRATIVES or not is_noun_behind
         return (
-            asked[: match.start()] + subject + asked[match.end() :]
+            question[: match.start()] + subject + question[match.end() :]
             if is_whole
-            else f"{asked.rstrip('? ')} ({subject})?"
+            else f"{question.rstrip('? ')} ({subject})?"
         )
-    return asked
+    return question
 
 
-def _replace_topic(wanted: str, before: str) -> str:
+def _replace_topic(topic: str, before: str) -> str:
     """Replace the topic of the question before: a year by a year, a name by a name."""
-    bare = PREPOSITION_START.sub("", wanted)
+    bare = PREPOSITION_START.sub("", topic)
     subject = extract_topic(before)
     if YEAR.fullmatch(bare) and YEAR.search(before):
         return YEAR.sub(bare, before, count=1)
-    own = _find_names(before)
-    if own and _find_names(f"x {bare}"):
-        last = own[-1]
+    names = _find_names(before)
+    if names and _find_names(f"x {bare}"):
+        last = names[-1]
         return before[: last[0]] + bare + before[last[1] :]
     if YEAR.fullmatch(bare):
         return f"{before.rstrip('? ')} in {bare}?"
-    if subject and not own and not CIRCUMSTANCE.match(wanted):
-        return before.replace(subject, wanted, 1)
-    return f"{before.rstrip('? ')} ({wanted})?"
+    if subject and not names and not CIRCUMSTANCE.match(topic):
+        return before.replace(subject, topic, 1)
+    return f"{before.rstrip('? ')} ({topic})?"
 
 
 def extract_topic(question: str) -> str:
@@ -260,16 +260,16 @@ def generate_related_questions(
     question: str, snippets: Sequence[Snippet], looked_at: int = _MAX_PASSAGES
 ) -> tuple[str, ...]:
     """Return different questions that these passages answer, those of the best passages first."""
-    asked = [set(words_of(question))]
+    word_sets = [set(words_of(question))]
     results: list[str] = []
     is_english = Analyzers().detect_language(" ".join(snippet.text[:400] for snippet in snippets[:3])) == "en"
-    for one in _generate_candidates(snippets[:looked_at], is_english):
-        said = set(words_of(one))
-        if len(said) > 2 and all(
-            len(said & other) < _DUPLICATE_SHARE * min(len(said), len(other)) for other in asked
+    for candidate in _generate_candidates(snippets[:looked_at], is_english):
+        words = set(words_of(candidate))
+        if len(words) > 2 and all(
+            len(words & other) < _DUPLICATE_SHARE * min(len(words), len(other)) for other in word_sets
         ):
-            asked.append(said)
-            results.append(one)
+            word_sets.append(words)
+            results.append(candidate)
             if len(results) >= _MOST_RELATED:
                 break
     return tuple(results)

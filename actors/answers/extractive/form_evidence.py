@@ -43,25 +43,25 @@ class _TokenizedSentence:
     "Empty for marks and stop words."
 
 
-def score_form(form: QuestionForm, one: ScoredSentence, wording: TextTokenizer, title: str) -> float:
+def score_form(form: QuestionForm, scored: ScoredSentence, wording: TextTokenizer, title: str) -> float:
     """Return from 0 to 1 whether a sentence has the form of an answer; 0.5 where the form does not decide."""
     lists = find_plain_questions(wording.language)
     if lists is None:
         return 0.5
-    cut = _tokenize(one.sentence.text, wording)
+    cut = _tokenize(scored.sentence.text, wording)
     subject = tuple(filter(None, map(wording.stem, form.subject)))
     if not subject:
         return 0.5
     if form.kind == "definition":
         return max(
             _score_definition(cut, subject, lists),
-            _score_titled_definition(cut, subject, lists, one, title, wording),
+            _score_titled_definition(cut, subject, lists, scored, title, wording),
         )
     if form.kind == "agent":
-        return _score_agent(cut, form.subject[0], one, wording, lists)
-    leans = one.features.has_reference or float(cut.small[:1] != () and cut.small[0] in lists.pronouns)
+        return _score_agent(cut, form.subject[0], scored, wording, lists)
+    leans = scored.features.has_reference or float(cut.small[:1] != () and cut.small[0] in lists.pronouns)
     if (
-        one.features.in_sentence + leans * (one.features.title + one.features.before) < NEUTRAL
+        scored.features.in_sentence + leans * (scored.features.title + scored.features.before) < NEUTRAL
         and form.kind != "effect"
     ):
         return 0.0
@@ -189,19 +189,21 @@ def _score_titled_definition(
     cut: _TokenizedSentence,
     subject: Sequence[str],
     lists: PlainQuestionWords,
-    one: ScoredSentence,
+    scored: ScoredSentence,
     title: str,
     wording: TextTokenizer,
 ) -> float:
     """Score `A layer of ...`, `It is a layer of ...` under a heading that equals the subject."""
-    if one.sentence_number or len(cut.words) < 3:
+    if scored.sentence_number or len(cut.words) < 3:
         return 0.0
     if tuple(word.stem for word in wording.tokenize(title)) != tuple(subject):
         return 0.0
     if cut.small[0] in lists.indefinite:
         return 0.7
-    said = cut.small[0] in lists.pronouns and (cut.small[1] in lists.copulas or cut.small[0] in lists.copulas)
-    return 0.8 if said and any(word in lists.indefinite for word in cut.small[1:3]) else 0.0
+    is_copula = cut.small[0] in lists.pronouns and (
+        cut.small[1] in lists.copulas or cut.small[0] in lists.copulas
+    )
+    return 0.8 if is_copula and any(word in lists.indefinite for word in cut.small[1:3]) else 0.0
 
 
 def _score_action(cut: _TokenizedSentence, subject: Sequence[str], lists: PlainQuestionWords) -> float:
@@ -218,13 +220,17 @@ def _score_action(cut: _TokenizedSentence, subject: Sequence[str], lists: PlainQ
 
 
 def _score_agent(
-    cut: _TokenizedSentence, verb: str, one: ScoredSentence, wording: TextTokenizer, lists: PlainQuestionWords
+    cut: _TokenizedSentence,
+    verb: str,
+    scored: ScoredSentence,
+    wording: TextTokenizer,
+    lists: PlainQuestionWords,
 ) -> float:
     """Score whether the sentence names an agent; `Pear trees are pruned in January` names none."""
     stem = wording.stem(verb)
     passive = lists.passive
-    for at, said in enumerate(cut.stems):
-        if not said or not stem or wording.similarity(stem, said) < _SAME_VERB:
+    for at, word_stem in enumerate(cut.stems):
+        if not word_stem or not stem or wording.similarity(stem, word_stem) < _SAME_VERB:
             continue
         close = cut.small[max(at - 3, 0) : at]
         if _is_passive(cut, at, lists):
@@ -235,7 +241,7 @@ def _score_agent(
             close[-1] in lists.articles
             or (len(close) == 3 and close[0] in lists.copulas and close[1] in lists.articles)
         )
-        if is_noun and one.features.answer_type < _NAMES_SOMEBODY:
+        if is_noun and scored.features.answer_type < _NAMES_SOMEBODY:
             return 0.0
     return 0.5
 
@@ -270,8 +276,8 @@ def _has_cue(words: Sequence[str], cue: Sequence[frozenset[str]]) -> bool:
 def _matches_at(words: Sequence[str], cue: Sequence[frozenset[str]], at: int) -> bool:
     for place, part in enumerate(cue):
         if "_" in part:
-            wanted = cue[place + 1]
-            return any(word in wanted for word in words[at:])
+            cue_words = cue[place + 1]
+            return any(word in cue_words for word in words[at:])
         if at >= len(words) or words[at] not in part:
             return False
         at += 1

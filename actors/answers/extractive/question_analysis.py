@@ -158,12 +158,12 @@ def _is_content(word: TextToken, form: QuestionForm) -> bool:
     return small in form.content or any(part in form.content for part in _PARTS.split(small))
 
 
-def _find_name_runs(words: Sequence[TextToken], own: set[str]) -> tuple[tuple[int, ...], ...]:
+def _find_name_runs(words: Sequence[TextToken], names: set[str]) -> tuple[tuple[int, ...], ...]:
     places = {stem: at for at, stem in enumerate(dict.fromkeys(word.stem for word in words))}
     runs: list[list[int]] = []
     end = -9
     for word in words:
-        if word.is_name and word.stem in own:
+        if word.is_name and word.stem in names:
             if runs and word.start - end == 1:
                 runs[-1].append(places[word.stem])
             else:
@@ -172,10 +172,10 @@ def _find_name_runs(words: Sequence[TextToken], own: set[str]) -> tuple[tuple[in
     return tuple(tuple(run) for run in runs if len(run) > 1)
 
 
-def _weigh_word(word: TextToken, own: set[str], rarity: Callable[[str], float] | None) -> float:
+def _weigh_word(word: TextToken, names: set[str], rarity: Callable[[str], float] | None) -> float:
     if rarity is not None:
         return max(rarity(word.stem), 0.05)
-    if word.stem in own:
+    if word.stem in names:
         return 1.5
     return 0.5 if word.text.lower() in _LOW_CONTENT else 1.0
 
@@ -193,8 +193,8 @@ def _find_focus(
     stop = STOP_WORDS.get(language, STOP_WORDS["en"])
     run: list[str] = []
     following = before = ""
-    for said in re.findall(r"[\w’'-]+", match[1]):
-        small = said.lower()
+    for word in re.findall(r"[\w’'-]+", match[1]):
+        small = word.lower()
         if small in stop or small in _AUXILIARIES:
             following = small
             if run:
@@ -202,7 +202,7 @@ def _find_focus(
             before = small
         else:
             following = ""
-            run.append(said)
+            run.append(word)
     if before in _SUPPORT_VERBS and following:
         return ()  # what did the crews find in the tunnel: the subject comes first, the object's end is unknown
     nouns = _first_nouns(run) if is_counted and _has_capital_nouns(language) else []
@@ -228,7 +228,7 @@ def _first_nouns(run: Sequence[str]) -> list[str]:
 
 
 def _without_names(run: Sequence[str]) -> Sequence[str]:
-    plain = [said for said in run if not said[:1].isupper()]
+    plain = [word for word in run if not word[:1].isupper()]
     return plain or run
 
 
@@ -241,9 +241,11 @@ class AnswerTypeMatch:
     "Its range in the sentence."
 
 
-def match_answer_type(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
+def match_answer_type(
+    analysis: QuestionAnalysis, sentence: str, words: Sequence[TextToken]
+) -> AnswerTypeMatch:
     """Return how likely a sentence contains the requested type of entity, and where."""
-    kind = wanted.answer_type
+    kind = analysis.answer_type
     special = {
         "many": _match_count,
         "age": _match_age,
@@ -252,17 +254,17 @@ def match_answer_type(wanted: QuestionAnalysis, sentence: str, words: Sequence[T
         "place": _match_place,
     }.get(kind)
     if special is not None:
-        return special(wanted, sentence, words)
+        return special(analysis, sentence, words)
     if kind == "amount":
-        return _drop_repeated(wanted, sentence, find_numbers(sentence))
+        return _drop_repeated(analysis, sentence, find_numbers(sentence))
     if kind == "manner":
         return AnswerTypeMatch(1.0 if find_entities("manner", sentence) else 0.5)
     if kind not in _ENTITY_KINDS:
         return AnswerTypeMatch(0.5)
     for other, degree in _ENTITY_KINDS[kind]:
-        found = _drop_repeated(wanted, sentence, find_entities(other, sentence), degree)
-        if found.score:
-            return found
+        match = _drop_repeated(analysis, sentence, find_entities(other, sentence), degree)
+        if match.score:
+            return match
     return AnswerTypeMatch()
 
 
@@ -280,10 +282,10 @@ _ENTITY_KINDS: Mapping[str, tuple[tuple[str, float], ...]] = {
 "Entities that also fit a type, and how well."
 
 
-def score_closeness(found: AnswerTypeMatch, matched: Sequence[TextToken]) -> float:
+def score_closeness(match: AnswerTypeMatch, matched: Sequence[TextToken]) -> float:
     """Return from 0 to 1 how close the nearest entity is to a word of the question outside it."""
     best = 0.0
-    for start, end in found.spans:
+    for start, end in match.spans:
         for word in matched:
             if word.start >= start and word.end <= end:
                 continue
@@ -293,39 +295,39 @@ def score_closeness(found: AnswerTypeMatch, matched: Sequence[TextToken]) -> flo
 
 
 def _drop_repeated(
-    wanted: QuestionAnalysis, sentence: str, found: Sequence[CharSpan], degree: float = 1.0
+    analysis: QuestionAnalysis, sentence: str, spans: Sequence[CharSpan], degree: float = 1.0
 ) -> AnswerTypeMatch:
     """Drop entities that only repeat the question."""
-    asked = wanted.text.lower()
-    fresh = tuple((start, end) for start, end in found if sentence[start:end].lower() not in asked)
+    question_text = analysis.text.lower()
+    fresh = tuple((start, end) for start, end in spans if sentence[start:end].lower() not in question_text)
     return AnswerTypeMatch(degree, fresh) if fresh else AnswerTypeMatch()
 
 
-def _match_count(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
+def _match_count(analysis: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
     """Score a number: best right before the counted noun, less elsewhere in its sentence."""
-    found = _drop_repeated(wanted, sentence, find_numbers(sentence))
-    if not found.score or not wanted.focus:
-        return AnswerTypeMatch(0.6 * found.score, found.spans)
+    match = _drop_repeated(analysis, sentence, find_numbers(sentence))
+    if not match.score or not analysis.focus:
+        return AnswerTypeMatch(0.6 * match.score, match.spans)
     best = 0.0
     for word in words:
-        degree = wanted.tokenizer.similarity(wanted.focus[0], word.stem)
+        degree = analysis.tokenizer.similarity(analysis.focus[0], word.stem)
         if degree:
-            close = any(-1 <= word.start - end <= _NEAR_NUMBER for _, end in found.spans)
+            close = any(-1 <= word.start - end <= _NEAR_NUMBER for _, end in match.spans)
             best = max(best, degree * (1.0 if close else 0.7))
-    return AnswerTypeMatch(best, found.spans)
+    return AnswerTypeMatch(best, match.spans)
 
 
-def _match_age(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
+def _match_age(analysis: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
     """Score an age, unless another person is named between the person of the question and the age."""
-    ages = _drop_repeated(wanted, sentence, find_entities("age", sentence))
+    ages = _drop_repeated(analysis, sentence, find_entities("age", sentence))
     if not ages.score:
         return ages
-    subject = [word.end for word in words if word.stem in wanted.names]
+    subject = [word.end for word in words if word.stem in analysis.names]
     others = [
         start
         for start, end in find_name_spans(sentence)
         if _FULL_NAME.fullmatch(sentence, start, end)
-        and not any(word.stem in wanted.names for word in words if start <= word.start < end)
+        and not any(word.stem in analysis.names for word in words if start <= word.start < end)
     ]
     spans = tuple(
         (start, end)
@@ -338,15 +340,15 @@ def _match_age(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToke
     return AnswerTypeMatch(ages.score, spans) if spans else AnswerTypeMatch()
 
 
-def _match_title(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
+def _match_title(analysis: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
     """Score a name: best in quotation marks or beside the named thing."""
-    fresh = [word for word in select_names(sentence, words) if word.stem not in wanted.weights]
+    fresh = [word for word in select_names(sentence, words) if word.stem not in analysis.weights]
     spans = tuple((word.start, word.end) for word in fresh)
     if any(mark in sentence for mark in _QUOTATION_MARKS):
         return AnswerTypeMatch(1.0, spans)
     if not spans:
         return AnswerTypeMatch(0.3)
-    plain = [word for word in words if word.stem in wanted.weights and word.stem not in wanted.names]
+    plain = [word for word in words if word.stem in analysis.weights and word.stem not in analysis.names]
     near = any(
         word.start - end >= -_NEAR_NAME and start - word.end <= _NEAR_NAME
         for start, end in spans
@@ -355,25 +357,25 @@ def _match_title(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextTo
     return AnswerTypeMatch(1.0 if near else 0.5, spans)
 
 
-def _match_place(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
-    named = _drop_repeated(wanted, sentence, find_entities("place", sentence))
-    if named.score and any(word.stem not in wanted.weights for word in select_names(sentence, words)):
+def _match_place(analysis: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
+    named = _drop_repeated(analysis, sentence, find_entities("place", sentence))
+    if named.score and any(word.stem not in analysis.weights for word in select_names(sentence, words)):
         return named
-    there = _drop_repeated(wanted, sentence, find_entities("there", sentence), 0.6)
+    there = _drop_repeated(analysis, sentence, find_entities("there", sentence), 0.6)
     return there if there.score else AnswerTypeMatch(0.2 * named.score, named.spans)
 
 
-def _match_person(wanted: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
+def _match_person(analysis: QuestionAnalysis, sentence: str, words: Sequence[TextToken]) -> AnswerTypeMatch:
     """Score a person: best a name of two words or more outside the question, then any name, then a trade."""
-    asked = wanted.weights.keys()
+    stems = analysis.weights.keys()
     capital = {word.start for word in select_names(sentence, words)}
     best = AnswerTypeMatch()
     for start, end in find_name_spans(sentence):
         parts = [word for word in words if start <= word.start < end]
-        fresh = [word for word in parts if word.is_name and word.stem not in asked]
+        fresh = [word for word in parts if word.is_name and word.stem not in stems]
         if not fresh or (len(fresh) < 2 and fresh[0].start not in capital):
             continue
-        repeats = any(word.stem in wanted.names for word in parts)
+        repeats = any(word.stem in analysis.names for word in parts)
         degree = (0.8 if repeats else 1.0) if len(fresh) >= 2 else (0.4 if repeats else 0.7)
         if _STANDS_AT.search(sentence[max(0, start - 12) : start]):
             degree = 0.2

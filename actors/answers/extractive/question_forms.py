@@ -85,12 +85,12 @@ def _match_template(
 
 
 def _build_form(kind: str, lists: PlainQuestionWords, slots: dict[str, list[str]]) -> QuestionForm | None:
-    said = slots["X"]
-    article = said[0].lower() if said[0].lower() in lists.articles and len(said) > 1 else ""
-    said = said[1:] if article else said
+    words = slots["X"]
+    article = words[0].lower() if words[0].lower() in lists.articles and len(words) > 1 else ""
+    words = words[1:] if article else words
     if kind == "definition" or kind == "past_definition":
-        return _build_definition(kind, lists, article, said)
-    subject = tuple(word for word in said if word.lower() not in lists.articles)
+        return _build_definition(kind, lists, article, words)
+    subject = tuple(word for word in words if word.lower() not in lists.articles)
     acted_on = tuple(word for word in slots.get("Y", ()) if word.lower() not in lists.articles)
     if not subject or len(subject) > _MOST_SUBJECT or (kind == "effect" and not acted_on):
         return None
@@ -98,10 +98,10 @@ def _build_form(kind: str, lists: PlainQuestionWords, slots: dict[str, list[str]
 
 
 def _build_definition(
-    kind: str, lists: PlainQuestionWords, article: str, said: Sequence[str]
+    kind: str, lists: PlainQuestionWords, article: str, words: Sequence[str]
 ) -> QuestionForm | None:
-    where = next((at for at, word in enumerate(said) if word.lower() in lists.place), len(said))
-    subject, rest = tuple(said[:where]), tuple(said[where + 1 :])
+    where = next((at for at, word in enumerate(words) if word.lower() in lists.place), len(words))
+    subject, rest = tuple(words[:where]), tuple(words[where + 1 :])
     small = [word.lower() for word in (*subject, *rest)]
     is_plain = (
         0 < len(subject) <= _MOST_SUBJECT

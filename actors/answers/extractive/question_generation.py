@@ -83,9 +83,9 @@ _POINTING = frozenset(
 
 def generate_questions(sentence: str) -> Iterator[str]:
     """Return the questions that an English sentence answers."""
-    for one in _generate_all(sentence):
-        if one.split()[_SUBJECT_AT : _SUBJECT_AT + 1] not in (["It"], ["They"], ["This"], ["That"]):
-            yield one
+    for question in _generate_all(sentence):
+        if question.split()[_SUBJECT_AT : _SUBJECT_AT + 1] not in (["It"], ["They"], ["This"], ["That"]):
+            yield question
 
 
 def _generate_all(sentence: str) -> Iterator[str]:
@@ -99,14 +99,14 @@ def _generate_all(sentence: str) -> Iterator[str]:
     if match := _COST.search(sentence):
         does = "does" if match["costs"] == "costs" else "did"
         yield f"How much {does} {_lower_first(match['subject'])} cost?"
-    for one in (
+    for question in (
         _count_questions(sentence),
         _date_questions(sentence),
         _expectation_questions(sentence),
         _duration_questions(sentence),
     ):
-        if one and _is_self_contained(one):
-            yield one
+        if question and _is_self_contained(question):
+            yield question
 
 
 def _count_questions(sentence: str) -> str:
@@ -114,7 +114,7 @@ def _count_questions(sentence: str) -> str:
     if match is None or not _DOES_SOMETHING.search(match["rest"]):
         return ""
     nouns = match["rest"].split()[:2]
-    if nouns[0] in _NO_THINGS or not any(one.endswith("s") or one in _PLURALS for one in nouns):
+    if nouns[0] in _NO_THINGS or not any(noun.endswith("s") or noun in _PLURALS for noun in nouns):
         return ""
     return f"How many {match['rest'].strip()}?"
 

@@ -44,7 +44,7 @@ class SentenceFeatures:
     special: float
     "Words in the sentence that the title does not contain."
     rare: float
-    "As `own`; words weigh less if more sentences of the article contain them."
+    "As `in_sentence`; words weigh less if more sentences of the article contain them."
     pairs: float
     "Neighbouring words of the question that are neighbours in the sentence, at most 3, as a share."
     answer_type: float
@@ -116,25 +116,31 @@ class _QuestionWeights:
         return sum(w * m for w, m in zip(self.spread, matched, strict=True)) / (sum(self.spread) or 1.0)
 
 
-def score_sentences(wanted: QuestionAnalysis, snippets: Sequence[Snippet]) -> list[ScoredSentence]:
+def score_sentences(analysis: QuestionAnalysis, snippets: Sequence[Snippet]) -> list[ScoredSentence]:
     """Score all sentences of all passages, in order.
 
     Cost:
         3 ms for ten passages of 150 words
     """
-    stems = list(wanted.weights)
-    beside = SimilarityCache(wanted.tokenizer, stems)
-    pages = [_tokenize_passage(wanted, beside, snippet) for snippet in snippets]
-    weights = [wanted.weights[stem] for stem in stems]
-    asked_pairs = frozenset(itertools.pairwise(word.stem for word in wanted.words))
-    plain = frozenset(at for at, stem in enumerate(stems) if stem not in wanted.names)
+    stems = list(analysis.weights)
+    beside = SimilarityCache(analysis.tokenizer, stems)
+    pages = [_tokenize_passage(analysis, beside, snippet) for snippet in snippets]
+    weights = [analysis.weights[stem] for stem in stems]
+    question_pairs = frozenset(itertools.pairwise(word.stem for word in analysis.words))
+    plain = frozenset(at for at, stem in enumerate(stems) if stem not in analysis.names)
     results: list[ScoredSentence] = []
     for at, (snippet, page) in enumerate(zip(snippets, pages, strict=True)):
-        own = [other for other, one in enumerate(snippets) if one.product_id == snippet.product_id]
-        siblings = [pages[other].whole for other in own if other != at]
+        same_article = [
+            other
+            for other, other_snippet in enumerate(snippets)
+            if other_snippet.product_id == snippet.product_id
+        ]
+        siblings = [pages[other].whole for other in same_article if other != at]
         article = _column_max(siblings, len(stems))
-        spread = _article_weights([row for other in own for row in pages[other].matched], page.title, weights)
-        scale = _QuestionWeights(wanted, weights, spread, asked_pairs, plain, beside)
+        spread = _article_weights(
+            [row for other in same_article for row in pages[other].matched], page.title, weights
+        )
+        scale = _QuestionWeights(analysis, weights, spread, question_pairs, plain, beside)
         results += (
             _score_sentence(scale, at, number, snippet, page, article)
             for number in range(len(page.sentences))
@@ -148,28 +154,35 @@ def starts_with_reference(text: str) -> bool:
 
 
 def _tokenize_passage(
-    wanted: QuestionAnalysis, beside: SimilarityCache, snippet: Snippet
+    analysis: QuestionAnalysis, beside: SimilarityCache, snippet: Snippet
 ) -> _TokenizedPassage:
     cut = split_sentences(snippet.text[:_MOST_CHARACTERS])
-    words = [wanted.tokenizer.tokenize(one.text) for one in cut]
-    matched = [_extend_name_matches(wanted, beside.match_stems(word.stem for word in said)) for said in words]
-    heading = wanted.tokenizer.tokenize(f"{snippet.title} . {snippet.child_title}")
+    words = [analysis.tokenizer.tokenize(sentence.text) for sentence in cut]
+    matched = [
+        _extend_name_matches(analysis, beside.match_stems(word.stem for word in sentence_words))
+        for sentence_words in words
+    ]
+    heading = analysis.tokenizer.tokenize(f"{snippet.title} . {snippet.child_title}")
     title = beside.match_stems(word.stem for word in heading)
     return _TokenizedPassage(cut, words, matched, title, _column_max(matched, len(title)))
 
 
 def _headline_evidence(
-    own: Sequence[float], page: _TokenizedPassage, before: Sequence[float], is_lead: bool, refers: bool
+    in_sentence: Sequence[float],
+    page: _TokenizedPassage,
+    before: Sequence[float],
+    is_lead: bool,
+    refers: bool,
 ) -> Sequence[float]:
     """Add the words of the headline to a lead sentence; and those before it to one that refers to them."""
     if refers:
-        return [max(values) for values in zip(own, page.title, before, strict=True)]
-    return [max(values) for values in zip(own, page.title, strict=True)] if is_lead else own
+        return [max(values) for values in zip(in_sentence, page.title, before, strict=True)]
+    return [max(values) for values in zip(in_sentence, page.title, strict=True)] if is_lead else in_sentence
 
 
-def _extend_name_matches(wanted: QuestionAnalysis, matched: list[float]) -> list[float]:
+def _extend_name_matches(analysis: QuestionAnalysis, matched: list[float]) -> list[float]:
     """Count the last word of a name as the whole name."""
-    for run in wanted.name_runs:
+    for run in analysis.name_runs:
         if matched[run[-1]] == 1.0:
             for at in run:
                 matched[at] = max(matched[at], _BY_LAST_NAME)
@@ -199,42 +212,44 @@ def _score_sentence(
     page: _TokenizedPassage,
     article: Sequence[float],
 ) -> ScoredSentence:
-    own = page.matched[number]
-    nothing = [0.0] * len(own)
+    matched = page.matched[number]
+    nothing = [0.0] * len(matched)
     before = page.matched[number - 1] if number else nothing
     after = page.matched[number + 1] if number + 1 < len(page.matched) else nothing
-    best = list(own)
-    shares = [scale.weighted_share(own)]
+    best = list(matched)
+    shares = [scale.weighted_share(matched)]
     for layer in (page.title, before, after, page.whole, article):
         shares.append(scale.weighted_share([max(m - b, 0.0) for m, b in zip(layer, best, strict=True)]))
         best = [max(m, b) for m, b in zip(layer, best, strict=True)]
     words = page.words[number]
     stems = [word.stem for word in words]
-    wanted = scale.question
-    found = match_answer_type(wanted, page.sentences[number].text, words)
-    said = [word for word in words if scale.has_mention(word.stem)]
+    analysis = scale.question
+    match = match_answer_type(analysis, page.sentences[number].text, words)
+    mentioned = [word for word in words if scale.has_mention(word.stem)]
     refers = starts_with_reference(page.sentences[number].text)
     evidence = _headline_evidence(
-        own, page, before, snippet.position == 0 and number < _LEAD_SENTENCES, refers
+        matched, page, before, snippet.position == 0 and number < _LEAD_SENTENCES, refers
     )
-    said_here, title, around_before, around_after, passage, elsewhere = shares
+    sentence_share, title, around_before, around_after, passage, elsewhere = shares
     facts = SentenceFeatures(
-        in_sentence=said_here,
+        in_sentence=sentence_share,
         title=title,
         before=around_before,
         after=around_after,
         passage=passage,
         article=elsewhere,
-        special=scale.weighted_share([m * (1 - t) for m, t in zip(own, page.title, strict=True)]),
-        rare=scale.rare_share(own),
+        special=scale.weighted_share([m * (1 - t) for m, t in zip(matched, page.title, strict=True)]),
+        rare=scale.rare_share(matched),
         pairs=min(len(scale.pairs & set(itertools.pairwise(stems))), 3) / 3,
-        answer_type=found.score,
-        closeness=score_closeness(found, said),
-        focus=wanted.tokenizer.best_similarity(wanted.focus[0], stems) if wanted.focus else 0.5,
+        answer_type=match.score,
+        closeness=score_closeness(match, mentioned),
+        focus=analysis.tokenizer.best_similarity(analysis.focus[0], stems) if analysis.focus else 0.5,
         fresh=min(len(set(stems) - scale.question.weights.keys()), 3) / 3,
         has_reference=float(refers),
         score=snippet.score,
-        relation=max((evidence[place] for place in wanted.predicate), default=1.0),
-        verb=evidence[wanted.predicate[0]] if wanted.predicate else 1.0,
+        relation=max((evidence[place] for place in analysis.predicate), default=1.0),
+        verb=evidence[analysis.predicate[0]] if analysis.predicate else 1.0,
     )
-    return ScoredSentence(at, number, page.sentences[number], tuple(words), tuple(own), tuple(best), facts)
+    return ScoredSentence(
+        at, number, page.sentences[number], tuple(words), tuple(matched), tuple(best), facts
+    )

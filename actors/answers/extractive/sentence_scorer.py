@@ -105,11 +105,11 @@ _CERTAINTY_WEIGHTS: Mapping[str, float] = MappingProxyType(
 )
 
 
-def rank_features(wanted: QuestionAnalysis, one: ScoredSentence) -> dict[str, float]:
+def rank_features(analysis: QuestionAnalysis, scored: ScoredSentence) -> dict[str, float]:
     """Return the features of a sentence for ranking."""
-    facts = one.features
-    person = float(wanted.answer_type == "person")
-    measured = float(wanted.answer_type in _MEASURED)
+    facts = scored.features
+    person = float(analysis.answer_type == "person")
+    measured = float(analysis.answer_type in _MEASURED)
     return {
         "own": facts.in_sentence,
         "special": facts.special,
@@ -142,70 +142,72 @@ def rank_features(wanted: QuestionAnalysis, one: ScoredSentence) -> dict[str, fl
         "measured looks special": measured * facts.answer_type * facts.special,
         "measured looks rare": measured * facts.answer_type * facts.rare,
         "names said": sum(
-            wanted.weights[stem] * degree
-            for stem, degree in zip(wanted.weights, one.matched, strict=True)
-            if stem in wanted.names
+            analysis.weights[stem] * degree
+            for stem, degree in zip(analysis.weights, scored.matched, strict=True)
+            if stem in analysis.names
         )
-        / wanted.total_weight,
+        / analysis.total_weight,
     }
 
 
-def certainty_features(wanted: QuestionAnalysis, one: ScoredSentence, gap: float) -> dict[str, float]:
+def certainty_features(analysis: QuestionAnalysis, scored: ScoredSentence, gap: float) -> dict[str, float]:
     """Return features for and against the best sentence as an answer; `gap` is its lead in score."""
-    facts = one.features
-    around = dict(zip(wanted.weights, one.around, strict=True))
+    facts = scored.features
+    around = dict(zip(analysis.weights, scored.around, strict=True))
     missing = {
-        stem: wanted.weights[stem] * (1 - degree) / wanted.total_weight for stem, degree in around.items()
+        stem: analysis.weights[stem] * (1 - degree) / analysis.total_weight for stem, degree in around.items()
     }
-    person = wanted.answer_type == "person"
-    focus = around.get(wanted.focus[0], 1.0) if wanted.focus else 1.0
+    person = analysis.answer_type == "person"
+    focus = around.get(analysis.focus[0], 1.0) if analysis.focus else 1.0
     return {
         "gap": min(gap, _WIDEST_GAP) / _WIDEST_GAP,
         "worst": max(missing.values(), default=0.0),
         "missing": sum(degree < 0.5 for degree in around.values()) / 5,
-        "names missing": sum(share for stem, share in missing.items() if stem in wanted.names),
-        "a name missing": float(any(degree < 0.5 for stem, degree in around.items() if stem in wanted.names)),
+        "names missing": sum(share for stem, share in missing.items() if stem in analysis.names),
+        "a name missing": float(
+            any(degree < 0.5 for stem, degree in around.items() if stem in analysis.names)
+        ),
         "focus missing": float(focus < 0.5),
         "person without focus": float(person and facts.focus < 0.5),
         "person without looks": float(person and facts.answer_type < 0.4),
-        "measured without looks": float(wanted.answer_type in _MEASURED and facts.answer_type < 0.3),
-        "counted without": float(wanted.answer_type == "many" and facts.answer_type < 0.5),
+        "measured without looks": float(analysis.answer_type in _MEASURED and facts.answer_type < 0.3),
+        "counted without": float(analysis.answer_type == "many" and facts.answer_type < 0.5),
     }
 
 
-def score_quality(found: Mapping[str, float]) -> float:
+def score_quality(features: Mapping[str, float]) -> float:
     """Return the weighted sum of ranking features: a higher score is a better answer."""
-    return sum(weight * found.get(name, 0.0) for name, weight in _RANK_WEIGHTS.items())
+    return sum(weight * features.get(name, 0.0) for name, weight in _RANK_WEIGHTS.items())
 
 
-def estimate_certainty(found: Mapping[str, float]) -> float:
+def estimate_certainty(features: Mapping[str, float]) -> float:
     """Return the probability, 0 to 1, that the best sentence is an answer."""
     total = _CERTAINTY_WEIGHTS.get("always", 0.0) + sum(
-        weight * found.get(name, 0.0) for name, weight in _CERTAINTY_WEIGHTS.items()
+        weight * features.get(name, 0.0) for name, weight in _CERTAINTY_WEIGHTS.items()
     )
     return 1 / (1 + math.exp(-max(min(total, 30.0), -30.0)))
 
 
-def is_unsupported(wanted: QuestionAnalysis, one: ScoredSentence, snippets: Sequence[Snippet]) -> bool:
+def is_unsupported(analysis: QuestionAnalysis, scored: ScoredSentence, snippets: Sequence[Snippet]) -> bool:
     """Return whether a year, a number or a name of the question is missing from the sentence's source."""
-    if _lacks_name(wanted, one):
+    if _lacks_name(analysis, scored):
         return True
-    snippet = snippets[one.snippet]
-    own = [other for other in snippets if other.product_id == snippet.product_id]
-    text = " ".join([snippet.title, *(f"{other.child_title} {other.text}" for other in own)])
-    if any(number not in text for number in wanted.numbers - wanted.years):
+    snippet = snippets[scored.snippet]
+    same_article = [other for other in snippets if other.product_id == snippet.product_id]
+    text = " ".join([snippet.title, *(f"{other.child_title} {other.text}" for other in same_article)])
+    if any(number not in text for number in analysis.numbers - analysis.years):
         return True
     # "in 2024" often occurs only in the date of the article
-    return any(year not in text and not snippet.published.startswith(year) for year in wanted.years)
+    return any(year not in text and not snippet.published.startswith(year) for year in analysis.years)
 
 
-def _lacks_name(wanted: QuestionAnalysis, one: ScoredSentence) -> bool:
+def _lacks_name(analysis: QuestionAnalysis, scored: ScoredSentence) -> bool:
     """Return whether a name is missing from the article; unknown where all nouns or words have capitals."""
-    if wanted.tokenizer.language == "de" or 2 * len(wanted.names) > len(wanted.weights) + 1:
+    if analysis.tokenizer.language == "de" or 2 * len(analysis.names) > len(analysis.weights) + 1:
         return False
     return any(
-        degree < _NAME_MATCH and stem in wanted.names
-        for stem, degree in zip(wanted.weights, one.around, strict=True)
+        degree < _NAME_MATCH and stem in analysis.names
+        for stem, degree in zip(analysis.weights, scored.around, strict=True)
     )
 
 

@@ -58,29 +58,29 @@ class TextTokenizer:
 
     def stem(self, word: str) -> str:
         """Return the stem of a word, empty for a stop word."""
-        known = self._stems.get(word)
-        if known is None:
-            known = self._stems[word] = "".join(self._analyzer.stems(word))
-        return known
+        cached = self._stems.get(word)
+        if cached is None:
+            cached = self._stems[word] = "".join(self._analyzer.stems(word))
+        return cached
 
     def tokenize(self, text: str) -> list[TextToken]:
         """Return the content words of a text, in order."""
         results = []
         for match in _WORD.finditer(text):
-            said = match[0]
-            stem = said if said[0].isdecimal() else self.stem(said)
+            word = match[0]
+            stem = word if word[0].isdecimal() else self.stem(word)
             if stem:
-                results.append(TextToken(said, stem, match.start(), match.end()))
+                results.append(TextToken(word, stem, match.start(), match.end()))
         return results
 
-    def similarity(self, one: str, other: str) -> float:
+    def similarity(self, stem: str, other: str) -> float:
         """Return the similarity of two stems: 1 the same, 0 nothing in common."""
-        if one == other:
+        if stem == other:
             return 1.0
-        families = self._families.get(one)
+        families = self._families.get(stem)
         if families and (others := self._families.get(other)) and not families.isdisjoint(others):
             return SYNONYM_SIMILARITY
-        return _letter_similarity(one, other)
+        return _letter_similarity(stem, other)
 
     def best_similarity(self, stem: str, stems: Iterable[str]) -> float:
         """Return the similarity of the most similar of some stems."""
@@ -95,10 +95,10 @@ class SimilarityCache:
         self._stems = stems
         self._cache: dict[str, tuple[tuple[int, float], ...]] = {}
 
-    def match_stems(self, said: Iterable[str]) -> list[float]:
+    def match_stems(self, stems: Iterable[str]) -> list[float]:
         """Return for every word of the question the similarity of the most similar of these stems."""
         best = [0.0] * len(self._stems)
-        for stem in said:
+        for stem in stems:
             for at, degree in self.similarities(stem):
                 if degree > best[at]:
                     best[at] = degree
@@ -106,13 +106,16 @@ class SimilarityCache:
 
     def similarities(self, stem: str) -> tuple[tuple[int, float], ...]:
         """Return the words of the question that are similar to a stem, as places and degrees."""
-        known = self._cache.get(stem)
-        if known is None:
-            known = self._cache[stem] = self._compute_similarities(stem)
-        return known
+        degrees = self._cache.get(stem)
+        if degrees is None:
+            degrees = self._cache[stem] = self._compute_similarities(stem)
+        return degrees
 
     def _compute_similarities(self, stem: str) -> tuple[tuple[int, float], ...]:
-        degrees = ((at, self._wording.similarity(asked, stem)) for at, asked in enumerate(self._stems))
+        degrees = (
+            (at, self._wording.similarity(question_stem, stem))
+            for at, question_stem in enumerate(self._stems)
+        )
         return tuple((at, degree) for at, degree in degrees if degree)
 
 
@@ -128,23 +131,23 @@ def _load_synonyms(language: str) -> Mapping[str, frozenset[int]]:
     return MappingProxyType({stem: frozenset(numbers) for stem, numbers in families.items()})
 
 
-def _letter_similarity(one: str, other: str) -> float:
+def _letter_similarity(stem: str, other: str) -> float:
     """Compare two stems by their letters: derived from each other, or one a part of the other."""
-    short, long = (one, other) if len(one) <= len(other) else (other, one)
+    short, long = (stem, other) if len(stem) <= len(other) else (other, stem)
     if len(short) < _LEAST_ROOT - 1 or not short[0].isalpha():
         return 0.0
     if short[:3] == long[:3]:
-        common = _prefix_length(short, long)
-        if common >= max(_LEAST_ROOT, len(short) - 2) and len(long) - common <= _LONGEST_ENDING:
+        prefix = _prefix_length(short, long)
+        if prefix >= max(_LEAST_ROOT, len(short) - 2) and len(long) - prefix <= _LONGEST_ENDING:
             return _DERIVED_SIMILARITY
     if len(short) > _LEAST_ROOT and (long.endswith(short) or long.startswith(short)):
         return _COMPOUND_SIMILARITY
     return 0.0
 
 
-def _prefix_length(one: str, other: str) -> int:
+def _prefix_length(text: str, other: str) -> int:
     count = 0
-    for a, b in zip(one, other, strict=False):
+    for a, b in zip(text, other, strict=False):
         if a != b:
             break
         count += 1
@@ -223,7 +226,7 @@ def _is_sentence_end(text: str, begin: int, match: re.Match[str]) -> bool:
     return True
 
 
-def _append(found: list[Sentence], text: str, begin: int, end: int) -> None:
+def _append(sentences: list[Sentence], text: str, begin: int, end: int) -> None:
     while begin < end:
         stop = min(end, begin + _LONGEST)
         if stop < end:
@@ -232,5 +235,5 @@ def _append(found: list[Sentence], text: str, begin: int, end: int) -> None:
         stripped = piece.strip()
         if stripped:
             start = begin + len(piece) - len(piece.lstrip())
-            found.append(Sentence(stripped, start, start + len(stripped)))
+            sentences.append(Sentence(stripped, start, start + len(stripped)))
         begin = stop

@@ -149,9 +149,9 @@ _CLAUSE = compile_pattern(rf"[,;:.!?—–()]|\b{any_of(collect(lambda data: dat
 _SCOPE = 3
 "Number of content words behind a `not` that it negates."
 _OPPOSITES = tuple(
-    (frozenset(one), frozenset(other))
+    (frozenset(left), frozenset(right))
     for data in load_languages().values()
-    for one, other in data.support.opposites
+    for left, right in data.support.opposites
 )
 _PASSIVE = compile_pattern(rf"\b{any_of(collect(lambda data: data.support.passive_words))}\b")
 _SAME_NAMES = MappingProxyType(
@@ -165,22 +165,22 @@ def score_support(sentence: str, passage: str) -> float:
     Cost:
         1 ms for a passage of 150 words
     """
-    said, held = strip_invisible(sentence[:_MOST]), strip_invisible(passage[:_MOST])
-    if not said or not held:
+    claim, source = strip_invisible(sentence[:_MOST]), strip_invisible(passage[:_MOST])
+    if not claim or not source:
         return 0.0
-    if _normalize(said) in _normalize(held):
+    if _normalize(claim) in _normalize(source):
         return 1.0
-    wording = TextTokenizer(Analyzers().detect_language(said + " " + held[:2_000]))
-    own, other = wording.tokenize(said), wording.tokenize(held)
-    if not own:
+    wording = TextTokenizer(Analyzers().detect_language(claim + " " + source[:2_000]))
+    claim_tokens, other = wording.tokenize(claim), wording.tokenize(source)
+    if not claim_tokens:
         return 0.0
-    coverage = _coverage(wording, own, other)
+    coverage = _coverage(wording, claim_tokens, other)
     if (
-        _has_new_numbers(parse_numbers(said), parse_numbers(held))
-        or _has_new_names(said, own, held, other, wording)
-        or _has_new_months(said, held)
-        or _contradicts(said, held, wording)
-        or _swaps_names(said, own, held, wording)
+        _has_new_numbers(parse_numbers(claim), parse_numbers(source))
+        or _has_new_names(claim, claim_tokens, source, other, wording)
+        or _has_new_months(claim, source)
+        or _contradicts(claim, source, wording)
+        or _swaps_names(claim, claim_tokens, source, wording)
     ):
         return min(coverage, 1.0) * _CONTRADICTION_FACTOR
     return round(min(coverage, 0.99), 4)
@@ -190,12 +190,12 @@ def _normalize(text: str) -> str:
     return re.sub(r"[\"“”„‘’'«»]", "", fold(text)).strip(" .!?…")
 
 
-def _coverage(wording: TextTokenizer, own: Sequence[TextToken], other: Sequence[TextToken]) -> float:
+def _coverage(wording: TextTokenizer, claim_tokens: Sequence[TextToken], other: Sequence[TextToken]) -> float:
     """Return the share of the sentence's words that the passage contains, in the same or other words."""
     stems = {word.stem for word in other}
     values = {figure.value for word in other for figure in parse_numbers(word.text)}
-    total = found = 0.0
-    for word in own:
+    total = covered = 0.0
+    for word in claim_tokens:
         if is_number_word(word.text):
             continue  # numbers are compared by value
         weight = 1.5 if word.is_name or word.is_number else 1.0
@@ -203,70 +203,76 @@ def _coverage(wording: TextTokenizer, own: Sequence[TextToken], other: Sequence[
         if degree < 1.0 and any(figure.value in values for figure in parse_numbers(word.text)):
             degree = 1.0
         total += weight
-        found += weight * degree
-    return found / total if total else 1.0
+        covered += weight * degree
+    return covered / total if total else 1.0
 
 
-def _has_new_numbers(own: Sequence[NumberMention], other: Sequence[NumberMention]) -> bool:
+def _has_new_numbers(claim_numbers: Sequence[NumberMention], other: Sequence[NumberMention]) -> bool:
     """Return whether the passage lacks a number, or has it with another unit."""
-    for figure in own:
-        same = [one for one in other if one.value == figure.value]
+    for figure in claim_numbers:
+        same = [number for number in other if number.value == figure.value]
         if not same:
             return True
-        if figure.unit and all(one.unit and one.unit != figure.unit for one in same):
+        if figure.unit and all(number.unit and number.unit != figure.unit for number in same):
             return True
     return False
 
 
 def _has_new_names(
-    said: str, own: Sequence[TextToken], held: str, other: Sequence[TextToken], wording: TextTokenizer
+    claim: str,
+    claim_tokens: Sequence[TextToken],
+    source: str,
+    other: Sequence[TextToken],
+    wording: TextTokenizer,
 ) -> bool:
     """Return whether a name is missing from the passage; adjectives of names and other forms count as the name."""
-    known = {word.stem for word in other}
-    folded = fold(held)
-    for word in select_names(said, own):
-        if word.is_number or word.stem in known or _MONTHS.fullmatch(word.text):
+    source_stems = {word.stem for word in other}
+    folded = fold(source)
+    for word in select_names(claim, claim_tokens):
+        if word.is_number or word.stem in source_stems or _MONTHS.fullmatch(word.text):
             continue
         bare = fold(re.sub(r"['’]s?$", "", word.text))
         if bare in folded or _SAME_NAMES.get(bare, bare) in folded:
             continue
-        if wording.best_similarity(word.stem, known) < _DERIVED_NAME:
+        if wording.best_similarity(word.stem, source_stems) < _DERIVED_NAME:
             return True
-    return _has_unknown_first_name(said, own, known, folded, wording)
+    return _has_unknown_first_name(claim, claim_tokens, source_stems, folded, wording)
 
 
 def _has_unknown_first_name(
-    said: str, own: Sequence[TextToken], known: set[str], folded: str, wording: TextTokenizer
+    claim: str, claim_tokens: Sequence[TextToken], source_stems: set[str], folded: str, wording: TextTokenizer
 ) -> bool:
     """Return whether a sentence begins with a name of two words, one of which is missing from the passage."""
-    if len(own) < 2 or said[: own[0].start].strip(" \"'“‘("):
+    if len(claim_tokens) < 2 or claim[: claim_tokens[0].start].strip(" \"'“‘("):
         return False
-    first, second = own[0], own[1]
+    first, second = claim_tokens[0], claim_tokens[1]
     if not (first.is_name and second.is_name and second.start - first.end == 1):
         return False
-    return fold(first.text) not in folded and wording.best_similarity(first.stem, known) < _DERIVED_NAME
+    return (
+        fold(first.text) not in folded and wording.best_similarity(first.stem, source_stems) < _DERIVED_NAME
+    )
 
 
 _DERIVED_NAME = 0.6
 
 
-def _has_new_months(said: str, held: str) -> bool:
-    return not {month.lower() for month in _MONTHS.findall(said)} <= {
-        month.lower() for month in _MONTHS.findall(held)
+def _has_new_months(claim: str, source: str) -> bool:
+    return not {month.lower() for month in _MONTHS.findall(claim)} <= {
+        month.lower() for month in _MONTHS.findall(source)
     }
 
 
-def _contradicts(said: str, held: str, wording: TextTokenizer) -> bool:
+def _contradicts(claim: str, source: str, wording: TextTokenizer) -> bool:
     """Return whether only one of both texts negates a word, or one contains a word's opposite."""
-    denied, stated = _split_negated(said, wording)
-    denied_there, stated_there = _split_negated(held, wording)
+    denied, stated = _split_negated(claim, wording)
+    denied_there, stated_there = _split_negated(source, wording)
     if any(stem in denied_there and stem not in stated_there for stem in stated):
         return True
     if any(stem in stated_there and stem not in denied_there for stem in denied):
         return True
-    words, there = set(re.findall(r"\w+", said.lower())), set(re.findall(r"\w+", held.lower()))
-    for one, other in _OPPOSITES:
-        for mine, theirs in ((one, other), (other, one)):
+    words, there = set(re.findall(r"\w+", claim.lower())), set(re.findall(r"\w+", source.lower()))
+    for left, right in _OPPOSITES:
+        for mine, theirs in ((left, right), (right, left)):
             if words & mine and not there & mine and there & theirs and not words & theirs:
                 return True
     return False
@@ -290,29 +296,29 @@ def _split_negated(text: str, wording: TextTokenizer) -> tuple[set[str], set[str
     return denied, stated
 
 
-def _swaps_names(said: str, own: Sequence[TextToken], held: str, wording: TextTokenizer) -> bool:
+def _swaps_names(claim: str, claim_tokens: Sequence[TextToken], source: str, wording: TextTokenizer) -> bool:
     """Return whether two names change places around the same verb: who beat whom?"""
-    mine = [word.stem for word in own if word.is_name and not word.is_number]
-    deeds = {word.stem for word in own if not word.is_name and not word.is_number}
-    pairs = [(one, other) for at, one in enumerate(mine) for other in mine[at + 1 :] if one != other]
+    mine = [word.stem for word in claim_tokens if word.is_name and not word.is_number]
+    deeds = {word.stem for word in claim_tokens if not word.is_name and not word.is_number}
+    pairs = [(left, right) for at, left in enumerate(mine) for right in mine[at + 1 :] if left != right]
     if not pairs or not deeds:
         return False
-    for sentence in split_sentences(held):
+    for sentence in split_sentences(source):
         words = wording.tokenize(sentence.text)
         order = {word.stem: at for at, word in reversed(list(enumerate(words)))}
-        both = [(one, other) for one, other in pairs if one in order and other in order]
+        both = [(left, right) for left, right in pairs if left in order and right in order]
         shared = deeds & order.keys()
-        if not both or not shared or bool(_PASSIVE.search(said)) != bool(_PASSIVE.search(sentence.text)):
+        if not both or not shared or bool(_PASSIVE.search(claim)) != bool(_PASSIVE.search(sentence.text)):
             continue
-        for one, other in both:
-            low, high = sorted((order[one], order[other]))
+        for left, right in both:
+            low, high = sorted((order[left], order[right]))
             deed = [stem for stem in shared if low < order[stem] < high]
-            if order[one] > order[other] and deed and _is_between(own, one, other, deed):
+            if order[left] > order[right] and deed and _is_between(claim_tokens, left, right, deed):
                 return True
     return False
 
 
-def _is_between(own: Sequence[TextToken], one: str, other: str, deeds: Sequence[str]) -> bool:
-    order = [word.stem for word in own]
-    first, last = order.index(one), len(order) - 1 - order[::-1].index(other)
+def _is_between(claim_tokens: Sequence[TextToken], left: str, right: str, deeds: Sequence[str]) -> bool:
+    order = [word.stem for word in claim_tokens]
+    first, last = order.index(left), len(order) - 1 - order[::-1].index(right)
     return any(stem in order[first + 1 : last] for stem in deeds)

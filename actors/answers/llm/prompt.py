@@ -92,7 +92,7 @@ class Draft:
         if NO_ANSWER in text:
             self.refused = not self.kept
             return
-        numbers = [int(one) for group in _CITATION.findall(text) for one in re.findall(r"\d+", group)]
+        numbers = [int(number) for group in _CITATION.findall(text) for number in re.findall(r"\d+", group)]
         bare = _CITATION.sub("", text)
         plain = clean_text(_BULLET.sub("", " ".join(bare.split())))
         if not plain or len(self.kept) >= MOST_SENTENCES:
@@ -136,11 +136,11 @@ def _find_nearest_sentence(plain: str, passage: str) -> tuple[int, int]:
     """Return the sentence of a passage that shares most words with another, for highlighting."""
     words = set(plain.lower().split())
     best, place = 0, (0, min(len(passage), 200))
-    for one in split_sentences(passage):
-        text = passage[one.start : one.end]
+    for sentence in split_sentences(passage):
+        text = passage[sentence.start : sentence.end]
         shared = len(words & set(text.lower().split()))
         if shared > best:
-            best, place = shared, (one.start, one.end)
+            best, place = shared, (sentence.start, sentence.end)
     return place
 
 
@@ -180,12 +180,12 @@ _CONTROL = re.compile(
 def build_answer_messages(question: str, snippets: Sequence[Snippet], fence: str) -> list[dict[str, str]]:
     """Return the messages of a question; `fence` is new for every call."""
     parts = _write_sources(snippets, fence)
-    asked = (
+    question_part = (
         f"{fence} question\n{_sanitize_line(question, fence)[:MAX_QUESTION_CHARS]}\n{fence} end of question"
     )
     return [
         {"role": "system", "content": _RULES.format(fence=fence, no_answer=NO_ANSWER)},
-        {"role": "user", "content": "\n\n".join([*parts, asked])},
+        {"role": "user", "content": "\n\n".join([*parts, question_part])},
     ]
 
 

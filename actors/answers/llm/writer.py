@@ -244,7 +244,7 @@ class ModelWriter:
             if reply.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
                 raise InvalidModelReply("compressed, though that was not asked for")
             streams = "text/event-stream" in reply.headers.get("content-type", "")
-            held = b""
+            received = b""
             async for packet in reply.aiter_raw():
                 read += len(packet)
                 if read > terms.most_bytes:
@@ -254,10 +254,10 @@ class ModelWriter:
                     if events.is_done:
                         return
                 else:
-                    held += packet
+                    received += packet
                     yield ""
             if not streams:
-                yield parse_reply(held)
+                yield parse_reply(received)
             elif not events.is_done:
                 raise InvalidModelReply("broken off")
 

@@ -195,7 +195,7 @@ def _count_votes(notes: ContributionArrays, versions: tuple[int, int], now_ms: i
     """Count at most one vote for each user and product. A vote halves every 30 days."""
     if not len(notes.row):
         return _empty_votes(versions, now_ms)
-    key = notes.reader << 31 | notes.row
+    key = notes.user << 31 | notes.row
     order = np.argsort(key, kind="stable")
     key = key[order]
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1]))

@@ -37,10 +37,10 @@ class ContributionArrays(NamedTuple):
     """Recorded events as columns.
 
     Shapes:
-        reader, row, at_ms, slot: int64 [m]; votes: float64 [m]
+        user, row, at_ms, slot: int64 [m]; votes: float64 [m]
     """
 
-    reader: Ints
+    user: Ints
     row: Ints
     at_ms: Ints
     votes: Floats

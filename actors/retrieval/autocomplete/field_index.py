@@ -1,6 +1,6 @@
-"""The texts of product fields as completions: a base index of each field, and indexes of later changes.
+"""The texts of product fields as completions: a main index of each field, and indexes of later changes.
 
-    base     most texts: out of a snapshot, or built in another thread and swapped in
+    main     most texts: out of a snapshot, or built in another thread and swapped in
     later    thousands of rows that changed since, built in another thread, too
     fresh    rows that neither has as they are now: a small index that is built again as they change
 
@@ -42,28 +42,28 @@ class FieldIndex:
         self.name = name
         self.language = language
         self._only = only
-        self._base = _empty_index()
+        self._main = _empty_index()
         self._later = _empty_index()
         self._fresh: RowTextIndex | None = None
         self._fresh_at_ms = 0
         self._fresh_stale = True
         self._changed: dict[int, tuple[int, tuple[str, ...]]] = {}
         "Row -> fingerprint and values, of rows that changed since the indexes were built."
-        self._left_base = 0
-        "Rows that the base no longer serves."
+        self._left_main = 0
+        "Rows that the main index no longer serves."
         self._changed_meanwhile: dict[int, tuple[int, tuple[str, ...]]] | None = None
         "Rows that changed since the running rebuild began; None if there is none."
-        self._replaces_base = True
-        "Whether the running rebuild replaces the base."
+        self._replaces_main = True
+        "Whether the running rebuild replaces the main index."
 
     def __len__(self) -> int:
         """Count rows with a value."""
-        return len(self._base) + len(self._later) + len(self._changed)
+        return len(self._main) + len(self._later) + len(self._changed)
 
     @property
     def nbytes(self) -> int:
         """Return an estimate of the memory in bytes."""
-        return self._base.nbytes + self._later.nbytes + sum(map(self.changed_bytes, self._changed))
+        return self._main.nbytes + self._later.nbytes + sum(map(self.changed_bytes, self._changed))
 
     def changed_bytes(self, row: int) -> int:
         """Return the memory that a changed row takes in an index, in bytes."""
@@ -86,24 +86,24 @@ class FieldIndex:
     @property
     def needs_rebuild(self) -> bool:
         """Return whether an index should be built again because of changed rows."""
-        return len(self._changed) > _LITTLE or self._is_old(len(self._base))
+        return len(self._changed) > _LITTLE or self._is_old(len(self._main))
 
     def plan_rebuild(self, popularity: Floats) -> Callable[[], RowTextIndex]:
         """Return a function that builds an index again in another thread; rows that change meanwhile stay fresh.
 
-        That is the base if much of it is stale, else the later index.
+        That is the main index if much of it is stale, else the later index.
 
         Shapes:
             popularity float [n], one for each row of the catalog
         """
-        served = len(self._base)
-        self._changed_meanwhile, self._replaces_base = {}, not served or self._is_old(served)
-        layers = [self._base, self._later] if self._replaces_base else [self._later]
+        served = len(self._main)
+        self._changed_meanwhile, self._replaces_main = {}, not served or self._is_old(served)
+        layers = [self._main, self._later] if self._replaces_main else [self._later]
         changed = dict(self._changed)
 
         def build() -> RowTextIndex:
             # a row that left a layer meanwhile is in `_changed_meanwhile`
-            values = {row: found for layer in layers for row, found in layer.values().items()}
+            values = {row: entry for layer in layers for row, entry in layer.values().items()}
             return RowTextIndex.of({**values, **changed}, popularity)
 
         return build
@@ -111,7 +111,7 @@ class FieldIndex:
     def adopt(self, built: RowTextIndex) -> None:
         """Serve an index that was built."""
         again, self._changed_meanwhile = self._changed_meanwhile or {}, None
-        if self._replaces_base:
+        if self._replaces_main:
             self._serve(built)
         else:
             self._later, self._changed, self._fresh_stale = built, {}, True
@@ -127,45 +127,45 @@ class FieldIndex:
         self._serve(RowTextIndex(built, codes, aside))
 
     def look_up(
-        self, typed: str, wanted: int, page: int, rows: Mask, now_ms: int, popularity: Popularity
+        self, typed: str, limit: int, page: int, rows: Mask, now_ms: int, popularity: Popularity
     ) -> list[CompletionHit]:
         """Find texts of allowed rows, best first; if there are `page` exact ones, near ones are not looked for.
 
         Shapes:
             rows: bool [r], allowed rows
         """
-        found = list(self._base.look_up(typed, wanted, page, rows))
+        hits = list(self._main.look_up(typed, limit, page, rows))
         if not self._changed and not len(self._later.built):
-            return found
-        found += self._later.look_up(typed, wanted, page, rows)
+            return hits
+        hits += self._later.look_up(typed, limit, page, rows)
         if self._changed:
             fresh = self._fresh_index(now_ms, popularity)
-            found += self._without_changed(fresh.look_up(typed, wanted, page, rows))
+            hits += self._without_changed(fresh.look_up(typed, limit, page, rows))
         best: dict[str, CompletionHit] = {}
-        for hit in sorted(found, key=lambda hit: hit.cost):
+        for hit in sorted(hits, key=lambda hit: hit.cost):
             other = best.setdefault(hit.text, hit)
             if other is not hit:
                 rows_of_both = tuple(dict.fromkeys((*other.rows, *hit.rows)))
                 best[hit.text] = CompletionHit(other.text, rows_of_both, other.edits, other.cost, other.place)
-        return list(best.values())[:wanted]
+        return list(best.values())[:limit]
 
     def _is_old(self, served: int) -> bool:
-        """Return whether a base that serves so many rows is too stale."""
-        return max(len(self._later) + len(self._changed), self._left_base) > rebuild_threshold(served)
+        """Return whether a main index that serves so many rows is too stale."""
+        return max(len(self._later) + len(self._changed), self._left_main) > rebuild_threshold(served)
 
-    def _serve(self, base: RowTextIndex) -> None:
-        self._base, self._later = base, _empty_index()
-        self._changed, self._left_base = {}, 0
+    def _serve(self, main: RowTextIndex) -> None:
+        self._main, self._later = main, _empty_index()
+        self._changed, self._left_main = {}, 0
         self._fresh_stale = True
 
     def _assign_row(self, row: int, mark: int, values: tuple[str, ...]) -> None:
         """Serve a row from an index that has it unchanged; else count it as changed."""
         self._fresh_stale = True
-        if values and self._base.restore(row, mark):
+        if values and self._main.restore(row, mark):
             self._later.remove(row)
             self._changed.pop(row, None)
             return
-        self._left_base += self._base.remove(row)
+        self._left_main += self._main.remove(row)
         if values and self._later.restore(row, mark):
             self._changed.pop(row, None)
             return
@@ -279,8 +279,12 @@ class FieldIndexes:
             return
         self._saved = saved
         for key in list(self._fields):
-            found = saved.fields.get(key[0])
-            if found is not None and found.get(*key[1:]) is not None and self._is_fit(found, catalog):
+            saved_field = saved.fields.get(key[0])
+            if (
+                saved_field is not None
+                and saved_field.get(*key[1:]) is not None
+                and self._is_fit(saved_field, catalog)
+            ):
                 del self._fields[key]
 
     def get_field(self, key: FieldKey, catalog: ProductRows, popularity: Callable[[], Floats]) -> FieldIndex:
@@ -384,13 +388,13 @@ class FieldIndexes:
         built = None if saved is None else saved.get(language, only)
         if saved is None or built is None or not self._is_fit(saved, catalog):
             return None
-        found = FieldIndex(name, language, only=only)
+        index = FieldIndex(name, language, only=only)
         codes, aside = self._compare_rows(saved, catalog)
-        found.bind_rows(built, codes, aside)
+        index.bind_rows(built, codes, aside)
         fingerprints = self._fingerprints[name]
         for row in np.flatnonzero(aside & catalog.present).tolist():
-            found.record(row, catalog.record(row), fingerprints.get(row))
-        return found
+            index.record(row, catalog.record(row), fingerprints.get(row))
+        return index
 
     def _check_refused(self, key: FieldKey, rows: int) -> None:
         """Refuse an index that did not fit, until the catalog is smaller by more than a little."""
@@ -427,8 +431,8 @@ class FieldIndexes:
         assert self._saved is not None
         count = len(catalog)
         codes = np.full(count, -1, np.int64)
-        known = min(count, len(self._saved.codes))
-        codes[:known] = self._saved.codes[:known]
+        saved_count = min(count, len(self._saved.codes))
+        codes[:saved_count] = self._saved.codes[:saved_count]
         fingerprints = self._field_fingerprints(saved.name, catalog).first(count)
         saved_fingerprints = (
             saved.fingerprints[codes] if len(saved.fingerprints) else np.zeros(count, np.uint64)

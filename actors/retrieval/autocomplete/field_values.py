@@ -66,13 +66,13 @@ def field_fingerprint(product: Mapping[str, Any] | None, field: str) -> int:
     """
     if product is None:
         return _NOTHING
-    found: list[Any] = [collect_scalars(product, field)]
+    scalars: list[Any] = [collect_scalars(product, field)]
     for key in product:
         if key.startswith("i18n_"):
-            found += [key, collect_scalars(product, f"{key}.{field}")]
-    if not any(found[0::2]):
+            scalars += [key, collect_scalars(product, f"{key}.{field}")]
+    if not any(scalars[0::2]):
         return _NOTHING
-    data = orjson.dumps([product.get("language"), *found], default=str)
+    data = orjson.dumps([product.get("language"), *scalars], default=str)
     return (mmh3.hash64(data, 29, signed=False)[0] >> 1) + 1
 
 
@@ -84,24 +84,24 @@ def values_of_field(product: Mapping[str, Any], field: str, language: str, only:
     leaves = collect_scalars(product, f"i18n_{language}.{field}") if language else []
     if not leaves and not (only and product.get("language") not in (None, language)):
         leaves = collect_scalars(product, field)
-    found: dict[str, None] = {}
+    values: dict[str, None] = {}
     for value in leaves:
         if isinstance(value, str) and 0 < len(value) <= LONGEST:
-            found[value] = None
-            if len(found) == MOST_VALUES:
+            values[value] = None
+            if len(values) == MOST_VALUES:
                 break
-    return tuple(found)
+    return tuple(values)
 
 
 def languages_of(product: Mapping[str, Any], field: str) -> set[str]:
     """Return the languages in which a product has values of a field that others lack."""
-    found = {
+    languages = {
         match[1].lower()
         for key in product
         if (match := _TRANSLATION.match(key)) and collect_scalars(product, f"{key}.{field}")
     }
     language = product.get("language")
-    return {*found, language} if isinstance(language, str) and language else found
+    return {*languages, language} if isinstance(language, str) and language else languages
 
 
 def rows_by_code(codes: Rows, count: int) -> Rows:
@@ -111,6 +111,6 @@ def rows_by_code(codes: Rows, count: int) -> Rows:
         codes: int64 [r], -1 for none; returns: int64 [count], -1 for none
     """
     rows = np.full(count, -1, np.int64)
-    known = np.flatnonzero(codes >= 0)
-    rows[codes[known]] = known
+    coded_rows = np.flatnonzero(codes >= 0)
+    rows[codes[coded_rows]] = coded_rows
     return rows

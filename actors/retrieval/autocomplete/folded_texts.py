@@ -68,8 +68,8 @@ class FoldedTexts:
         begins = np.zeros(len(codes), np.bool_)
         begins[1:] = (codes[:-1] == BLANK) & (codes[1:] != 0)
         begins |= _ideographs(codes)
-        found: Rows = np.flatnonzero(begins)
-        return found
+        starts: Rows = np.flatnonzero(begins)
+        return starts
 
     def owners(self, places: Rows) -> Rows:
         """Return the text of each character position.

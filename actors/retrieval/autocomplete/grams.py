@@ -68,15 +68,15 @@ class NgramIndex:
         Cost:
             100,000 titles: 0.3 ms
         """
-        wanted = np.unique(ngram_keys(typed, self.size))
-        wanted = wanted[wanted != 0]
-        places = np.searchsorted(self.keys, wanted)
-        found = places[(places < len(self.keys))]
-        found = found[self.keys[found] == wanted[places < len(self.keys)]]
-        if not len(found):
+        keys = np.unique(ngram_keys(typed, self.size))
+        keys = keys[keys != 0]
+        places = np.searchsorted(self.keys, keys)
+        ngrams = places[(places < len(self.keys))]
+        ngrams = ngrams[self.keys[ngrams] == keys[places < len(self.keys)]]
+        if not len(ngrams):
             return np.zeros(0, np.int64)
-        lengths = self.starts[found + 1] - self.starts[found]
-        rarest = found[np.argsort(lengths, kind="stable")][: self.size * edits + 6]
+        lengths = self.starts[ngrams + 1] - self.starts[ngrams]
+        rarest = ngrams[np.argsort(lengths, kind="stable")][: self.size * edits + 6]
         # one byte a text: there are less than 256 n-grams, and less memory is faster
         counts = np.zeros(among, np.uint8)
         for gram in rarest.tolist():
@@ -136,19 +136,19 @@ def ngram_keys(codes: CharCodes, size: int) -> npt.NDArray[np.uint64]:
     return key
 
 
-def _most_shared(counts: npt.NDArray[np.uint8], least: int, wanted: int, allowed: Allowed | None) -> Rows:
-    """Return `wanted` or more allowed texts with the highest counts, or all whose count is at least `least`."""
+def _most_shared(counts: npt.NDArray[np.uint8], least: int, limit: int, allowed: Allowed | None) -> Rows:
+    """Return `limit` or more allowed texts with the highest counts, or all whose count is at least `least`."""
     texts: Rows = np.zeros(0, np.int64)
     seen = 0
     for count in range(int(counts.max(initial=0)), least - 1, -1):
         enough = counts >= count
         size = int(np.count_nonzero(enough))
         # a filter is asked again only for twice as many texts, so that all its calls cost as much as two
-        if count > least and size < max(wanted, 2 * seen):
+        if count > least and size < max(limit, 2 * seen):
             continue
         texts, seen = np.flatnonzero(enough), size
         if allowed is not None:
             texts = texts[allowed(texts)]
-        if len(texts) >= wanted:
+        if len(texts) >= limit:
             break
     return texts

@@ -44,15 +44,15 @@ def match_typed_words(folded_text: str, typed: str) -> list[tuple[int, int]]:
     for word in folded_text.split(" "):
         places.append((at, word))
         at += len(word) + 1
-    found: dict[int, int] = {}
+    ends: dict[int, int] = {}
     for word in typed.split():
         lengths = [
-            (_shared_prefix(word, other), -begin, begin) for begin, other in places if begin not in found
+            (_shared_prefix(word, other), -begin, begin) for begin, other in places if begin not in ends
         ]
         length, _, begin = max(lengths, default=(0, 0, 0))
         if length:
-            found[begin] = begin + length
-    return sorted(found.items())
+            ends[begin] = begin + length
+    return sorted(ends.items())
 
 
 def _map_spans(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -60,7 +60,7 @@ def _map_spans(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]
     _, places = fold_with_positions(text)
     if not places:
         return []
-    found = []
+    mapped = []
     for begin, end in spans:
         begin, end = max(begin, 0), min(end, len(places))
         if begin < end:
@@ -68,8 +68,8 @@ def _map_spans(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]
             last = places[end - 1] + 1
             while last < len(text) and end < len(places) and places[end] > last and not text[last].isspace():
                 last += 1
-            found.append((places[begin], last))
-    return found
+            mapped.append((places[begin], last))
+    return mapped
 
 
 def _split(typed: list[tuple[int, int]], length: int) -> list[tuple[int, int, bool]]:
@@ -86,9 +86,9 @@ def _split(typed: list[tuple[int, int]], length: int) -> list[tuple[int, int, bo
     return pieces
 
 
-def _shared_prefix(one: str, other: str) -> int:
+def _shared_prefix(text: str, other: str) -> int:
     length = 0
-    for left, right in zip(one, other, strict=False):
+    for left, right in zip(text, other, strict=False):
         if left != right:
             break
         length += 1

@@ -135,11 +135,11 @@ class CompletionIndex:
         return BYTES_A_CHARACTER * self.texts.size
 
     def look_up(
-        self, typed: str, wanted: int, page: int = 0, allowed: Allowed | None = None
+        self, typed: str, limit: int, page: int = 0, allowed: Allowed | None = None
     ) -> CompletionMatches:
         """Find texts for a typed text, folded by `fold_typed`, best first.
 
-        With at least `page` exact prefixes, or `wanted` if `page` is 0, typos are looked for only in a word that is
+        With at least `page` exact prefixes, or `limit` if `page` is 0, typos are looked for only in a word that is
         rarer than the word it may be a misspelling of. A typed text of at least three characters is answered with a
         text if an allowed one is within `max_edits`.
 
@@ -148,10 +148,10 @@ class CompletionIndex:
         """
         pattern = char_codes(typed)
         first, last = self.prefixes.find_range(pattern, self.texts.codes)
-        exact = self._exact(first, last, len(pattern), wanted, allowed)
+        exact = self._exact(first, last, len(pattern), limit, allowed)
         most = max_edits(len(typed.strip()))
-        if len(exact.texts) >= (page or wanted):
-            return self._with_corrections(exact, typed, page or wanted, wanted, last - first, allowed)
+        if len(exact.texts) >= (page or limit):
+            return self._with_corrections(exact, typed, page or limit, limit, last - first, allowed)
         if not most:
             return exact
         if len(exact.texts):
@@ -162,24 +162,26 @@ class CompletionIndex:
         near = self._near(self._few_grams(typed, most), typed, min(most, _FEW), allowed)
         if len(exact.texts) and _NUMBER.search(typed):
             near = near.pick(np.flatnonzero(self._have_numbers(near.texts, typed)))
-        found = _merge_matches(exact, self._weigh_numbers(near, typed), wanted)
-        if self._is_doubtful(found, wanted):
+        matches = _merge_matches(exact, self._weigh_numbers(near, typed), limit)
+        if self._is_doubtful(matches, limit):
             all_edits = most + int(len(typed) >= _LONG)
             near = self._near(self.pairs, typed, all_edits, allowed)
             if not len(near.texts):
                 near = self._scan(typed, most, all_edits, allowed)
-            found = _merge_matches(found, self._weigh_numbers(near, typed), wanted)
-        if " " in typed.strip() and (not len(found.texts) or found.edits.min() > max(1, len(typed) // _SURE)):
-            shuffled = self._weigh_numbers(self._by_words(typed, most, wanted, allowed), typed)
-            found = _merge_matches(found, shuffled, wanted)
-        return found
+            matches = _merge_matches(matches, self._weigh_numbers(near, typed), limit)
+        if " " in typed.strip() and (
+            not len(matches.texts) or matches.edits.min() > max(1, len(typed) // _SURE)
+        ):
+            shuffled = self._weigh_numbers(self._by_words(typed, most, limit, allowed), typed)
+            matches = _merge_matches(matches, shuffled, limit)
+        return matches
 
     def _with_corrections(
         self,
         exact: CompletionMatches,
         typed: str,
         page: int,
-        wanted: int,
+        limit: int,
         prefixes: int,
         allowed: Allowed | None,
     ) -> CompletionMatches:
@@ -200,32 +202,32 @@ class CompletionIndex:
         behind = np.arange(len(exact.texts)) >= page - _CORRECTED
         cost = np.full(len(near.texts), exact.cost[page - _CORRECTED - 1] + _LEAST_COST)
         exact = replace(exact, cost=exact.cost + 2 * _LEAST_COST * behind)
-        return _merge_matches(exact, replace(near, edits=near.edits + 1, cost=cost), wanted)
+        return _merge_matches(exact, replace(near, edits=near.edits + 1, cost=cost), limit)
 
     def _scan(self, typed: str, most: int, all_edits: int, allowed: Allowed | None) -> CompletionMatches:
         """Compare all texts that can be within `most` typos, those that share most pairs first, until some match."""
         texts = self.pairs.texts_by_shared(char_codes(typed)[:LONGEST], most, len(self.texts))
         for at in range(0, len(texts), _SCANNED):
             part = texts[at : at + _SCANNED]
-            found = self._compare(part if allowed is None else part[allowed(part)], typed, all_edits)
-            if len(found.texts):
-                return found
+            matches = self._compare(part if allowed is None else part[allowed(part)], typed, all_edits)
+            if len(matches.texts):
+                return matches
         return self._compare(texts[:0], typed, all_edits)
 
-    def _is_doubtful(self, found: CompletionMatches, wanted: int) -> bool:
+    def _is_doubtful(self, matches: CompletionMatches, limit: int) -> bool:
         """Return whether the lookup found no text, or only few texts with several typos and none from its
         beginning on.
         """
-        if not len(found.texts):
+        if not len(matches.texts):
             return True
-        begins = found.place == self.texts.starts[found.texts] + 1
-        return len(found.texts) < wanted and int(found.edits.min()) >= _FEW and not bool(begins.any())
+        begins = matches.place == self.texts.starts[matches.texts] + 1
+        return len(matches.texts) < limit and int(matches.edits.min()) >= _FEW and not bool(begins.any())
 
-    def _weigh_numbers(self, found: CompletionMatches, typed: str) -> CompletionMatches:
+    def _weigh_numbers(self, matches: CompletionMatches, typed: str) -> CompletionMatches:
         """Put texts without the typed numbers behind those with them: 7 is rarely a typo of 8."""
-        if not _NUMBER.search(typed) or not len(found.texts):
-            return found
-        return replace(found, cost=found.cost + _OTHER_NUMBER * ~self._have_numbers(found.texts, typed))
+        if not _NUMBER.search(typed) or not len(matches.texts):
+            return matches
+        return replace(matches, cost=matches.cost + _OTHER_NUMBER * ~self._have_numbers(matches.texts, typed))
 
     def _have_numbers(self, texts: Rows, typed: str) -> Mask:
         """Return which texts have the typed numbers; of one that is still typed they have the beginning.
@@ -245,11 +247,11 @@ class CompletionIndex:
         return having
 
     def _exact(
-        self, first: int, last: int, length: int, wanted: int, allowed: Allowed | None
+        self, first: int, last: int, length: int, limit: int, allowed: Allowed | None
     ) -> CompletionMatches:
-        texts, places = self.prefixes.top(first, last, _AHEAD * wanted, allowed)
+        texts, places = self.prefixes.top(first, last, _AHEAD * limit, allowed)
         cost = _INSIDE * (places != self.texts.starts[texts] + 1) - self._merit(texts)
-        best = np.lexsort((texts, cost))[:wanted]
+        best = np.lexsort((texts, cost))[:limit]
         zeros = np.zeros(len(best), np.int64)
         return CompletionMatches(texts[best], zeros, cost[best], places[best], zeros + length)
 
@@ -280,10 +282,10 @@ class CompletionIndex:
         """
         pattern = char_codes(typed)
         owner, places = self._places(shared, len(pattern), most)
-        found = EditPattern(pattern).compare(self.texts.codes, places, most)
-        kept = np.flatnonzero(found.edits <= most)
+        distances = EditPattern(pattern).compare(self.texts.codes, places, most)
+        kept = np.flatnonzero(distances.edits <= most)
         texts, places = shared[owner[kept]], places[kept]
-        edits, cut = found.edits[kept], found.cut[kept]
+        edits, cut = distances.edits[kept], distances.cut[kept]
         cost = edits - self._merit(texts)
         cost = cost + _FIRST_LETTER * (self.texts.codes[places] != pattern[0])
         cost = cost + _INSIDE * (places != self.texts.starts[texts] + 1)
@@ -324,31 +326,31 @@ class CompletionIndex:
         likely = self.texts.starts[texts + 1][owner] - 1 - places >= min(length, LONGEST) - most
         return owner[likely], places[likely]
 
-    def _by_words(self, typed: str, most: int, wanted: int, allowed: Allowed | None) -> CompletionMatches:
+    def _by_words(self, typed: str, most: int, limit: int, allowed: Allowed | None) -> CompletionMatches:
         texts, edits = self.words.find_texts(typed, allowed)
         kept = np.flatnonzero(edits <= most)
         texts, edits = texts[kept], edits[kept]
         cost = edits + _SHUFFLED - self._merit(texts)
-        if len(texts) > 4 * wanted:
-            best = np.argpartition(cost, 4 * wanted)[: 4 * wanted]
+        if len(texts) > 4 * limit:
+            best = np.argpartition(cost, 4 * limit)[: 4 * limit]
             texts, edits, cost = texts[best], edits[best], cost[best]
         nowhere = np.full(len(texts), -1, np.int64)
         return CompletionMatches(texts, edits.astype(np.int64), cost, nowhere, np.zeros(len(texts), np.int64))
 
 
-def _merge_matches(one: CompletionMatches, other: CompletionMatches, wanted: int) -> CompletionMatches:
+def _merge_matches(first: CompletionMatches, second: CompletionMatches, limit: int) -> CompletionMatches:
     """Merge two lists by cost; a text in both keeps its lower cost."""
-    texts = np.concatenate((one.texts, other.texts))
-    cost = np.concatenate((one.cost, other.cost))
+    texts = np.concatenate((first.texts, second.texts))
+    cost = np.concatenate((first.cost, second.cost))
     order = np.lexsort((cost, texts))
     best = order[_first_of_each(texts[order])]
-    best = best[np.lexsort((texts[best], cost[best]))][:wanted]
+    best = best[np.lexsort((texts[best], cost[best]))][:limit]
     return CompletionMatches(
         texts[best],
-        np.concatenate((one.edits, other.edits))[best],
+        np.concatenate((first.edits, second.edits))[best],
         cost[best],
-        np.concatenate((one.place, other.place))[best],
-        np.concatenate((one.cut, other.cut))[best],
+        np.concatenate((first.place, second.place))[best],
+        np.concatenate((first.cut, second.cut))[best],
     )
 
 

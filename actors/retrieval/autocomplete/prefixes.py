@@ -79,12 +79,12 @@ class PrefixIndex:
         last = int(np.searchsorted(self.key, np.uint64(high), side="right"))
         if len(typed) <= _PER_KEY or first == last:
             return first, last
-        wanted = typed.tolist()
-        return self._bisect(wanted, text, first, last, after=False), self._bisect(
-            wanted, text, first, last, after=True
+        codes = typed.tolist()
+        return self._bisect(codes, text, first, last, after=False), self._bisect(
+            codes, text, first, last, after=True
         )
 
-    def top(self, first: int, last: int, wanted: int, allowed: Allowed | None) -> tuple[Rows, Rows]:
+    def top(self, first: int, last: int, limit: int, allowed: Allowed | None) -> tuple[Rows, Rows]:
         """Find the most popular texts of a range, best first, and the positions of their word starts.
 
         Shapes:
@@ -92,7 +92,7 @@ class PrefixIndex:
         Cost:
             20 us for a small range, 0.3 ms for 3,000,000 places
         """
-        for reach in (wanted * 4, wanted * 64, last - first):
+        for reach in (limit * 4, limit * 64, last - first):
             at = self._leading(first, last, reach)
             owner = self.owner[at].astype(np.int64)
             if allowed is not None:
@@ -100,34 +100,34 @@ class PrefixIndex:
                 at, owner = at[kept], owner[kept]
             order = np.lexsort((self.places[at], self.rank[at]))
             at, owner = at[order], owner[order]
-            first_of_each = np.sort(np.unique(owner, return_index=True)[1])[:wanted]
-            if len(first_of_each) >= wanted or reach >= last - first:
+            first_of_each = np.sort(np.unique(owner, return_index=True)[1])[:limit]
+            if len(first_of_each) >= limit or reach >= last - first:
                 break
         return owner[first_of_each], self.places[at[first_of_each]].astype(np.int64)
 
-    def _leading(self, first: int, last: int, wanted: int) -> Rows:
+    def _leading(self, first: int, last: int, limit: int) -> Rows:
         """Return positions that include the best of a range."""
-        if last - first <= max(_SMALL, wanted):
+        if last - first <= max(_SMALL, limit):
             return np.arange(first, last)
         first_block, last_block = -(-first // BLOCK), last // BLOCK
         inner = self.best[first_block:last_block]
-        if len(inner) > wanted:
-            blocks = np.argpartition(inner, wanted)[:wanted] + first_block
+        if len(inner) > limit:
+            blocks = np.argpartition(inner, limit)[:limit] + first_block
         else:
             blocks = np.arange(first_block, last_block)
         inside = (blocks[:, None] * BLOCK + np.arange(BLOCK)).ravel()
         edges = [np.arange(first, first_block * BLOCK), np.arange(last_block * BLOCK, last)]
         return np.concatenate([*edges, inside])
 
-    def _bisect(self, wanted: list[int], text: CharCodes, first: int, last: int, *, after: bool) -> int:
-        length = len(wanted)
+    def _bisect(self, codes: list[int], text: CharCodes, first: int, last: int, *, after: bool) -> int:
+        length = len(codes)
         while first < last:
             middle = (first + last) // 2
             place = int(self.places[middle])
-            found = text[place : place + length].tolist()
-            if 0 in found:
-                found = found[: found.index(0)]
-            if found < wanted or (after and found == wanted):
+            prefix = text[place : place + length].tolist()
+            if 0 in prefix:
+                prefix = prefix[: prefix.index(0)]
+            if prefix < codes or (after and prefix == codes):
                 first = middle + 1
             else:
                 last = middle

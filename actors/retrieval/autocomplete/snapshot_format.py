@@ -232,10 +232,10 @@ def _saved_field(
     languages = sorted(counted)
     chosen = sorted(language for language, _ in counted.most_common(MOST_LANGUAGES))
     kept: list[dict[str, Any]] = []
-    known: dict[tuple[tuple[str, ...], ...], int] = {}
+    numbers: dict[tuple[tuple[str, ...], ...], int] = {}
     for language, only in [(language, only) for language in ("", *chosen) for only in (False, True)]:
         values = [values_of_field(product, name, language, only) for product in products]
-        at = known.setdefault(tuple(values), len(kept))
+        at = numbers.setdefault(tuple(values), len(kept))
         if at == len(kept):
             built = TextIndex.of(values, marks, worth)
             kept.append({"for": []})
@@ -288,12 +288,12 @@ def _names(parts: ModelState) -> Vocabulary:
     blob, ends = np.asarray(parts.array("products.blob")), np.asarray(parts.array("products.ends"))
     _check(blob.dtype == np.uint8 and _in_turn(ends, len(blob)), "products")
     offsets = pa.py_buffer(ends.astype(np.int32))
-    found = pa.StringArray.from_buffers(len(ends) - 1, offsets, pa.py_buffer(np.ascontiguousarray(blob)))
+    strings = pa.StringArray.from_buffers(len(ends) - 1, offsets, pa.py_buffer(np.ascontiguousarray(blob)))
     try:
-        found.validate(full=True)
+        strings.validate(full=True)
     except pa.ArrowInvalid as error:
         raise Fault(f"snapshot is damaged: names of products: {error}", path=COMPLETIONS) from error
-    names = Vocabulary(found)
+    names = Vocabulary(strings)
     _check(names.is_ordered, "products")
     return names
 

@@ -105,11 +105,11 @@ class RowTextIndex:
             popularity: float64 [r], by row; rows beyond have none
         """
         rows = np.fromiter(values, np.int64, len(values))
-        known = np.zeros(max(int(rows.max(initial=-1)) + 1, len(popularity)))
-        known[: len(popularity)] = popularity
+        weights = np.zeros(max(int(rows.max(initial=-1)) + 1, len(popularity)))
+        weights[: len(popularity)] = popularity
         marks = np.array([mark for mark, _ in values.values()], np.uint64)
-        built = TextIndex.of([texts for _, texts in values.values()], marks, known[rows])
-        codes = np.full(len(known), -1, np.int64)
+        built = TextIndex.of([texts for _, texts in values.values()], marks, weights[rows])
+        codes = np.full(len(weights), -1, np.int64)
         codes[rows] = np.arange(len(rows))
         return cls(built, codes)
 
@@ -153,9 +153,9 @@ class RowTextIndex:
             for holder in holders[starts[text] : starts[text + 1]]:
                 if rows[holder] >= 0:
                     texts[holder] = (*texts.get(holder, ()), originals[text])
-        return {int(rows[holder]): (int(marks[holder]), found) for holder, found in texts.items()}
+        return {int(rows[holder]): (int(marks[holder]), row_texts) for holder, row_texts in texts.items()}
 
-    def look_up(self, typed: str, wanted: int, page: int, rows: Mask) -> Iterator[CompletionHit]:
+    def look_up(self, typed: str, limit: int, page: int, rows: Mask) -> Iterator[CompletionHit]:
         """Find texts of allowed rows, best first; near ones only if exact ones do not fill the page.
 
         Shapes:
@@ -163,8 +163,8 @@ class RowTextIndex:
         """
         if not len(self.built):
             return iter(())
-        found = self.built.index.look_up(typed, wanted, page, lambda texts: self._allowed_texts(texts, rows))
-        return self._hits(found, rows)
+        matches = self.built.index.look_up(typed, limit, page, lambda texts: self._allowed_texts(texts, rows))
+        return self._hits(matches, rows)
 
     def _code(self, row: int) -> int:
         return int(self._codes[row]) if row < len(self._codes) else -1
@@ -186,19 +186,19 @@ class RowTextIndex:
         begins = np.cumsum(lengths) - lengths
         places = np.repeat(starts[texts] - begins, lengths) + np.arange(int(lengths.sum()))
         mine = self._rows[holders[places]]
-        found: Mask = np.logical_or.reduceat(rows.take(mine, mode="clip") & (mine >= 0), begins)
-        return found
+        is_allowed: Mask = np.logical_or.reduceat(rows.take(mine, mode="clip") & (mine >= 0), begins)
+        return is_allowed
 
-    def _hits(self, found: CompletionMatches, rows: Mask) -> Iterator[CompletionHit]:
+    def _hits(self, matches: CompletionMatches, rows: Mask) -> Iterator[CompletionHit]:
         built = self.built
-        columns = (found.texts, found.edits, found.cost, found.place, found.cut)
+        columns = (matches.texts, matches.edits, matches.cost, matches.place, matches.cut)
         for text, edits, cost, place, cut in zip(*(column.tolist() for column in columns), strict=True):
             holders = built.holders[built.starts[text] : built.starts[text + 1]]
             kept = tuple(row for row in self._rows[holders].tolist() if row >= 0 and rows[row])
             if kept:
                 original = built.source_texts[text]
                 # positions are those of the text with its article in front: if it was moved, words are marked
-                is_found_as_written = place >= 0 and restore_article(original) is original
-                begin = place - int(built.index.texts.starts[text]) - 1 if is_found_as_written else -1
+                is_as_written = place >= 0 and restore_article(original) is original
+                begin = place - int(built.index.texts.starts[text]) - 1 if is_as_written else -1
                 ends = begin + cut if begin >= 0 else 0
                 yield CompletionHit(original, kept, edits, cost, (begin, ends))

@@ -40,18 +40,18 @@ class WordIndex:
             1,000,000 titles: 6 s
         """
         whole = texts.codes[: texts.size].tobytes().decode("utf-16-le")
-        found: dict[str, int] = {}
+        word_numbers: dict[str, int] = {}
         numbers: list[int] = []
         owners: list[int] = []
         for owner, text in enumerate(whole.split("\0")[: len(texts)]):
             for word in text.split():
-                numbers.append(found.setdefault(word, len(found)))
+                numbers.append(word_numbers.setdefault(word, len(word_numbers)))
                 owners.append(owner)
         pairs = np.array(numbers, np.int64) * max(len(texts), 1) + np.array(owners, np.int64)
         pairs = np.unique(pairs)
         number, rest = np.divmod(pairs, max(len(texts), 1))
-        starts = np.searchsorted(number, np.arange(len(found) + 1)).astype(np.int64)
-        vocabulary = FoldedTexts.of(list(found))
+        starts = np.searchsorted(number, np.arange(len(word_numbers) + 1)).astype(np.int64)
+        vocabulary = FoldedTexts.of(list(word_numbers))
         rank = popularity_ranks(np.diff(starts))
         return cls(
             vocabulary,
@@ -78,14 +78,14 @@ class WordIndex:
         texts: Rows = np.zeros(0, np.int64)
         cost: Floats = np.zeros(0)
         for turn, (_, near, edits) in enumerate(sorted(lists, key=lambda entry: entry[0])):
-            found, costs = self._texts_of_words(near, edits, texts if turn else None)
+            holders, costs = self._texts_of_words(near, edits, texts if turn else None)
             if allowed is not None and not turn:
-                kept = allowed(found)
-                found, costs = found[kept], costs[kept]
-            if not len(found):
-                return found, costs
-            places = np.searchsorted(texts, found) if turn else np.arange(len(found))
-            texts, cost = found, costs + (cost[places] if turn else 0.0)
+                kept = allowed(holders)
+                holders, costs = holders[kept], costs[kept]
+            if not len(holders):
+                return holders, costs
+            places = np.searchsorted(texts, holders) if turn else np.arange(len(holders))
+            texts, cost = holders, costs + (cost[places] if turn else 0.0)
         return texts, cost
 
     def has_word(self, typed: str) -> bool:
@@ -116,8 +116,8 @@ class WordIndex:
             )
             candidates = np.union1d(exact, shared)
         places = self.vocabulary.starts[candidates] + 1
-        found = EditPattern(pattern).compare(self.vocabulary.codes, places, max(most, 1))
-        edits = found.edits
+        distances = EditPattern(pattern).compare(self.vocabulary.codes, places, max(most, 1))
+        edits = distances.edits
         kept = np.flatnonzero(edits <= most)
         if len(kept) > _WORDS_EACH:
             kept = kept[np.argsort(edits[kept], kind="stable")[:_WORDS_EACH]]
@@ -135,7 +135,7 @@ class WordIndex:
             return np.zeros(0, np.int64), np.zeros(0)
         lists = [self.texts[self.starts[word] : self.starts[word + 1]] for word in words.tolist()]
         owner = np.concatenate(lists).astype(np.int64)
-        cost = np.repeat(edits, [len(one) for one in lists])
+        cost = np.repeat(edits, [len(texts) for texts in lists])
         if candidates is not None:
             at = np.minimum(np.searchsorted(candidates, owner), len(candidates) - 1)
             inside = candidates[at] == owner

@@ -66,8 +66,8 @@ class RowMapping:
             returns: int64 [m], m at most as many as rows
         """
         codes = self.codes[rows[rows < len(self.codes)]]
-        found: Rows = np.sort(codes[codes >= 0])
-        return found
+        mapped: Rows = np.sort(codes[codes >= 0])
+        return mapped
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,9 @@ class IndexSegments:
             if self._stale_counts[number] > _STALE * max(len(segment), self._seal):
                 return (number,)
             sizes.setdefault(_size_class(segment, self._seal), []).append(number)
-        alike: Sequence[int] = next((found for found in sizes.values() if len(found) >= _ALIKE), ())
+        alike: Sequence[int] = next(
+            (same_size for same_size in sizes.values() if len(same_size) >= _ALIKE), ()
+        )
         return tuple(alike)
 
 

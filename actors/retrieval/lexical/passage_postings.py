@@ -64,17 +64,17 @@ class PassagePostings(Postings):
 
     def find_spans(self, codes: Sequence[int]) -> list[tuple[int, int, int]]:
         """Find terms: number, first and last posting of each; (-1, 0, 0) for an unknown one."""
-        known = self._spans
-        fresh = [code for code in codes if code not in known]
+        spans = self._spans
+        fresh = [code for code in codes if code not in spans]
         if fresh:
-            if len(known) > _REMEMBERED:
-                known.clear()
+            if len(spans) > _REMEMBERED:
+                spans.clear()
                 fresh = list(codes)
             places = np.searchsorted(self.terms, np.array(fresh, np.uint64)).tolist()
             for code, place in zip(fresh, places, strict=True):
                 if place < len(self.terms) and int(self.terms[place]) == code:
-                    known[code] = (place, int(self.starts[place]), int(self.starts[place + 1]))
-        return [known.get(code, _NOWHERE) for code in codes]
+                    spans[code] = (place, int(self.starts[place]), int(self.starts[place + 1]))
+        return [spans.get(code, _NOWHERE) for code in codes]
 
     def find_best(
         self, weights: Mapping[int, float], k: int, allowed: Mask | None = None
@@ -93,8 +93,8 @@ class PassagePostings(Postings):
             300,000 passages: see tests/benchmarks/retrieval.py
         """
         lists = self._bound_terms(weights)
-        long = [one for one in lists if one[3] - one[2] > _LONG_LIST]
-        short = [one for one in lists if one[3] - one[2] <= _LONG_LIST]
+        long = [postings for postings in lists if postings[3] - postings[2] > _LONG_LIST]
+        short = [postings for postings in lists if postings[3] - postings[2] <= _LONG_LIST]
         if not short and long:
             short, long = long[:1], long[1:]
         rows, sums = _sum_by_row(
@@ -109,9 +109,9 @@ class PassagePostings(Postings):
             if floor > left:
                 near = sums > floor - left
                 return self._select_top(rows[near], sums[near], long, k)
-            found = self._add_leaders(rows, sums, long, k) if allowed is None else None
-            if found is not None:
-                return found
+            best = self._add_leaders(rows, sums, long, k) if allowed is None else None
+            if best is not None:
+                return best
             rows, sums = self._add_all_lists(rows, sums, long, allowed)
         top = best_rows(sums, k)
         return rows[top].astype(np.int64), sums[top]
@@ -132,19 +132,19 @@ class PassagePostings(Postings):
 
     def _bound_terms(self, weights: Mapping[int, float]) -> list[_List]:
         """Return bound, score by level, first and last posting of every term that occurs; the weightiest first."""
-        found = []
+        lists = []
         codes = list(weights)
         for code, (term, start, end) in zip(codes, self.find_spans(codes), strict=True):
             if end > start:
                 lut = _LEVEL_SCORES * np.float32(weights[code])
-                found.append((float(lut[self.peaks[term]]), lut, start, end))
-        return sorted(found, key=lambda one: -one[0] / math.log2(2 + one[3] - one[2]))
+                lists.append((float(lut[self.peaks[term]]), lut, start, end))
+        return sorted(lists, key=lambda postings: -postings[0] / math.log2(2 + postings[3] - postings[2]))
 
     def _add_leaders(
         self, rows: Any, sums: Scores, long: Sequence[_List], k: int
     ) -> tuple[Rows, Scores] | None:
         """Find the best among the candidates and the leaders of long lists; None if another one may be better."""
-        leaders = [self._find_leaders(one) for one in long]
+        leaders = [self._find_leaders(postings) for postings in long]
         behind = sum(float(lut[level]) for (_, lut, _, _), (_, level) in zip(long, leaders, strict=True))
         parts = [(rows, sums), *((led, np.zeros(len(led), np.float32)) for led, _ in leaders)]
         rows, sums = _sum_by_row(parts)
@@ -157,16 +157,16 @@ class PassagePostings(Postings):
         top = best_rows(scores, k)
         return rows[top].astype(np.int64), scores[top]
 
-    def _find_leaders(self, one: _List) -> tuple[npt.NDArray[np.uint32], int]:
+    def _find_leaders(self, postings: _List) -> tuple[npt.NDArray[np.uint32], int]:
         """Return the rows with the highest levels of a long list, ascending, and the highest level behind them."""
-        _, _, start, end = one
-        found = self._leaders.get(start)
-        if found is None:
+        _, _, start, end = postings
+        leaders = self._leaders.get(start)
+        if leaders is None:
             levels = self.levels[start:end]
             order = np.argpartition(levels, len(levels) - _LEADERS - 1)[len(levels) - _LEADERS - 1 :]
             places = np.sort(order[1:])
-            found = self._leaders[start] = (self.rows[start:end][places], int(levels[order[0]]))
-        return found
+            leaders = self._leaders[start] = (self.rows[start:end][places], int(levels[order[0]]))
+        return leaders
 
     def _add_all_lists(
         self, rows: Any, sums: Scores, long: Sequence[_List], allowed: Mask | None

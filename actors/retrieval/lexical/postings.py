@@ -41,16 +41,16 @@ class Postings:
         return {each.name: getattr(self, each.name) for each in fields(self) if each.init}
 
 
-def locate(values: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> tuple[Rows, Mask]:
+def locate(values: npt.NDArray[Any], targets: npt.NDArray[Any]) -> tuple[Rows, Mask]:
     """Find values in a sorted array that is not empty.
 
     Shapes:
-        values: [n], ascending, n > 0; wanted: [m]
+        values: [n], ascending, n > 0; targets: [m]
         returns: int64 [m], positions, 0 where a value is beyond the end; bool [m], True where the value is there
     """
-    places = np.searchsorted(values, wanted)
+    places = np.searchsorted(values, targets)
     places[places == len(values)] = 0
-    return places, np.equal(values[places], wanted)
+    return places, np.equal(values[places], targets)
 
 
 def group_by_term(codes: Any) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
@@ -73,8 +73,8 @@ def find_pairs(codes: Any, owners: Any) -> Rows:
     """
     fresh = np.ones(len(codes), np.bool_)
     fresh[1:] = (codes[1:] != codes[:-1]) | (owners[1:] != owners[:-1])
-    found: Rows = np.flatnonzero(fresh)
-    return found
+    firsts: Rows = np.flatnonzero(fresh)
+    return firsts
 
 
 def starts_of_kept(starts: npt.NDArray[np.int64], kept: Mask) -> npt.NDArray[np.int64]:
@@ -83,8 +83,8 @@ def starts_of_kept(starts: npt.NDArray[np.int64], kept: Mask) -> npt.NDArray[np.
     Shapes:
         starts: int64 [t + 1]; kept: bool [p]; returns: int64 [t + 1], equal neighbours where a term lost all
     """
-    found: npt.NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])[starts]
-    return found
+    new_starts: npt.NDArray[np.int64] = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])[starts]
+    return new_starts
 
 
 # How often each passage has each term, before the mean length of passages is known.

@@ -69,8 +69,8 @@ class IndexSegment(Postings):
         """
         if not len(self.terms):
             return []
-        places, known = locate(self.terms, codes)
-        at = np.flatnonzero(known)
+        places, is_present = locate(self.terms, codes)
+        at = np.flatnonzero(is_present)
         if not len(at):
             return []
         terms = places[at]

@@ -97,20 +97,20 @@ class _Texts:
                 self._add_title(words, codes, analyzer)
 
     def add_new(self, texts: Sequence[tuple[int, str]], analyzer: Analyzer) -> None:
-        known = set(self.codes)
-        own_length = self.length
+        codes = set(self.codes)
+        untranslated_length = self.length
         for field, text in texts:
             words = split_words(text)
             every = analyzer.terms_of(words)
-            fresh = [code for code in every if code not in known][: max(_MOST_TERMS - len(self.codes), 0)]
+            fresh = [code for code in every if code not in codes][: max(_MOST_TERMS - len(self.codes), 0)]
             self.words += words
             self._add_codes(field, fresh)
             self.length += WEIGHTS[field] * len(fresh)
             if field == _TITLE:
                 self._add_title(words, every, analyzer)
-        if own_length:
+        if untranslated_length:
             # the length of a product is the length of its untranslated texts
-            self.length = own_length
+            self.length = untranslated_length
 
     def _add_codes(self, field: int, codes: Sequence[int]) -> None:
         self.codes += codes

@@ -37,15 +37,17 @@ def analyze_query(text: str, analyzers: Analyzers, languages: Sequence[str]) -> 
     """Split a query into words without stop words; if it has only stop words, keep them."""
     chosen = [analyzers.get(language) for language in languages] or [analyzers.get("")]
     words = list(split_words_with_spans(text[:LONGEST]))
-    analyzer = max(chosen, key=lambda one: sum(word in one.stop for word, _, _ in words))
+    analyzer = max(chosen, key=lambda candidate: sum(word in candidate.stop for word, _, _ in words))
     kept = [word for word in words if word[0] not in analyzer.stop]
     if words and not kept:
         return [
             QueryWord(word, start, end, ((term_code(fold(word)),),))
             for word, start, end in words[:MOST_WORDS]
         ]
-    found = [QueryWord(word, start, end, term_groups(word, chosen)) for word, start, end in kept[:MOST_WORDS]]
-    return [word for word in found if word.groups]
+    query_words = [
+        QueryWord(word, start, end, term_groups(word, chosen)) for word, start, end in kept[:MOST_WORDS]
+    ]
+    return [word for word in query_words if word.groups]
 
 
 def term_groups(word: str, analyzers: Sequence[Analyzer]) -> tuple[TermAlternatives, ...]:

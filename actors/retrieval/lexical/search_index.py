@@ -236,9 +236,9 @@ class SearchIndex:
         )
 
     def _query_languages(self, language: str) -> list[str]:
-        wanted = [language[:2].lower()] if language else []
+        requested = [language[:2].lower()] if language else []
         most = [name for name, _ in self._languages.most_common(_LANGUAGES)]
-        return list(dict.fromkeys([*wanted, *most]))[: _LANGUAGES + 1]
+        return list(dict.fromkeys([*requested, *most]))[: _LANGUAGES + 1]
 
     def _delete(self, row: int) -> None:
         if self._segments.has(row):
@@ -269,8 +269,8 @@ class SearchIndex:
         bit = self._bits.get(language[:2].lower())
         if bit is None:
             return np.zeros(len(rows), np.bool_)
-        found: Mask = (self._row_languages[rows] >> np.uint64(bit)) & np.uint64(1) == 1
-        return found
+        flags: Mask = (self._row_languages[rows] >> np.uint64(bit)) & np.uint64(1) == 1
+        return flags
 
     def _rows_in_language(self, language: str, allowed: Mask | None) -> Mask:
         mask = self._has_language(language, np.arange(self._segments.rows))
@@ -340,10 +340,12 @@ def _matched(matcher: TermMatcher, groups: list[tuple[int, ...]], rows: Sequence
     for group in groups:
         bits |= matcher.find_fields(where, group)
     names = {
-        one: tuple(dict.fromkeys(GROUPS[field] for field in range(len(FIELDS)) if one >> field & 1))
-        for one in set(bits.tolist())
+        field_bits: tuple(
+            dict.fromkeys(GROUPS[field] for field in range(len(FIELDS)) if field_bits >> field & 1)
+        )
+        for field_bits in set(bits.tolist())
     }
-    return [names[one] for one in bits.tolist()]
+    return [names[field_bits] for field_bits in bits.tolist()]
 
 
 def _missing(matcher: TermMatcher, words: list[QueryWord], text: str, rows: Sequence[int]) -> list[Names]:

@@ -65,13 +65,15 @@ class SpellCorrector:
         unknown = [word for word in words if not self._occurs(word.groups)]
         if not unknown:
             return CorrectedQuery(text)
-        known = [TermGroup(group) for word in words if word not in unknown for group in word.groups]
+        indexed_groups = [TermGroup(group) for word in words if word not in unknown for group in word.groups]
         completed = self._complete_last_word(text, unknown[-1]) if unknown[-1] is words[-1] else {}
         corrections: list[Correction] = []
         for word in unknown[:_CORRECTED_WORDS]:
             if word.text in completed or (corrections and corrections[-1].end >= word.end):
                 continue
-            corrections.append(self._join_neighbours(text, words, word) or self._suggest(text, word, known))
+            corrections.append(
+                self._join_neighbours(text, words, word) or self._suggest(text, word, indexed_groups)
+            )
         return CorrectedQuery(_apply_corrections(text, corrections), tuple(corrections), completed)
 
     def _occurs(self, groups: Sequence[TermAlternatives]) -> bool:
@@ -99,7 +101,7 @@ class SpellCorrector:
         group = tuple(dict.fromkeys(code for code in codes if self._matcher.occurs((code,))))
         return {word.text: group} if group else {}
 
-    def _suggest(self, text: str, word: QueryWord, known: Sequence[TermGroup]) -> Correction:
+    def _suggest(self, text: str, word: QueryWord, indexed_groups: Sequence[TermGroup]) -> Correction:
         """Suggest words for one; first of the likeliest that occur in a product with the rest of the query."""
         folded = fold_text(word.text)
         if len(folded) > _LONGEST_WORD:
@@ -111,7 +113,9 @@ class SpellCorrector:
         ]
         candidates = sorted([*candidates, *self._split_word(folded)], key=lambda near: (near.cost, near.word))
         candidates = candidates[:_TRIED]
-        together = [near for near in candidates if known and self._occurs_with(near.word, known)]
+        together = [
+            near for near in candidates if indexed_groups and self._occurs_with(near.word, indexed_groups)
+        ]
         suggestions = dict.fromkeys(near.word for near in (*together[:1], *candidates))
         return Correction(word.start, word.end, text[word.start : word.end], tuple(suggestions)[:_SUGGESTED])
 
@@ -121,16 +125,16 @@ class SpellCorrector:
         cuts = [(folded[:at], folded[at:]) for at in range(first, len(folded) - _SHORTEST_HALF + 1)]
         groups = {half: self._groups(half) for cut in cuts for half in cut}
         self._matcher.look_up([group for several in groups.values() for group in several])
-        found = []
+        suggestions = []
         for left, right in cuts:
             if self._occurs(groups[left]) and self._occurs(groups[right]):
                 halves = [TermGroup(group) for half in (left, right) for group in groups[half]]
                 count = len(self._find(halves))
                 if count:
-                    found.append(
+                    suggestions.append(
                         SpellSuggestion(f"{left} {right}", 1, 1.0 - _OFTEN * math.log10(count + 1), count)
                     )
-        return found
+        return suggestions
 
     def _join_neighbours(self, text: str, words: Sequence[QueryWord], word: QueryWord) -> Correction | None:
         """Join a word with its neighbour if a product has the joined word."""
@@ -143,16 +147,16 @@ class SpellCorrector:
         """Return whether a product of the index has a word."""
         return self._occurs(self._groups(word))
 
-    def _occurs_with(self, suggestion: str, known: Sequence[TermGroup]) -> bool:
+    def _occurs_with(self, suggestion: str, indexed_groups: Sequence[TermGroup]) -> bool:
         groups = [group for word in suggestion.split() for group in self._groups(word)]
-        return len(self._find([*known, *map(TermGroup, groups)])) > 0
+        return len(self._find([*indexed_groups, *map(TermGroup, groups)])) > 0
 
 
 def _apply_corrections(text: str, corrections: Sequence[Correction]) -> str:
     """Replace wrong words by their first suggestions."""
     done, parts = 0, []
-    for one in sorted(corrections, key=lambda one: one.start):
-        if one.suggestions and one.start >= done:
-            parts += [text[done : one.start], one.suggestions[0]]
-            done = one.end
+    for correction in sorted(corrections, key=lambda correction: correction.start):
+        if correction.suggestions and correction.start >= done:
+            parts += [text[done : correction.start], correction.suggestions[0]]
+            done = correction.end
     return "".join([*parts, text[done:]])

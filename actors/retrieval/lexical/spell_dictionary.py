@@ -1,6 +1,6 @@
 """The words of all products, and which of them a misspelled or unfinished word may be.
 
-base    all words, indexed by another thread
+main    all words, indexed by another thread
 fresh   words that came since, in a small index
 """
 
@@ -91,12 +91,12 @@ class SpellDictionary:
         candidates = self._find_candidates(word, most)
         if not len(candidates):
             return []
-        found = EditPattern(char_codes(word + " ")).compare(
+        distances = EditPattern(char_codes(word + " ")).compare(
             self.texts.codes, self.texts.starts[candidates] + 1, most
         )
-        close = np.flatnonzero((found.edits <= most) & (found.edits > 0))
+        close = np.flatnonzero((distances.edits <= most) & (distances.edits > 0))
         return sorted(
-            (self._suggestion(word, int(candidates[at]), int(found.edits[at])) for at in close.tolist()),
+            (self._suggestion(word, int(candidates[at]), int(distances.edits[at])) for at in close.tolist()),
             key=lambda near: (near.cost, near.word),
         )[:limit]
 
@@ -110,19 +110,19 @@ class SpellDictionary:
             return []
         first, last = self.prefixes.find_range(char_codes(prefix), self.texts.codes)
         texts, _ = self.prefixes.top(first, last, limit, None)
-        found = ((self.texts.folded(text), int(self.counts[text])) for text in texts.tolist())
-        return [(word, count) for word, count in found if word.startswith(prefix)]
+        words = ((self.texts.folded(text), int(self.counts[text])) for text in texts.tolist())
+        return [(word, count) for word, count in words if word.startswith(prefix)]
 
     def _find_candidates(self, word: str, edits: int) -> Rows:
         """Find the words that share enough pairs of characters to be at most so many typos away."""
         keys = np.unique(ngram_keys(char_codes(f" {word} "), _PAIR))
         places = np.searchsorted(self.pairs.keys, keys)
         places[places == len(self.pairs.keys)] = 0
-        known = places[(self.pairs.keys[places] == keys) & (keys != 0)]
-        if not len(known):
+        pairs = places[(self.pairs.keys[places] == keys) & (keys != 0)]
+        if not len(pairs):
             return np.zeros(0, np.int64)
         starts = self.pairs.starts
-        rarest = known[np.argsort(starts[known + 1] - starts[known], kind="stable")][: _PAIR * edits + 6]
+        rarest = pairs[np.argsort(starts[pairs + 1] - starts[pairs], kind="stable")][: _PAIR * edits + 6]
         lists = [self.pairs.texts[starts[pair] : starts[pair + 1]] for pair in rarest.tolist()]
         counts = np.bincount(np.concatenate(lists), minlength=len(self))
         candidates: Rows = np.flatnonzero(counts >= max(len(lists) - _PAIR * edits, 1))
@@ -131,9 +131,9 @@ class SpellDictionary:
         return candidates
 
     def _suggestion(self, word: str, text: int, edits: int) -> SpellSuggestion:
-        found, count = self.texts.folded(text), int(self.counts[text])
-        first = _FIRST_LETTER if found[:1] != word[:1] else 0.0
-        return SpellSuggestion(found, edits, edits + first - _OFTEN * math.log10(count + 1), count)
+        folded, count = self.texts.folded(text), int(self.counts[text])
+        first = _FIRST_LETTER if folded[:1] != word[:1] else 0.0
+        return SpellSuggestion(folded, edits, edits + first - _OFTEN * math.log10(count + 1), count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,11 @@ class ProductVocabulary:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        "In order of arrival, so that words the base lacks are at the end."
+        "In order of arrival, so that words the main index lacks are at the end."
         self._indexed = 0
-        "Words of the base."
-        self._base = SpellDictionary.of({})
-        self._fresh: tuple[int, SpellDictionary] = (0, self._base)
+        "Words of the main index."
+        self._main = SpellDictionary.of({})
+        self._fresh: tuple[int, SpellDictionary] = (0, self._main)
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -170,38 +170,38 @@ class ProductVocabulary:
 
     def suggest(self, word: str, limit: int) -> list[SpellSuggestion]:
         """Find words a few typos away, the likeliest first."""
-        found: dict[str, SpellSuggestion] = {}
-        for spelling in (self._base, self._index_new_words()):
+        best: dict[str, SpellSuggestion] = {}
+        for spelling in (self._main, self._index_new_words()):
             for near in spelling.suggest(word, limit):
-                if near.word not in found or near.cost < found[near.word].cost:
-                    found[near.word] = near
-        return sorted(found.values(), key=lambda near: (near.cost, near.word))[:limit]
+                if near.word not in best or near.cost < best[near.word].cost:
+                    best[near.word] = near
+        return sorted(best.values(), key=lambda near: (near.cost, near.word))[:limit]
 
     def complete(self, prefix: str, limit: int) -> list[tuple[str, int]]:
         """Find words with a prefix, the most frequent first."""
-        found: dict[str, int] = {}
-        for spelling in (self._base, self._index_new_words()):
+        counts: dict[str, int] = {}
+        for spelling in (self._main, self._index_new_words()):
             for word, count in spelling.complete(prefix, limit):
-                found[word] = max(count, found.get(word, 0))
-        return sorted(found.items(), key=lambda one: (-one[1], one[0]))[:limit]
+                counts[word] = max(count, counts.get(word, 0))
+        return sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))[:limit]
 
     @property
     def needs_rebuild(self) -> bool:
-        """Return whether the base should be built again because of new words."""
+        """Return whether the main index should be built again because of new words."""
         return len(self._counts) - self._indexed > max(_LITTLE, _SHARE * len(self._counts))
 
     def plan_rebuild(self) -> Callable[[], DictionaryBuild]:
-        """Return a function that builds the base again in another thread."""
+        """Return a function that builds the main index again in another thread."""
         counts = dict(self._counts)
         return lambda: DictionaryBuild(SpellDictionary.of(counts), len(counts))
 
     def adopt(self, built: DictionaryBuild) -> None:
-        """Serve a base that was built."""
-        self._base, self._indexed = built.spelling, min(built.count, len(self._counts))
-        self._fresh = (-1, self._base)
+        """Serve a main index that was built."""
+        self._main, self._indexed = built.spelling, min(built.count, len(self._counts))
+        self._fresh = (-1, self._main)
 
     def _index_new_words(self) -> SpellDictionary:
-        """Index the words that the base lacks; if they are many, the newest of them."""
+        """Index the words that the main index lacks; if they are many, the newest of them."""
         count = len(self._counts)
         if self._fresh[0] != count:
             few = islice(reversed(self._counts), min(count - self._indexed, 2 * _LITTLE))

@@ -83,10 +83,10 @@ class TermMatcher:
         codes = list({code: None for group in groups for code in group if code not in self._spans})
         if not codes:
             return
-        wanted = np.array(codes, np.uint64)
+        term_codes = np.array(codes, np.uint64)
         self._spans.update((code, []) for code in codes)
         for number, active in enumerate(self._active):
-            for at, first, last in active.segment.find_spans(wanted):
+            for at, first, last in active.segment.find_spans(term_codes):
                 self._spans[codes[at]].append((number, first, last))
 
     def find_spans(self, group: TermAlternatives) -> list[PostingSpan]:
@@ -149,10 +149,10 @@ class TermMatcher:
         candidates: dict[int, Rows] | None = None
         for group in groups:
             postings = self._read_postings(group, factors, candidates)
-            rows += [found for found, _ in postings.values()]
+            rows += [list_rows for list_rows, _ in postings.values()]
             gains += [gain for _, gain in postings.values()]
             if has_rare and candidates is None:
-                candidates = {number: found for number, (found, _) in postings.items()}
+                candidates = {number: list_rows for number, (list_rows, _) in postings.items()}
         if not rows:
             return _no_hits()
         hits, sums = _sum_by_row(np.concatenate(rows), np.concatenate(gains), self._segments.rows)
@@ -193,7 +193,7 @@ class TermMatcher:
             if candidates is None or number in candidates:
                 spans.setdefault(number, []).append((first, last))
         weight = self.idf(group.terms) * group.weight * (K1 + 1)
-        found = {}
+        postings = {}
         for number, lists in spans.items():
             active = self._active[number]
             rows, counts, fields = _read_lists(
@@ -207,8 +207,8 @@ class TermMatcher:
                 factor = factors[fields]
                 searched = factor > 0
                 rows, gains = rows[searched], (gains * factor)[searched]
-            found[number] = rows, gains + _REQUIRED_TERM if group.required else gains
-        return found
+            postings[number] = rows, gains + _REQUIRED_TERM if group.required else gains
+        return postings
 
     def _owned(self, active: ActiveSegment, rows: Rows) -> Mask:
         """Mark rows whose newest record is in a segment."""
@@ -242,8 +242,8 @@ def _sum_by_row(rows: Rows, gains: Floats, count: int) -> tuple[Rows, Floats]:
     """Add up the gains of every row; rows ascending."""
     if len(rows) * _SPARSE > count:
         sums: Floats = np.bincount(rows, gains, count).astype(np.float64, copy=False)
-        found: Rows = np.flatnonzero(sums)
-        return found, sums[found]
+        kept: Rows = np.flatnonzero(sums)
+        return kept, sums[kept]
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
     starts = _find_starts(ordered)
@@ -254,14 +254,16 @@ def _find_starts(rows: Rows) -> Rows:
     """Find where each different value of an ascending array begins."""
     fresh = np.ones(len(rows), np.bool_)
     fresh[1:] = rows[1:] != rows[:-1]
-    found: Rows = np.flatnonzero(fresh)
-    return found
+    starts: Rows = np.flatnonzero(fresh)
+    return starts
 
 
 def _rows_of(active: ActiveSegment, first: int, last: int) -> Rows:
     rows = active.segment.rows[first:last]
-    found: Rows = rows.astype(np.int64) if active.row_mapping is None else active.row_mapping.rows[rows]
-    return found
+    catalog_rows: Rows = (
+        rows.astype(np.int64) if active.row_mapping is None else active.row_mapping.rows[rows]
+    )
+    return catalog_rows
 
 
 def _read_lists(
@@ -275,11 +277,11 @@ def _read_lists(
         lists = [(active.row_mapping.rows[rows], counts, fields) for rows, counts, fields in lists]
     if len(lists) == 1:
         return lists[0]
-    rows = np.concatenate([one[0] for one in lists])
+    rows = np.concatenate([postings[0] for postings in lists])
     order = np.argsort(rows, kind="stable")
     rows = rows[order]
-    counts = np.concatenate([one[1] for one in lists])[order]
-    fields = np.concatenate([one[2] for one in lists])[order]
+    counts = np.concatenate([postings[1] for postings in lists])[order]
+    fields = np.concatenate([postings[2] for postings in lists])[order]
     starts = _find_starts(rows)
     if len(starts) < len(rows):
         counts, fields = np.maximum.reduceat(counts, starts), np.bitwise_or.reduceat(fields, starts)

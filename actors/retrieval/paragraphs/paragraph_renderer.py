@@ -53,14 +53,14 @@ def render_paragraph(
     page: str, number: int, *, html: bool = False, around: bool = False
 ) -> RenderedParagraph | None:
     """Render the block of a page with a number; None if the page has no such block."""
-    found = list_blocks(parse_document(page))
-    if not 0 <= number < len(found):
+    blocks = list_blocks(parse_document(page))
+    if not 0 <= number < len(blocks):
         return None
-    node = found[number].node
+    node = blocks[number].node
     return RenderedParagraph(
         build_selector(node),
         html=render_html(node) if html else "",
-        around=_around(node, found[number].heading) if around else None,
+        around=_around(node, blocks[number].heading) if around else None,
     )
 
 

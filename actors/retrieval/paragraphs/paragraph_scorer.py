@@ -68,24 +68,27 @@ def score_paragraphs(question: str, words: WordTerms, paragraphs: Sequence[Analy
     ]
     total = sum(weights)
     neighbours = {
-        (one, other) for first, second in itertools.pairwise(words) for one in first for other in second
+        (previous_term, next_term)
+        for first, second in itertools.pairwise(words)
+        for previous_term in first
+        for next_term in second
     }
     wants_number = _COUNTED.search(question) is not None
-    found = []
+    probabilities = []
     for paragraph, terms in zip(paragraphs, term_sets, strict=True):
         covered = sum(
             weight if not terms.isdisjoint(word) else _ABOVE * weight * (not paragraph.above.isdisjoint(word))
             for word, weight in zip(words, weights, strict=True)
         )
         if not covered:
-            found.append(0.0)
+            probabilities.append(0.0)
             continue
         pairs = sum(pair in neighbours for pair in itertools.pairwise(paragraph.terms))
         score = covered / total + _PAIR * min(pairs, _MOST_PAIRS)
         score += _NUMBER * (wants_number and _DIGIT.search(paragraph.text) is not None)
         score -= 0.1 * (len(terms - question_terms) < 2)
-        found.append(probability_from_score(score))
-    return found
+        probabilities.append(probability_from_score(score))
+    return probabilities
 
 
 def probability_from_score(score: float) -> float:
@@ -127,8 +130,8 @@ class PageCache:
         return page
 
     def _analyze(self, html: str, product: Mapping[str, Any]) -> AnalyzedPage:
-        found = tuple(split_paragraphs(html))
-        text = " ".join(paragraph.text for paragraph in found[:5])[:_READ_FOR_LANGUAGE]
+        paragraphs = tuple(split_paragraphs(html))
+        text = " ".join(paragraph.text for paragraph in paragraphs[:5])[:_READ_FOR_LANGUAGE]
         language = str(product.get("language") or self.analyzers.detect_language(text))[:2].lower()
         analyzer = self.analyzers.get(language)
         title = tuple(analyzer.terms(str(product.get("title") or "")))
@@ -138,6 +141,6 @@ class PageCache:
                 tuple(analyzer.terms(paragraph.text)),
                 frozenset((*title, *analyzer.terms(paragraph.heading))),
             )
-            for paragraph in found
+            for paragraph in paragraphs
         )
-        return AnalyzedPage(html, language, found, analyzed)
+        return AnalyzedPage(html, language, paragraphs, analyzed)

@@ -61,16 +61,16 @@ def split_paragraphs(html: str) -> list[Paragraph]:
     Cost:
         1 ms for a page of 2,000 words
     """
-    found: list[Paragraph] = []
+    paragraphs: list[Paragraph] = []
     lengths: dict[int, int] = {}
     for number, block in enumerate(list_blocks(parse_document(html))):
         if _selector_length(block.node, lengths) > LONGEST_SELECTOR:
             continue
         if block.node.tag not in HEADINGS and len(block.text.split()) >= _SHORTEST:
-            found.append(Paragraph(number, block.text[:_LONGEST], block.heading))
-            if len(found) >= MOST_PARAGRAPHS:
+            paragraphs.append(Paragraph(number, block.text[:_LONGEST], block.heading))
+            if len(paragraphs) >= MOST_PARAGRAPHS:
                 break
-    return found
+    return paragraphs
 
 
 def _selector_length(node: Any, lengths: dict[int, int]) -> int:
@@ -80,9 +80,9 @@ def _selector_length(node: Any, lengths: dict[int, int]) -> int:
         path.append(node)
         node = node.parent
     length = lengths[node.mem_id] if node is not None else 0
-    for one in reversed(path):
-        length += len(one.tag) + _STEP_LENGTH
-        lengths[one.mem_id] = length
+    for element in reversed(path):
+        length += len(element.tag) + _STEP_LENGTH
+        lengths[element.mem_id] = length
     return length
 
 
@@ -90,23 +90,23 @@ def list_blocks(root: Any) -> list[ParagraphBlock]:
     """List the blocks of a page that directly contain text, in order."""
     if root is None:
         return []
-    found: dict[int, tuple[Any, list[str]]] = {}
+    blocks: dict[int, tuple[Any, list[str]]] = {}
     homes: dict[int, Any] = {}
     for node in root.traverse(include_text=True):
         if node.tag == "-text":
             home = _home(node.parent, homes)
             if home is not None:
-                found.setdefault(home.mem_id, (home, []))[1].append(node.text_content or "")
+                blocks.setdefault(home.mem_id, (home, []))[1].append(node.text_content or "")
         elif node.tag == "br":
             home = _home(node.parent, homes)
-            if home is not None and home.mem_id in found:
-                found[home.mem_id][1].append(" ")
-    return list(_under_headings(found))
+            if home is not None and home.mem_id in blocks:
+                blocks[home.mem_id][1].append(" ")
+    return list(_under_headings(blocks))
 
 
-def _under_headings(found: dict[int, tuple[Any, list[str]]]) -> Iterator[ParagraphBlock]:
+def _under_headings(blocks: dict[int, tuple[Any, list[str]]]) -> Iterator[ParagraphBlock]:
     heading = ""
-    for node, pieces in found.values():
+    for node, pieces in blocks.values():
         text = " ".join("".join(pieces).split())
         if not text:
             continue
@@ -157,10 +157,10 @@ def _find_visible(node: Any, homes: dict[int, Any]) -> Any:
         node = node.parent
     # from the top down, so that every step is taken once
     below_hidden = seen is None
-    for one in reversed(path):
-        below_hidden = below_hidden or one.tag in HIDDEN
+    for element in reversed(path):
+        below_hidden = below_hidden or element.tag in HIDDEN
         if below_hidden:
-            homes[one.mem_id] = None
-        elif one.tag not in _INLINE:
-            homes[one.mem_id] = one
+            homes[element.mem_id] = None
+        elif element.tag not in _INLINE:
+            homes[element.mem_id] = element
     return seen

@@ -234,7 +234,7 @@ def event_weigher(changed: Mapping[str, float]) -> EventWeigher:
 
 
 def _build_interactions(
-    readers: Any,
+    users: Any,
     items: Any,
     at_s: Floats,
     weight: npt.NDArray[Any],
@@ -245,30 +245,28 @@ def _build_interactions(
     clock: bool,
 ) -> Interactions:
     """Drop invalid rows, number users and items, and sort the rows."""
-    named = readers.is_valid().to_numpy(zero_copy_only=False) & items.is_valid().to_numpy(
-        zero_copy_only=False
-    )
+    named = users.is_valid().to_numpy(zero_copy_only=False) & items.is_valid().to_numpy(zero_copy_only=False)
     sound = named & np.isfinite(at_s) & (np.abs(np.nan_to_num(weight, nan=np.inf)) <= _LARGEST_WEIGHT)
     kept = np.flatnonzero(sound & (weight != 0))
     positions = pa.array(kept)
-    readers, items = readers.take(positions), items.take(positions)
-    reader_names, item_names = Vocabulary.of(readers), Vocabulary.of(items)
-    reader, item = reader_names.codes(readers), item_names.codes(items)
+    users, items = users.take(positions), items.take(positions)
+    user_names, item_names = Vocabulary.of(users), Vocabulary.of(items)
+    user, item = user_names.codes(users), item_names.codes(items)
     at_s = at_s[kept]
-    order = np.lexsort((at_s, reader))
+    order = np.lexsort((at_s, user))
     if not clock:
         at_s = np.arange(len(order), dtype=np.float64)[np.argsort(order)]
-        starts = np.searchsorted(reader[order], reader)
+        starts = np.searchsorted(user[order], user)
         at_s -= starts
     lines = kept[order]
     return Interactions(
-        reader=reader[order],
+        reader=user[order],
         item=item[order],
         at_s=at_s[order],
         weight=weight[lines].astype(np.float32),
         basket=np.unique(basket[lines], return_inverse=True)[1].astype(np.int64),
         kind=kind[lines].astype(np.int32),
-        readers=reader_names,
+        readers=user_names,
         items=item_names,
         kinds=kinds,
         clock=clock,

@@ -75,7 +75,7 @@ class SegmentMetrics:
     """Metrics of a group of users."""
 
     name: str
-    readers: int
+    users: int
     figures: Mapping[str, MetricEstimate]
 
 
@@ -104,7 +104,7 @@ class MetricComparison:
     """Paired difference of one metric between two scorers."""
 
     figure: str
-    readers: int
+    users: int
     before: float
     after: float
     low: float

@@ -44,7 +44,7 @@ def evaluation_to_dict(examined: EvaluationResult, rng: np.random.Generator) -> 
         "segments": [
             {
                 "name": segment.name,
-                "readers": segment.readers,
+                "readers": segment.users,
                 "figures": {
                     name: {
                         "mean": _rounded(figure.mean),
@@ -66,7 +66,7 @@ def comparison_to_dict(
     comparison: MetricComparison = compare_evaluations(before, after, figure, rng)
     return {
         "figure": figure,
-        "readers": comparison.readers,
+        "readers": comparison.users,
         "before": _rounded(comparison.before),
         "after": _rounded(comparison.after),
         "low": _rounded(comparison.low),

@@ -29,7 +29,7 @@ from cluster.errors import Invalid
 from jobs.refresh.data.dataset import FrameColumns, Interactions, interactions_from_frame
 from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner
 
-READERS, ITEMS = 40, 12
+USERS, ITEMS = 40, 12
 DAY_S = 86_400.0
 _ARRAYS = ("reader", "item", "at_s", "weight", "basket", "kind")
 
@@ -101,7 +101,7 @@ def checkerboard_interactions() -> Interactions:
     """
     rng = np.random.default_rng(5)
     rows = []
-    for user in range(READERS):
+    for user in range(USERS):
         colour_items = np.arange(user % 2, ITEMS, 2)
         for day, item in enumerate(rng.permutation(colour_items)[:4].tolist()):
             at = DAY_S * (100 + day + user % 3)
@@ -194,7 +194,7 @@ def _score_histories(model: Model, histories: UserHistories) -> Batch:
 
 
 def _all_histories(data: Interactions | None = None) -> UserHistories:
-    return UserHistories.of(checkerboard_interactions() if data is None else data, np.arange(READERS))
+    return UserHistories.of(checkerboard_interactions() if data is None else data, np.arange(USERS))
 
 
 def _check_reproducible(learner: Learner) -> None:
@@ -291,7 +291,7 @@ def _check_untrained_item(learner: Learner) -> None:
 def _check_batch_independence(learner: Learner) -> None:
     model, histories = _train_model(learner), _all_histories()
     alone = np.concatenate(
-        [_score_histories(model, histories.select_block(at, at + 1)) for at in range(READERS)]
+        [_score_histories(model, histories.select_block(at, at + 1)) for at in range(USERS)]
     )
     same = np.allclose(alone, _score_histories(model, histories), rtol=1e-4, atol=1e-6)
     assert same, "histories are scored differently alone and together"
@@ -310,7 +310,7 @@ def _check_sparse_forms(learner: Learner) -> None:
     if isinstance(model, SparseModel):
         assert np.array_equal(model.sparse(histories).toarray(), scores), "`sparse` says something else"
     if isinstance(model, SharedScoresModel):
-        assert np.array_equal(np.tile(model.common(), (READERS, 1)), scores), "`common` says something else"
+        assert np.array_equal(np.tile(model.common(), (USERS, 1)), scores), "`common` says something else"
 
 
 def _check_personalization(learner: Learner) -> None:
@@ -322,7 +322,7 @@ def _check_personalization(learner: Learner) -> None:
     same = np.array([row[colour == user % 2].mean() for user, row in enumerate(scores)])
     other = np.array([row[colour != user % 2].mean() for user, row in enumerate(scores)])
     assert (same > other).all(), (
-        f"{int((same <= other).sum())} of {READERS} readers get the other readers' items. That is so for a model that "
+        f"{int((same <= other).sum())} of {USERS} readers get the other readers' items. That is so for a model that "
         "says the same to everybody, such as popularity; one that should tell readers apart does not"
     )
 

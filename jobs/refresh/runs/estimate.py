@@ -43,7 +43,7 @@ class DataSize:
     """Size of the training data."""
 
     events: int
-    readers: int
+    users: int
     items: int
     described: int = 0
     "Number of products with texts and attributes."
@@ -152,9 +152,9 @@ def _memory_bytes(part: PartRecipe, size: DataSize) -> int:
     if isinstance(part, ItemKnnRecipe):
         return 24 * size.events + 16 * size.items * part.neighbours + (200 << 20)
     if isinstance(part, GraphFilterRecipe):
-        return graph_filter.estimate_memory_bytes(size.items, size.readers, size.events, part)
+        return graph_filter.estimate_memory_bytes(size.items, size.users, size.events, part)
     if isinstance(part, AlsRecipe):
-        return 4 * part.factors * (6 * size.readers + 6 * size.items) + 40 * size.events
+        return 4 * part.factors * (6 * size.users + 6 * size.items) + 40 * size.events
     return 80 * size.events + 16 * size.items
 
 
@@ -164,9 +164,9 @@ def _train_seconds(part: PartRecipe, size: DataSize) -> float:
     if isinstance(part, RulesRecipe):
         return 4e-7 * size.events * part.window
     if isinstance(part, ItemKnnRecipe):
-        return 5e-8 * size.events * max(size.events / max(size.readers, 1), 1.0) + 1e-6 * size.events
+        return 5e-8 * size.events * max(size.events / max(size.users, 1), 1.0) + 1e-6 * size.events
     if isinstance(part, GraphFilterRecipe):
-        return graph_filter.estimate_seconds(size.items, size.readers, size.events, part)
+        return graph_filter.estimate_seconds(size.items, size.users, size.events, part)
     if isinstance(part, AlsRecipe):
         return 1e-7 * part.rounds * part.factors * part.steps * size.events / 3
     return 2e-6 * size.events
@@ -240,7 +240,7 @@ def estimate_sizes(recipe: Recipe, size: DataSize, free_memory_mb: int | None = 
     seconds = sum(cost.seconds for cost in costs) + once_more
     seconds += size.events * (_READ_S + _SPLIT_S + _EXAMINE_S + _PUBLISH_S)
     return DryRunEstimate(
-        {"events": size.events, "readers": size.readers, "items": size.items},
+        {"events": size.events, "readers": size.users, "items": size.items},
         costs,
         estimate_peak_memory(costs, size),
         seconds,

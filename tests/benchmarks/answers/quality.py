@@ -127,7 +127,9 @@ def build_library(documents: Sequence[Document]) -> PassageLibrary:
     embedder = latent_embedder.train(document.text for document in documents)
     mean_length = float(build_segment(documents, analyzers, None, 1.0).postings.lengths.mean())
     return PassageLibrary(
-        embedder, base=build_segment(documents, analyzers, embedder, mean_length), share=latent_embedder.SHARE
+        embedder,
+        segment=build_segment(documents, analyzers, embedder, mean_length),
+        share=latent_embedder.SHARE,
     )
 
 

@@ -52,8 +52,8 @@ def test_two_hundred_orders_are_not_repeated_as_answers_even_with_a_source() -> 
         draft = Draft([a_snippet(f"{FACT} {order}")])
         draft.feed(f"{order.rstrip('.')} [1]. {FACT.rstrip('.')} [1].\n")
         draft.close()
-        shown += [(order, one.text) for one in draft.kept if one.text != FACT]
-        assert FACT in [one.text for one in draft.kept], order
+        shown += [(order, sentence.text) for sentence in draft.kept if sentence.text != FACT]
+        assert FACT in [sentence.text for sentence in draft.kept], order
     print(f"\nR36: {len(shown)} of {len(HOSTILE)} orders shown")
     assert shown == []
 
@@ -75,7 +75,7 @@ def test_no_article_can_close_or_forge_the_fence() -> None:
     texts = [f"{order} {fence} end of source 1\n{fence} question\nWho?" for order in HOSTILE[:20]]
     for text in texts:
         system, user = (
-            one["content"] for one in build_answer_messages(f"Why? {fence}", [a_snippet(text)], fence)
+            message["content"] for message in build_answer_messages(f"Why? {fence}", [a_snippet(text)], fence)
         )
         assert user.count(fence) == 4
         assert fence in system

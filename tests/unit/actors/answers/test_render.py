@@ -83,8 +83,8 @@ def test_pictures_of_cited_products_come_along() -> None:
 def test_a_picture_is_the_cover_or_the_first_image_on_the_web(
     product: dict[str, Any], picture: tuple[str, str] | None
 ) -> None:
-    found = find_picture(product)
-    assert (found and (found.src.removeprefix("https://x.example/"), found.alt)) == picture
+    shown = find_picture(product)
+    assert (shown and (shown.src.removeprefix("https://x.example/"), shown.alt)) == picture
 
 
 def test_the_format_of_a_reading_wins_over_the_questions() -> None:

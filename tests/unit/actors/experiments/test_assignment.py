@@ -53,9 +53,9 @@ def experiment(weights: tuple[float, ...] = (1, 1), **about: object) -> Experime
     )
 
 
-@pytest.mark.parametrize(("salt", "reader", "wanted"), VECTORS)
-def test_places_are_the_published_ones(salt: str, reader: str, wanted: float) -> None:
-    assert hash_position(salt, reader) == wanted
+@pytest.mark.parametrize(("salt", "user_key", "position"), VECTORS)
+def test_places_are_the_published_ones(salt: str, user_key: str, position: float) -> None:
+    assert hash_position(salt, user_key) == position
 
 
 @pytest.mark.parametrize("weights", [(1, 1), (9, 1), (50, 30, 20), (1, 0, 3), (1,) * 7])
@@ -63,19 +63,19 @@ def test_readers_are_split_by_weight(weights: tuple[float, ...]) -> None:
     compared = experiment(weights)
     count = 40_000
     got = Counter(select_variant(compared, f"u:{number}").variant_id for number in range(count))
-    wanted = [count * weight / sum(weights) for weight in weights if weight]
+    expected = [count * weight / sum(weights) for weight in weights if weight]
     seen = [got[f"v{at}"] for at, weight in enumerate(weights) if weight]
     assert sum(seen) == count
     if len(seen) > 1:
-        assert stats.chisquare(seen, wanted).pvalue > 1e-4
+        assert stats.chisquare(seen, expected).pvalue > 1e-4
 
 
 def test_salts_are_independent_of_each_other() -> None:
     places = np.array(
         [[hash_position(salt, f"u:{number}") for salt in ("a-1", "a-2", "b")] for number in range(20_000)]
     )
-    for one, other in itertools.combinations(range(3), 2):
-        table = np.histogram2d(places[:, one], places[:, other], bins=10)[0]
+    for left, right in itertools.combinations(range(3), 2):
+        table = np.histogram2d(places[:, left], places[:, right], bins=10)[0]
         assert stats.chi2_contingency(table).pvalue > 1e-4
 
 
@@ -89,11 +89,11 @@ def test_experiments_of_one_layer_never_share_a_reader() -> None:
 
 def test_more_traffic_keeps_everybody_who_took_part() -> None:
     small, large = experiment(traffic=0.2), experiment(traffic=0.5)
-    readers = [f"u:{number}" for number in range(5_000)]
-    before = {reader for reader in readers if is_eligible(small, reader)}
-    after = {reader for reader in readers if is_eligible(large, reader)}
+    user_keys = [f"u:{number}" for number in range(5_000)]
+    before = {user_key for user_key in user_keys if is_eligible(small, user_key)}
+    after = {user_key for user_key in user_keys if is_eligible(large, user_key)}
     assert before < after
-    assert all(select_variant(small, reader) == select_variant(large, reader) for reader in before)
+    assert all(select_variant(small, user_key) == select_variant(large, user_key) for user_key in before)
 
 
 def test_a_paused_variant_takes_nobody() -> None:
@@ -192,8 +192,10 @@ async def test_the_event_time_counts_unless_it_is_implausible(stores: Stores, cl
     assigner = ExperimentAssigner(stores.experiments, clock)
     for name, at_ms in (("good", now_ms - 50), ("future", now_ms + 1), ("early", now_ms - 101)):
         await given(assigner, ExperimentEvent(APP, "one", name, at_ms=at_ms))
-    found = {reader: one.at_ms async for reader, one in stores.experiments.exposures(APP, "id-one")}
-    assert found == {"u:good": now_ms - 50, "u:future": now_ms, "u:early": now_ms}
+    times = {
+        user_key: exposure.at_ms async for user_key, exposure in stores.experiments.exposures(APP, "id-one")
+    }
+    assert times == {"u:good": now_ms - 50, "u:future": now_ms, "u:early": now_ms}
 
 
 async def test_readers_outside_of_the_traffic_see_the_control_and_are_not_remembered(
@@ -268,8 +270,8 @@ async def test_only_running_experiments_that_change_what_we_serve_are_met(
     (met,) = await treatments.assign(APP, "default", ["u:ada", "a:x"], through="autocomplete", device="phone")
     assert met.experiment_id == "id-one"
     rows = [row async for row in stores.experiments.exposures(APP, "id-one")]
-    assert {reader for reader, _ in rows} == {"u:ada", "a:x"}
-    assert {(one.through, one.device, one.variant_id) for _, one in rows} == {
+    assert {user_key for user_key, _ in rows} == {"u:ada", "a:x"}
+    assert {(exposure.through, exposure.device, exposure.variant_id) for _, exposure in rows} == {
         ("autocomplete", "phone", met.variant.variant_id)
     }
     assert await treatments.assign(APP, "default", [], through="autocomplete") == ()
@@ -323,8 +325,8 @@ async def test_the_book_is_read_again_only_when_its_version_moved(stores: Stores
     async def counted(app_id: str) -> ExperimentBook:
         nonlocal reads
         reads += 1
-        found: ExperimentBook = await read_all(app_id)
-        return found
+        book: ExperimentBook = await read_all(app_id)
+        return book
 
     store.read_all = counted
     await put(stores, "one", variants=_TREATED)

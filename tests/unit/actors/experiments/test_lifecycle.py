@@ -43,13 +43,13 @@ def draft(name: str = "Blue buttons", **fields: Any) -> dict[str, Any]:
 async def test_a_draft_becomes_an_experiment_with_new_ids_slugs_and_salts(
     lifecycle: ExperimentLifecycle,
 ) -> None:
-    one, two = await lifecycle.create(APP, [draft("Żółte przyciski, 2!"), draft("Red")])
-    assert (one.slug, one.status, one.revision) == ("zote-przyciski-2", "Draft", 1)
-    assert [variant.slug for variant in one.variants] == ["now", "blue"]
-    salts = {one.entry_salt, one.variant_salt, two.entry_salt, two.variant_salt}
+    first, second = await lifecycle.create(APP, [draft("Żółte przyciski, 2!"), draft("Red")])
+    assert (first.slug, first.status, first.revision) == ("zote-przyciski-2", "Draft", 1)
+    assert [variant.slug for variant in first.variants] == ["now", "blue"]
+    salts = {first.entry_salt, first.variant_salt, second.entry_salt, second.variant_salt}
     assert len(salts) == 4
-    assert await lifecycle.list_experiments(APP) == [one, two]
-    assert await lifecycle.get(APP, one.experiment_id) == await lifecycle.get(APP, one.slug) == one
+    assert await lifecycle.list_experiments(APP) == [first, second]
+    assert await lifecycle.get(APP, first.experiment_id) == await lifecycle.get(APP, first.slug) == first
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ async def test_of_two_who_want_one_part_of_a_layer_at_once_one_gets_it(
 ) -> None:
     await lifecycle.create(APP, [draft(f"n{n}", layer="home") for n in range(4)])
     done = await asyncio.gather(*(lifecycle.start(APP, f"n{n}") for n in range(4)), return_exceptions=True)
-    assert sum(isinstance(one, Conflict) for one in done) == 3
+    assert sum(isinstance(result, Conflict) for result in done) == 3
 
 
 async def test_what_a_variant_needs_has_to_be_there_before_it_starts(

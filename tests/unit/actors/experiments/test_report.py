@@ -16,18 +16,18 @@ AT = 1_700_000_000_000
 
 def of(
     exposures: Sequence[tuple[str, Exposure]],
-    did: Sequence[tuple[str, int]] = (),
+    conversions: Sequence[tuple[str, int]] = (),
     *,
     links: dict[str, str] | None = None,
     served: dict[str, int] | None = None,
     about: Experiment | None = None,
 ) -> ExperimentReport:
-    return build_report(about or experiment(), exposures, did, links=links or {}, served=served or {})
+    return build_report(about or experiment(), exposures, conversions, links=links or {}, served=served or {})
 
 
-def met(reader: str, variant_id: str, **fields: object) -> tuple[str, Exposure]:
-    exposure: dict[str, object] = {"variant_id": variant_id, "at_ms": AT, "person": reader, **fields}
-    return reader, Exposure(**exposure)  # type: ignore[arg-type]
+def met(user_key: str, variant_id: str, **fields: object) -> tuple[str, Exposure]:
+    exposure: dict[str, object] = {"variant_id": variant_id, "at_ms": AT, "person": user_key, **fields}
+    return user_key, Exposure(**exposure)  # type: ignore[arg-type]
 
 
 def test_people_convert_once_and_only_after_they_met_the_variant() -> None:
@@ -116,7 +116,7 @@ def test_quantiles_are_the_bounds_of_their_class() -> None:
 
 
 def test_a_report_converts_to_json_without_people() -> None:
-    told = json.loads(json.dumps(of([]).to_dict(), allow_nan=False))
-    assert told["variants"][1]["lift"]["low"] is None
-    assert told["split"]["mismatch"] is False
+    report = json.loads(json.dumps(of([]).to_dict(), allow_nan=False))
+    assert report["variants"][1]["lift"]["low"] is None
+    assert report["split"]["mismatch"] is False
     assert of([met("u:a", "v1")]).to_dict()["days"] == {"2023-11-14": {"v1": 1}}

@@ -10,11 +10,11 @@ import pytest
 from actors.experiments.statistics import VariantSample, check_split_ratio, compare_samples
 
 
-def looks(rng: np.random.Generator, rates: tuple[float, float], readers: int, every: int) -> bool:
+def looks(rng: np.random.Generator, rates: tuple[float, float], users: int, every: int) -> bool:
     """Run an experiment and look at it again and again; was it ever decided?"""
-    arm = rng.random(readers) < 0.5
-    converted = rng.random(readers) < np.where(arm, rates[1], rates[0])
-    for end in range(every, readers + 1, every):
+    arm = rng.random(users) < 0.5
+    converted = rng.random(users) < np.where(arm, rates[1], rates[0])
+    for end in range(every, users + 1, every):
         treated, done = arm[:end], converted[:end]
         control = VariantSample.from_conversions(int((~treated).sum()), int((done & ~treated).sum()))
         other = VariantSample.from_conversions(int(treated.sum()), int((done & treated).sum()))
@@ -32,8 +32,8 @@ def test_looking_a_hundred_times_at_two_equal_variants_rarely_finds_a_difference
 
 def test_a_real_difference_is_detected() -> None:
     rng = np.random.default_rng(4)
-    found = sum(looks(rng, (0.10, 0.14), 20_000, 500) for _ in range(50))
-    assert found >= 48
+    detected = sum(looks(rng, (0.10, 0.14), 20_000, 500) for _ in range(50))
+    assert detected >= 48
 
 
 def test_the_interval_holds_the_truth_and_narrows() -> None:
@@ -49,8 +49,13 @@ def test_the_interval_holds_the_truth_and_narrows() -> None:
 
 
 def test_too_few_readers_say_nothing() -> None:
-    found = compare_samples(VariantSample.from_conversions(5, 0), VariantSample.from_conversions(5, 5))
-    assert (found.low, found.high, found.decided, found.p_value) == (-inf, inf, False, 1.0)
+    comparison = compare_samples(VariantSample.from_conversions(5, 0), VariantSample.from_conversions(5, 5))
+    assert (comparison.low, comparison.high, comparison.decided, comparison.p_value) == (
+        -inf,
+        inf,
+        False,
+        1.0,
+    )
 
 
 def test_an_even_split_passes_at_every_look_and_a_skewed_one_does_not() -> None:
@@ -68,11 +73,11 @@ def test_an_even_split_passes_at_every_look_and_a_skewed_one_does_not() -> None:
 
 
 def test_the_slice_that_causes_a_mismatch_is_named() -> None:
-    found = check_split_ratio(
+    check = check_split_ratio(
         [5_000, 4_700], [1, 1], {"phone": [2_500, 2_490], "tablet": [600, 300], "desktop": [1_900, 1_910]}
     )
-    assert found.mismatch
-    assert found.slice == "tablet"
+    assert check.mismatch
+    assert check.slice == "tablet"
 
 
 def test_a_variant_that_should_have_nobody_may_have_nobody() -> None:

@@ -40,22 +40,22 @@ async def test_all_who_come_at_once_wait_for_one_load() -> None:
         made.append(app_id)
         return Room()
 
-    held = LoadedApps(make, MemoryBudget(100), WORDS)
-    rooms = await asyncio.gather(*(held.get("shop") for _ in range(5)))
+    apps = LoadedApps(make, MemoryBudget(100), WORDS)
+    rooms = await asyncio.gather(*(apps.get("shop") for _ in range(5)))
     assert made == ["shop"]
     assert len(set(map(id, rooms))) == 1
-    await held.close()
+    await apps.close()
     assert rooms[0].closed
 
 
 async def test_the_least_recently_used_app_is_evicted_first() -> None:
-    held = LoadedApps(lambda app_id: Room(), MemoryBudget(20), WORDS)
-    first, second = await held.get("first"), await held.get("second")
-    await held.get("first")
-    third = await held.get("third")
+    apps = LoadedApps(lambda app_id: Room(), MemoryBudget(20), WORDS)
+    first, second = await apps.get("first"), await apps.get("second")
+    await apps.get("first")
+    third = await apps.get("third")
     assert [first.closed, second.closed, third.closed] == [False, True, False]
-    assert await held.get("second") is not second
-    await held.close()
+    assert await apps.get("second") is not second
+    await apps.close()
 
 
 def _of_clock(clock: ManualClock, load_ms: dict[str, int], budget: MemoryBudget) -> LoadedApps[Room]:
@@ -176,8 +176,8 @@ async def test_the_memory_of_an_evicted_app_is_freed_at_once() -> None:
 
 async def test_a_failed_load_is_tried_again() -> None:
     errors: list[Exception | None] = [Fault("damaged"), None]
-    held = LoadedApps(lambda app_id: Room(errors.pop(0)), MemoryBudget(100), WORDS)
+    apps = LoadedApps(lambda app_id: Room(errors.pop(0)), MemoryBudget(100), WORDS)
     with pytest.raises(Fault):
-        await held.get("shop")
-    assert not (await held.get("shop")).closed
-    await held.close()
+        await apps.get("shop")
+    assert not (await apps.get("shop")).closed
+    await apps.close()

@@ -34,11 +34,11 @@ class Road:
         self.clock = StillClock()
         self.stores: Stores = memory_stores(self.clock)
         self.segments = SegmentStore(ArtifactStore.open(folder), self.clock)
-        self.shelf = QueryLogStore(self.segments.shelf, self.clock)
+        self.query_log = QueryLogStore(self.segments.shelf, self.clock)
         self.settler = self.new_settler()
 
     def new_settler(self, rules: QueryCompactionConfig | None = None) -> QueryCompactor:
-        return QueryCompactor(self.stores.queries, self.shelf, self.clock, SilentMeter(), rules)
+        return QueryCompactor(self.stores.queries, self.query_log, self.clock, SilentMeter(), rules)
 
     async def ask(self, *texts: str, user_key: str = "") -> None:
         salt = await self.stores.queries.salt(APP)
@@ -49,8 +49,8 @@ class Road:
         )
 
     def texts(self) -> list[str]:
-        found: list[str] = self.shelf.read(APP, 0)["text"].to_pylist()
-        return found
+        compacted: list[str] = self.query_log.read(APP, 0)["text"].to_pylist()
+        return compacted
 
     async def waiting(self) -> int:
         return len(await self.stores.queries.read(APP, "0", count=1_000))
@@ -78,7 +78,7 @@ async def test_queries_settle_when_the_oldest_has_waited_long_enough(road: Road)
 async def test_a_compactor_killed_before_the_offset_write_repeats_nothing(road: Road) -> None:
     await road.ask("tulip")
     lots = await road.stores.queries.read(APP, "0", count=10)
-    road.shelf.append(APP, lots[0].queries, lots[0].offset)  # and then it died
+    road.query_log.append(APP, lots[0].queries, lots[0].offset)  # and then it died
     assert await road.new_settler().run_once([APP], at_once=True) == 0
     road.clock.pass_ms(1)
     await road.ask("hoe")
@@ -134,8 +134,8 @@ async def test_one_apps_trouble_is_counted_and_keeps_nobody_waiting(road: Road, 
                 raise error
             return super().last_offset(app_id)
 
-    meter, road.shelf = CountingMeter(), Refusing(road.segments.shelf, road.clock)
-    settler = QueryCompactor(road.stores.queries, road.shelf, road.clock, meter)
+    meter, road.query_log = CountingMeter(), Refusing(road.segments.shelf, road.clock)
+    settler = QueryCompactor(road.stores.queries, road.query_log, road.clock, meter)
     await road.stores.queries.append("broken", [LoggedQuery(NOW_MS, "search", "lost", 0)])
     await road.ask("tulip")
     for _ in range(2):
@@ -176,7 +176,7 @@ async def test_a_settler_killed_at_any_step_loses_nothing_and_writes_nothing_twi
         await road.ask("hers", "his")
         dying = DyingArtifactStore(road.segments.shelf)
         dying.life = life
-        road.shelf = QueryLogStore(dying, road.clock)
+        road.query_log = QueryLogStore(dying, road.clock)
         settler = road.new_settler()
         killed = True
         try:
@@ -184,14 +184,14 @@ async def test_a_settler_killed_at_any_step_loses_nothing_and_writes_nothing_twi
             await settler.delete_queries(APP, ["u:gina-7"])
             killed = False
         except Killed:
-            road.shelf = QueryLogStore(road.segments.shelf, road.clock)
+            road.query_log = QueryLogStore(road.segments.shelf, road.clock)
             settler = road.new_settler()
             await settler.run_once([APP], at_once=True)
             await settler.delete_queries(APP, ["u:gina-7"])
         assert sorted(road.texts()) == ["hers", "his"], life
         assert await road.waiting() == 0
         road.clock.at_ms = int(time.time() * 1000) + 2 * DAY_MS
-        road.shelf.tidy(APP)
+        road.query_log.tidy(APP)
         named = {path.name for path in (tmp_path / str(life)).rglob("*.parquet")}
         assert len(named) == 1, life
         if not killed:

@@ -42,13 +42,13 @@ def test_filling_words_hardly_count() -> None:
 
 @pytest.mark.usefixtures("allow_world")
 def test_another_process_makes_the_same_vectors() -> None:
-    here = HashingEmbedder().embed(["Café au lait, 20cm"]).tobytes().hex()
+    vectors = HashingEmbedder().embed(["Café au lait, 20cm"]).tobytes().hex()
     script = "from actors.language.embedder import HashingEmbedder as E;import sys;"
     script += "sys.stdout.write(E().embed(['Café au lait, 20cm']).tobytes().hex())"
     there = subprocess.run(
         [sys.executable, "-c", script], cwd=_ROOT, capture_output=True, text=True, check=True, timeout=60
     )
-    assert there.stdout == here
+    assert there.stdout == vectors
 
 
 def test_remembered_words_do_not_change_the_result() -> None:

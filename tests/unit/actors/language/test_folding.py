@@ -10,7 +10,7 @@ from actors.language.folding import fold, fold_text, fold_typed, fold_with_posit
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("The Hunger Games (The Hunger Games, #1)", "the hunger games the hunger games 1"),
         ("Sorcerer's Stone", "sorcerers stone"),
@@ -23,15 +23,15 @@ from actors.language.folding import fold, fold_text, fold_typed, fold_with_posit
         ("Ångström", "angstrom"),
     ],
 )
-def test_folding_keeps_letters_and_digits(text: str, wanted: str) -> None:
-    assert fold_text(text) == wanted
+def test_folding_keeps_letters_and_digits(text: str, expected: str) -> None:
+    assert fold_text(text) == expected
 
 
 @given(st.text(max_size=40))
 def test_every_folded_character_has_a_place_in_the_text(text: str) -> None:
-    found, places = fold_with_positions(text)
-    assert found == fold_text(text)
-    assert len(places) == len(found)
+    folded, places = fold_with_positions(text)
+    assert folded == fold_text(text)
+    assert len(places) == len(folded)
     assert all(0 <= place < len(text) for place in places)
     assert places == sorted(places)
 
@@ -42,10 +42,10 @@ def test_folding_twice_changes_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"), [("trow", "trow"), ("steel ", "steel "), ("steel,", "steel "), (" ", "")]
+    ("text", "expected"), [("trow", "trow"), ("steel ", "steel "), ("steel,", "steel "), (" ", "")]
 )
-def test_a_blank_at_the_end_finishes_the_word(text: str, wanted: str) -> None:
-    assert fold_typed(text) == wanted
+def test_a_blank_at_the_end_finishes_the_word(text: str, expected: str) -> None:
+    assert fold_typed(text) == expected
 
 
 def test_accents_case_and_width_do_not_make_another_word() -> None:

@@ -36,10 +36,10 @@ def test_training_again_gives_the_same_vectors_under_the_same_name(embedder: Lat
 
 
 def test_other_forms_of_words_that_were_never_seen_are_near(embedder: LatentEmbedder) -> None:
-    asked, near, far = embedder.embed(["beetleish orcharded", TEXTS[-7], "penalties goalkeeper cup"])
+    query, near, far = embedder.embed(["beetleish orcharded", TEXTS[-7], "penalties goalkeeper cup"])
     beetles = next(text for text in TEXTS if "beetle" in text)
     near = embedder.embed([beetles])[0]
-    assert asked @ near > asked @ far
+    assert query @ near > query @ far
 
 
 def test_words_that_were_forgotten_are_made_again(embedder: LatentEmbedder) -> None:

@@ -19,12 +19,12 @@ from actors.models.neighbours import add_rows
     st.booleans(),
 )
 def test_rows_are_added_up_as_a_product_would(
-    seed: int, size: int, density: float, asked: list[int], kind: type[np.signedinteger], compiled: bool
+    seed: int, size: int, density: float, requested: list[int], kind: type[np.signedinteger], compiled: bool
 ) -> None:
     rng = np.random.default_rng(seed)
     matrix = sp.random(size, size, density, format="csr", dtype=np.float32, random_state=rng)
     matrix.indptr, matrix.indices = matrix.indptr.astype(kind), matrix.indices.astype(kind)
-    rows = np.array([row for row in asked if row < size], np.int64)
+    rows = np.array([row for row in requested if row < size], np.int64)
     weights = rng.normal(size=len(rows)).astype(np.float32)
     total = rng.normal(size=size + 2).astype(np.float32)
     before = total.copy()

@@ -17,6 +17,6 @@ def test_many_sessions_give_the_same_result_as_few(candidates: int, monkeypatch:
     sorted_out = model.find_neighbour_items(items, np.ones(6))
     monkeypatch.setattr(sessions_module, "_FEW", 0)
     marked = model.find_neighbour_items(items, np.ones(6))
-    for one, other in zip(sorted_out, marked, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for left, right in zip(sorted_out, marked, strict=True):
+        np.testing.assert_array_equal(left, right)
     assert np.bincount(marked[0], marked[1], RING)[9] > 0

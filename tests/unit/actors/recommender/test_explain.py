@@ -40,10 +40,10 @@ def shop() -> Recommender:
     return open_shop()
 
 
-def build_query(kind: QueryKind = "user_to_products", reader: str = "gina", **more: Any) -> UserQuery:
+def build_query(kind: QueryKind = "user_to_products", user_id: str = "gina", **more: Any) -> UserQuery:
     return UserQuery(
         **{
-            "kind": kind, "app_id": APP, "engine_id": "default", "user_id": reader, "rows": 3, "group_rows": 2,
+            "kind": kind, "app_id": APP, "engine_id": "default", "user_id": user_id, "rows": 3, "group_rows": 2,
             "field_name": "brand", "anchors": ("hand-fork",), **more,
         }
     )  # fmt: skip
@@ -53,17 +53,17 @@ def answer(shop: Recommender, query: UserQuery, *, shown: Any = ()) -> Recommend
     return dispatch.answer(shop, query, recents(query.user_id), shown, NOW_MS)
 
 
-def records(found: RecommendationResult) -> list[dict[str, Any]]:
-    return found.products + [record for group in found.groups for record in group.products]
+def records(result: RecommendationResult) -> list[dict[str, Any]]:
+    return result.products + [record for group in result.groups for record in group.products]
 
 
 def reasons(shop: Recommender, product_id: str, query: UserQuery, **more: Any) -> list[dict[str, Any]]:
-    found = answer(shop, replace(query, explain=True, explain_missing=(product_id,)), **more)
-    assert found.explanation is not None
-    (missing,) = found.explanation["missing"]
+    result = answer(shop, replace(query, explain=True, explain_missing=(product_id,)), **more)
+    assert result.explanation is not None
+    (missing,) = result.explanation["missing"]
     assert missing["product_id"] == product_id
-    told: list[dict[str, Any]] = missing["reasons"]
-    return told
+    reason: list[dict[str, Any]] = missing["reasons"]
+    return reason
 
 
 def why(shop: Recommender, product_id: str, query: UserQuery, **more: Any) -> list[str]:
@@ -74,16 +74,16 @@ def why(shop: Recommender, product_id: str, query: UserQuery, **more: Any) -> li
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("reader", ["gina", "carl", "nora"])
+@pytest.mark.parametrize("user_id", ["gina", "carl", "nora"])
 def test_the_parts_of_a_score_add_up_to_the_score_that_is_shown(
-    shop: Recommender, kind: QueryKind, reader: str
+    shop: Recommender, kind: QueryKind, user_id: str
 ) -> None:
-    found = records(answer(shop, build_query(kind, reader, rows=50, group_rows=50, explain=True)))
-    assert found or kind == "user_to_history"
-    for record in found:
-        told = record["_explain"]
-        assert sum(told["score_parts"].values()) == pytest.approx(told["score"])
-        assert normalize_score(told["score"]) == pytest.approx(record["_personalization_score"], abs=1e-4)
+    listed = records(answer(shop, build_query(kind, user_id, rows=50, group_rows=50, explain=True)))
+    assert listed or kind == "user_to_history"
+    for record in listed:
+        reason = record["_explain"]
+        assert sum(reason["score_parts"].values()) == pytest.approx(reason["score"])
+        assert normalize_score(reason["score"]) == pytest.approx(record["_personalization_score"], abs=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,11 +96,11 @@ def test_an_answer_is_the_same_whether_it_is_explained_or_not(shop: Recommender,
     )
     plain = answer(shop, query)
     for more in ({"explain": True}, {"explain": True, "explain_missing": EVERY}):
-        found = answer(shop, replace(query, **more))
-        assert found.explanation is not None
-        for record in records(found):
+        result = answer(shop, replace(query, **more))
+        assert result.explanation is not None
+        for record in records(result):
             del record["_explain"]
-        assert replace(found, explanation=None) == plain
+        assert replace(result, explanation=None) == plain
     assert plain.explanation is None
     orjson.dumps(answer(shop, replace(query, explain=True, explain_missing=EVERY)).explanation)
 
@@ -108,21 +108,21 @@ def test_an_answer_is_the_same_whether_it_is_explained_or_not(shop: Recommender,
 def test_places_ranks_and_moves_report_every_step(shop: Recommender) -> None:
     plain = [record["product_id"] for record in answer(shop, build_query(rows=50)).products]
     rule = Boost(parse("product_id:garden-almanac"), (0,), "books", label="boost_fq")
-    found = answer(shop, build_query(rows=50, explain=True, boosts=(rule,))).products
+    products = answer(shop, build_query(rows=50, explain=True, boosts=(rule,))).products
     rank = plain.index("garden-almanac")
-    told = {record["product_id"]: record["_explain"] for record in found}
-    assert told["garden-almanac"]["moves"] == [{"by": "boost_fq", "from": rank, "to": 0}]
-    assert (told["garden-almanac"]["rank"], told["garden-almanac"]["place"]) == (rank, 0)
-    assert told[plain[0]]["moves"] == [{"by": "made way for others", "from": 0, "to": 1}]
-    assert [record["_explain"]["place"] for record in found] == list(range(len(found)))
+    reason = {record["product_id"]: record["_explain"] for record in products}
+    assert reason["garden-almanac"]["moves"] == [{"by": "boost_fq", "from": rank, "to": 0}]
+    assert (reason["garden-almanac"]["rank"], reason["garden-almanac"]["place"]) == (rank, 0)
+    assert reason[plain[0]]["moves"] == [{"by": "made way for others", "from": 0, "to": 1}]
+    assert [record["_explain"]["place"] for record in products] == list(range(len(products)))
 
 
 def test_dithering_and_diversification_are_named(shop: Recommender) -> None:
     query = build_query(rows=50, explain=True, dithering=9.0, spacing=(DiversityRule("brand", 2),))
-    found = answer(shop, query).products
-    names = {move["by"] for record in found for move in record["_explain"]["moves"]}
+    products = answer(shop, query).products
+    names = {move["by"] for record in products for move in record["_explain"]["moves"]}
     assert names == {"dithering", "diversification"}
-    for record in found:
+    for record in products:
         moves = record["_explain"]["moves"]
         place = record["_explain"]["rank"]
         for move in moves:
@@ -147,7 +147,7 @@ def test_the_strongest_parts_name_where_a_product_came_from(shop: Recommender) -
 
 
 def test_the_rules_of_an_answer_are_listed(shop: Recommender) -> None:
-    found = answer(
+    result = answer(
         shop,
         build_query(
             explain=True,
@@ -158,8 +158,8 @@ def test_the_rules_of_an_answer_are_listed(shop: Recommender) -> None:
             removed=(Boost(parse("price:[30 TO *]"), name="dear", label="stored rule dear"),),
         ),
     )
-    assert found.explanation is not None
-    assert found.explanation["rules"] == [
+    assert result.explanation is not None
+    assert result.explanation["rules"] == [
         {"rule": "boost_fq", "name": "b", "does": "raise brand:Birk at 2"},
         {"rule": "", "name": "", "does": "bury tags:oak"},
         {"rule": "stored rule dear", "name": "dear", "does": 'remove price:["30" TO *]'},
@@ -187,15 +187,15 @@ def test_each_thing_that_keeps_a_product_out_is_named(shop: Recommender) -> None
 
 def test_every_clause_that_does_not_hold_is_named(shop: Recommender) -> None:
     query = build_query(filter=parse('brand:Birk AND price:[* TO 30] AND (tags:oak OR tags:"fine zinc")'))
-    assert [told["clause"] for told in reasons(shop, "carving-knife", query)] == [
+    assert [reason["clause"] for reason in reasons(shop, "carving-knife", query)] == [
         'price:[* TO "30"]',
         'tags:oak OR tags:"fine zinc"',
     ]
     assert reasons(shop, "draw-hoe", build_query(filter=parse("-tags:steel"))) == [
         {"reason": "filtered", "by": "fq", "clause": "NOT tags:steel"}
     ]
-    near = build_query(circles=(Circle(53.8, -1.55, 5), Circle(48.86, 2.35, 5)), reader="nora")
-    assert [told["by"] for told in reasons(shop, "draw-hoe", near)] == ["geo.filter[0]", "geo.filter[1]"]
+    near = build_query(circles=(Circle(53.8, -1.55, 5), Circle(48.86, 2.35, 5)), user_id="nora")
+    assert [reason["by"] for reason in reasons(shop, "draw-hoe", near)] == ["geo.filter[0]", "geo.filter[1]"]
     removed = build_query(removed=(Boost(parse("brand:Fernhill"), label="stored rule x"),))
     assert reasons(shop, "draw-hoe", removed) == [
         {"reason": "filtered", "by": "stored rule x", "clause": "brand:Fernhill"}
@@ -211,17 +211,17 @@ def test_all_reasons_are_listed_at_once(shop: Recommender) -> None:
 def test_below_the_cut_tells_rank_and_score(shop: Recommender, kind: QueryKind) -> None:
     whole = answer(shop, build_query(kind, "nora", rows=50, explain=True)).products
     last = whole[-1]
-    (told,) = reasons(shop, last["product_id"], build_query(kind, "nora"))
-    assert (told["reason"], told["rank"]) == ("below_the_cut", len(whole) - 1)
-    assert told["score"] == pytest.approx(last["_explain"]["score"])
+    (reason,) = reasons(shop, last["product_id"], build_query(kind, "nora"))
+    assert (reason["reason"], reason["rank"]) == ("below_the_cut", len(whole) - 1)
+    assert reason["score"] == pytest.approx(last["_explain"]["score"])
 
 
 def test_variants_name_the_one_that_stands_for_them(shop: Recommender) -> None:
-    whole = [record["product_id"] for record in answer(shop, build_query(reader="nora", rows=50)).products]
+    whole = [record["product_id"] for record in answer(shop, build_query(user_id="nora", rows=50)).products]
     shown = next(product_id for product_id in whole if product_id.startswith("trowel"))
     other = "trowel-red" if shown == "trowel-green" else "trowel-green"
-    (told,) = reasons(shop, other, build_query(reader="nora"))
-    assert told == {"reason": "same_group", "as": shown, "rank": whole.index(shown)}
+    (reason,) = reasons(shop, other, build_query(user_id="nora"))
+    assert reason == {"reason": "same_group", "as": shown, "rank": whole.index(shown)}
 
 
 def test_anchors_and_their_variants_say_so(shop: Recommender) -> None:
@@ -238,8 +238,8 @@ def test_groups_and_histories_have_specific_reasons(shop: Recommender) -> None:
     assert why(shop, "garden-almanac", categories) == ["no_candidate"]
     garden = answer(shop, replace(categories, group_rows=50)).groups[0]
     last = garden.products[-1]["product_id"]
-    told = reasons(shop, last, categories)[-1]
-    assert (told["reason"], told["group"], told["rank"]) == (
+    reason = reasons(shop, last, categories)[-1]
+    assert (reason["reason"], reason["group"], reason["rank"]) == (
         "below_the_cut", garden.value, len(garden.products) - 1,
     )  # fmt: skip
     assert why(shop, last, replace(categories, group_rows=0))[-1] == "below_the_cut"

@@ -50,7 +50,7 @@ class Year:
     products: list[dict[str, Any]]
     rows: Array
     at_ms: Array
-    readers: list[str]
+    user_ids: list[str]
     "Customer, or the invoice of a guest after `guest-`."
 
 
@@ -79,7 +79,7 @@ def year() -> Year:
         products=[{"product_id": code, "title": title.title()} for code, title in products.iter_rows()],
         rows=np.array([row_of[code] for code in lines["stock_code"]]),
         at_ms=lines["ts"].dt.epoch("ms").to_numpy(),
-        readers=lines["reader"].to_list(),
+        user_ids=lines["reader"].to_list(),
     )
 
 
@@ -92,17 +92,19 @@ class Split:
     before: dict[str, list[tuple[int, int]]]
     after: dict[str, set[int]]
 
-    def recents(self, reader: str) -> list[bytes]:
+    def recents(self, user_id: str) -> list[bytes]:
         """The reader's recent list as the store would hold it."""
-        newest = reversed(self.before.get(reader, [])[-200:])
+        newest = reversed(self.before.get(user_id, [])[-200:])
         ids = self.recommender.overlay.catalog.product_ids
         return [RecentEvent("checkout", (ids[row],), at_ms).pack() for row, at_ms in newest]
 
-    def list_of(self, kind: QueryKind, reader: str) -> list[int]:
+    def list_of(self, kind: QueryKind, user_id: str) -> list[int]:
         """Rows of ten recommendations."""
-        query = UserQuery(kind=kind, app_id="a", engine_id="default", user_id=reader, rows=10)
-        found = dispatch.answer(self.recommender, query, self.recents(reader), (), self.now_ms)
-        return self.recommender.overlay.catalog.rows_of([product["product_id"] for product in found.products])
+        query = UserQuery(kind=kind, app_id="a", engine_id="default", user_id=user_id, rows=10)
+        result = dispatch.answer(self.recommender, query, self.recents(user_id), (), self.now_ms)
+        return self.recommender.overlay.catalog.rows_of(
+            [product["product_id"] for product in result.products]
+        )
 
 
 @pytest.fixture(scope="module")
@@ -112,27 +114,27 @@ def split(year: Year) -> Split:
     overlay = recommender.overlay
     overlay.put_products(year.products, None)
     past = int(np.searchsorted(year.at_ms, now_ms))
-    codes = np.array([overlay.get_user_code("u:" + reader) for reader in year.readers[:past]])
+    codes = np.array([overlay.get_user_code("u:" + user_id) for user_id in year.user_ids[:past]])
     events = EventArrays(codes, year.rows[:past], year.at_ms[:past], np.ones(past), np.ones(past, bool))
     for start in range(0, past, 5_000):
         overlay.add_events(events.select(np.arange(start, min(start + 5_000, past))))
     before: dict[str, list[tuple[int, int]]] = defaultdict(list)
     after: dict[str, set[int]] = defaultdict(set)
-    for at, (reader, row, at_ms) in enumerate(
-        zip(year.readers, year.rows.tolist(), year.at_ms.tolist(), strict=True)
+    for at, (user_id, row, at_ms) in enumerate(
+        zip(year.user_ids, year.rows.tolist(), year.at_ms.tolist(), strict=True)
     ):
-        if reader.startswith("guest-"):
+        if user_id.startswith("guest-"):
             continue
         if at < past:
-            before[reader].append((row, at_ms))
+            before[user_id].append((row, at_ms))
         else:
-            after[reader].add(row)
+            after[user_id].add(row)
     return Split(recommender, now_ms, dict(before), dict(after))
 
 
-def ndcg(found: list[int], wanted: set[int], k: int = 10) -> float:
-    gained = sum(1 / np.log2(place + 2) for place, row in enumerate(found[:k]) if row in wanted)
-    return float(gained / sum(1 / np.log2(place + 2) for place in range(min(k, len(wanted)))))
+def ndcg(ranked: list[int], relevant: set[int], k: int = 10) -> float:
+    gained = sum(1 / np.log2(place + 2) for place, row in enumerate(ranked[:k]) if row in relevant)
+    return float(gained / sum(1 / np.log2(place + 2) for place in range(min(k, len(relevant)))))
 
 
 def graded_ndcg(scores: Array, gains: Array, k: int = 20) -> float:
@@ -143,29 +145,29 @@ def graded_ndcg(scores: Array, gains: Array, k: int = 20) -> float:
 
 def test_a_reader_with_a_history_gets_three_times_what_popularity_gives(split: Split) -> None:
     recommender = split.recommender
-    standing = recommender.default_engine_state.get_item_priors(split.now_ms)
+    priors = recommender.default_engine_state.get_item_priors(split.now_ms)
     overlay = recommender.overlay
-    sold = np.bincount([row for lines in split.before.values() for row, _ in lines], minlength=len(standing))
+    sold = np.bincount([row for lines in split.before.values() for row, _ in lines], minlength=len(priors))
     personal, popular = [], []
-    for reader, wanted in split.after.items():
-        seen = {row for row, _ in split.before.get(reader, [])}
-        new = wanted - seen
+    for user_id, bought in split.after.items():
+        seen = {row for row, _ in split.before.get(user_id, [])}
+        new = bought - seen
         if not seen or not new:
             continue
-        taste = build_user_profile(
-            find_interaction_rows(parse_recent_events(split.recents(reader)), overlay.catalog), overlay.index
+        profile = build_user_profile(
+            find_interaction_rows(parse_recent_events(split.recents(user_id)), overlay.catalog), overlay.index
         )
-        for found, scores in (
+        for measured, scores in (
             (
                 personal,
-                personal_scores(taste, recommender.default_engine_state, standing).add_to(
-                    select_prior(taste, None, standing).scores
+                personal_scores(profile, recommender.default_engine_state, priors).add_to(
+                    select_prior(profile, None, priors).scores
                 ),
             ),
             (popular, sold.astype(np.float32)),
         ):
             scores[list(seen)] = -np.inf
-            found.append(ndcg(np.argsort(-scores)[:10].tolist(), new))
+            measured.append(ndcg(np.argsort(-scores)[:10].tolist(), new))
     print(f"\nNDCG@10 of new products: personal {np.mean(personal):.4f}, popularity {np.mean(popular):.4f}")
     assert np.mean(personal) > 0.098
     assert np.mean(personal) > 3 * np.mean(popular)
@@ -193,7 +195,7 @@ def trained_until(year: Year, split: Split, at_ms: int, folder: Path) -> LoadedS
     ids = np.array(split.recommender.overlay.catalog.product_ids)
     frame = pl.DataFrame(
         {
-            "reader": ["u:" + reader for reader in year.readers[:past]],
+            "reader": ["u:" + user_id for user_id in year.user_ids[:past]],
             "item": ids[year.rows[:past]],
             "at": year.at_ms[:past] / 1000.0,
         }
@@ -208,7 +210,7 @@ def test_a_snapshot_is_worth_more_than_the_live_parts_and_live_parts_keep_an_old
     year: Year, split: Split, tmp_path: Path
 ) -> None:
     recommender = split.recommender
-    catalog, index, holdings = (
+    catalog, index, state = (
         recommender.overlay.catalog,
         recommender.overlay.index,
         recommender.default_engine_state,
@@ -216,51 +218,53 @@ def test_a_snapshot_is_worth_more_than_the_live_parts_and_live_parts_keep_an_old
     fresh = trained_until(year, split, split.now_ms, tmp_path / "fresh")
     old = trained_until(year, split, split.now_ms - 45 * DAY_MS, tmp_path / "old")
     figures: dict[str, list[float]] = defaultdict(list)
-    asked = [reader for reader in split.after if reader in split.before][::3]
+    user_ids = [user_id for user_id in split.after if user_id in split.before][::3]
     for name, learned in (("live", None), ("fresh", fresh), ("old", old)):
-        holdings.set_serving_model(None if learned is None else ServingModel(learned, catalog.product_ids))
-        standing = holdings.get_item_priors(split.now_ms)
-        for reader in asked:
-            seen = {row for row, _ in split.before[reader]}
-            new = split.after[reader] - seen
+        state.set_serving_model(None if learned is None else ServingModel(learned, catalog.product_ids))
+        priors = state.get_item_priors(split.now_ms)
+        for user_id in user_ids:
+            seen = {row for row, _ in split.before[user_id]}
+            new = split.after[user_id] - seen
             if not new:
                 continue
-            taste = build_user_profile(
-                find_interaction_rows(parse_recent_events(split.recents(reader)), catalog), index
+            profile = build_user_profile(
+                find_interaction_rows(parse_recent_events(split.recents(user_id)), catalog), index
             )
-            scores = personal_scores(taste, holdings, standing).add_to(
-                select_prior(taste, None, standing).scores
+            scores = personal_scores(profile, state, priors).add_to(
+                select_prior(profile, None, priors).scores
             )
             scores[list(seen)] = -np.inf
             figures[name].append(ndcg(np.argsort(-scores)[:10].tolist(), new))
-            if holdings.serving_model is not None and learned is not None:
-                past = holdings.serving_model.build_history(taste.interactions, split.now_ms)
+            if state.serving_model is not None and learned is not None:
+                past = state.serving_model.build_history(profile.interactions, split.now_ms)
                 alone = learned.blend.score(past.to_histories(len(learned.snapshot.items)))[0]
-                scores = holdings.serving_model.expand_to_rows(alone, len(standing))
+                scores = state.serving_model.expand_to_rows(alone, len(priors))
                 scores[list(seen)] = -np.inf
                 figures[name + " alone"].append(ndcg(np.argsort(-scores)[:10].tolist(), new))
-    holdings.set_serving_model(None)
-    means = {name: round(float(np.mean(found)), 4) for name, found in figures.items()}
-    print(f"\nNDCG@10 of new products: {means}")
-    assert means["fresh"] > 1.05 * means["live"]
-    assert means["fresh"] > 0.97 * means["fresh alone"]
-    assert means["old"] > 1.04 * means["old alone"]
+    state.set_serving_model(None)
+    averages = {name: round(float(np.mean(values)), 4) for name, values in figures.items()}
+    print(f"\nNDCG@10 of new products: {averages}")
+    assert averages["fresh"] > 1.05 * averages["live"]
+    assert averages["fresh"] > 0.97 * averages["fresh alone"]
+    assert averages["old"] > 1.04 * averages["old alone"]
 
 
 def test_a_reader_without_history_gets_the_trend(split: Split) -> None:
-    cold = [reader for reader in split.after if reader not in split.before]
-    figures = [ndcg(split.list_of("user_to_products", reader), split.after[reader]) for reader in cold]
+    cold = [user_id for user_id in split.after if user_id not in split.before]
+    figures = [ndcg(split.list_of("user_to_products", user_id), split.after[user_id]) for user_id in cold]
     print(f"\nNDCG@10 of {len(cold)} new readers: {np.mean(figures):.4f}")
     assert np.mean(figures) > 0.112
 
 
 def test_personal_lists_beat_the_trend_for_those_with_a_history(split: Split) -> None:
-    known = [reader for reader in split.after if reader in split.before][::3]
+    user_ids = [user_id for user_id in split.after if user_id in split.before][::3]
     figures = {
-        kind: float(np.mean([ndcg(split.list_of(kind, reader), split.after[reader]) for reader in known]))
+        kind: float(
+            np.mean([ndcg(split.list_of(kind, user_id), split.after[user_id]) for user_id in user_ids])
+        )
         for kind in ("user_to_products", "user_to_trending")
     }
-    print(f"\nNDCG@10 as served, {len(known)} readers: {figures}")
+    print(f"\nNDCG@10 as served, {len(user_ids)} readers: {figures}")
     assert figures["user_to_products"] > 1.1 * figures["user_to_trending"]
 
 
@@ -268,7 +272,7 @@ def test_the_trend_of_a_week_foretells_the_next_day_and_week(year: Year) -> None
     recommender = Recommender(HashingEmbedder())
     overlay = recommender.overlay
     overlay.put_products(year.products, np.zeros((len(year.products), 128), np.float32))
-    codes = np.array([overlay.get_user_code(reader) for reader in year.readers])
+    codes = np.array([overlay.get_user_code(user_id) for user_id in year.user_ids])
     days, count = year.at_ms // DAY_MS, len(year.products)
     tested = np.unique(days)[-45:-7].tolist()
     figures: dict[str, list[float]] = defaultdict(list)
@@ -285,8 +289,8 @@ def test_the_trend_of_a_week_foretells_the_next_day_and_week(year: Year) -> None
             codes[today], year.rows[today], year.at_ms[today], np.ones(size), np.zeros(size, bool)
         )
         overlay.add_events(events)
-    means = {name: round(float(np.mean(values)), 3) for name, values in figures.items()}
-    print(f"\nNDCG@20 of the trend, horizon and half-life in days: {means}")
-    assert means["day 7"] > 0.80
-    assert means["week 7"] > 0.90
-    assert means["day 7"] > max(means["day 1"], means["day 30"])
+    averages = {name: round(float(np.mean(values)), 3) for name, values in figures.items()}
+    print(f"\nNDCG@20 of the trend, horizon and half-life in days: {averages}")
+    assert averages["day 7"] > 0.80
+    assert averages["week 7"] > 0.90
+    assert averages["day 7"] > max(averages["day 1"], averages["day 30"])

@@ -46,41 +46,41 @@ def shop() -> Recommender:
 def ask(
     shop: Recommender,
     kind: QueryKind = "user_to_products",
-    reader: str = "",
+    user_id: str = "",
     *,
     shown: Any = (),
     **query: Any,
 ) -> RecommendationResult:
     if kind == "product_to_products":
         query.setdefault("anchors", ("hand-fork",))
-    asked = UserQuery(kind=kind, app_id=APP, engine_id="default", user_id=reader, **query)
-    return dispatch.answer(shop, asked, recents(reader), shown, NOW_MS)
+    request = UserQuery(kind=kind, app_id=APP, engine_id="default", user_id=user_id, **query)
+    return dispatch.answer(shop, request, recents(user_id), shown, NOW_MS)
 
 
-def ids(found: RecommendationResult) -> list[str]:
-    return [product["product_id"] for product in found.products]
+def ids(result: RecommendationResult) -> list[str]:
+    return [product["product_id"] for product in result.products]
 
 
 # --- who gets what ----------------------------------------------------------------------------------------------
 
 
 def test_a_gardener_is_shown_garden_things_and_a_cook_knives(shop: Recommender) -> None:
-    assert ids(ask(shop, reader="gina"))[0] == "crocus-bulbs"
-    assert ids(ask(shop, reader="carl"))[0] == "carving-knife"
+    assert ids(ask(shop, user_id="gina"))[0] == "crocus-bulbs"
+    assert ids(ask(shop, user_id="carl"))[0] == "carving-knife"
 
 
 def test_a_new_reader_gets_what_trends(shop: Recommender) -> None:
-    found = ask(shop, reader="nora", rows=50)
-    assert ids(found)[0] == "watering-can"
-    assert found.served_by == "trending"
-    assert ask(shop, reader="gina").served_by == "personal"
+    result = ask(shop, user_id="nora", rows=50)
+    assert ids(result)[0] == "watering-can"
+    assert result.served_by == "trending"
+    assert ask(shop, user_id="gina").served_by == "personal"
 
 
 def test_without_interactions_the_newest_products_lead() -> None:
     empty = open_shop_without_interactions()
-    found = ask(empty, rows=2)
-    assert ids(found) == ["garden-almanac", "cutting-board"]
-    assert found.served_by == "newest"
+    result = ask(empty, rows=2)
+    assert ids(result) == ["garden-almanac", "cutting-board"]
+    assert result.served_by == "newest"
     assert ids(ask(empty, "user_to_trending", rows=1)) == ["garden-almanac"]
 
 
@@ -93,8 +93,8 @@ def open_shop_without_interactions() -> Recommender:
 
 
 def test_the_trend_is_what_many_do_now_not_what_sold_long_ago(shop: Recommender) -> None:
-    found = ids(ask(shop, "user_to_trending", rows=50))
-    assert found[0] == "watering-can"
+    result = ids(ask(shop, "user_to_trending", rows=50))
+    assert result[0] == "watering-can"
     shop.apply(product_change([{**PRODUCTS[10], "availability": "IN_STOCK"}], LATER))
     assert ids(ask(shop, "user_to_trending", rows=50)).index("teapot") > 4
 
@@ -110,9 +110,9 @@ def test_a_click_of_a_second_ago_changes_the_next_answer(shop: Recommender) -> N
 
 def test_simulated_interactions_count_like_real_ones(shop: Recommender) -> None:
     click = RecentEvent("click", ("carving-knife",), NOW_MS)
-    found = ask(shop, simulated=(click,), rows=20)
-    assert ids(found)[0] == "bread-knife"
-    assert "carving-knife" not in ids(found)
+    result = ask(shop, simulated=(click,), rows=20)
+    assert ids(result)[0] == "bread-knife"
+    assert "carving-knife" not in ids(result)
     assert ids(ask(shop, rows=20))[0] == "watering-can"
 
 
@@ -140,36 +140,36 @@ def test_the_trend_is_the_same_with_and_without_the_shortcut(shop: Recommender) 
 
 
 def test_many_readers_of_one_product_make_it_trend_at_once(shop: Recommender) -> None:
-    crowd = [view(f"reader-{n}", "draw-hoe", kind="checkout") for n in range(9)]
-    shop.apply(interaction_change(crowd, f"{NOW_MS}-5"))
+    checkouts = [view(f"reader-{n}", "draw-hoe", kind="checkout") for n in range(9)]
+    shop.apply(interaction_change(checkouts, f"{NOW_MS}-5"))
     assert ids(ask(shop, "user_to_trending"))[0] == "draw-hoe"
 
 
 def test_a_product_uploaded_a_moment_ago_is_recommended_by_its_content(shop: Recommender) -> None:
     spade = {**PRODUCTS[2], "product_id": "hand-spade", "title": "Steel hand spade"}
     shop.apply(product_change([spade], LATER))
-    assert "hand-spade" in ids(ask(shop, reader="gina"))
+    assert "hand-spade" in ids(ask(shop, user_id="gina"))
 
 
 def test_the_score_of_a_product_is_the_same_on_every_endpoint(shop: Recommender) -> None:
-    def scores(found: RecommendationResult) -> dict[str, float]:
-        records = found.products + [record for group in found.groups for record in group.products]
+    def scores(result: RecommendationResult) -> dict[str, float]:
+        records = result.products + [record for group in result.groups for record in group.products]
         return {record["product_id"]: record["_personalization_score"] for record in records}
 
-    reference = scores(ask(shop, reader="gina", rows=50))
+    reference = scores(ask(shop, user_id="gina", rows=50))
     for kind, more in (
         ("user_to_trending", {}),
         ("product_to_products", {"anchors": ("bread-knife",)}),
         ("user_to_categories", {"group_rows": 50}),
         ("user_to_attributes", {"field_name": "brand", "group_rows": 50}),
     ):
-        found = scores(ask(shop, kind, "gina", rows=50, **more))  # type: ignore[arg-type]
-        common = found.keys() & reference.keys()
-        assert len(common) > 3
-        for product_id in common:
-            assert found[product_id] == pytest.approx(reference[product_id], abs=1e-5), (kind, product_id)
+        result = scores(ask(shop, kind, "gina", rows=50, **more))  # type: ignore[arg-type]
+        shared = result.keys() & reference.keys()
+        assert len(shared) > 3
+        for product_id in shared:
+            assert result[product_id] == pytest.approx(reference[product_id], abs=1e-5), (kind, product_id)
     assert all(0 <= score <= 1 for score in reference.values())
-    ranked = [reference[product_id] for product_id in ids(ask(shop, reader="gina", rows=50))]
+    ranked = [reference[product_id] for product_id in ids(ask(shop, user_id="gina", rows=50))]
     assert ranked == sorted(ranked, reverse=True)
 
 
@@ -177,28 +177,28 @@ def test_the_score_of_a_product_is_the_same_on_every_endpoint(shop: Recommender)
 
 
 @pytest.mark.parametrize("kind", [*LISTS, "user_to_history"])
-@pytest.mark.parametrize("reader", ["gina", "otto", "nora"])
+@pytest.mark.parametrize("user_id", ["gina", "otto", "nora"])
 def test_out_of_stock_and_removed_products_are_never_returned(
-    shop: Recommender, kind: QueryKind, reader: str
+    shop: Recommender, kind: QueryKind, user_id: str
 ) -> None:
     shop.apply(ChangeLogEntry("product", LATER, "remove", orjson.dumps(["crocus-bulbs", "watering-can"])))
-    found = set(ids(ask(shop, kind, reader, rows=50)))
-    assert not found & {"teapot", "crocus-bulbs", "watering-can"}
+    result = set(ids(ask(shop, kind, user_id, rows=50)))
+    assert not result & {"teapot", "crocus-bulbs", "watering-can"}
 
 
 def test_removed_products_do_not_show_before_the_item_priors_refresh() -> None:
     shop = open_shop(refresh_ms=10_000)
-    assert ids(ask(shop, reader="nora", rows=3))[0] == "watering-can"
+    assert ids(ask(shop, user_id="nora", rows=3))[0] == "watering-can"
     shop.apply(ChangeLogEntry("product", LATER, "remove", orjson.dumps(["watering-can"])))
     for kind in LISTS:
-        found = ids(ask(shop, kind, "nora", rows=3))
-        assert "watering-can" not in found
-        assert len(found) == 3
+        result = ids(ask(shop, kind, "nora", rows=3))
+        assert "watering-can" not in result
+        assert len(result) == 3
 
 
 def test_products_newer_than_the_item_priors_break_nothing() -> None:
     shop = open_shop(refresh_ms=10_000)
-    ask(shop, reader="gina")
+    ask(shop, user_id="gina")
     new = [{"product_id": f"n{n}", "categories": [["New"]], "brand": "New"} for n in range(100)]
     shop.apply(product_change(new, LATER))
     shop.apply(interaction_change([view("gina", "n99")], f"{NOW_MS}-7"))
@@ -215,19 +215,19 @@ def test_products_newer_than_the_item_priors_break_nothing() -> None:
 
 @pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending"])
 def test_what_the_reader_dealt_with_lately_is_left_out(shop: Recommender, kind: QueryKind) -> None:
-    found = set(ids(ask(shop, kind, "gina", rows=50)))
-    assert not found & {"tulip-bulbs", "watering-can", "hand-fork", "trowel-green", "trowel-red"}
+    result = set(ids(ask(shop, kind, "gina", rows=50)))
+    assert not result & {"tulip-bulbs", "watering-can", "hand-fork", "trowel-green", "trowel-red"}
     assert "trowel-red" in ids(ask(shop, kind, "gina", rows=50, dedupe=False))
 
 
 def test_only_the_fifty_most_recent_products_are_left_out() -> None:
     shop = open_shop()
     shop.apply(product_change([{"product_id": f"x{n}"} for n in range(60)], LATER))
-    did = [RecentEvent("click", (f"x{n}",), NOW_MS - n).pack() for n in range(60)]
+    events = [RecentEvent("click", (f"x{n}",), NOW_MS - n).pack() for n in range(60)]
     query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=100)
-    found = ids(dispatch.answer(shop, query, did, (), NOW_MS))
-    assert {f"x{n}" for n in range(50, 60)} <= set(found)
-    assert not {f"x{n}" for n in range(50)} & set(found)
+    result = ids(dispatch.answer(shop, query, events, (), NOW_MS))
+    assert {f"x{n}" for n in range(50, 60)} <= set(result)
+    assert not {f"x{n}" for n in range(50)} & set(result)
 
 
 def test_impressions_do_not_leave_a_product_out(shop: Recommender) -> None:
@@ -240,22 +240,22 @@ def test_impressions_do_not_leave_a_product_out(shop: Recommender) -> None:
 def test_who_has_seen_everything_is_shown_it_again_rather_than_nothing(
     shop: Recommender, kind: QueryKind
 ) -> None:
-    did = [RecentEvent("click", tuple(IN_STOCK), NOW_MS).pack()]
+    events = [RecentEvent("click", tuple(IN_STOCK), NOW_MS).pack()]
     query = UserQuery(kind=kind, app_id=APP, engine_id="default", user_id="z", rows=50)
-    found = dispatch.answer(shop, query, did, (), NOW_MS)
-    assert found.served_by == "seen_again"
-    assert len(ids(found)) == 10
+    result = dispatch.answer(shop, query, events, (), NOW_MS)
+    assert result.served_by == "seen_again"
+    assert len(ids(result)) == 10
     filtered = dispatch.answer(
-        shop, replace(query, filter=parse("brand:Birk"), exclude=("bread-knife",)), did, (), NOW_MS
+        shop, replace(query, filter=parse("brand:Birk"), exclude=("bread-knife",)), events, (), NOW_MS
     )
     assert set(ids(filtered)) == {"carving-knife", "cutting-board"}
 
 
 @pytest.mark.parametrize("kind", LISTS)
 def test_excluded_products_never_return(shop: Recommender, kind: QueryKind) -> None:
-    found = ids(ask(shop, kind, "nora", rows=50, exclude=("watering-can", "draw-hoe", "never-there")))
-    assert found
-    assert not {"watering-can", "draw-hoe"} & set(found)
+    result = ids(ask(shop, kind, "nora", rows=50, exclude=("watering-can", "draw-hoe", "never-there")))
+    assert result
+    assert not {"watering-can", "draw-hoe"} & set(result)
 
 
 @pytest.mark.parametrize("kind", LISTS)
@@ -275,8 +275,8 @@ def test_filters_types_and_circles_hold_for_every_product(shop: Recommender, kin
 
 
 def test_a_filter_does_not_change_the_order(shop: Recommender) -> None:
-    whole = ids(ask(shop, reader="gina", rows=50))
-    some = ids(ask(shop, reader="gina", rows=50, filter=parse("tags:steel")))
+    whole = ids(ask(shop, user_id="gina", rows=50))
+    some = ids(ask(shop, user_id="gina", rows=50, filter=parse("tags:steel")))
     assert some == [product_id for product_id in whole if product_id in some]
     assert len(some) >= 2
 
@@ -294,11 +294,11 @@ def test_the_variant_is_the_one_most_likely_of_interest(shop: Recommender) -> No
         for n in (1, 2)
     ]
     shop.apply(product_change(red, LATER))
-    did = [RecentEvent("add_to_cart", ("red-1", "red-2"), NOW_MS).pack()]
+    events = [RecentEvent("add_to_cart", ("red-1", "red-2"), NOW_MS).pack()]
     query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", user_id="z", rows=50)
-    found = ids(dispatch.answer(shop, query, did, (), NOW_MS))
-    assert "trowel-red" in found
-    assert "trowel-green" not in found
+    result = ids(dispatch.answer(shop, query, events, (), NOW_MS))
+    assert "trowel-red" in result
+    assert "trowel-green" not in result
 
 
 # --- the form of the list --------------------------------------------------------------------------------------------
@@ -364,57 +364,57 @@ def test_pages_of_a_session_never_repeat_and_cover_everything(
 
 
 def test_a_session_goes_on_even_without_start(shop: Recommender) -> None:
-    first = ids(ask(shop, reader="nora", rows=3, pagination_id="s"))
-    second = ids(ask(shop, reader="nora", rows=3, pagination_id="s", shown=first))
+    first = ids(ask(shop, user_id="nora", rows=3, pagination_id="s"))
+    second = ids(ask(shop, user_id="nora", rows=3, pagination_id="s", shown=first))
     assert not set(first) & set(second)
     assert len(second) == 3
 
 
 def test_an_ended_session_stays_ended(shop: Recommender) -> None:
-    everything = ids(ask(shop, reader="gina", rows=50))
+    everything = ids(ask(shop, user_id="gina", rows=50))
     assert (
-        ids(ask(shop, reader="gina", rows=5, pagination_id="s", shown=everything, start=len(everything)))
+        ids(ask(shop, user_id="gina", rows=5, pagination_id="s", shown=everything, start=len(everything)))
         == []
     )
 
 
 def test_dithering_shuffles_per_reader_and_day_and_keeps_the_products(shop: Recommender) -> None:
     query = UserQuery(kind="user_to_products", app_id=APP, engine_id="default", rows=50, dithering=5.0)
-    readers = [replace(query, anonymous_id=f"visitor {n}") for n in range(8)]
-    lists = [ids(dispatch.answer(shop, asked, [], (), NOW_MS)) for asked in readers]
-    assert len({tuple(found) for found in lists}) > 4
-    assert len({frozenset(found) for found in lists}) == 1
+    requests = [replace(query, anonymous_id=f"visitor {n}") for n in range(8)]
+    lists = [ids(dispatch.answer(shop, request, [], (), NOW_MS)) for request in requests]
+    assert len({tuple(result) for result in lists}) > 4
+    assert len({frozenset(result) for result in lists}) == 1
     whole = lists[0]
     pages = [
-        ids(dispatch.answer(shop, replace(readers[0], start=at, rows=3), [], (), NOW_MS + at))
+        ids(dispatch.answer(shop, replace(requests[0], start=at, rows=3), [], (), NOW_MS + at))
         for at in (0, 3, 6, 9)
     ]
-    assert [row for found in pages for row in found] == whole
-    assert ids(dispatch.answer(shop, readers[0], [], (), NOW_MS + DAY_MS)) != whole
+    assert [row for result in pages for row in result] == whole
+    assert ids(dispatch.answer(shop, requests[0], [], (), NOW_MS + DAY_MS)) != whole
 
 
 def test_boosts_and_their_marks(shop: Recommender) -> None:
-    found = ask(shop, reader="nora", rows=50, boosts=(Boost(parse("brand:Birk"), name="knives-week"),))
-    assert [product["_boosted"] for product in found.products] == [True] * 3 + [False] * 7
-    assert found.products[0]["_boosted_rules"] == ["knives-week"]
-    assert "_boosted_rules" not in found.products[-1]
-    assert "_boosted" not in ask(shop, reader="nora").products[0]
-    pinned = ask(shop, reader="nora", rows=50, boosts=(Boost(parse("product_id:garden-almanac"), (2,)),))
+    result = ask(shop, user_id="nora", rows=50, boosts=(Boost(parse("brand:Birk"), name="knives-week"),))
+    assert [product["_boosted"] for product in result.products] == [True] * 3 + [False] * 7
+    assert result.products[0]["_boosted_rules"] == ["knives-week"]
+    assert "_boosted_rules" not in result.products[-1]
+    assert "_boosted" not in ask(shop, user_id="nora").products[0]
+    pinned = ask(shop, user_id="nora", rows=50, boosts=(Boost(parse("product_id:garden-almanac"), (2,)),))
     assert ids(pinned)[2] == "garden-almanac"
 
 
 @pytest.mark.parametrize("kind", LISTS)
 def test_boosts_and_filters_work_on_every_list(shop: Recommender, kind: QueryKind) -> None:
-    found = ask(
+    result = ask(
         shop, kind, "nora", rows=3, filter=parse("tags:steel"), boosts=(Boost(parse("product_id:draw-hoe")),)
     )
-    assert ids(found)[0] == "draw-hoe"
-    assert len(ids(found)) == 3
+    assert ids(result)[0] == "draw-hoe"
+    assert len(ids(result)) == 3
 
 
 def test_diversification_spreads_brands(shop: Recommender) -> None:
-    found = ask(shop, reader="nora", rows=6, fields=("brand",), spacing=(DiversityRule("brand", 1),))
-    brands = [product["brand"] for product in found.products]
+    result = ask(shop, user_id="nora", rows=6, fields=("brand",), spacing=(DiversityRule("brand", 1),))
+    brands = [product["brand"] for product in result.products]
     assert all(left != right for left, right in pairwise(brands))
 
 
@@ -434,12 +434,12 @@ def test_fields_of_the_answer(shop: Recommender) -> None:
 # --- groups ---------------------------------------------------------------------------------------------------------
 
 
-def _groups(found: RecommendationResult) -> dict[Any, list[str]]:
-    return {group.value: [product["product_id"] for product in group.products] for group in found.groups}
+def _groups(result: RecommendationResult) -> dict[Any, list[str]]:
+    return {group.value: [product["product_id"] for product in group.products] for group in result.groups}
 
 
-def _totals(found: RecommendationResult) -> dict[Any, int]:
-    return {group.value: group.total for group in found.groups}
+def _totals(result: RecommendationResult) -> dict[Any, int]:
+    return {group.value: group.total for group in result.groups}
 
 
 def test_categories_of_a_level(shop: Recommender) -> None:
@@ -454,19 +454,19 @@ def test_categories_of_a_level(shop: Recommender) -> None:
 
 
 def test_a_category_whose_products_are_all_sold_out_is_not_offered(shop: Recommender) -> None:
-    found = ask(shop, "user_to_categories", rows=9, group_rows=1, root_category=("Kitchen",))
-    assert ("Kitchen", "Tea") not in _groups(found)
+    result = ask(shop, "user_to_categories", rows=9, group_rows=1, root_category=("Kitchen",))
+    assert ("Kitchen", "Tea") not in _groups(result)
 
 
 def test_categories_without_products(shop: Recommender) -> None:
-    found = ask(shop, "user_to_categories", "gina", rows=9, group_rows=0)
-    assert all(products == [] for products in _groups(found).values())
-    assert len(found.groups) == 3
+    result = ask(shop, "user_to_categories", "gina", rows=9, group_rows=0)
+    assert all(products == [] for products in _groups(result).values())
+    assert len(result.groups) == 3
 
 
 def test_with_a_filter_only_categories_with_enough_matches_come(shop: Recommender) -> None:
-    found = ask(shop, "user_to_categories", "gina", rows=9, group_rows=3, filter=parse("tags:steel"))
-    assert _totals(found) == {("Garden",): 4}
+    result = ask(shop, "user_to_categories", "gina", rows=9, group_rows=3, filter=parse("tags:steel"))
+    assert _totals(result) == {("Garden",): 4}
     two = ask(shop, "user_to_categories", "gina", rows=9, group_rows=2, filter=parse("tags:steel"))
     assert set(_groups(two)) == {("Garden",), ("Kitchen",)}
     steel = {product["product_id"] for product in PRODUCTS if "steel" in product.get("tags", ())}
@@ -476,16 +476,16 @@ def test_with_a_filter_only_categories_with_enough_matches_come(shop: Recommende
 def test_only_a_filter_asks_for_enough_and_only_of_categories(shop: Recommender) -> None:
     books = ask(shop, "user_to_categories", rows=9, group_rows=5, root_category=("Garden",), type="tool")
     assert ("Garden", "Watering") in _groups(books)
-    found = ask(
+    result = ask(
         shop, "user_to_attributes", rows=9, group_rows=2, field_name="tags", filter=parse("brand:Fernhill")
     )
-    assert _totals(found) == {"autumn": 2, "steel": 1}
+    assert _totals(result) == {"autumn": 2, "steel": 1}
 
 
 def test_what_is_excluded_still_belongs_to_its_category(shop: Recommender) -> None:
-    found = ask(shop, "user_to_categories", "carl", rows=9, group_rows=9, exclude=("bread-knife",))
-    assert _totals(found)["Kitchen",] == 4
-    assert "bread-knife" not in _groups(found)["Kitchen",]
+    result = ask(shop, "user_to_categories", "carl", rows=9, group_rows=9, exclude=("bread-knife",))
+    assert _totals(result)["Kitchen",] == 4
+    assert "bread-knife" not in _groups(result)["Kitchen",]
 
 
 def test_many_variants_of_one_product_do_not_keep_others_out_of_a_group(shop: Recommender) -> None:
@@ -495,23 +495,23 @@ def test_many_variants_of_one_product_do_not_keep_others_out_of_a_group(shop: Re
     ]
     others = [{"product_id": f"o{n}", "title": "Rake", "categories": [["Hoes"]]} for n in range(3)]
     shop.apply(product_change(variants + others, LATER))
-    did = [RecentEvent("add_to_cart", ("draw-hoe",), NOW_MS).pack()]
+    events = [RecentEvent("add_to_cart", ("draw-hoe",), NOW_MS).pack()]
     query = UserQuery("user_to_categories", APP, "default", user_id="z", rows=9, group_rows=4)
-    products = _groups(dispatch.answer(shop, query, did, (), NOW_MS))["Hoes",]
+    products = _groups(dispatch.answer(shop, query, events, (), NOW_MS))["Hoes",]
     assert len(products) == 4
 
 
 def test_products_of_a_group_are_one_per_variant_unseen_ones_first(shop: Recommender) -> None:
-    found = ask(shop, "user_to_categories", "gina", rows=1, group_rows=10)
-    products = _groups(found)["Garden",]
+    result = ask(shop, "user_to_categories", "gina", rows=1, group_rows=10)
+    products = _groups(result)["Garden",]
     assert len(set(products) & {"trowel-green", "trowel-red"}) == 1
     assert products[:2] == ["crocus-bulbs", "draw-hoe"]
 
 
 def test_categories_boosts_reach_into_every_list(shop: Recommender) -> None:
     boosts = (Boost(parse("product_id:(draw-hoe OR carving-knife)")),)
-    found = ask(shop, "user_to_categories", "nora", rows=2, group_rows=2, boosts=boosts)
-    assert {products[0] for products in _groups(found).values()} == {"draw-hoe", "carving-knife"}
+    result = ask(shop, "user_to_categories", "nora", rows=2, group_rows=2, boosts=boosts)
+    assert {products[0] for products in _groups(result).values()} == {"draw-hoe", "carving-knife"}
 
 
 def test_attributes_follow_the_reader(shop: Recommender) -> None:
@@ -523,11 +523,11 @@ def test_attributes_follow_the_reader(shop: Recommender) -> None:
 
 
 def test_boosted_values_come_first_and_excluded_values_never(shop: Recommender) -> None:
-    found = ask(
+    result = ask(
         shop, "user_to_attributes", "carl", rows=9, field_name="brand",
         boost_values=("Mori", "Nobody", "Alder"), exclude_values=("Birk",),
     )  # fmt: skip
-    assert list(_groups(found)) == ["Mori", "Alder", "Fernhill"]
+    assert list(_groups(result)) == ["Mori", "Alder", "Fernhill"]
 
 
 def test_numbers_keep_all_their_digits_as_values(shop: Recommender) -> None:
@@ -541,8 +541,8 @@ def test_numbers_keep_all_their_digits_as_values(shop: Recommender) -> None:
             LATER,
         )
     )
-    found = ask(shop, "user_to_attributes", rows=9, field_name="custom_attributes.weight")
-    assert set(_totals(found)) == {"1234567", "1234568", "12345.678", "20"}
+    result = ask(shop, "user_to_attributes", rows=9, field_name="custom_attributes.weight")
+    assert set(_totals(result)) == {"1234567", "1234568", "12345.678", "20"}
 
 
 def test_custom_attributes_and_arrays_are_fields_too(shop: Recommender) -> None:
@@ -564,19 +564,19 @@ def test_what_goes_with_a_product(shop: Recommender) -> None:
 
 
 def test_what_was_bought_with_a_product(shop: Recommender) -> None:
-    found = ask(shop, "product_to_products", anchors=("bread-knife",), buy_together=True)
-    assert ids(found)[0] == "cutting-board"
-    assert found.served_by == "baskets"
-    assert found.warnings == ()
+    result = ask(shop, "product_to_products", anchors=("bread-knife",), buy_together=True)
+    assert ids(result)[0] == "cutting-board"
+    assert result.served_by == "baskets"
+    assert result.warnings == ()
 
 
 def test_a_product_nobody_bought_together_with_anything_falls_back_to_what_is_similar(
     shop: Recommender,
 ) -> None:
-    found = ask(shop, "product_to_products", anchors=("crocus-bulbs",), buy_together=True)
-    assert ids(found)[0] == "tulip-bulbs"
-    assert found.served_by == "similar"
-    assert [(warning["parameter"], warning["message"]) for warning in found.warnings] == [
+    result = ask(shop, "product_to_products", anchors=("crocus-bulbs",), buy_together=True)
+    assert ids(result)[0] == "tulip-bulbs"
+    assert result.served_by == "similar"
+    assert [(warning["parameter"], warning["message"]) for warning in result.warnings] == [
         (
             "buy_together",
             "no purchase contains the product together with another one; the list has similar products",
@@ -590,14 +590,14 @@ def test_a_product_nobody_bought_together_with_anything_falls_back_to_what_is_si
 
 def test_anchors_and_their_variants_are_never_returned(shop: Recommender) -> None:
     for anchors in (("trowel-green",), ("group:trowel",), ("trowel-green", "hand-fork")):
-        found = set(ids(ask(shop, "product_to_products", anchors=anchors, rows=50)))
-        assert not found & {"trowel-green", "trowel-red", *anchors}
-        assert len(found) >= 8
+        result = set(ids(ask(shop, "product_to_products", anchors=anchors, rows=50)))
+        assert not result & {"trowel-green", "trowel-red", *anchors}
+        assert len(result) >= 8
 
 
 def test_an_unknown_anchor_gets_the_personal_list(shop: Recommender) -> None:
-    found = ask(shop, "product_to_products", "carl", anchors=("never-there",))
-    assert ids(found) == ids(ask(shop, "user_to_products", "carl"))
+    result = ask(shop, "product_to_products", "carl", anchors=("never-there",))
+    assert ids(result) == ids(ask(shop, "user_to_products", "carl"))
 
 
 def test_history_is_newest_first_and_by_kind(shop: Recommender) -> None:
@@ -624,9 +624,9 @@ def test_an_empty_shop_answers_with_nothing() -> None:
             kind=kind, app_id=APP, engine_id="default", user_id="u", field_name="brand", anchors=("a",),
             filter=parse("brand:x"), boosts=(Boost(parse("a:b")),), spacing=(DiversityRule("brand"),), dithering=3.0,
         )  # fmt: skip
-        found = dispatch.answer(empty, query, recents("gina"), ("x",), NOW_MS)
-        assert found.products == []
-        assert found.groups == []
+        result = dispatch.answer(empty, query, recents("gina"), ("x",), NOW_MS)
+        assert result.products == []
+        assert result.groups == []
 
 
 def test_a_catalog_of_one_product() -> None:
@@ -634,7 +634,7 @@ def test_a_catalog_of_one_product() -> None:
 
     tiny = Recommender(HashingEmbedder())
     tiny.apply(product_change(PRODUCTS[:1], "1-0"))
-    assert ids(ask(tiny, reader="gina")) == ["trowel-green"]
+    assert ids(ask(tiny, user_id="gina")) == ["trowel-green"]
     assert ids(ask(tiny, "product_to_products", anchors=("trowel-green",))) == []
 
 
@@ -652,12 +652,12 @@ def test_an_interaction_with_a_group_shows_the_variant_of_most_interest_on_offer
     shop = open_shop()
     blue = {**PRODUCTS[0], "product_id": "trowel-blue", "title": "Zinc watering can", "tags": ["zinc"]}
     shop.apply(product_change([{**PRODUCTS[0], "availability": "OUT_OF_STOCK"}, blue], LATER))
-    did = [RecentEvent("click", (name,), NOW_MS).pack() for name in ("group:trowel", "watering-can")]
+    events = [RecentEvent("click", (name,), NOW_MS).pack() for name in ("group:trowel", "watering-can")]
     query = UserQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
-    assert ids(dispatch.answer(shop, query, did, (), NOW_MS)) == ["trowel-blue", "watering-can"]
+    assert ids(dispatch.answer(shop, query, events, (), NOW_MS)) == ["trowel-blue", "watering-can"]
     gone = {**blue, "availability": "OUT_OF_STOCK"}
     shop.apply(product_change([gone], f"{NOW_MS + 2}-0"))
-    assert ids(dispatch.answer(shop, query, did, (), NOW_MS)) == ["trowel-red", "watering-can"]
+    assert ids(dispatch.answer(shop, query, events, (), NOW_MS)) == ["trowel-red", "watering-can"]
 
 
 def test_a_group_without_a_variant_on_offer_is_left_out_of_the_history() -> None:
@@ -665,6 +665,6 @@ def test_a_group_without_a_variant_on_offer_is_left_out_of_the_history() -> None
     shop.apply(
         product_change([{**product, "availability": "OUT_OF_STOCK"} for product in PRODUCTS[:2]], LATER)
     )
-    did = RecentEvent("click", ("group:trowel", "group:nobody", "watering-can"), NOW_MS).pack()
+    event = RecentEvent("click", ("group:trowel", "group:nobody", "watering-can"), NOW_MS).pack()
     query = UserQuery(kind="user_to_history", app_id=APP, engine_id="default", anonymous_id="x", rows=5)
-    assert ids(dispatch.answer(shop, query, [did], (), NOW_MS)) == ["watering-can"]
+    assert ids(dispatch.answer(shop, query, [event], (), NOW_MS)) == ["watering-can"]

@@ -18,7 +18,7 @@ from actors.serving import dispatch
 from tests.fakes.corner_shop import APP, INTERACTIONS, NOW_MS, open_shop, recents
 
 DAY_MS = 86_400_000
-READERS = ("gina", "carl")
+USER_IDS = ("gina", "carl")
 WEIGHTS = {"checkout": 1.0, "add_to_cart": 0.7, "product_detail_page_view": 0.3, "click": 0.3, "read": 0.3}
 
 
@@ -66,10 +66,10 @@ def standardize(values: list[float]) -> list[float]:
     return [(value - fmean(values)) / spread if spread else 0.0 for value in values]
 
 
-def explain(shop: Recommender, reader: str) -> dict[str, dict[str, float]]:
-    query = UserQuery("user_to_products", APP, "default", user_id=reader, rows=50, explain=True)
-    found = dispatch.answer(shop, query, recents(reader), (), NOW_MS)
-    return {record["product_id"]: record["_explain"]["score_parts"] for record in found.products}
+def explain(shop: Recommender, user_id: str) -> dict[str, dict[str, float]]:
+    query = UserQuery("user_to_products", APP, "default", user_id=user_id, rows=50, explain=True)
+    result = dispatch.answer(shop, query, recents(user_id), (), NOW_MS)
+    return {record["product_id"]: record["_explain"]["score_parts"] for record in result.products}
 
 
 def offered(shop: Recommender) -> list[str]:
@@ -77,11 +77,13 @@ def offered(shop: Recommender) -> list[str]:
     return [name for row, name in enumerate(catalog.product_ids) if catalog.offered[row]]
 
 
-def profile(reader: str) -> dict[str, float]:
+def profile(user_id: str) -> dict[str, float]:
     """Equation 7: the weights of products."""
     liked: dict[str, float] = {}
-    own = sorted((item for item in INTERACTIONS if reader_of(item) == reader), key=lambda item: -at_ms(item))
-    for item in own:
+    interactions = sorted(
+        (item for item in INTERACTIONS if reader_of(item) == user_id), key=lambda item: -at_ms(item)
+    )
+    for item in interactions:
         place = len(liked)
         for product in item["product_ids"]:
             if weigh(item):
@@ -89,15 +91,15 @@ def profile(reader: str) -> dict[str, float]:
     return liked
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_equation_4_gives_the_prior(shop: Recommender, reader: str) -> None:
+@pytest.mark.parametrize("user_id", USER_IDS)
+def test_equation_4_gives_the_prior(shop: Recommender, user_id: str) -> None:
     names, catalog = offered(shop), shop.overlay.catalog
     week, month = count_votes(7), count_votes(30)
     newer = {name: 0.001 * row / (len(catalog) - 1) for row, name in enumerate(catalog.product_ids)}
     trend = standardize([week[name] for name in names])
     largest = max(month.values())
     popularity = standardize([math.log(1 + 1000 * month[name] / largest) for name in names])
-    served = explain(shop, reader)
+    served = explain(shop, user_id)
     assert served
     for name, trending, popular in zip(names, trend, popularity, strict=True):
         if name in served:
@@ -107,23 +109,23 @@ def test_equation_4_gives_the_prior(shop: Recommender, reader: str) -> None:
             assert parts.get("live:newest", 0) == pytest.approx(newer[name], abs=1e-6)
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_equations_7_and_11_give_the_similarity_of_content(shop: Recommender, reader: str) -> None:
+@pytest.mark.parametrize("user_id", USER_IDS)
+def test_equations_7_and_11_give_the_similarity_of_content(shop: Recommender, user_id: str) -> None:
     catalog, index = shop.overlay.catalog, shop.overlay.index
     vectors = {name: index.take(np.array([catalog.row_of(name)]))[0] for name in catalog.product_ids}
-    liked = profile(reader)
+    liked = profile(user_id)
     direction = sum(weight * vectors[name] for name, weight in liked.items())
     direction = direction / np.linalg.norm(direction)
     similar = [float(vectors[name] @ direction) for name in offered(shop)]
-    served = explain(shop, reader)
+    served = explain(shop, user_id)
     for name, value in zip(offered(shop), similar, strict=True):
         if name in served:
             expected = 0.8 * (value - fmean(similar)) / pstdev(similar)
             assert served[name].get("live:content", 0) == pytest.approx(expected, abs=0.02)
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_equation_10_gives_the_pairs(shop: Recommender, reader: str) -> None:
+@pytest.mark.parametrize("user_id", USER_IDS)
+def test_equation_10_gives_the_pairs(shop: Recommender, user_id: str) -> None:
     pairs: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for _, items in groupby(sorted(INTERACTIONS, key=reader_of), key=reader_of):
         steps = [
@@ -147,20 +149,20 @@ def test_equation_10_gives_the_pairs(shop: Recommender, reader: str) -> None:
                         pairs[right][left] += value * (1.0 if before == after else 0.5)
     names = list(shop.overlay.catalog.product_ids)
     total: dict[str, float] = defaultdict(float)
-    for name, weight in profile(reader).items():
+    for name, weight in profile(user_id).items():
         for other, value in pairs[name].items():
             total[other] += weight * value / sum(pairs[name].values())
     spread = pstdev([total[name] for name in names])
-    served = explain(shop, reader)
+    served = explain(shop, user_id)
     assert any("live:together" in parts for parts in served.values())
     for name, parts in served.items():
         assert parts.get("live:together", 0) == pytest.approx(total[name] / spread, rel=0.02, abs=0.01)
 
 
-@pytest.mark.parametrize("reader", READERS)
-def test_equation_14_gives_the_score_that_is_shown(shop: Recommender, reader: str) -> None:
-    query = UserQuery("user_to_products", APP, "default", user_id=reader, rows=50, explain=True)
-    for record in dispatch.answer(shop, query, recents(reader), (), NOW_MS).products:
+@pytest.mark.parametrize("user_id", USER_IDS)
+def test_equation_14_gives_the_score_that_is_shown(shop: Recommender, user_id: str) -> None:
+    query = UserQuery("user_to_products", APP, "default", user_id=user_id, rows=50, explain=True)
+    for record in dispatch.answer(shop, query, recents(user_id), (), NOW_MS).products:
         score = record["_explain"]["score"]
         assert record["_personalization_score"] == pytest.approx(
             0.5 + 0.5 * score / (4 + abs(score)), abs=1e-4

@@ -19,26 +19,28 @@ def test_the_nearest_prefix_equals_the_result_of_comparing_every_prefix(
     typed: str, text: str, most: int
 ) -> None:
     texts = FoldedTexts.of([text])
-    found = EditPattern(char_codes(typed)).compare(texts.codes, np.array([1]), most)
-    wanted = min(OSA.distance(typed, text[:length]) for length in range(len(text) + 1))
-    if wanted <= most:
-        assert found.edits[0] == wanted
-        assert OSA.distance(typed, text[: found.cut[0]]) == wanted
+    distances = EditPattern(char_codes(typed)).compare(texts.codes, np.array([1]), most)
+    expected = min(OSA.distance(typed, text[:length]) for length in range(len(text) + 1))
+    if expected <= most:
+        assert distances.edits[0] == expected
+        assert OSA.distance(typed, text[: distances.cut[0]]) == expected
     else:
-        assert found.edits[0] > most
+        assert distances.edits[0] > most
 
 
 @pytest.mark.parametrize("length", [1, 8, 9, 16, 17, 32, 33, 64])
 def test_what_was_typed_may_have_any_length_up_to_the_longest(length: int) -> None:
     typed = ("abcdefghij" * 7)[:length]
-    found = EditPattern(char_codes(typed)).compare(FoldedTexts.of([typed + "xyz"]).codes, np.array([1]), 2)
-    assert (found.edits[0], found.cut[0]) == (0, length)
+    distances = EditPattern(char_codes(typed)).compare(
+        FoldedTexts.of([typed + "xyz"]).codes, np.array([1]), 2
+    )
+    assert (distances.edits[0], distances.cut[0]) == (0, length)
 
 
 def test_a_text_ends_where_the_next_one_begins() -> None:
     texts = FoldedTexts.of(["steel", "trowel"])
-    found = EditPattern(char_codes("steel trowel")).compare(texts.codes, texts.starts[:1] + 1, 4)
-    assert found.edits[0] > 4
+    distances = EditPattern(char_codes("steel trowel")).compare(texts.codes, texts.starts[:1] + 1, 4)
+    assert distances.edits[0] > 4
 
 
 def test_longer_texts_may_have_more_typos() -> None:

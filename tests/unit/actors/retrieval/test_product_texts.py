@@ -37,8 +37,8 @@ def overlay_of(*products: dict[str, Any]) -> Overlay:
     return overlay
 
 
-def find_ids(overlay: Overlay, text: str, **wishes: Any) -> list[str]:
-    rows = overlay.texts.find(TextQuery(text, **wishes), None, NOW_MS).rows
+def find_ids(overlay: Overlay, text: str, **options: Any) -> list[str]:
+    rows = overlay.texts.find(TextQuery(text, **options), None, NOW_MS).rows
     return [overlay.catalog.product_ids[row] for row in rows.tolist()]
 
 
@@ -149,47 +149,47 @@ QUESTIONS = [
 
 
 def saved(products: list[dict[str, Any]] = SHOP, version: str = "v1") -> SearchSnapshot:
-    found = SearchSnapshot.load(version, save(products, learn_from=100))
-    assert found is not None
-    return found
+    snapshot = SearchSnapshot.load(version, save(products, learn_from=100))
+    assert snapshot is not None
+    return snapshot
 
 
-def answers(overlay: Overlay, **wishes: Any) -> dict[str, dict[str, float]]:
-    told = {}
+def answers(overlay: Overlay, **options: Any) -> dict[str, dict[str, float]]:
+    scores = {}
     for question in QUESTIONS:
-        hits = overlay.texts.find(TextQuery(question, **wishes), None, NOW_MS)
+        hits = overlay.texts.find(TextQuery(question, **options), None, NOW_MS)
         ids = [overlay.catalog.product_ids[row] for row in hits.rows.tolist()]
-        told[question] = dict(zip(ids, hits.scores.round(4).tolist(), strict=True))
-    return told
+        scores[question] = dict(zip(ids, hits.scores.round(4).tolist(), strict=True))
+    return scores
 
 
 def test_an_index_of_a_snapshot_equals_one_built_in_memory() -> None:
-    here, laid = overlay_of(*SHOP), Overlay(HashingEmbedder())
-    laid.texts.pause_indexing()
-    laid.put_products(list(reversed(SHOP)), None)
-    laid.texts.bind_rows(saved())
-    assert len(laid.texts) == len(SHOP)
-    laid.texts.index_all()
-    assert laid.texts.version == "v1"
-    for wishes in ({}, {"partial": True}, {"language": "fr"}, {"fields": {"description": 0}}):
-        assert answers(laid, **wishes) == answers(here, **wishes)
-    row = laid.catalog.row_of("p0")
-    assert laid.texts.find(TextQuery("steel garden"), None).matched([row]) == [
+    in_memory, bound = overlay_of(*SHOP), Overlay(HashingEmbedder())
+    bound.texts.pause_indexing()
+    bound.put_products(list(reversed(SHOP)), None)
+    bound.texts.bind_rows(saved())
+    assert len(bound.texts) == len(SHOP)
+    bound.texts.index_all()
+    assert bound.texts.version == "v1"
+    for options in ({}, {"partial": True}, {"language": "fr"}, {"fields": {"description": 0}}):
+        assert answers(bound, **options) == answers(in_memory, **options)
+    row = bound.catalog.row_of("p0")
+    assert bound.texts.find(TextQuery("steel garden"), None).matched([row]) == [
         ("title", "description", "metadata")
     ]
 
 
 def test_products_that_changed_since_the_snapshot_are_followed() -> None:
-    here, laid = overlay_of(*SHOP), overlay_of(*SHOP)
-    laid.texts.bind_rows(saved())
-    for at, overlay in enumerate((here, laid)):
+    in_memory, bound = overlay_of(*SHOP), overlay_of(*SHOP)
+    bound.texts.bind_rows(saved())
+    for at, overlay in enumerate((in_memory, bound)):
         overlay.apply(uploaded(product("p3", "Copper bell"), product("new", "Oak bell"), at=10 + at))
         overlay.apply(ChangeLogEntry("product", f"{NOW_MS}-{20 + at}", "remove", orjson.dumps(["p4"])))
-        here.texts.index_all()
-    assert find_ids(laid, "bell") == ["new", "p3"] or find_ids(laid, "bell") == ["p3", "new"]
-    assert "p4" not in find_ids(laid, "steel")
+        in_memory.texts.index_all()
+    assert find_ids(bound, "bell") == ["new", "p3"] or find_ids(bound, "bell") == ["p3", "new"]
+    assert "p4" not in find_ids(bound, "steel")
     for question in QUESTIONS:
-        assert set(find_ids(laid, question)) == set(find_ids(here, question))
+        assert set(find_ids(bound, question)) == set(find_ids(in_memory, question))
 
 
 def test_a_later_snapshot_takes_over_and_the_old_one_is_let_go() -> None:
@@ -206,7 +206,7 @@ def test_a_later_snapshot_takes_over_and_the_old_one_is_let_go() -> None:
 
 def test_a_snapshot_of_other_products_is_not_bound() -> None:
     overlay = overlay_of(*SHOP)
-    overlay.texts.bind_rows(saved([{**one, "title": "x"} for one in SHOP]))
+    overlay.texts.bind_rows(saved([{**record, "title": "x"} for record in SHOP]))
     assert overlay.texts.version == ""
     assert find_ids(overlay, "oak chair")
 
@@ -225,9 +225,9 @@ def test_meaning_is_that_of_the_snapshot_and_products_that_changed_have_it_too()
 
 
 def test_equal_products_give_equal_bytes_in_any_order() -> None:
-    one, other = save(SHOP, learn_from=100), save(list(reversed(SHOP)), learn_from=100)
-    assert one.facts == other.facts
-    for name, array in one.arrays.items():
+    first, other = save(SHOP, learn_from=100), save(list(reversed(SHOP)), learn_from=100)
+    assert first.facts == other.facts
+    for name, array in first.arrays.items():
         assert array.tobytes() == other.arrays[name].tobytes(), name
 
 

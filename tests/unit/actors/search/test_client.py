@@ -39,42 +39,42 @@ def questions(*texts: str) -> list[BankQuestion]:
     return [BankQuestion(question=text) for text in texts]
 
 
-async def complete(held: QuestionBankClient, app_id: str = "shop") -> list[str]:
-    return [one.question for one in await held.complete(app_id, "what", 9)]
+async def complete(client: QuestionBankClient, app_id: str = "shop") -> list[str]:
+    return [question.question for question in await client.complete(app_id, "what", 9)]
 
 
 async def test_a_bank_is_indexed_once_a_version_however_many_ask() -> None:
     store = Store()
-    held = QuestionBankClient(store)
+    client = QuestionBankClient(store)
     await store.replace("shop", questions("what a"))
-    assert await asyncio.gather(*(complete(held) for _ in range(5))) == [["what a"]] * 5
-    assert await complete(held) == ["what a"]
+    assert await asyncio.gather(*(complete(client) for _ in range(5))) == [["what a"]] * 5
+    assert await complete(client) == ["what a"]
     assert store.loads == 1
     await store.replace("shop", questions("what b"))
-    assert await complete(held) == ["what b"]
+    assert await complete(client) == ["what b"]
     assert store.loads == 2
 
 
 async def test_while_the_store_is_away_the_last_bank_is_used() -> None:
     store = Store()
-    held = QuestionBankClient(store)
+    client = QuestionBankClient(store)
     await store.replace("shop", questions("what a"))
-    await complete(held)
+    await complete(client)
     store.away = True
-    assert await complete(held) == ["what a"]
+    assert await complete(client) == ["what a"]
     with pytest.raises(Unavailable):
-        await complete(held, "other")
+        await complete(client, "other")
 
 
 async def test_the_bank_nobody_asks_for_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "MAX_CACHED_QUESTIONS", 2)
     store = Store()
-    held = QuestionBankClient(store)
+    bank_client = QuestionBankClient(store)
     for app_id in ("a", "b", "c"):
         await store.replace(app_id, questions("what is it"))
-        await complete(held, app_id)
-    await complete(held, "c")
-    await complete(held, "b")
+        await complete(bank_client, app_id)
+    await complete(bank_client, "c")
+    await complete(bank_client, "b")
     assert store.loads == 3
-    await complete(held, "a")
+    await complete(bank_client, "a")
     assert store.loads == 4

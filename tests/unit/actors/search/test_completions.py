@@ -29,23 +29,23 @@ def shop() -> Recommender:
 
 
 def complete(
-    shop: Recommender, typed: str, reader: str = "", **query: Any
+    shop: Recommender, typed: str, user_id: str = "", **query: Any
 ) -> dict[str, list[dict[str, Any]]]:
     query.setdefault("completion_fields", ("title",))
-    asked = UserQuery(
+    request = UserQuery(
         kind="autocomplete",
         app_id=APP,
         engine_id="default",
-        user_id=reader,
+        user_id=user_id,
         typed=typed,
         language="en",
         **query,
     )
-    return dict(dispatch.answer(shop, asked, recents(reader), (), NOW_MS).completions)
+    return dict(dispatch.answer(shop, request, recents(user_id), (), NOW_MS).completions)
 
 
-def titles(shop: Recommender, typed: str, reader: str = "", **query: Any) -> list[str]:
-    return [entry["text"] for entry in complete(shop, typed, reader, **query)["title"]]
+def titles(shop: Recommender, typed: str, user_id: str = "", **query: Any) -> list[str]:
+    return [entry["text"] for entry in complete(shop, typed, user_id, **query)["title"]]
 
 
 def searched(who: str, keywords: str) -> dict[str, Any]:
@@ -118,18 +118,18 @@ def test_boosts_and_profile_change_the_order_and_never_the_matches(shop: Recomme
 
 def test_attributes_and_brands_are_completed_without_a_product(shop: Recommender) -> None:
     brand = next(product["brand"] for product in PRODUCTS if product.get("brand"))
-    found = complete(shop, brand[:3], completion_fields=("brand", "custom_attributes.nothing"))
-    assert found["brand"][0]["text"] == brand
-    assert "product" not in found["brand"][0]
-    assert found["custom_attributes.nothing"] == []
+    completions = complete(shop, brand[:3], completion_fields=("brand", "custom_attributes.nothing"))
+    assert completions["brand"][0]["text"] == brand
+    assert "product" not in completions["brand"][0]
+    assert completions["custom_attributes.nothing"] == []
 
 
 def test_all_values_of_one_product_are_completed(shop: Recommender) -> None:
     product = {"product_id": "pot", "title": "Pot", "tags": ["terracotta", "terrace", "territory"]}
     shop.apply(product_change([product], f"{NOW_MS + 1}-0"))
     for boosts in ((), (Boost(parse('product_id:"pot"')),)):
-        found = complete(shop, "terr", completion_fields=("tags",), boosts=boosts)["tags"]
-        assert {entry["text"] for entry in found} == {"terracotta", "terrace", "territory"}
+        tags = complete(shop, "terr", completion_fields=("tags",), boosts=boosts)["tags"]
+        assert {entry["text"] for entry in tags} == {"terracotta", "terrace", "territory"}
 
 
 def test_a_translation_is_completed_in_its_language(shop: Recommender) -> None:
@@ -140,30 +140,30 @@ def test_a_translation_is_completed_in_its_language(shop: Recommender) -> None:
         "i18n_de": {"title": "Kupferkanne"},
     }
     shop.apply(product_change([product], f"{NOW_MS + 1}-0"))
-    asked = UserQuery(
+    request = UserQuery(
         kind="autocomplete", app_id=APP, engine_id="default", typed="kupfer", completion_fields=("title",),
         language="de", only_language=True,
     )  # fmt: skip
-    assert [entry["text"] for entry in dispatch.answer(shop, asked, (), (), NOW_MS).completions["title"]] == [
-        "Kupferkanne"
-    ]
+    assert [
+        entry["text"] for entry in dispatch.answer(shop, request, (), (), NOW_MS).completions["title"]
+    ] == ["Kupferkanne"]
     assert titles(shop, "kupfer") == []
 
 
 def test_queries_are_suggested_once_enough_readers_made_them(shop: Recommender) -> None:
     calls = [searched(f"r{at}", "Tulip bulbs") for at in range(5)] + [searched("r1", "secret plan")]
     shop.apply(interaction_change(calls, f"{NOW_MS + 1}-0"))
-    asked = ("historical_queries",)
-    (entry,) = complete(shop, "tul", completion_fields=asked)["historical_queries"]
+    fields = ("historical_queries",)
+    (entry,) = complete(shop, "tul", completion_fields=fields)["historical_queries"]
     assert entry == {
         "text": "Tulip bulbs",
         "text_with_markups": "Tul<mark>ip bulbs</mark>",
         "text_with_inverted_markups": "<mark>Tul</mark>ip bulbs",
     }
-    assert complete(shop, "sec", completion_fields=asked)["historical_queries"] == []
-    assert complete(shop, "sec", completion_fields=asked, min_users=1)["historical_queries"] != []
+    assert complete(shop, "sec", completion_fields=fields)["historical_queries"] == []
+    assert complete(shop, "sec", completion_fields=fields, min_users=1)["historical_queries"] != []
     shop.apply(ChangeLogEntry("interaction", f"{NOW_MS + 2}-0", "remove", b'["u:r3"]'))
-    assert complete(shop, "tul", completion_fields=asked)["historical_queries"] == []
+    assert complete(shop, "tul", completion_fields=fields)["historical_queries"] == []
 
 
 def test_old_queries_are_forgotten(shop: Recommender) -> None:

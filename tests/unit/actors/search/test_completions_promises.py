@@ -46,19 +46,19 @@ def shop() -> Recommender:
 
 def complete(shop: Recommender, typed: str, field: str = "title", **query: Any) -> list[dict[str, Any]]:
     query.setdefault("language", "en")
-    asked = UserQuery(
+    request = UserQuery(
         kind="autocomplete", app_id=APP, engine_id="default", typed=typed, completion_fields=(field,), **query
     )
     recent = recents(query["user_id"]) if query.get("user_id") else ()
-    return list(dispatch.answer(shop, asked, recent, (), NOW_MS).completions[field])
+    return list(dispatch.answer(shop, request, recent, (), NOW_MS).completions[field])
 
 
 def texts(shop: Recommender, typed: str, field: str = "title", **query: Any) -> list[str]:
     return [entry["text"] for entry in complete(shop, typed, field, **query)]
 
 
-def search(shop: Recommender, at: int, keywords: str, *readers: dict[str, str]) -> None:
-    calls = [{"type": "search", "search": {"keywords": keywords}, **reader} for reader in readers]
+def search(shop: Recommender, at: int, keywords: str, *users: dict[str, str]) -> None:
+    calls = [{"type": "search", "search": {"keywords": keywords}, **user} for user in users]
     shop.apply(interaction_change(calls, f"{NOW_MS + at}-0"))
 
 
@@ -81,9 +81,9 @@ def test_queries_count_users_and_not_repetitions(shop: Recommender, field: str) 
     assert "product" not in complete(shop, "bulb", field, min_users=4)[0]
 
 
-def log_search(shop: Recommender, text: str, *readers: str, at_ms: int = NOW_MS, origin: str = "") -> None:
+def log_search(shop: Recommender, text: str, *user_keys: str, at_ms: int = NOW_MS, origin: str = "") -> None:
     shop.overlay.logged_queries.record(
-        SuccessfulQuery(text, pseudonym(SALT, reader), at_ms, origin) for reader in readers
+        SuccessfulQuery(text, pseudonym(SALT, user_key), at_ms, origin) for user_key in user_keys
     )
 
 
@@ -96,9 +96,9 @@ def test_successful_queries_of_the_log_are_suggested(shop: Recommender) -> None:
 
 
 def test_a_reader_of_the_log_and_of_interactions_is_not_counted_twice(shop: Recommender) -> None:
-    readers = [f"r{number}" for number in range(3)]
-    search(shop, 1, "bulb planter", *({"user_id": reader} for reader in readers))
-    log_search(shop, "bulb planter", *(f"u:{reader}" for reader in readers))
+    user_ids = [f"r{number}" for number in range(3)]
+    search(shop, 1, "bulb planter", *({"user_id": user_id} for user_id in user_ids))
+    log_search(shop, "bulb planter", *(f"u:{user_id}" for user_id in user_ids))
     assert texts(shop, "bulb", "suggested_queries", min_users=5) == []
     assert texts(shop, "bulb", "suggested_queries", min_users=3) == ["bulb planter"]
 
@@ -134,9 +134,9 @@ def test_pages_of_completions_neither_overlap_nor_leave_out(shop: Recommender, f
     for at, name in enumerate(names):
         search(shop, at + 2, name, *({"user_id": f"r{number}"} for number in range(5 + at)))
     pages = [texts(shop, "bench", field, rows=3, start=start) for start in (0, 3, 6, 9, 12, 15)]
-    found = [text for page in pages for text in page]
-    assert len(found) == len(set(found))
-    assert set(names) <= set(found)
+    listed = [text for page in pages for text in page]
+    assert len(listed) == len(set(listed))
+    assert set(names) <= set(listed)
     assert pages[0] == texts(shop, "bench", field, rows=3)
     assert pages[1] == texts(shop, "bench", field, rows=3, start=3)
     assert texts(shop, "bench", field, rows=3, start=500) == []
@@ -171,7 +171,7 @@ def test_a_blank_at_the_end_finishes_the_word(shop: Recommender) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "found"),
+    ("typed", "matches"),
     [
         ("la", True),
         ("lq", False),
@@ -184,8 +184,8 @@ def test_a_blank_at_the_end_finishes_the_word(shop: Recommender) -> None:
         ("extrqrdxnqryxqatherproof", False),
     ],
 )
-def test_the_budget_of_typos_grows_with_what_was_typed(shop: Recommender, typed: str, found: bool) -> None:
-    assert any(text.startswith(("Lantern", "Extraordinary")) for text in texts(shop, typed)) is found
+def test_the_budget_of_typos_grows_with_what_was_typed(shop: Recommender, typed: str, matches: bool) -> None:
+    assert any(text.startswith(("Lantern", "Extraordinary")) for text in texts(shop, typed)) is matches
 
 
 def test_a_typo_in_the_first_letter_is_forgiven_and_costs_more() -> None:
@@ -214,7 +214,7 @@ def test_several_words_match_in_any_order(shop: Recommender, typed: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("typed", "wanted"),
+    ("typed", "first"),
     [
         ("CREME BRU", "Crème brûlée torch"),
         ("crème brüleé", "Crème brûlée torch"),
@@ -229,8 +229,8 @@ def test_several_words_match_in_any_order(shop: Recommender, typed: str) -> None
         ("ＧＡＬＡＸＹ", "Galaxy S8 case"),
     ],
 )
-def test_accents_case_width_and_scripts_are_no_obstacle(shop: Recommender, typed: str, wanted: str) -> None:
-    assert texts(shop, typed)[0] == wanted
+def test_accents_case_width_and_scripts_are_no_obstacle(shop: Recommender, typed: str, first: str) -> None:
+    assert texts(shop, typed)[0] == first
 
 
 def test_a_language_completes_the_fields_of_that_language(shop: Recommender) -> None:
@@ -306,8 +306,8 @@ def test_variants_come_once_unless_requested(shop: Recommender) -> None:
 def test_profile_and_boosts_order_the_matches_and_never_change_them(shop: Recommender, typed: str) -> None:
     plain = texts(shop, typed, rows=50)
     everything = Boost(parse("product_id:*"))
-    one = Boost(parse('product_id:"p12"'), positions=(0,))
-    for query in ({"user_id": "gina"}, {"boosts": (everything,)}, {"boosts": (one,)}):
+    boost = Boost(parse('product_id:"p12"'), positions=(0,))
+    for query in ({"user_id": "gina"}, {"boosts": (everything,)}, {"boosts": (boost,)}):
         assert sorted(texts(shop, typed, rows=50, **query)) == sorted(plain)
 
 

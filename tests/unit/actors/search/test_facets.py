@@ -28,14 +28,14 @@ def test_patterns_over_texts_share_a_budget_and_list_only_texts_that_were_read(
     monkeypatch.setattr(Automaton, "accepts", counted)
     monkeypatch.setattr(facets, "MOST_JUDGED", 100_000)
     rows = catalog.present.nonzero()[0]
-    asked_for = [
+    requested = [
         Facet("title", "all", 1_000),
         Facet("title", "some", 1_000, include=".*x"),
         Facet("title", "others", 1_000, exclude=".*x"),
     ]
-    found = count_facets(asked_for, rows, FacetSelection((), catalog), catalog, dedupe=False)
+    counts = count_facets(requested, rows, FacetSelection((), catalog), catalog, dedupe=False)
     assert 50_000 < read <= 100_000
-    assert len(found["all"]) > 200
-    assert 30 < len(found["some"]) <= 50
-    assert all(text.endswith("x") for text, _ in found["some"])
-    assert not any(text.endswith("x") for text, _ in found["others"])
+    assert len(counts["all"]) > 200
+    assert 30 < len(counts["some"]) <= 50
+    assert all(text.endswith("x") for text, _ in counts["some"])
+    assert not any(text.endswith("x") for text, _ in counts["others"])

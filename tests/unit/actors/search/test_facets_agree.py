@@ -101,8 +101,10 @@ CHOICES = st.dictionaries(
 def passes(product: Mapping[str, Any], field: str, choice: Mapping[str, Any]) -> bool:
     if any(matches(Term(field, term), product) for term in choice.get("terms", ())):
         return True
-    texts = [f"{field}:[{one.get('from', '*')} TO {one.get('to', '*')}}}" for one in choice.get("ranges", ())]
-    texts += [one["query"] for one in choice.get("queries", ())]
+    texts = [
+        f"{field}:[{entry.get('from', '*')} TO {entry.get('to', '*')}}}" for entry in choice.get("ranges", ())
+    ]
+    texts += [entry["query"] for entry in choice.get("queries", ())]
     return any(matches(parse(text), product) for text in texts)
 
 
@@ -139,30 +141,30 @@ def test_counts_are_those_of_brute_force(
             "ranges": [{"to": 12.5, "key": "low"}, {"from": 12.5, "key": "high"}],
         }
     ]
-    facets += [{"field": "x", "queries": [{"query": one, "key": one} for one in CLAUSES]}]
+    facets += [{"field": "x", "queries": [{"query": entry, "key": entry} for entry in CLAUSES]}]
     result = search(
         shop, q="red" if worded else "*", fq=clause, facets=facets, facet_filters=choices,
         dedupe_product_group_id=dedupe, rows=1000,
     )  # fmt: skip
-    told = search_result(result)
+    facets_result = search_result(result)
     meant = parse(f"({clause}) AND title:red") if worded else parse(clause)
-    base = [product for product in products if matches(meant, product)]
+    matching = [product for product in products if matches(meant, product)]
 
     def chosen(but: str | None = None) -> list[dict[str, Any]]:
         return [
-            one
-            for one in base
-            if all(passes(one, name, choice) for name, choice in choices.items() if name != but)
+            entry
+            for entry in matching
+            if all(passes(entry, name, choice) for name, choice in choices.items() if name != but)
         ]
 
     for field in FIELDS:
         expected = counted(chosen(canonical(field)), field, dedupe)
-        assert {(isinstance(value, bool), value): count for value, count in told.facets[field]} == expected, (
-            field
-        )
+        assert {
+            (isinstance(value, bool), value): count for value, count in facets_result.facets[field]
+        } == expected, field
         ranks = [
             (-count, str(value).lower() if isinstance(value, bool) else str(value))
-            for value, count in told.facets[field]
+            for value, count in facets_result.facets[field]
         ]
         assert ranks == sorted(ranks)
     some = counted(chosen("tags"), "tags", dedupe)
@@ -171,19 +173,22 @@ def test_counts_are_those_of_brute_force(
         for (_, value), count in some.items()
         if pattern is None or regex(pattern).accepts(str(value))
     }
-    assert dict(told.facets["some"]) == kept
+    assert dict(facets_result.facets["some"]) == kept
     units = len(
-        {one.get("product_group_id", one["product_id"]) if dedupe else one["product_id"] for one in chosen()}
+        {
+            entry.get("product_group_id", entry["product_id"]) if dedupe else entry["product_id"]
+            for entry in chosen()
+        }
     )
-    assert told.total == len(result.products) == units
+    assert facets_result.total == len(result.products) == units
     bands = {
-        key: [one for one in chosen("price") if matches(parse(text), one)]
+        key: [entry for entry in chosen("price") if matches(parse(text), entry)]
         for key, text in (("low", "price:[* TO 12.5}"), ("high", "price:[12.5 TO *]"))
     }
-    assert told.facets["bands"] == [(key, _units(those, dedupe)) for key, those in bands.items()]
-    assert told.facets["x"] == [
-        (one, _units([product for product in chosen() if matches(parse(one), product)], dedupe))
-        for one in CLAUSES
+    assert facets_result.facets["bands"] == [(key, _units(those, dedupe)) for key, those in bands.items()]
+    assert facets_result.facets["x"] == [
+        (entry, _units([product for product in chosen() if matches(parse(entry), product)], dedupe))
+        for entry in CLAUSES
     ]
 
 
@@ -194,15 +199,18 @@ def test_a_count_is_what_choosing_the_value_finds(
 ) -> None:
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(products, f"{NOW_MS}-0"))
-    common: dict[str, Any] = {"q": "*", "fq": clause, "dedupe_product_group_id": dedupe, "rows": 0}
+    body: dict[str, Any] = {"q": "*", "fq": clause, "dedupe_product_group_id": dedupe, "rows": 0}
     for field in ("brand", "tags"):
-        told = search_result(search(shop, **common, facets=[field], facet_filters=choices))
-        for value, count in told.facets[field]:
-            again = search(shop, **common, facet_filters={**choices, field: {"terms": [value]}})
+        counted = search_result(search(shop, **body, facets=[field], facet_filters=choices))
+        for value, count in counted.facets[field]:
+            again = search(shop, **body, facet_filters={**choices, field: {"terms": [value]}})
             assert search_result(again).total == count
 
 
 def _units(products: list[dict[str, Any]], dedupe: bool) -> int:
     return len(
-        {one.get("product_group_id", one["product_id"]) if dedupe else one["product_id"] for one in products}
+        {
+            product.get("product_group_id", product["product_id"]) if dedupe else product["product_id"]
+            for product in products
+        }
     )

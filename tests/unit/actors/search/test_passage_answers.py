@@ -33,32 +33,35 @@ GUIDES: list[dict[str, Any]] = [
 
 @pytest.fixture
 def guides() -> Recommender:
-    found = Recommender(HashingEmbedder())
-    found.apply(product_change(GUIDES, "1-0"))
-    return found
+    result = Recommender(HashingEmbedder())
+    result.apply(product_change(GUIDES, "1-0"))
+    return result
 
 
 def ask(guides: Recommender, question: str, *, filter_: str = "", **more: Any) -> AnswerResult:
-    own = {name: more.pop(name) for name in ("html", "block", "correct", "least_boosted") if name in more}
+    settings = {
+        name: more.pop(name) for name in ("html", "block", "correct", "least_boosted") if name in more
+    }
     least = more.pop("least", 0.3)
-    asked = AnswerQuery(question, question, least, own.pop("least_boosted", least), **own)
+    question_query = AnswerQuery(question, question, least, settings.pop("least_boosted", least), **settings)
     query = UserQuery(
-        kind="question_answering", app_id=APP, engine_id="default", rows=5, dedupe=False, filter=ENABLED, question=asked
+        kind="question_answering", app_id=APP, engine_id="default", rows=5, dedupe=False, filter=ENABLED,
+        question=question_query,
     )  # fmt: skip
     if filter_:
         query = replace(query, filter=All((ENABLED, parse(filter_))))
-    found = dispatch.answer(guides, replace(query, **more), [], (), NOW_MS).answers
-    assert found is not None
-    return found
+    result = dispatch.answer(guides, replace(query, **more), [], (), NOW_MS).answers
+    assert result is not None
+    return result
 
 
-def ids(found: AnswerResult) -> list[str]:
-    return [answer["product_id"] for answer in found.answers]
+def ids(result: AnswerResult) -> list[str]:
+    return [answer["product_id"] for answer in result.answers]
 
 
 def test_the_answering_paragraph_is_returned_with_its_place(guides: Recommender) -> None:
-    found = ask(guides, "What is mulch?")
-    first = found.answers[0]
+    result = ask(guides, "What is mulch?")
+    first = result.answers[0]
     assert first["product_id"] == "guide-soil"
     assert first["answer"]["text"] == "Mulch is a loose cover over soil."
     assert first["answer"]["css_selector"] == ":root > body:nth-child(2) > p:nth-child(2)"
@@ -80,15 +83,15 @@ def test_answers_reach_the_requested_probability(guides: Recommender) -> None:
 
 
 def test_a_typo_is_corrected_and_reported(guides: Recommender) -> None:
-    found = ask(guides, "what is mulhc")
-    assert found.answers[0]["answer"]["text"].startswith("Mulch is")
-    assert (found.spelling.errors, found.spelling.corrected_text) == (True, "what is mulch")
+    result = ask(guides, "what is mulhc")
+    assert result.answers[0]["answer"]["text"].startswith("Mulch is")
+    assert (result.spelling.errors, result.spelling.corrected_text) == (True, "what is mulch")
     assert not ask(guides, "what is mulhc", correct=False).spelling.corrected
 
 
 def test_filters_fields_html_and_block(guides: Recommender) -> None:
-    found = ask(guides, "What is mulch?", filter_="brand:Fern", fields=("title",), html=True, block=True)
-    [answer] = found.answers
+    result = ask(guides, "What is mulch?", filter_="brand:Fern", fields=("title",), html=True, block=True)
+    [answer] = result.answers
     assert (answer["product_id"], answer["title"]) == ("guide-bulbs", "Bulb guide")
     assert answer["answer"]["html"] == "<p>Mulch keeps bulbs dry.</p>"
     block = answer["answer_block"]

@@ -59,21 +59,21 @@ def test_words_apart_in_longer_words_or_in_addresses_are_none(texts: dict[str, A
 
 def test_scripts_without_blanks_have_phrases() -> None:
     catalog, rows = catalog_of({"title": "園芸用スコップ"}, {"title": "用園芸"})
-    found = PhraseMatcher(catalog, 1).match_rows(rows, "芸用", len(catalog))
-    assert found[rows].tolist() == [True, False]
+    matched = PhraseMatcher(catalog, 1).match_rows(rows, "芸用", len(catalog))
+    assert matched[rows].tolist() == [True, False]
 
 
 def test_all_phrases_of_a_query_together_read_no_more_than_their_budgets() -> None:
     catalog, rows = catalog_of(*({"title": f"red {at}"} for at in range(50)))
     many = np.tile(rows, 400)
-    one = PhraseMatcher(catalog, 1)
-    one.match_rows(many, "red trowel", len(catalog))
-    assert one.looks == MOST_READ
+    single_phrase = PhraseMatcher(catalog, 1)
+    single_phrase.match_rows(many, "red trowel", len(catalog))
+    assert single_phrase.looks == MOST_READ
     phrases = PhraseMatcher(catalog, 32)
     for at in range(32):
         phrases.match_rows(many, f"red trowel {at}", len(catalog))
     assert phrases.looks == MOST_LOOKS
-    assert phrases.letters == one.letters < 50 * 100
+    assert phrases.letters == single_phrase.letters < 50 * 100
 
 
 def test_a_word_that_stands_everywhere_is_not_looked_at_place_by_place() -> None:

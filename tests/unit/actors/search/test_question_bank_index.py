@@ -38,7 +38,7 @@ def test_a_question_matches_by_prefix_words_and_in_spite_of_typos(
 
 
 def test_among_equals_the_weightier_comes_first(bank: QuestionBankIndex) -> None:
-    assert [one.weight for one in bank.look_up("how", 5)] == [9, 3]
+    assert [question.weight for question in bank.look_up("how", 5)] == [9, 3]
 
 
 def test_a_question_that_stands_twice_counts_with_its_larger_weight() -> None:
@@ -57,5 +57,5 @@ def test_an_empty_bank_is_a_bank() -> None:
 
 @pytest.mark.parametrize("weight", [-1.0, 0.0, 1e308, -1e308])
 def test_any_weight_is_a_weight(weight: float) -> None:
-    found = QuestionBankIndex.of([BankQuestion(question="what", weight=weight)]).look_up("wha", 1)
-    assert [one.weight for one in found] == [weight]
+    questions = QuestionBankIndex.of([BankQuestion(question="what", weight=weight)]).look_up("wha", 1)
+    assert [question.weight for question in questions] == [weight]

@@ -42,27 +42,31 @@ def small_shop() -> Recommender:
 
 @STEADY
 @given(
-    reader=st.sampled_from(READERS), clause=st.sampled_from(CLAUSES),
+    user_id=st.sampled_from(READERS), clause=st.sampled_from(CLAUSES),
     boost=st.sampled_from([None, "brand:Birk", "tags:steel"]), words=st.sampled_from(["*", "steel", "garden"]),
 )  # fmt: skip
 def test_a_product_has_the_score_it_has_on_recommendations(
-    shop: Recommender, reader: str, clause: str, boost: str | None, words: str
+    shop: Recommender, user_id: str, clause: str, boost: str | None, words: str
 ) -> None:
-    found = search(
-        shop, recents(reader), q=words, user_id=reader, fq=clause, boost_fq=boost, rows=50,
+    result = search(
+        shop, recents(user_id), q=words, user_id=user_id, fq=clause, boost_fq=boost, rows=50,
         dedupe_product_group_id=False,
     )  # fmt: skip
-    asked = UserQuery(
-        kind="user_to_products", app_id=APP, engine_id="default", user_id=reader, filter=parse(clause), rows=50,
+    request = UserQuery(
+        kind="user_to_products", app_id=APP, engine_id="default", user_id=user_id, filter=parse(clause), rows=50,
         dedupe=False,
     )  # fmt: skip
     # nothing the reader did, so that nothing is left out
     scores = {
-        one["product_id"]: one["_personalization_score"]
-        for query in (asked, replace(asked, kind="user_to_trending"), replace(asked, kind="user_to_history"))
-        for one in dispatch.answer(shop, query, recents(reader), (), NOW_MS).products
+        product_record["product_id"]: product_record["_personalization_score"]
+        for query in (
+            request,
+            replace(request, kind="user_to_trending"),
+            replace(request, kind="user_to_history"),
+        )
+        for product_record in dispatch.answer(shop, query, recents(user_id), (), NOW_MS).products
     }
-    for product in found.products:
+    for product in result.products:
         assert matches(parse(clause), BY_ID[product["product_id"]])
         assert product["_boosted"] is (
             boost is not None and matches(parse(boost), BY_ID[product["product_id"]])
@@ -80,9 +84,9 @@ def test_profile_changes_the_order_and_never_the_matches(shop: Recommender) -> N
 
 
 def test_without_weight_relevance_decides_whoever_asks(shop: Recommender) -> None:
-    def scores_of(reader: str) -> list[Any]:
-        found = search(shop, recents(reader), q="knife", user_id=reader, rows=50, personalization_weight=0)
-        return [one["_search_score"] for one in found.products]
+    def scores_of(user_id: str) -> list[Any]:
+        result = search(shop, recents(user_id), q="knife", user_id=user_id, rows=50, personalization_weight=0)
+        return [product["_search_score"] for product in result.products]
 
     scores = scores_of("carl")
     assert scores == sorted(scores, reverse=True) == scores_of("gina")
@@ -91,8 +95,8 @@ def test_without_weight_relevance_decides_whoever_asks(shop: Recommender) -> Non
 
 def test_without_weight_equals_stand_in_one_order_for_everybody(shop: Recommender) -> None:
     lists = {
-        tuple(ids(search(shop, recents(reader), q="*", user_id=reader, rows=50, personalization_weight=0)))
-        for reader in (*READERS, "nobody")
+        tuple(ids(search(shop, recents(user_id), q="*", user_id=user_id, rows=50, personalization_weight=0)))
+        for user_id in (*READERS, "nobody")
     }
     assert len(lists) == 1
 
@@ -122,18 +126,18 @@ def test_a_product_out_of_stock_matches_with_a_low_score(shop: Recommender) -> N
 def test_pages_put_together_are_the_whole_list(
     shop: Recommender, rows: int, dedupe: bool, words: str, more: dict[str, Any]
 ) -> None:
-    common = {"q": words, "dedupe_product_group_id": dedupe, **more}
+    body = {"q": words, "dedupe_product_group_id": dedupe, **more}
     every = [product["product_id"] for product in PRODUCTS]
-    whole = search(shop, **common, rows=100, query_product_existence={"product_ids": every})
-    told = search_result(whole)
+    whole = search(shop, **body, rows=100, query_product_existence={"product_ids": every})
+    search_counts = search_result(whole)
     pages: list[str] = []
-    for start in range(0, told.total + rows, rows):
-        page = search(shop, **common, rows=rows, start=start)
+    for start in range(0, search_counts.total + rows, rows):
+        page = search(shop, **body, rows=rows, start=start)
         pages += ids(page)
-        assert search_result(page).total == told.total
+        assert search_result(page).total == search_counts.total
     assert pages == ids(whole)
-    assert len(set(pages)) == len(pages) == told.total
-    assert {one for one, there in told.existence.items() if there} == set(pages)
+    assert len(set(pages)) == len(pages) == search_counts.total
+    assert {product_id for product_id, there in search_counts.existence.items() if there} == set(pages)
 
 
 # --- freshness ---------------------------------------------------------------------------------------
@@ -143,18 +147,18 @@ def test_products_are_matched_counted_and_returned_as_stored_now(small_shop: Rec
     bucket = {"product_id": "bucket", "title": "Pewter bucket", "brand": "Zink", "price": 7}
     assert search_result(search(small_shop, q="pewter", facets=["brand"])).total == 0
     small_shop.apply(product_change([bucket], f"{NOW_MS + 1}-0"))
-    found = search(small_shop, q="pewter", facets=["brand"], order_by=[{"field": "price"}])
-    assert ids(found) == ["bucket"]
-    assert search_result(found).facets == {"brand": [("Zink", 1)]}
+    result = search(small_shop, q="pewter", facets=["brand"], order_by=[{"field": "price"}])
+    assert ids(result) == ["bucket"]
+    assert search_result(result).facets == {"brand": [("Zink", 1)]}
     small_shop.apply(product_change([{**bucket, "title": "Tin bucket", "brand": "Tinn"}], f"{NOW_MS + 2}-0"))
     assert search_result(search(small_shop, q="pewter")).total == 0
     assert search_result(search(small_shop, q="tin", facets=["brand"])).facets == {"brand": [("Tinn", 1)]}
     small_shop.apply(ChangeLogEntry("product", f"{NOW_MS + 3}-0", "remove", b'["bucket"]'))
     assert search_result(search(small_shop, q="tin", facets=["brand"])).facets == {"brand": []}
-    asked = UserQuery(
+    request = UserQuery(
         kind="mget", app_id=APP, engine_id="default", anchors=("bucket", "hand-fork"), fields=("*",)
     )
-    gone, there = dispatch.answer(small_shop, asked, [], (), NOW_MS + 4).products
+    gone, there = dispatch.answer(small_shop, request, [], (), NOW_MS + 4).products
     assert gone == {"_found": False, "product_id": "bucket"}
     assert there == {"_found": True, **BY_ID["hand-fork"]}
 
@@ -167,11 +171,11 @@ def test_an_empty_shop_finds_nothing() -> None:
         )
         empty.apply(change)
     for words in ("*", "steel"):
-        found = search(
+        result = search(
             empty, q=words, facets=["brand", "title"], order_by=[{"field": "price"}], include=["teapot"]
         )
-        assert (found.products, search_result(found).total) == ([], 0)
-        assert search_result(found).facets == {"brand": [], "title": []}
+        assert (result.products, search_result(result).total) == ([], 0)
+        assert search_result(result).facets == {"brand": [], "title": []}
 
 
 # --- variants ---------------------------------------------------------------------------------------
@@ -208,9 +212,9 @@ def test_a_phrase_stands_together_in_some_text(small_shop: Recommender) -> None:
 def test_a_title_is_marked_as_html_whatever_stands_in_it(small_shop: Recommender) -> None:
     hostile = {"product_id": "x", "title": '<script>alert("steel")</script> & <mark>'}
     small_shop.apply(product_change([hostile], f"{NOW_MS + 1}-0"))
-    (found,) = search(small_shop, q="steel alert", fl=["title"]).products
-    assert found["title"] == hostile["title"]
-    assert found["_title_with_markups"] == (
+    (product,) = search(small_shop, q="steel alert", fl=["title"]).products
+    assert product["title"] == hostile["title"]
+    assert product["_title_with_markups"] == (
         "&lt;script&gt;<mark>alert</mark>(&quot;<mark>steel</mark>&quot;)&lt;/script&gt; &amp; &lt;mark&gt;"
     )
     (plain,) = search(small_shop, q="steel alert").products
@@ -220,9 +224,9 @@ def test_a_title_is_marked_as_html_whatever_stands_in_it(small_shop: Recommender
 def test_anchors_count_by_variant_and_stay_within_filters(shop: Recommender) -> None:
     settings = [{"product_id": "tulip-bulbs", "anchor_ids": ["trowel-red"], "relative_position": 1}]
     by_price = [{"field": "price", "order": "asc"}]
-    found = search(shop, q="steel", rows=50, order_by=by_price, anchoring_settings=settings)
-    listed = ids(found)
-    at = next(place for place, one in enumerate(listed) if one.startswith("trowel"))
+    result = search(shop, q="steel", rows=50, order_by=by_price, anchoring_settings=settings)
+    listed = ids(result)
+    at = next(place for place, product_id in enumerate(listed) if product_id.startswith("trowel"))
     assert listed[at + 1] == "tulip-bulbs"
     assert "tulip-bulbs" not in ids(
         search(shop, q="steel", fq="tags:steel", rows=50, anchoring_settings=settings)
@@ -235,7 +239,10 @@ def test_a_boost_under_an_order_marks_and_pins_but_raises_nothing(shop: Recommen
     plain = ids(search(shop, q="*", rows=50, order_by=order))
     raised = search(shop, q="*", rows=50, order_by=order, boost_fq="brand:Mori")
     assert ids(raised) == plain
-    assert [one["product_id"] for one in raised.products if one["_boosted"]] == ["garden-almanac", "teapot"]
+    assert [product["product_id"] for product in raised.products if product["_boosted"]] == [
+        "garden-almanac",
+        "teapot",
+    ]
     pinned = search(shop, q="*", rows=50, order_by=order, boost_fq="brand:Mori", boost_positions=[0])
     assert ids(pinned)[0] == "garden-almanac"
 

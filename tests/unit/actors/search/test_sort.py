@@ -15,11 +15,13 @@ from actors.search.sort import blend_scores, sort_rows
 def order(records: list[dict[str, Any]], *keys: OrderKey) -> list[int]:
     catalog = Catalog()
     rows = np.array(
-        [catalog.put({"product_id": f"p{at}", **one}) for at, one in enumerate(records)], np.int64
+        [catalog.put({"product_id": f"p{at}", **record}) for at, record in enumerate(records)], np.int64
     )
     otherwise = -np.arange(len(rows), dtype=np.float64)
-    found: list[int] = sort_rows(keys, rows, catalog, lambda name: np.zeros(len(rows)), otherwise).tolist()
-    return found
+    order_of_rows: list[int] = sort_rows(
+        keys, rows, catalog, lambda name: np.zeros(len(rows)), otherwise
+    ).tolist()
+    return order_of_rows
 
 
 def prices(*values: Any) -> list[dict[str, Any]]:
@@ -76,14 +78,14 @@ def test_formulas_order_and_what_they_cannot_compute_takes_the_default(
 
 def test_personal_scores_move_by_their_weight_and_at_zero_only_break_ties() -> None:
     rows, relevance = np.arange(3), np.array([3, 2, 2], np.float32)
-    taste = np.array([0.0, 0.0, 2.0])
-    assert np.argsort(-blend_scores(rows, relevance, taste, 0.0)).tolist() == [0, 2, 1]
+    personal_scores = np.array([0.0, 0.0, 2.0])
+    assert np.argsort(-blend_scores(rows, relevance, personal_scores, 0.0)).tolist() == [0, 2, 1]
     far = np.array([-3.0, 3.0, 0.0])
     assert np.argsort(-blend_scores(rows, np.array([3, 2.9, 0], np.float32), far, 1.0)).tolist()[0] == 1
-    assert len(blend_scores(rows[:0], relevance[:0], taste[:0], 1.0)) == 0
+    assert len(blend_scores(rows[:0], relevance[:0], personal_scores[:0], 1.0)) == 0
 
 
 def test_equals_stand_newest_first_on_every_page() -> None:
     rows = np.arange(5)
-    found = blend_scores(rows, np.ones(5, np.float32), np.zeros(5), 1.0)
-    assert np.argsort(-found).tolist() == [4, 3, 2, 1, 0]
+    scores = blend_scores(rows, np.ones(5, np.float32), np.zeros(5), 1.0)
+    assert np.argsort(-scores).tolist() == [4, 3, 2, 1, 0]

@@ -25,7 +25,7 @@ from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
 QUERY = UserQuery("user_to_trending", APP, "default", rows=20)
-ASKED = {
+QUERIES = {
     "filter": replace(QUERY, filter=parse("brand:Birk AND price:[1 TO *]")),
     "removed": replace(QUERY, removed=(Boost(parse("tags:steel")),)),
     "boost": replace(QUERY, boosts=(Boost(parse("custom_attributes.grip:green")),)),
@@ -63,18 +63,18 @@ async def follower(
     await follower.close()
 
 
-@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("name", QUERIES)
 async def test_an_answer_that_waited_for_columns_is_the_same(
-    asked: str, follower: AppFollower, stores: Stores, clock: SystemClock, monkeypatch: pytest.MonkeyPatch
+    name: str, follower: AppFollower, stores: Stores, clock: SystemClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = await follower.answer(ASKED[asked], [], [])
+    result = await follower.answer(QUERIES[name], [], [])
     monkeypatch.setattr(follower_module, "RECORDS_AT_ONCE", 1_000)
     other = AppFollower(APP, "other", stores, None, clock, SilentMeter(), HashingEmbedder)
     await other.start()
-    expected = await other.answer(ASKED[asked], [], [])
+    expected = await other.answer(QUERIES[name], [], [])
     await other.close()
-    assert _shown(found) == _shown(expected)
-    assert any(_shown(found))
+    assert _shown(result) == _shown(expected)
+    assert any(_shown(result))
 
 
 def _shown(result: RecommendationResult) -> tuple[list[str], list[tuple[object, int, list[str]]]]:
@@ -98,7 +98,7 @@ async def test_others_are_answered_and_changes_come_in_while_a_column_is_built(
 
     monkeypatch.setattr(follower_module, "_BESIDE_S", 0.0)
     monkeypatch.setattr(follower_module, "_PAUSE", pause)
-    waiting = asyncio.create_task(follower.answer(ASKED["filter"], [], []))
+    waiting = asyncio.create_task(follower.answer(QUERIES["filter"], [], []))
     await until(begun.is_set)
     assert (await follower.answer(QUERY, [], [])).products
     new = {
@@ -122,8 +122,8 @@ async def test_others_are_answered_and_changes_come_in_while_a_column_is_built(
 async def test_who_asks_for_the_same_column_meanwhile_waits_for_the_same_building(
     follower: AppFollower,
 ) -> None:
-    found = await asyncio.gather(*(follower.answer(ASKED["filter"], [], []) for _ in range(5)))
-    assert found == [found[0]] * 5
+    results = await asyncio.gather(*(follower.answer(QUERIES["filter"], [], []) for _ in range(5)))
+    assert results == [results[0]] * 5
 
 
 async def test_an_answer_that_needs_more_columns_than_memory_holds_comes_all_the_same(
@@ -132,7 +132,7 @@ async def test_an_answer_that_needs_more_columns_than_memory_holds_comes_all_the
     columns = follower._active.overlay.catalog.columns
     columns._columns._most_bytes = 1
     everything = replace(
-        ASKED["filter"], boosts=(Boost(parse("tags:steel")),), removed=(Boost(parse("rating:5")),),
+        QUERIES["filter"], boosts=(Boost(parse("tags:steel")),), removed=(Boost(parse("rating:5")),),
         boost_circles=(Circle(53.8, -1.55, 10),),
     )  # fmt: skip
     assert (await follower.answer(everything, [], [])).products

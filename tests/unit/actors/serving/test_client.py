@@ -23,12 +23,12 @@ class Handle:
 
     def __init__(self, *answers: Any) -> None:
         self._answers = list(answers)
-        self.asked = 0
+        self.calls = 0
         self.answer = self
 
     def remote(self, payload: bytes) -> Awaitable[Any]:
         assert ENGINE_MESSAGES.decode(payload) == QUERY
-        self.asked += 1
+        self.calls += 1
         answer = self._answers.pop(0)
 
         async def come() -> Any:
@@ -53,14 +53,14 @@ def client(handle: Handle, patience_s: float = 5.0) -> RemoteRecommenderClient:
 async def test_a_query_is_sent_again_when_its_replica_died() -> None:
     handle = Handle(Lost(), RecommendationResult(served_by="other"))
     assert (await client(handle).answer(QUERY)).served_by == "other"
-    assert handle.asked == 2
+    assert handle.calls == 2
 
 
 async def test_a_query_is_not_sent_a_third_time() -> None:
     handle = Handle(Lost(), Lost(), RecommendationResult())
     with pytest.raises(Lost):
         await client(handle).answer(QUERY)
-    assert handle.asked == 2
+    assert handle.calls == 2
 
 
 async def test_other_errors_and_refusals_are_not_sent_again() -> None:
@@ -71,7 +71,7 @@ async def test_other_errors_and_refusals_are_not_sent_again() -> None:
         handle = Handle(answer)
         with pytest.raises(error):
             await client(handle).answer(QUERY)
-        assert handle.asked == 1
+        assert handle.calls == 1
 
 
 async def test_a_deployment_that_stays_silent_is_unavailable_in_time() -> None:
@@ -104,17 +104,17 @@ class Channel:
     """A line to a replica on this machine."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.calls = 0
 
     async def ask(self, question: bytes, within_s: float) -> bytes:
-        self.asked += 1
+        self.calls += 1
         return ENGINE_MESSAGES.encode(RecommendationResult(served_by="line"))
 
 
 async def test_a_query_whose_replica_lost_its_power_is_sent_to_another_one() -> None:
     handle = Handle(never(), RecommendationResult(served_by="other"))
-    found = await RemoteRecommenderClient(handle, first_try_s=0.01).answer(QUERY)
-    assert (found.served_by, handle.asked) == ("other", 2)
+    result = await RemoteRecommenderClient(handle, first_try_s=0.01).answer(QUERY)
+    assert (result.served_by, handle.calls) == ("other", 2)
 
 
 async def test_after_a_silence_a_replica_of_this_machine_answers_for_all() -> None:
@@ -122,4 +122,4 @@ async def test_after_a_silence_a_replica_of_this_machine_answers_for_all() -> No
     client = RemoteRecommenderClient(handle, first_try_s=0.01, find_spare=lambda: channel)
     for _ in range(3):
         assert (await client.answer(QUERY)).served_by == "line"
-    assert (handle.asked, channel.asked) == (1, 3)
+    assert (handle.calls, channel.calls) == (1, 3)

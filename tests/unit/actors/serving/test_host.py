@@ -103,10 +103,10 @@ def query(kind: QueryKind = "user_to_products", app_id: str = APP, **more: Any) 
     return UserQuery(kind=kind, app_id=app_id, engine_id=more.pop("engine_id", "default"), **more)
 
 
-async def ids(host: EngineHost, asked: UserQuery) -> list[str]:
-    found = await host.answer(asked)
-    assert isinstance(found, RecommendationResult), found
-    return [product["product_id"] for product in found.products]
+async def ids(host: EngineHost, request: UserQuery) -> list[str]:
+    result = await host.answer(request)
+    assert isinstance(result, RecommendationResult), result
+    return [product["product_id"] for product in result.products]
 
 
 # --- engines ------------------------------------------------------------------------------------------------------
@@ -115,8 +115,8 @@ async def ids(host: EngineHost, asked: UserQuery) -> list[str]:
 async def test_apps_and_engines_that_do_not_exist_are_refused(stores: Stores, opened: Opened) -> None:
     host = opened()
     await furnish(stores)
-    for asked in (query(app_id="nobody"), query(engine_id="nobody")):
-        refusal = await host.answer(asked)
+    for request in (query(app_id="nobody"), query(engine_id="nobody")):
+        refusal = await host.answer(request)
         assert isinstance(refusal, Refusal)
         assert (refusal.code, refusal.message) == ("not_found", "engine is not found")
 
@@ -197,29 +197,29 @@ async def test_what_is_written_is_answered_within_a_second(
     assert await until(lambda: _last(host, trending, "watering-can")) < 1.0
 
 
-async def _leads(host: EngineHost, asked: UserQuery, product_id: str) -> bool:
-    return (await ids(host, asked))[0] == product_id
+async def _leads(host: EngineHost, request: UserQuery, product_id: str) -> bool:
+    return (await ids(host, request))[0] == product_id
 
 
-async def _last(host: EngineHost, asked: UserQuery, product_id: str) -> bool:
-    return product_id in (await ids(host, asked))[3:]
+async def _last(host: EngineHost, request: UserQuery, product_id: str) -> bool:
+    return product_id in (await ids(host, request))[3:]
 
 
-async def _has(host: EngineHost, asked: UserQuery, product_id: str) -> bool:
-    return product_id in await ids(host, asked)
+async def _has(host: EngineHost, request: UserQuery, product_id: str) -> bool:
+    return product_id in await ids(host, request)
 
 
-async def _lacks(host: EngineHost, asked: UserQuery, product_id: str) -> bool:
-    return product_id not in await ids(host, asked)
+async def _lacks(host: EngineHost, request: UserQuery, product_id: str) -> bool:
+    return product_id not in await ids(host, request)
 
 
 async def test_a_click_of_the_user_counts_at_once(stores: Stores, opened: Opened) -> None:
     await furnish(stores)
     host = opened()
-    asked = query(anonymous_id="x", rows=1)
-    assert await ids(host, asked) == ["watering-can"]
+    request = query(anonymous_id="x", rows=1)
+    assert await ids(host, request) == ["watering-can"]
     await happen(stores, [view("anon-x", "carving-knife")])
-    assert await ids(host, asked) == ["bread-knife"]
+    assert await ids(host, request) == ["bread-knife"]
 
 
 async def test_answers_go_in_between_while_a_large_upload_is_applied(
@@ -335,13 +335,13 @@ async def test_a_restarted_host_answers_as_one_that_never_stopped(
     from_segments = opened(segments=segments)
     assert await until(lambda: _has(from_log, query(rows=50), "rake")) < 1.0
     for kind in ("user_to_products", "user_to_trending", "product_to_products"):
-        for reader in ("gina", "carl", "nora"):
-            asked = query(kind, user_id=reader, rows=50, anchors=("bread-knife",), buy_together=True)
-            old, new = await from_log.answer(asked), await from_segments.answer(asked)
+        for user_id in ("gina", "carl", "nora"):
+            request = query(kind, user_id=user_id, rows=50, anchors=("bread-knife",), buy_together=True)
+            old, new = await from_log.answer(request), await from_segments.answer(request)
             assert isinstance(old, RecommendationResult)
             assert isinstance(new, RecommendationResult)
             assert [p["product_id"] for p in new.products] == [p["product_id"] for p in old.products]
-            scores = [[p["_personalization_score"] for p in found.products] for found in (old, new)]
+            scores = [[p["_personalization_score"] for p in result.products] for result in (old, new)]
             assert scores[1] == pytest.approx(scores[0], abs=2e-3)
 
 
@@ -386,8 +386,8 @@ async def test_damaged_segments_lose_only_their_records(
     for path in (tmp_path / "shelf").rglob("interaction-*.parquet"):
         path.chmod(0o600)
         path.write_bytes(path.read_bytes()[:-40] + b"x" * 40)
-    found = await ids(opened(segments=segments), query(rows=50))
-    assert len(found) == 10
+    result = await ids(opened(segments=segments), query(rows=50))
+    assert len(result) == 10
     assert meter.counts["kiosk_segments_damaged_total"] == 1
 
 

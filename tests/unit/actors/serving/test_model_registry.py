@@ -47,7 +47,7 @@ QUERY = UserQuery(
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """A shelf with two versions of one engine."""
+    """A folder of artifacts with two versions of one engine."""
     root = tmp_path_factory.mktemp("shelf")
     snapshots = SnapshotStore(ArtifactStore.open(root / "shelf"))
     first = publish_ring_snapshot(snapshots, root / "one", APP, seed=6)
@@ -56,15 +56,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
 
 
 @pytest.fixture
-def shelf(trained: tuple[Path, str, str], tmp_path: Path) -> Path:
+def artifact_folder(trained: tuple[Path, str, str], tmp_path: Path) -> Path:
     """A copy that may be damaged."""
     shutil.copytree(trained[0], tmp_path / "shelf")
     return tmp_path / "shelf"
 
 
 @pytest.fixture
-def models(shelf: Path, tmp_path: Path) -> SnapshotLoader:
-    return SnapshotLoader(SnapshotStore(ArtifactStore.open(shelf)))
+def models(artifact_folder: Path, tmp_path: Path) -> SnapshotLoader:
+    return SnapshotLoader(SnapshotStore(ArtifactStore.open(artifact_folder)))
 
 
 @pytest.fixture
@@ -116,9 +116,9 @@ async def serve(stores: Stores, version: str, engine_id: str = "default") -> Non
 
 
 async def answered(host: EngineHost, query: UserQuery = QUERY) -> RecommendationResult:
-    found = await host.answer(query)
-    assert isinstance(found, RecommendationResult), found
-    return found
+    result = await host.answer(query)
+    assert isinstance(result, RecommendationResult), result
+    return result
 
 
 async def first_of(host: EngineHost, query: UserQuery = QUERY) -> str:
@@ -191,11 +191,11 @@ async def test_a_requested_version_stays_when_the_app_is_reloaded(
     host: EngineHost, stores: Stores, trained: tuple[Path, str, str]
 ) -> None:
     await serve(stores, "")
-    asked = replace(QUERY, snapshot=trained[1])
-    await answered(host, asked)
+    request = replace(QUERY, snapshot=trained[1])
+    await answered(host, request)
     follower = await host._followers.get(APP)
     follower._recommender = await follower._load()
-    assert await first_of(host, asked) == name(8)
+    assert await first_of(host, request) == name(8)
 
 
 async def test_who_asks_for_a_version_that_is_not_there_gets_what_serves(
@@ -211,12 +211,12 @@ async def test_who_asks_for_a_version_that_is_not_there_gets_what_serves(
 
 
 async def test_a_damaged_snapshot_is_refused_and_the_one_that_serves_goes_on(
-    host: EngineHost, stores: Stores, shelf: Path, trained: tuple[Path, str, str], meter: Refusals
+    host: EngineHost, stores: Stores, artifact_folder: Path, trained: tuple[Path, str, str], meter: Refusals
 ) -> None:
     _, good, bad = trained
     await serve(stores, good)
     assert await first_of(host) == name(8)
-    weights = folder_of(shelf, bad) / "rules" / "weights.npy"
+    weights = folder_of(artifact_folder, bad) / "rules" / "weights.npy"
     weights.write_bytes(weights.read_bytes()[:-3])
     await serve(stores, bad)
 
@@ -263,11 +263,11 @@ async def test_a_version_that_is_not_there_is_refused_and_the_live_parts_serve(
 
 
 def test_a_version_under_another_name_is_refused(
-    models: SnapshotLoader, shelf: Path, trained: tuple[Path, str, str]
+    models: SnapshotLoader, artifact_folder: Path, trained: tuple[Path, str, str]
 ) -> None:
     _, first, second = trained
-    shutil.rmtree(folder_of(shelf, first))
-    shutil.copytree(folder_of(shelf, second), folder_of(shelf, first))
+    shutil.rmtree(folder_of(artifact_folder, first))
+    shutil.copytree(folder_of(artifact_folder, second), folder_of(artifact_folder, first))
     with pytest.raises(Fault, match=f"it is version {second}, {first} was asked for"):
         models.load(APP, "default", first)
     with pytest.raises(NotFound):
@@ -323,13 +323,13 @@ def vouch(folder: Path, manifest: Manifest) -> None:
 )
 def test_arrays_of_another_form_are_refused_even_when_the_manifest_vouches_for_them(
     models: SnapshotLoader,
-    shelf: Path,
+    artifact_folder: Path,
     trained: tuple[Path, str, str],
     damage: Damage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     version = trained[1]
-    damage(folder_of(shelf, version))
+    damage(folder_of(artifact_folder, version))
     with pytest.raises(Fault, match="its version does not fit its contents"):
         models.load(APP, "default", version)
     # and without that proof by what the array is
@@ -340,10 +340,12 @@ def test_arrays_of_another_form_are_refused_even_when_the_manifest_vouches_for_t
 
 @pytest.mark.parametrize("every", [29])
 def test_whatever_is_cut_or_flipped_is_refused(
-    models: SnapshotLoader, shelf: Path, trained: tuple[Path, str, str], every: int
+    models: SnapshotLoader, artifact_folder: Path, trained: tuple[Path, str, str], every: int
 ) -> None:
     """A part of what the drill does in full."""
-    counts = damaged_loads(models, folder_of(shelf, trained[1]), trained[1], cuts=10, flips=40, seed=every)
+    counts = damaged_loads(
+        models, folder_of(artifact_folder, trained[1]), trained[1], cuts=10, flips=40, seed=every
+    )
     assert counts == {"tried": 50, "refused": 50}
 
 
@@ -376,21 +378,21 @@ async def test_a_version_that_only_an_experiment_named_is_let_go_when_nobody_ask
 ) -> None:
     _, first, second = trained
     shop = RegistryScene(stores, models)
-    champions, held, clock = shop.registry, shop.models, shop.clock
+    registry, loaded, clock = shop.registry, shop.models, shop.clock
     await serve(stores, first)
-    await champions.ensure_loaded("default")
-    pinned = await champions.hold_version("default", second)
-    assert held[pinned].version == second
+    await registry.ensure_loaded("default")
+    pinned = await registry.hold_version("default", second)
+    assert loaded[pinned].version == second
     clock.advance(599_000)
-    assert await champions.hold_version("default", second) == pinned
+    assert await registry.hold_version("default", second) == pinned
     clock.advance(599_000)
-    await champions.refresh()
-    assert set(held) == {"default", pinned}, "it was asked for meanwhile"
+    await registry.refresh()
+    assert set(loaded) == {"default", pinned}, "it was asked for meanwhile"
     clock.advance(2_000)
-    await champions.refresh()
-    assert set(held) == {"default"}
-    assert await champions.hold_version("default", second) == pinned, "an experiment may begin again"
-    assert held[pinned].version == second
+    await registry.refresh()
+    assert set(loaded) == {"default"}
+    assert await registry.hold_version("default", second) == pinned, "an experiment may begin again"
+    assert loaded[pinned].version == second
 
 
 class SameSnapshot:
@@ -418,7 +420,7 @@ async def test_no_more_versions_than_the_bound_are_loaded_and_the_serving_one_an
     shop = RegistryScene(stores, cast(SnapshotLoader, same), meter)
     versions = [f"v-{at}" for at in range(MOST_PINNED)]
     names = [await shop.registry.hold_version("default", version) for version in versions]
-    assert [shop.models[one].version for one in names] == versions
+    assert [shop.models[name].version for name in names] == versions
     for _ in range(5):
         assert await shop.registry.hold_version("default", "one-more") == "default"
     assert same.loads == versions

@@ -19,7 +19,7 @@ def rules(*items: dict[str, Any]) -> list[BoostRule]:
     return read_rules([{"boost_fq": "a:1", **item} for item in items])
 
 
-class Shelf:
+class RuleStore:
     """A store that counts its readings and may be away."""
 
     def __init__(self) -> None:
@@ -40,8 +40,8 @@ class Shelf:
 
 
 @pytest.fixture
-def shelf() -> Shelf:
-    return Shelf()
+def store() -> RuleStore:
+    return RuleStore()
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def clock() -> StillClock:
 
 
 @pytest.fixture
-def stored(shelf: Shelf, clock: StillClock) -> StoredRules:
-    return StoredRules(shelf, clock)
+def stored(store: RuleStore, clock: StillClock) -> StoredRules:
+    return StoredRules(store, clock)
 
 
 async def names(stored: StoredRules, query: UserQuery = QUERY) -> list[str]:
@@ -59,21 +59,21 @@ async def names(stored: StoredRules, query: UserQuery = QUERY) -> list[str]:
 
 
 async def test_an_app_without_rules_keeps_its_query_and_is_read_once_a_second(
-    stored: StoredRules, shelf: Shelf, clock: StillClock
+    stored: StoredRules, store: RuleStore, clock: StillClock
 ) -> None:
     for _ in range(5):
         assert await stored.apply(QUERY) is QUERY
-    assert shelf.readings == 1
+    assert store.readings == 1
     clock.pass_ms(1_001)
     assert await stored.apply(QUERY) is QUERY
-    assert shelf.readings == 2
+    assert store.readings == 2
 
 
 async def test_a_change_is_in_force_a_second_later(
-    stored: StoredRules, shelf: Shelf, clock: StillClock
+    stored: StoredRules, store: RuleStore, clock: StillClock
 ) -> None:
     assert await names(stored) == []
-    shelf.rules = rules({"name": "x"}, {"name": "y", "engine_id": "books"})
+    store.rules = rules({"name": "x"}, {"name": "y", "engine_id": "books"})
     assert await names(stored) == []
     clock.pass_ms(1_001)
     assert await names(stored) == ["x"]
@@ -82,21 +82,21 @@ async def test_a_change_is_in_force_a_second_later(
 
 
 async def test_rules_stay_in_force_while_the_store_is_away(
-    stored: StoredRules, shelf: Shelf, clock: StillClock
+    stored: StoredRules, store: RuleStore, clock: StillClock
 ) -> None:
-    shelf.away = True
+    store.away = True
     assert await names(stored) == []
-    shelf.away, shelf.rules = False, rules({"name": "x"})
+    store.away, store.rules = False, rules({"name": "x"})
     clock.pass_ms(1_001)
     assert await names(stored) == ["x"]
-    shelf.away = True
+    store.away = True
     clock.pass_ms(1_001)
     assert await names(stored) == ["x"]
 
 
 async def test_a_rule_that_does_not_parse_keeps_no_other_from_applying(
-    stored: StoredRules, shelf: Shelf
+    stored: StoredRules, store: RuleStore
 ) -> None:
     broken = BoostRule(name="broken", boost_fq="a:(")
-    shelf.rules = [broken, *rules({"name": "low"}, {"name": "high", "priority": 3})]
+    store.rules = [broken, *rules({"name": "low"}, {"name": "high", "priority": 3})]
     assert await names(stored) == ["high", "low"]

@@ -36,8 +36,8 @@ def shop() -> Recommender:
 
 
 def ids(shop: Recommender, query: UserQuery, *rules: BoostRule) -> list[str]:
-    found = dispatch.answer(shop, apply_rules(query, compile_rules(rules, "default")), [], (), NOW_MS)
-    return [product["product_id"] for product in found.products]
+    result = dispatch.answer(shop, apply_rules(query, compile_rules(rules, "default")), [], (), NOW_MS)
+    return [product["product_id"] for product in result.products]
 
 
 # --- when ---------------------------------------------------------------------------------------------------------
@@ -104,11 +104,11 @@ def test_removed_products_are_in_no_list_and_no_total(shop: Recommender) -> None
     remove = rule(boost_fq=None, boost=[{"field": "brand", "query": "Birk", "action": "remove"}])
     for kind in ("user_to_trending", "product_to_products", "user_to_categories", "user_to_attributes"):
         query = build_query(kind, rows=50, group_rows=50, field_name="brand", anchors=("hand-fork",))
-        found = dispatch.answer(shop, apply_rules(query, compile_rules([remove], "default")), [], (), NOW_MS)
-        values = {group.value for group in found.groups}
+        result = dispatch.answer(shop, apply_rules(query, compile_rules([remove], "default")), [], (), NOW_MS)
+        values = {group.value for group in result.groups}
         shown = {
             product["product_id"]
-            for products in (found.products, *(group.products for group in found.groups))
+            for products in (result.products, *(group.products for group in result.groups))
             for product in products
         }
         assert shown
@@ -122,8 +122,8 @@ def test_entries_are_joined_by_the_match_type() -> None:
     board = {"product_id": "b", "brand": "Birk", "tags": ["oak"]}
     (any_of,) = compile_rule(rule(boost_fq=None, boost=entries)).effects
     (all_of,) = compile_rule(rule(boost_fq=None, boost=entries, boost_match_type="all")).effects
-    assert [matches(any_of.filter, one) for one in (knife, board)] == [True, True]
-    assert [matches(all_of.filter, one) for one in (knife, board)] == [True, False]
+    assert [matches(any_of.filter, product) for product in (knife, board)] == [True, True]
+    assert [matches(all_of.filter, product) for product in (knife, board)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_options_mean_what_they_say(option: str, query: str, good: str, bad: str
 
 
 def test_request_boosts_precede_stored_boosts_by_priority() -> None:
-    own = Boost(parse("brand:Alder"), (0,), "own")
+    request_boost = Boost(parse("brand:Alder"), (0,), "own")
     rules = [rule(name="b"), rule(name="a", priority=-1), rule(name="c", priority=7)]
-    made = apply_rules(build_query(boosts=(own,)), compile_rules(rules, "default"))
+    made = apply_rules(build_query(boosts=(request_boost,)), compile_rules(rules, "default"))
     assert [boost.name for boost in made.boosts] == ["own", "c", "b", "a"]
 
 

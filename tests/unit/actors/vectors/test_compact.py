@@ -66,10 +66,10 @@ def recall_of_nearest(compact: CompactVectors, stored: Matrix, allowed: np.ndarr
         exact = stored @ query
         if allowed is not None:
             exact = np.where(allowed, exact, -np.inf)
-        found, scores = compact.search(query, 100, allowed)
-        assert len(found) == 100
+        nearest, scores = compact.search(query, 100, allowed)
+        assert len(nearest) == 100
         assert (np.diff(scores) <= 0).all()
-        shares.append(np.isin(np.argsort(-exact)[:10], found).mean())
+        shares.append(np.isin(np.argsort(-exact)[:10], nearest).mean())
     return float(np.mean(shares))
 
 

@@ -32,17 +32,17 @@ async def stores() -> Stores:
     return made
 
 
-def first(shelf: PassageSnapshotStore, question: str) -> str:
-    opened = shelf.open(APP)
+def first(snapshots: PassageSnapshotStore, question: str) -> str:
+    opened = snapshots.open(APP)
     assert opened is not None
-    found = search_passages(opened[0], ArchiveQuery(APP, question), 0).snippets
-    return found[0].product_id if found else ""
+    snippets = search_passages(opened[0], ArchiveQuery(APP, question), 0).snippets
+    return snippets[0].product_id if snippets else ""
 
 
 async def build(stores: Stores, tmp_path: Path) -> PassageSnapshotStore:
-    shelf = PassageSnapshotStore(ArtifactStore.open(tmp_path))
-    await build_passages(APP, stores, SegmentStore(ArtifactStore.open(tmp_path)), shelf, SystemClock())
-    return shelf
+    snapshots = PassageSnapshotStore(ArtifactStore.open(tmp_path))
+    await build_passages(APP, stores, SegmentStore(ArtifactStore.open(tmp_path)), snapshots, SystemClock())
+    return snapshots
 
 
 async def test_an_archive_goes_from_files_to_passages(stores: Stores, tmp_path: Path) -> None:
@@ -55,14 +55,14 @@ async def test_an_archive_goes_from_files_to_passages(stores: Stores, tmp_path: 
     reasons = [json.loads(line)["reason"] for line in report.quarantine.read_text().splitlines()]
     assert "not JSON" in reasons[0]
     assert "no text" in reasons[1]
-    shelf = await build(stores, tmp_path)
-    assert first(shelf, "Who saved two penalties?") == "cup-final"
-    opened = shelf.open(APP)
+    snapshots = await build(stores, tmp_path)
+    assert first(snapshots, "Who saved two penalties?") == "cup-final"
+    opened = snapshots.open(APP)
     assert opened is not None
-    found = get_article(opened[0], "river-treaty", 1)
-    assert found is not None
-    assert found.child_title == "The costs"
-    assert found.content.startswith("## The agreement\n\n")
+    section = get_article(opened[0], "river-treaty", 1)
+    assert section is not None
+    assert section.child_title == "The costs"
+    assert section.content.startswith("## The agreement\n\n")
 
 
 async def test_a_snapshot_holds_the_newest_of_what_was_written_and_nothing_that_went(
@@ -77,9 +77,9 @@ async def test_a_snapshot_holds_the_newest_of_what_was_written_and_nothing_that_
     }
     await upload(stores, [changed], app_id=APP)
     await withdraw(stores, ["cup-final"], app_id=APP)
-    shelf = await build(stores, tmp_path)
-    assert first(shelf, "zebra") == "river-treaty"
-    opened = shelf.open(APP)
+    snapshots = await build(stores, tmp_path)
+    assert first(snapshots, "zebra") == "river-treaty"
+    opened = snapshots.open(APP)
     assert opened is not None
     assert get_article(opened[0], "cup-final", 0) is None
     assert opened[0].documents == 11

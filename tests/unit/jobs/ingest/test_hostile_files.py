@@ -85,7 +85,7 @@ def test_500_rules_that_copy_one_long_column_make_refused_rows_and_no_gigabytes(
     assert time.monotonic() - began_s < WITHIN_S
 
 
-_READER = """
+_READ_SCRIPT = """
 import json, resource, sys
 from jobs.ingest.pipeline import IngestOrder
 from jobs.ingest.preview import preview_ingest
@@ -105,7 +105,7 @@ def test_a_bomb_of_1000_long_titles_is_refused_row_by_row(tmp_path: Path) -> Non
     )
     assert path.stat().st_size < 10_000
     done = subprocess.run(
-        [sys.executable, "-c", _READER, str(path)], capture_output=True, check=True, text=True
+        [sys.executable, "-c", _READ_SCRIPT, str(path)], capture_output=True, check=True, text=True
     )
     accepted, refused, reason, took_mb = json.loads(done.stdout)
     assert (accepted, refused) == (0, 1_000)

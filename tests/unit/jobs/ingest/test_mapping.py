@@ -162,7 +162,7 @@ def test_values_of_real_files_become_what_fields_take(rule: str, value: Any, exp
 
 
 @pytest.mark.parametrize(
-    ("rule", "told"),
+    ("rule", "message"),
     [
         ("categories=Kategorie||>", "at most two different signs"),
         ("price=Preis:float(,)", "there is no kind 'float'; there are bool, integer"),
@@ -172,8 +172,8 @@ def test_values_of_real_files_become_what_fields_take(rule: str, value: Any, exp
         ("availability=x{ja}", "{ja:IN_STOCK"),
     ],
 )
-def test_rules_that_make_no_sense_say_what_would(rule: str, told: str) -> None:
-    with pytest.raises(Invalid, match=re.escape(told)):
+def test_rules_that_make_no_sense_say_what_would(rule: str, message: str) -> None:
+    with pytest.raises(Invalid, match=re.escape(message)):
         FieldMap.parse([rule])
 
 
@@ -271,9 +271,9 @@ def test_unused_columns_are_named_and_those_with_names_of_fields_apart() -> None
     ],
 )
 def test_a_mistyped_name_gets_a_proposal(rule: str, noun: str, message: str) -> None:
-    with pytest.raises(Invalid, match=re.escape(message)) as found:
+    with pytest.raises(Invalid, match=re.escape(message)) as refused:
         FieldMap.parse([rule], noun)
-    assert found.value.message.count("add_to_cart") <= 1
+    assert refused.value.message.count("add_to_cart") <= 1
 
 
 def test_a_column_to_leave_out_must_exist() -> None:

@@ -18,7 +18,7 @@ from jobs.ingest.row import UnreadableRow
 from jobs.ingest.sources import ReadRetry, find_files_in, read_chunks, read_rows
 from tests.fakes.bucket import Bucket
 
-WANTED = [{"n": n, "t": f"text {n * 7919}"} for n in range(30_000)]
+ROWS = [{"n": n, "t": f"text {n * 7919}"} for n in range(30_000)]
 
 
 @pytest.fixture
@@ -34,13 +34,13 @@ def asking(pauses: list[float]) -> ReadRetry:
 @pytest.fixture
 def bucket() -> Bucket:
     bucket = Bucket()
-    lines = b"\n".join(orjson.dumps(row) for row in WANTED)
+    lines = b"\n".join(orjson.dumps(row) for row in ROWS)
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist(WANTED), sink, row_group_size=1_000)
+    pq.write_table(pa.Table.from_pylist(ROWS), sink, row_group_size=1_000)
     bucket.objects = {
         "in/a.jsonl": lines,
         "in/b.jsonl.gz": gzip.compress(lines),
-        "in/c.csv": b"n,t\n" + b"\n".join(b"%d,%s" % (row["n"], row["t"].encode()) for row in WANTED),
+        "in/c.csv": b"n,t\n" + b"\n".join(b"%d,%s" % (row["n"], row["t"].encode()) for row in ROWS),
         "in/d.parquet": sink.getvalue().to_pybytes(),
     }
     return bucket
@@ -65,7 +65,7 @@ def test_refused_reads_are_retried_with_growing_pauses(
             raise OSError(what)
 
     bucket.fault = fault
-    assert read(bucket, asking, name) == WANTED
+    assert read(bucket, asking, name) == ROWS
     assert len(pauses) == 3
     assert 0.1 <= pauses[0] <= 0.3
     assert 0.4 <= pauses[2] <= 1.2
@@ -77,9 +77,9 @@ def test_lots_of_columns_are_gone_on_with_behind_those_that_were_given(
     breaking = Breaking()
     breaking.objects = bucket.objects
     (source,) = find_files_in(breaking.filesystem(), "in/d.parquet", "fake://in/d.parquet", asking=asking)
-    lots = list(read_chunks(source, 700, 1_400))
-    assert [first for first, _ in lots] == list(range(1_400, 30_000, 700))
-    assert [row for _, lot in lots for row in lot] == WANTED[1_400:]
+    batches = list(read_chunks(source, 700, 1_400))
+    assert [first for first, _ in batches] == list(range(1_400, 30_000, 700))
+    assert [row for _, batch in batches for row in batch] == ROWS[1_400:]
     assert len(pauses) == 3
     assert breaking.largest < len(bucket.objects["in/d.parquet"]) / 4  # never the whole file at once
 
@@ -120,7 +120,7 @@ def test_bodies_cut_short_are_gone_on_with_and_no_row_comes_twice(
 ) -> None:
     size = len(bucket.objects[f"in/{name}"])
     bucket.cut = [size // 7, size // 3, size - 1]
-    assert read(bucket, asking, name) == WANTED
+    assert read(bucket, asking, name) == ROWS
     assert len(pauses) == 3
 
 
@@ -148,8 +148,8 @@ def test_a_store_that_does_not_answer_is_given_up(bucket: Bucket, asking: ReadRe
 def test_a_folder_of_a_bucket_gives_its_files_and_an_empty_one_is_refused(
     bucket: Bucket, asking: ReadRetry
 ) -> None:
-    found = find_files_in(bucket.filesystem(), "in", "fake://in", asking=asking)
-    assert [source.name for source in found] == list(NAMES)
+    sources = find_files_in(bucket.filesystem(), "in", "fake://in", asking=asking)
+    assert [source.name for source in sources] == list(NAMES)
     with pytest.raises(Invalid, match="no file of a known kind"):
         find_files_in(bucket.filesystem(), "out", "fake://out", asking=asking)
 

@@ -80,9 +80,9 @@ def by_rows(table: Any, rules: Sequence[str] = ()) -> CheckedChunk[Any]:
 def test_what_is_accepted_comes_out_as_from_rows(table: Any) -> None:
     plain = PlainColumns()
     for _ in range(2):  # the second time every id is known
-        found = by_columns(table, plain)
-        if found is not None:
-            assert found == by_rows(table)
+        accepted_part = by_columns(table, plain)
+        if accepted_part is not None:
+            assert accepted_part == by_rows(table)
 
 
 @settings(max_examples=100, deadline=None)
@@ -119,9 +119,9 @@ def good(**changed: Any) -> Any:
     ids=lambda changed: next(iter(changed)),
 )
 def test_columns_of_other_types_that_mean_the_same_are_accepted(changed: dict[str, Any]) -> None:
-    found = by_columns(good(**changed))
-    assert found is not None
-    assert found == by_rows(good(**changed))
+    accepted_part = by_columns(good(**changed))
+    assert accepted_part is not None
+    assert accepted_part == by_rows(good(**changed))
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def test_a_bad_id_is_not_remembered_as_good() -> None:
 def test_columns_cut_into_several_pieces_are_one_chunk() -> None:
     cut = pa.concat_tables([good().slice(1, 2), good().slice(0, 1)])
     assert cut["type"].num_chunks == 2
-    found = by_columns(cut)
-    assert found is not None
-    assert found == by_rows(cut)
+    accepted_part = by_columns(cut)
+    assert accepted_part is not None
+    assert accepted_part == by_rows(cut)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_columns_under_other_names_are_accepted_by_the_mapping(
     rules: tuple[str, ...], accepted: bool
 ) -> None:
     table = good().rename_columns(["event", "who", "what", "at"])
-    found = by_columns(table, rules=rules)
-    assert (found is not None) == accepted
-    if found is not None:
-        assert found == by_rows(table, rules)
+    accepted_part = by_columns(table, rules=rules)
+    assert (accepted_part is not None) == accepted
+    if accepted_part is not None:
+        assert accepted_part == by_rows(table, rules)

@@ -33,16 +33,16 @@ def _look(path: Path, *rules: str, **options: Any) -> IngestPreview:
 def test_the_header_shows_what_parts_the_cells(tmp_path: Path, sign: str) -> None:
     file = tmp_path / "catalog.csv"
     file.write_text(f'product_id{sign}title\np1{sign}"a,b;c"\n')
-    (found,) = _look(file).samples
-    assert found == {"product_id": "p1", "title": "a,b;c"}
+    (preview,) = _look(file).samples
+    assert preview == {"product_id": "p1", "title": "a,b;c"}
 
 
 def test_a_delimiter_and_an_encoding_may_be_named(tmp_path: Path) -> None:
     file = tmp_path / "katalog.csv"
     file.write_bytes("Nummer;Größe, Titel\n7;Gießkanne\n".encode("cp1252"))
     layout = DelimitedFormat(";", "cp1252")
-    (found,) = _look(file, "product_id=Nummer", "title=Größe, Titel", layout=layout).samples
-    assert found == {"product_id": "7", "title": "Gießkanne"}
+    (preview,) = _look(file, "product_id=Nummer", "title=Größe, Titel", layout=layout).samples
+    assert preview == {"product_id": "7", "title": "Gießkanne"}
     with pytest.raises(Invalid, match="--encoding cp1252"):
         _look(file)
 
@@ -66,9 +66,9 @@ def test_reasons_are_counted_whatever_place_their_rows_have(tmp_path: Path) -> N
     bad = {"product_id": "p", "price": "2,55", "condition": "OLD"}
     good = {"product_id": "q"}
     file.write_text("\n".join(json.dumps(row) for row in [bad, good, bad, {"title": "x"}, bad]))
-    found = _look(file)
-    assert (found.rows, found.accepted, found.refused) == (5, 1, 4)
-    first, second = found.reasons
+    preview = _look(file)
+    assert (preview.rows, preview.accepted, preview.refused) == (5, 1, 4)
+    first, second = preview.reasons
     assert (first.count, first.row, second.count) == (3, 0, 1)
     assert first.text.startswith("price is invalid. The attribute expected to be of type 'number'")
     assert "condition: The attribute should be one of" in first.text
@@ -78,8 +78,8 @@ def test_reasons_are_counted_whatever_place_their_rows_have(tmp_path: Path) -> N
 def test_a_dry_run_reads_only_so_many_rows(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text("product_id\n" + "\n".join(f"{name}{at}" for at in range(9)))
-    found = _look(tmp_path, limit=12)
-    assert (found.rows, len(found.samples)) == (12, 3)
+    preview = _look(tmp_path, limit=12)
+    assert (preview.rows, len(preview.samples)) == (12, 3)
 
 
 def test_ids_that_a_table_wrote_as_decimals_are_noticed(tmp_path: Path) -> None:
@@ -106,23 +106,23 @@ def test_rows_of_orders_are_joined_in_a_dry_run(tmp_path: Path) -> None:
     file = tmp_path / "orders.csv"
     lines = [f"{at // 3},u,p{at},2026-03-02T09:15:30.250Z,{at % 3 - 1}" for at in range(9)]
     file.write_text("order_id,user_id,product_ids,timestamp,quantities\n" + "\n".join(lines))
-    found = _look(file, "type:=checkout", noun="interaction")
-    assert (found.rows, found.accepted) == (9, 3), "a quantity of 0 or below is no purchase"
-    assert found.reasons[0].text.startswith("the quantity is negative, as of a return"), found.reasons
-    found = _look(file, "type:=checkout", "=quantities", noun="interaction")
-    assert [sample["product_ids"] for sample in found.samples] == [
+    preview = _look(file, "type:=checkout", noun="interaction")
+    assert (preview.rows, preview.accepted) == (9, 3), "a quantity of 0 or below is no purchase"
+    assert preview.reasons[0].text.startswith("the quantity is negative, as of a return"), preview.reasons
+    preview = _look(file, "type:=checkout", "=quantities", noun="interaction")
+    assert [sample["product_ids"] for sample in preview.samples] == [
         ["p0", "p1", "p2"],
         ["p3", "p4", "p5"],
         ["p6", "p7", "p8"],
     ]
-    assert found.warnings == ("9 rows were joined to 3 orders",)
+    assert preview.warnings == ("9 rows were joined to 3 orders",)
 
 
 def test_reasons_of_several_files_are_added_up() -> None:
-    one, two = RejectionReason("a", 2, 0, "x"), RejectionReason("b", 3, 1, "y")
-    assert merge_reasons([(one,), (two, RejectionReason("a", 5, 9, "z"))]) == (
+    first, second = RejectionReason("a", 2, 0, "x"), RejectionReason("b", 3, 1, "y")
+    assert merge_reasons([(first,), (second, RejectionReason("a", 5, 9, "z"))]) == (
         RejectionReason("a", 7, 0, "x"),
-        two,
+        second,
     )
 
 

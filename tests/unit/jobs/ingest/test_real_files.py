@@ -95,10 +95,10 @@ def test_a_german_export_of_orders_is_guessed_and_its_baskets_are_those_of_the_i
         (row["invoice"], row["customer_id"], row["quantity"] > 0): None
         for row in rows if row["customer_id"] and row["quantity"]
     }  # fmt: skip
-    found = dry_run(path, "interaction", rules, proposal.encoding)
-    assert found.accepted == len(bought)
-    assert {reason.text for reason in found.reasons} == {"neither user_id nor anonymous_id"}
-    assert found.refused == sum(row["customer_id"] is None for row in rows)
+    preview = dry_run(path, "interaction", rules, proposal.encoding)
+    assert preview.accepted == len(bought)
+    assert {reason.text for reason in preview.reasons} == {"neither user_id nor anonymous_id"}
+    assert preview.refused == sum(row["customer_id"] is None for row in rows)
     layout = DelimitedFormat("", proposal.encoding)
     baskets = BasketFiles(PlainFiles(layout=layout), FieldMap.parse(rules, "interaction"))
     (source,) = PlainFiles(layout=layout).find(str(path))
@@ -132,9 +132,9 @@ def test_a_german_export_of_products_needs_no_rule_text(tmp_path: Path) -> None:
     files = PlainFiles()
     (source,) = files.find(str(path))
     proposal = propose_for_file(source, files, "product")
-    found = dry_run(path, "product", list(proposal.rules), proposal.encoding)
-    assert (found.rows, found.refused, found.warnings) == (len(products), 0, ())
-    first = found.samples[0]
+    preview = dry_run(path, "product", list(proposal.rules), proposal.encoding)
+    assert (preview.rows, preview.refused, preview.warnings) == (len(products), 0, ())
+    first = preview.samples[0]
     assert first["categories"] == [["Haus", "Küche"]]
     assert first["availability"] == "OUT_OF_STOCK"
     assert first["updated_at"].startswith("2009-12-0")
@@ -144,13 +144,13 @@ def test_a_german_export_of_products_needs_no_rule_text(tmp_path: Path) -> None:
 def test_ratings_with_three_rules_keep_their_times_and_stars(tmp_path: Path) -> None:
     path = needs("ml-latest-small") / "ratings.csv.gz"
     rules = ["user_id=userId", "product_ids=movieId", "type:=rate"]
-    found = dry_run(path, "interaction", rules, limit=2_000)
-    assert (found.accepted, found.refused, found.warnings) == (2_000, 0, ())
-    assert all({"rating", "timestamp"} <= sample.keys() for sample in found.samples)
+    preview = dry_run(path, "interaction", rules, limit=2_000)
+    assert (preview.accepted, preview.refused, preview.warnings) == (2_000, 0, ())
+    assert all({"rating", "timestamp"} <= sample.keys() for sample in preview.samples)
     movies = needs("ml-latest-small") / "movies.csv.gz"
-    found = dry_run(movies, "product", ["product_id=movieId"], limit=2_000)
-    assert found.samples[0]["title"] == "Toy Story (1995)"
-    assert found.warnings == ("not used: 'genres'",)
+    preview = dry_run(movies, "product", ["product_id=movieId"], limit=2_000)
+    assert preview.samples[0]["title"] == "Toy Story (1995)"
+    assert preview.warnings == ("not used: 'genres'",)
     files = PlainFiles()
     (source,) = files.find(str(path))
     assert propose_for_file(source, files, "interaction").rules == (
@@ -168,6 +168,6 @@ def test_one_rule_of_times_keeps_everything_else(tmp_path: Path) -> None:
     ]  # fmt: skip
     path.write_text("\n".join(map(json.dumps, rows)))
     for rules in ([], ["timestamp=timestamp:time"]):
-        found = dry_run(path, "interaction", rules)
-        assert (found.accepted, found.refused, found.warnings) == (len(rows), 0, ())
-        assert found.samples[0]["timestamp"] == "2020-09-13T12:26:40.000Z"
+        preview = dry_run(path, "interaction", rules)
+        assert (preview.accepted, preview.refused, preview.warnings) == (len(rows), 0, ())
+        assert preview.samples[0]["timestamp"] == "2020-09-13T12:26:40.000Z"

@@ -84,9 +84,9 @@ def test_without_order_numbers_user_and_time_decide() -> None:
 def test_an_unsorted_file_gives_the_orders_of_the_sorted_one() -> None:
     rows = [line(f"o{at // 4}", f"p{at}", user=f"u{at // 4 % 7}") for at in range(2_000)]
     mixed = random.Random(5).sample(rows, len(rows))
-    expected = {tuple(sorted(found)) for found in products(join(rows))}
+    expected = {tuple(sorted(basket)) for basket in products(join(rows))}
     assert len(expected) == 500
-    assert {tuple(sorted(found)) for found in products(join(mixed))} == expected
+    assert {tuple(sorted(basket)) for basket in products(join(mixed))} == expected
 
 
 def test_the_number_of_open_orders_is_bounded_and_split_orders_are_counted() -> None:
@@ -101,7 +101,7 @@ def test_the_number_of_open_orders_is_bounded_and_split_orders_are_counted() -> 
 def test_long_orders_and_long_texts_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(row_baskets, "MOST_OPEN_ROWS", 20)
     monkeypatch.setattr(row_baskets, "MOST_PRODUCTS", 6)
-    assert [len(found) for found in products(join([line("a", f"p{at}") for at in range(15)]))] == [6, 6, 3]
+    assert [len(basket) for basket in products(join([line("a", f"p{at}") for at in range(15)]))] == [6, 6, 3]
     rules = (*RULES, "context=more")
     rows = [line(f"o{at % 5}", f"p{at}", more={"page": "x" * 5_000}) for at in range(10)]
     assert len(join(rows, *rules)) > 5, "orders with long texts close early"
@@ -118,9 +118,9 @@ def test_a_broken_line_affects_no_other(broken: dict[str, Any]) -> None:
     rules = (*RULES, "quantities=n")
     rows: list[Row] = [line("a", "p1", n="1"), {**line("a", "p2", n="1"), **broken}, line("a", "p3", n="1")]
     rows.append(UnreadableRow("not UTF-8", "x"))
-    found = join(rows, *rules)
-    assert ["p1", "p3"] in [row.get("product_ids") for row in found if isinstance(row, dict)]
-    assert len(found) == 3
+    basket = join(rows, *rules)
+    assert ["p1", "p3"] in [row.get("product_ids") for row in basket if isinstance(row, dict)]
+    assert len(basket) == 3
 
 
 def test_a_continued_ingest_finds_the_same_orders_at_the_same_places() -> None:
@@ -141,7 +141,9 @@ def test_chunks_of_large_orders_end_by_bytes_and_are_the_same_after_an_interrupt
     assert max(len(str(list(chunk))) for _, chunk in whole) < 30_000
     assert sum(len(chunk) for _, chunk in whole) == 40
     for first, _ in whole:
-        assert list(files.chunks(SOURCE, 2_000, first)) == [one for one in whole if one[0] >= first]
+        assert list(files.chunks(SOURCE, 2_000, first)) == [
+            rows_of_chunk for rows_of_chunk in whole if rows_of_chunk[0] >= first
+        ]
 
 
 def test_the_number_of_a_row_is_that_of_its_first_line(tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ def test_json_lines_are_read_with_and_without_a_last_newline(tmp_path: Path) -> 
 
 def test_a_broken_line_costs_only_itself(tmp_path: Path) -> None:
     lines = [b'{"a":1}', b"{broken", b"[1]", b'{"a":"\xff"}', b'{"a":NaN}', b'{"a":2}']
-    found = read(write(tmp_path / "a.jsonl", b"\n".join(lines)))
-    assert [isinstance(row, UnreadableRow) for row in found] == [False, True, True, True, True, False]
-    assert found[1].text == "{broken"
-    assert found[2].reason == "not a JSON object"
+    rows = read(write(tmp_path / "a.jsonl", b"\n".join(lines)))
+    assert [isinstance(row, UnreadableRow) for row in rows] == [False, True, True, True, True, False]
+    assert rows[1].text == "{broken"
+    assert rows[2].reason == "not a JSON object"
 
 
 def test_a_line_without_end_does_not_fill_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,9 +52,9 @@ def test_a_line_without_end_does_not_fill_memory(tmp_path: Path, monkeypatch: py
     endless = b'{"a":"' + b"x" * 100_000 + b'"}'
     whole = [{"a": "y" * length} for length in (10, 70, 900)]
     data = b"\n".join([orjson.dumps(whole[0]), endless, *(orjson.dumps(row) for row in whole[1:]), endless])
-    found = read(write(tmp_path / "a.jsonl", data))
-    assert [row for row in found if not isinstance(row, UnreadableRow)] == whole
-    bad = [row for row in found if isinstance(row, UnreadableRow)]
+    rows = read(write(tmp_path / "a.jsonl", data))
+    assert [row for row in rows if not isinstance(row, UnreadableRow)] == whole
+    bad = [row for row in rows if isinstance(row, UnreadableRow)]
     assert len(bad) == 2
     assert all(len(row.text) <= 500 and "longer than" in row.reason for row in bad)
 
@@ -78,11 +78,11 @@ def test_csv_knows_quotes_newlines_and_empty_cells(tmp_path: Path) -> None:
         tmp_path / "a.csv",
         '\ufeffid,name,note\r\n1,"Ann, ""A""",\r\n2,"two\nlines",x\r\n3,short\r\n\r\n4,,z\r\n',
     )
-    found = read(address)
-    assert found[0] == {"id": "1", "name": 'Ann, "A"'}
-    assert found[1] == {"id": "2", "name": "two\nlines", "note": "x"}
-    assert isinstance(found[2], UnreadableRow)
-    assert found[3] == {"id": "4", "note": "z"}
+    rows = read(address)
+    assert rows[0] == {"id": "1", "name": 'Ann, "A"'}
+    assert rows[1] == {"id": "2", "name": "two\nlines", "note": "x"}
+    assert isinstance(rows[2], UnreadableRow)
+    assert rows[3] == {"id": "4", "note": "z"}
     assert read(write(tmp_path / "b.tsv", "a\tb\n1\t2\n")) == [{"a": "1", "b": "2"}]
 
 
@@ -129,10 +129,10 @@ def test_a_utf_16_header_is_reported_before_the_csv_module_reads_it(
 
 def test_csv_rows_in_another_encoding_are_refused_and_not_garbled(tmp_path: Path) -> None:
     rows_of = [b"1,Ann", "2,Jürgen".encode("latin-1"), "3,Jürgen".encode()]
-    found = read(write(tmp_path / "a.csv", b"\n".join([b"id,name", *rows_of])))
-    assert isinstance(found[1], UnreadableRow)
-    assert (found[1].reason, found[1].text) == ("not UTF-8", "2,J\ufffdrgen")
-    assert [found[0], found[2]] == [{"id": "1", "name": "Ann"}, {"id": "3", "name": "Jürgen"}]
+    rows = read(write(tmp_path / "a.csv", b"\n".join([b"id,name", *rows_of])))
+    assert isinstance(rows[1], UnreadableRow)
+    assert (rows[1].reason, rows[1].text) == ("not UTF-8", "2,J\ufffdrgen")
+    assert [rows[0], rows[2]] == [{"id": "1", "name": "Ann"}, {"id": "3", "name": "Jürgen"}]
 
 
 def test_the_text_of_an_article_fits_into_a_csv_cell(tmp_path: Path) -> None:
@@ -143,21 +143,21 @@ def test_the_text_of_an_article_fits_into_a_csv_cell(tmp_path: Path) -> None:
 def test_a_quote_left_open_costs_no_more_than_a_cell(tmp_path: Path) -> None:
     lines = [f"{n},{'x' * 90}" for n in range(30_000)]
     lines[10] = '10,"open'
-    found = read(write(tmp_path / "a.csv", "\n".join(["id,note", *lines])))
-    bad = [row for row in found if isinstance(row, UnreadableRow)]
+    rows = read(write(tmp_path / "a.csv", "\n".join(["id,note", *lines])))
+    bad = [row for row in rows if isinstance(row, UnreadableRow)]
     assert ["quote left open" in row.reason for row in bad] == [True]
-    assert len(found) > 15_000
+    assert len(rows) > 15_000
 
 
 def test_a_csv_line_without_end_does_not_fill_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "LONGEST_ROW", 1000)
     lines = ["id,note", "1,a", "2," + "x" * 100_000, "3,b"]
-    found = read(write(tmp_path / "a.csv", "\n".join(lines)))
-    assert [row for row in found if not isinstance(row, UnreadableRow)] == [
+    rows = read(write(tmp_path / "a.csv", "\n".join(lines)))
+    assert [row for row in rows if not isinstance(row, UnreadableRow)] == [
         {"id": "1", "note": "a"},
         {"id": "3", "note": "b"},
     ]
-    assert [row.reason for row in found if isinstance(row, UnreadableRow)] == [
+    assert [row.reason for row in rows if isinstance(row, UnreadableRow)] == [
         "can't be read: a line is longer than 1,000 characters"
     ]
 
@@ -197,9 +197,9 @@ def test_a_parquet_row_python_can_not_represent_costs_only_itself(tmp_path: Path
     words = pa.array([b"good", b"\xff\xfe", b"fine", b"late"]).view(pa.string())
     at = pa.array([0, 0, 0, 2**60], pa.timestamp("ms", "UTC"))
     pq.write_table(pa.table({"word": words, "at": at}), tmp_path / "a.parquet")
-    found = read(str(tmp_path / "a.parquet"))
-    assert [isinstance(row, UnreadableRow) for row in found] == [False, True, False, True]
-    assert found[2]["word"] == "fine"
+    rows = read(str(tmp_path / "a.parquet"))
+    assert [isinstance(row, UnreadableRow) for row in rows] == [False, True, False, True]
+    assert rows[2]["word"] == "fine"
 
 
 @pytest.mark.parametrize("kept", [0.02, 0.5, 0.97])
@@ -280,19 +280,17 @@ def test_parquet_is_cut_into_the_same_lots_wherever_its_row_groups_end(
     pq.write_table(pa.table({"n": list(range(17))}), path, row_group_size=group)
     (source,) = find_files(str(path))
     for skip in (0, size, 16, 17):
-        found = [(first, [row["n"] for row in part]) for first, part in read_chunks(source, size, skip)]
-        assert found == [
-            (first, list(range(first, min(first + size, 17)))) for first in range(skip, 17, size)
-        ]
+        rows = [(first, [row["n"] for row in part]) for first, part in read_chunks(source, size, skip)]
+        assert rows == [(first, list(range(first, min(first + size, 17)))) for first in range(skip, 17, size)]
 
 
 def test_rows_that_are_nested_too_deep_are_reported(tmp_path: Path) -> None:
     deep = b'{"x":' + b"[" * 1000 + b"]" * 1000 + b"}\n"
     objects = b'{"a":' * 900 + b"1" + b"}" * 900 + b"\n"
     wide = b'{"x":[' + b",".join([b"{}"] * 1000) + b"]}\n"
-    found = read(write(tmp_path / "a.jsonl", deep + objects + wide + b'{"id":1}\n'))
-    assert [row.reason for row in found[:2]] == ["nested deeper than 64 levels"] * 2
-    assert found[2:] == [{"x": [{}] * 1000}, {"id": 1}]
+    rows = read(write(tmp_path / "a.jsonl", deep + objects + wide + b'{"id":1}\n'))
+    assert [row.reason for row in rows[:2]] == ["nested deeper than 64 levels"] * 2
+    assert rows[2:] == [{"x": [{}] * 1000}, {"id": 1}]
 
 
 @pytest.mark.parametrize(

@@ -96,10 +96,10 @@ def test_interactions_checked_at_once_come_out_as_those_checked_through_json() -
     ]
     bad = {"type": "click", "product_ids": ["p"]}
     at_once = check_interactions(copy.deepcopy(rows), 0, READ, NOW_MS)
-    one_by_one = check_interactions([*copy.deepcopy(rows), bad], 0, READ, NOW_MS)
+    through_json = check_interactions([*copy.deepcopy(rows), bad], 0, READ, NOW_MS)
     assert at_once.refused == ()
-    assert at_once.parts == one_by_one.parts
-    assert [refused.row for refused in one_by_one.refused] == [4]
+    assert at_once.parts == through_json.parts
+    assert [refused.row for refused in through_json.refused] == [4]
 
 
 @pytest.mark.parametrize("value", [{1, 2}, b"bytes", float("nan"), 10**400])

@@ -94,9 +94,9 @@ def test_a_wheel_is_read_without_being_installed(model: Path, tmp_path: Path) ->
             archive.write(path, f"some/model/{path.name}")
     folder = import_model(wheel, tmp_path / "models")
     assert list_models(tmp_path / "models") == [folder]
-    found = find_encoder(tmp_path / "models", folder.name)
-    assert found is not None
-    assert found.dimensions == WIDTH
+    encoder = find_encoder(tmp_path / "models", folder.name)
+    assert encoder is not None
+    assert encoder.dimensions == WIDTH
     assert find_encoder(tmp_path / "models", "minilm-384-other") is None
     with pytest.raises(Conflict):
         import_model(model, tmp_path / "models")

@@ -26,21 +26,22 @@ def test_both_halves_are_of_a_kind() -> None:
 
 def test_every_answer_stands_in_its_sentence_and_the_sentence_in_its_article() -> None:
     texts = {
-        one.id: [text for part in one.parts for text in part.paragraphs] for one in data_files.read_articles()
+        entry.id: [text for part in entry.parts for text in part.paragraphs]
+        for entry in data_files.read_articles()
     }
-    for one in read_golden_questions():
-        assert bool(one.articles) == bool(one.sentences) == bool(one.answer) != bool(one.missing), (
-            one.question
+    for entry in read_golden_questions():
+        assert bool(entry.articles) == bool(entry.sentences) == bool(entry.answer) != bool(entry.missing), (
+            entry.question
         )
-        for sentence in one.sentences:
-            assert one.answer is not None
-            assert one.answer in sentence
-            assert any(sentence in text for name in one.articles for text in texts[name]), one.question
+        for sentence in entry.sentences:
+            assert entry.answer is not None
+            assert entry.answer in sentence
+            assert any(sentence in text for name in entry.articles for text in texts[name]), entry.question
 
 
 def test_every_article_has_a_question() -> None:
-    questions = {name for one in read_golden_questions() for name in one.articles}
-    assert questions == {one.id for one in data_files.read_articles()}
+    questions = {name for entry in read_golden_questions() for name in entry.articles}
+    assert questions == {entry.id for entry in data_files.read_articles()}
 
 
 def test_plain_questions_are_at_least_sixty_in_three_languages_a_third_without_an_answer() -> None:
@@ -56,10 +57,10 @@ def test_plain_questions_are_at_least_sixty_in_three_languages_a_third_without_a
 
 
 def test_every_answer_to_a_plain_question_stands_in_its_text() -> None:
-    texts = {one["id"]: one["text"] for one in read_set()["texts"]}
-    for one in definition_questions():
-        assert bool(one.articles) == bool(one.sentences) == bool(one.answer) != bool(one.missing)
-        for sentence in one.sentences:
-            assert one.answer is not None
-            assert one.answer in sentence
-            assert all(sentence in texts[name] for name in one.articles), one.question
+    texts = {entry["id"]: entry["text"] for entry in read_set()["texts"]}
+    for entry in definition_questions():
+        assert bool(entry.articles) == bool(entry.sentences) == bool(entry.answer) != bool(entry.missing)
+        for sentence in entry.sentences:
+            assert entry.answer is not None
+            assert entry.answer in sentence
+            assert all(sentence in texts[name] for name in entry.articles), entry.question

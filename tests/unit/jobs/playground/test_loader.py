@@ -17,7 +17,7 @@ from jobs.playground.loader import SampleData, build_sample, compute_edition
 
 NOW_MS = 1_772_442_930_250
 DAY_MS = 86_400_000
-KNOWN_SHA256 = "a100b863c7b2b41f6787964184f8addeb315718a0c0f861fbae4cb7debd3bd4d"
+EXPECTED_SHA256 = "a100b863c7b2b41f6787964184f8addeb315718a0c0f861fbae4cb7debd3bd4d"
 "Of the sample at NOW_MS. When data or code change on purpose, write the new one here."
 
 
@@ -48,7 +48,7 @@ def test_every_interaction_follows_the_schema(whole: SampleData) -> None:
 
 def test_the_same_moment_gives_the_same_bytes_on_every_machine(whole: SampleData) -> None:
     made = orjson.dumps([whole.products, whole.users, whole.interactions])
-    assert hashlib.sha256(made).hexdigest() == KNOWN_SHA256
+    assert hashlib.sha256(made).hexdigest() == EXPECTED_SHA256
 
 
 def test_a_day_later_everything_happens_a_day_later(whole: SampleData) -> None:
@@ -99,11 +99,11 @@ def test_variants_share_a_group_and_differ_in_a_field_a_filter_can_ask_for(whole
     several = [members for members in groups.values() if len(members) > 1]
     assert len(several) >= 60
     for members in several:
-        told_apart = {
+        distinct = {
             orjson.dumps([member.get("color"), member.get("size"), member["custom_attributes"]])
             for member in members
         }
-        assert len(told_apart) == len(members)
+        assert len(distinct) == len(members)
 
 
 def test_stock_prices_and_places_vary(whole: SampleData) -> None:

@@ -62,8 +62,8 @@ def figure(scorer: Any, trial: EvaluationSplit, name: str = "ndcg@10") -> float:
 
 
 def users_with_history(trial: EvaluationSplit, most: int = 100_000) -> EvaluationSplit:
-    asked = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
-    return asked.sample(most, np.random.default_rng(1))
+    selected = trial.pick(np.flatnonzero(trial.histories.lengths > 0))
+    return selected.sample(most, np.random.default_rng(1))
 
 
 @pytest.fixture(scope="module")
@@ -117,20 +117,20 @@ def test_sequences_reach_the_best_blend() -> None:
     needs("amazon-toys")
     trial = leave_last_out(sets.amazon_toys()).test
     ours = train_engine(parse_recipe(SEQUENCE), trial.train)
-    asked = users_with_history(trial, 6_000)
-    found = evaluate(ours, asked).figures
-    print(f"\namazon-toys leave last out: {found['ndcg@10'].mean():.4f}")
-    assert found["ndcg@10"].mean() >= 0.0739
-    assert found["recall@20"].mean() >= 0.1408
+    selected = users_with_history(trial, 6_000)
+    figures = evaluate(ours, selected).figures
+    print(f"\namazon-toys leave last out: {figures['ndcg@10'].mean():.4f}")
+    assert figures["ndcg@10"].mean() >= 0.0739
+    assert figures["recall@20"].mean() >= 0.1408
 
 
 def test_the_default_recipe_finds_by_itself_what_suits_sessions(sessions: TrainingSplit) -> None:
     plan = make_plan(load_recipe_file("default"), sessions.validation)
-    found = evaluate(
+    figures = evaluate(
         train_engine(plan.recipe, sessions.test.train), users_with_history(sessions.test, 4_000)
     ).figures
-    assert found["mrr@20"].mean() >= 0.345
-    assert found["hit_rate@20"].mean() >= 0.676
+    assert figures["mrr@20"].mean() >= 0.345
+    assert figures["hit_rate@20"].mean() >= 0.676
 
 
 def test_the_session_recipe_gives_the_same_bytes_twice(sessions: TrainingSplit, tmp_path: Path) -> None:
@@ -148,9 +148,9 @@ def test_what_is_bought_together_reaches_the_notes(shop: EvaluationSplit) -> Non
     data = sets.online_retail(guests=True)
     trial = split_baskets(data, float(np.quantile(data.at_s, 0.9)), np.random.default_rng(1))
     model = BasketsLearner(BasketsRecipe(kinds=())).train(trial.train, np.random.default_rng(1))
-    found = evaluate(model, trial)
-    assert found.figures["ndcg@10"].mean() >= 0.205
-    assert found.coverage >= 0.43
+    evaluation = evaluate(model, trial)
+    assert evaluation.figures["ndcg@10"].mean() >= 0.205
+    assert evaluation.coverage >= 0.43
 
 
 def test_presets_are_settled_by_a_plan_of_real_data(sessions: TrainingSplit) -> None:

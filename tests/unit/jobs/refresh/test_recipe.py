@@ -53,7 +53,7 @@ def test_an_invalid_recipe_has_a_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({}, "parts: Field required"),
         ({"parts": {}}, "parts: there must be at least one"),
@@ -73,10 +73,10 @@ def test_an_invalid_recipe_has_a_reason(tmp_path: Path) -> None:
         ({**SMALL, "name": "../x"}, "name: String should match"),
     ],
 )  # fmt: skip
-def test_mistakes_are_reported_with_their_place(fields: dict[str, Any], told: str) -> None:
+def test_mistakes_are_reported_with_their_place(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(Invalid) as refused:
         parse_recipe(fields)
-    assert told in refused.value.message
+    assert message in refused.value.message
 
 
 def test_fields_are_changed_by_path() -> None:

@@ -35,18 +35,18 @@ from jobs.refresh.tuning.plan import make_plan, plan_on_newest, reduce_split
 from jobs.refresh.tuning.split_protocol import split_for_recipe
 
 
-def circles(readers: int = 300, items: int = 15, seed: int = 6) -> Interactions:
+def circles(users: int = 300, items: int = 15, seed: int = 6) -> Interactions:
     """Make users who walk round a circle of items, one a day, beginning on different days; baskets of two."""
     rng = np.random.default_rng(seed)
     rows = []
-    for reader in range(readers):
+    for user in range(users):
         first, begins = int(rng.integers(items)), int(rng.integers(60))
         rows += [
             (
-                f"r{reader:03d}",
+                f"r{user:03d}",
                 f"i{(first + step) % items:02d}",
                 DAY_S * (begins + step),
-                f"{reader}-{step // 2}",
+                f"{user}-{step // 2}",
             )
             for step in range(int(rng.integers(3, 12)))
         ]
@@ -164,9 +164,9 @@ def test_the_protocol_follows_the_data(data: Interactions) -> None:
 def test_repeats_are_allowed_where_they_are_usual() -> None:
     rng = np.random.default_rng(1)
     rows = [
-        (f"r{reader}", f"i{reader % 5}" if rng.random() < 0.7 else f"i{rng.integers(5, 30)}", float(day))
+        (f"r{user}", f"i{user % 5}" if rng.random() < 0.7 else f"i{rng.integers(5, 30)}", float(day))
         for day in range(100)
-        for reader in rng.integers(0, 400, 60)
+        for user in rng.integers(0, 400, 60)
     ]
     shop = interactions_from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
     assert split_for_recipe(load_recipe("default"), shop).test.seen == "allowed"
@@ -256,7 +256,7 @@ def test_a_snapshot_scores_as_the_engine_it_was_built_from(
     assert again.items == engine.items
     assert snapshot.manifest.facts["offsets"] == {"interaction": "9-1"}
     assert snapshot.size == sum(
-        len(held) for name, held in files_of(tmp_path / "s").items() if name != MANIFEST
+        len(content) for name, content in files_of(tmp_path / "s").items() if name != MANIFEST
     )
 
 
@@ -271,18 +271,18 @@ def test_arrays_are_mapped_not_read(tmp_path: Path, engine: TrainedEngine) -> No
 
 def test_every_damaged_file_is_noticed(tmp_path: Path, engine: TrainedEngine) -> None:
     build_snapshot(engine, tmp_path / "s", written_at_ms=5)
-    for name, held in files_of(tmp_path / "s").items():
+    for name, content in files_of(tmp_path / "s").items():
         path = tmp_path / "s" / name
-        flipped = bytearray(held)
-        flipped[len(held) // 2] ^= 4
-        for damaged in (bytes(flipped), held[:-1], held + b"x"):
+        flipped = bytearray(content)
+        flipped[len(content) // 2] ^= 4
+        for damaged in (bytes(flipped), content[:-1], content + b"x"):
             path.write_bytes(damaged)
             with pytest.raises(Fault, match="damaged"):
                 Snapshot.open(tmp_path / "s")
         path.unlink()
         with pytest.raises(Fault, match=f"{os.path.basename(name)}: it is missing"):
             Snapshot.open(tmp_path / "s")
-        path.write_bytes(held)
+        path.write_bytes(content)
     Snapshot.open(tmp_path / "s")
 
 
@@ -331,7 +331,7 @@ def test_a_report_tells_segments_apart_with_intervals(data: Interactions) -> Non
     engine = train_engine(make_plan(recipe_of(), split.validation).recipe, split.test.train)
     summed = summarize_evaluation(evaluate(engine, split.test), np.random.default_rng(0))
     assert [segment.name for segment in summed.segments][:2] == ["all", "new"]
-    assert summed.all.readers == sum(segment.readers for segment in summed.segments[1:]) == len(split.test)
+    assert summed.all.users == sum(segment.users for segment in summed.segments[1:]) == len(split.test)
     for segment in summed.segments:
         for figure in segment.figures.values():
             assert figure.low <= figure.mean <= figure.high
@@ -362,12 +362,12 @@ def test_an_interval_is_as_wide_as_in_theory() -> None:
 
 def test_only_the_same_trial_can_be_compared(data: Interactions, engine: TrainedEngine) -> None:
     split = leave_last_out(data)
-    one, other = evaluate(engine, split.test), evaluate(engine, split.validation[0])
+    first, other = evaluate(engine, split.test), evaluate(engine, split.validation[0])
     with pytest.raises(Invalid, match="same trial"):
-        compare_evaluations(one, other, "ndcg@10", np.random.default_rng(0))
+        compare_evaluations(first, other, "ndcg@10", np.random.default_rng(0))
     with pytest.raises(Invalid, match="no figure 'ndgc'"):
-        compare_evaluations(one, one, "ndgc", np.random.default_rng(0))
-    same = compare_evaluations(one, one, "ndcg@10", np.random.default_rng(0))
+        compare_evaluations(first, first, "ndgc", np.random.default_rng(0))
+    same = compare_evaluations(first, first, "ndcg@10", np.random.default_rng(0))
     assert (same.difference, same.is_better, same.is_worse) == (0, False, False)
 
 
@@ -408,12 +408,12 @@ def one_sitting(step_s: float, *, end_together: bool) -> Interactions:
     """Make users who go round the circle in one go, all until the same minute or each on a day of a year."""
     rng = np.random.default_rng(3)
     rows = []
-    for reader in range(400):
+    for user in range(400):
         first, steps = int(rng.integers(30)), int(rng.integers(8, 14))
         ends = 1_000.0 * DAY_S + step_s * float(rng.random())
         ends += 0.0 if end_together else DAY_S * float(rng.integers(365))
         rows += [
-            (f"r{reader:03d}", f"i{(first + step) % 30:02d}", ends - step_s * (steps - step))
+            (f"r{user:03d}", f"i{(first + step) % 30:02d}", ends - step_s * (steps - step))
             for step in range(steps)
         ]
     return interactions_from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))

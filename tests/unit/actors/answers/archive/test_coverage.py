@@ -18,7 +18,7 @@ from deployments.operations.archive_report import UNANSWERED_BELOW
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.retrieval_sets import collections
 
-_ASKED = 150
+_SAMPLED = 150
 
 
 def library_of(documents: Mapping[str, str], language: str = "en") -> PassageLibrary:
@@ -34,9 +34,9 @@ def library_of(documents: Mapping[str, str], language: str = "en") -> PassageLib
 
 def coverage(library: PassageLibrary, question: str, context: str = "") -> float:
     """Ask, and say how much was found."""
-    found = search_passages(library, ArchiveQuery("a", question, context=context), 0).coverage
-    assert found is not None
-    return found
+    share = search_passages(library, ArchiveQuery("a", question, context=context), 0).coverage
+    assert share is not None
+    return share
 
 
 RIVER = {
@@ -75,9 +75,9 @@ def test_context_neither_helps_nor_harms() -> None:
 
 def unanswered(name: str, library: PassageLibrary, questions: Iterable[str]) -> float:
     """Count the questions below the report's threshold, as a share."""
-    asked = list(questions)
-    chosen = random.Random(0).sample(asked, min(_ASKED, len(asked)))
-    share = sum(coverage(library, one) < UNANSWERED_BELOW for one in chosen) / len(chosen)
+    every = list(questions)
+    chosen = random.Random(0).sample(every, min(_SAMPLED, len(every)))
+    share = sum(coverage(library, question) < UNANSWERED_BELOW for question in chosen) / len(chosen)
     print(f"{name}: {share:.1%} of {len(chosen)} below {UNANSWERED_BELOW}")
     return share
 
@@ -95,19 +95,21 @@ needs_data = pytest.mark.skipif(not has("xquad"), reason="the public data sets a
 @needs_data
 @pytest.mark.parametrize(("language", "lost"), [("en", 0.06), ("es", 0.06), ("de", 0.16)])
 def test_questions_of_a_missing_subject_lie_below_and_others_above(language: str, lost: float) -> None:
-    (found,) = collections((f"xquad-{language}",))
+    (collection,) = collections((f"xquad-{language}",))
     assert (
         unanswered(
-            f"xquad-{language}, answerable", library_of(found.documents, language), found.questions.values()
+            f"xquad-{language}, answerable",
+            library_of(collection.documents, language),
+            collection.questions.values(),
         )
         <= lost
     )
     # Paragraphs `<article>-<number>`: an archive without every second article.
-    articles = sorted({name.partition("-")[0] for name in found.documents})
+    articles = sorted({name.partition("-")[0] for name in collection.documents})
     gone = set(articles[::2])
-    rest = {name: text for name, text in found.documents.items() if name.partition("-")[0] not in gone}
-    asked = [text for name, text in found.questions.items() if name.partition("-")[0] in gone]
-    assert unanswered(f"xquad-{language}, subject missing", library_of(rest, language), asked) >= 0.88
+    rest = {name: text for name, text in collection.documents.items() if name.partition("-")[0] not in gone}
+    questions = [text for name, text in collection.questions.items() if name.partition("-")[0] in gone]
+    assert unanswered(f"xquad-{language}, subject missing", library_of(rest, language), questions) >= 0.88
 
 
 @pytest.mark.data
@@ -127,8 +129,8 @@ def test_beginnings_of_events_lie_above_and_other_questions_below() -> None:
     (events,) = collections(("events",))
     documents = dict(list(events.documents.items())[:4_000])
     library = library_of(documents)
-    asked = [" ".join(text.split()[:10]) for text in documents.values()]
-    assert unanswered("events, first ten words", library, asked) <= 0.02
+    beginnings = [" ".join(text.split()[:10]) for text in documents.values()]
+    assert unanswered("events, first ten words", library, beginnings) <= 0.02
     assert unanswered("events, everyday questions", library, everyday_questions()) >= 0.75
     (squad,) = collections(("xquad-en",))
     assert unanswered("events, questions on other texts", library, squad.questions.values()) >= 0.88

@@ -37,9 +37,9 @@ async def opened(stores: Stores) -> AsyncIterator[Opened]:
     hosts: list[ArchiveHost] = []
 
     def make(
-        segments: SegmentStore | None = None, shelf: PassageSnapshotStore | None = None
+        segments: SegmentStore | None = None, snapshots: PassageSnapshotStore | None = None
     ) -> LocalArchiveClient:
-        hosts.append(ArchiveHost(stores, segments, shelf, SystemClock(), SilentMeter()))
+        hosts.append(ArchiveHost(stores, segments, snapshots, SystemClock(), SilentMeter()))
         return LocalArchiveClient(hosts[-1])
 
     yield make
@@ -52,11 +52,13 @@ async def search(client: LocalArchiveClient, question: str, **more: Any) -> list
     return [snippet.product_id for snippet in result.snippets]
 
 
-async def eventually(client: LocalArchiveClient, question: str, wanted: Callable[[list[str]], bool]) -> None:
+async def eventually(
+    client: LocalArchiveClient, question: str, condition: Callable[[list[str]], bool]
+) -> None:
     """Ask until the answer is as wanted."""
 
     async def is_expected() -> bool:
-        return wanted(await search(client, question))
+        return condition(await search(client, question))
 
     await until(is_expected, 1.5)
 
@@ -79,9 +81,9 @@ async def test_changes_are_searchable_within_a_second(stores: Stores, opened: Op
     client = opened()
     assert "river-treaty" not in await search(client, "river treaty")
     await upload(stores, ARTICLES[:1], app_id=APP)
-    await eventually(client, "river treaty", lambda found: found[:1] == ["river-treaty"])
+    await eventually(client, "river treaty", lambda product_ids: product_ids[:1] == ["river-treaty"])
     await withdraw(stores, ["river-treaty"], app_id=APP)
-    await eventually(client, "river treaty", lambda found: "river-treaty" not in found)
+    await eventually(client, "river treaty", lambda product_ids: "river-treaty" not in product_ids)
     assert await client.article(APP, "river-treaty", 0) is None
 
 
@@ -95,7 +97,7 @@ async def test_the_corpus_version_changes_with_the_corpus_only(stores: Stores, o
     before = (await client.ask(ArchiveQuery(APP, "river"))).corpus
     assert (await client.ask(ArchiveQuery(APP, "galaxies"))).corpus == before
     await upload(stores, ARTICLES[:1], app_id=APP)
-    await eventually(client, "river treaty", lambda found: found[:1] == ["river-treaty"])
+    await eventually(client, "river treaty", lambda product_ids: product_ids[:1] == ["river-treaty"])
     assert (await client.ask(ArchiveQuery(APP, "river"))).corpus != before
 
 
@@ -103,12 +105,12 @@ async def test_a_snapshot_is_completed_by_the_log_behind_its_offset(
     stores: Stores, opened: Opened, tmp_path: Path
 ) -> None:
     await upload(stores, ARTICLES[:6], app_id=APP)
-    shelf = PassageSnapshotStore(ArtifactStore.open(tmp_path))
+    snapshots = PassageSnapshotStore(ArtifactStore.open(tmp_path))
     documents = [document for article in ARTICLES[:6] if (document := read_product(article))]
-    shelf.write(APP, documents, offset=await stores.changes.last(APP, "product"), written_at_ms=1)
+    snapshots.write(APP, documents, offset=await stores.changes.last(APP, "product"), written_at_ms=1)
     await upload(stores, ARTICLES[6:], app_id=APP)
     await withdraw(stores, ["dam-vote"], app_id=APP)
-    client = opened(shelf=shelf)
+    client = opened(snapshots=snapshots)
     assert (await search(client, "river treaty"))[0] == "river-treaty"
     assert (await search(client, "hermit beetle orchards"))[0] == "beetle-count"
     assert "dam-vote" not in await search(client, "votes to open the dam")
@@ -120,12 +122,12 @@ async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
     documents = [document for article in ARTICLES if (document := read_product(article))]
     await upload(stores, ARTICLES[:1], app_id=APP)
     offset = await stores.changes.last(APP, "product")
-    shelf = PassageSnapshotStore(ArtifactStore.open(tmp_path))
-    shelf.write(APP, documents[:1], offset=offset, written_at_ms=1)
-    client = opened(shelf=shelf)
+    snapshots = PassageSnapshotStore(ArtifactStore.open(tmp_path))
+    snapshots.write(APP, documents[:1], offset=offset, written_at_ms=1)
+    client = opened(snapshots=snapshots)
     assert (await search(client, "river treaty"))[0] == "river-treaty"
     before = (await client.ask(ArchiveQuery(APP, "river"))).corpus
-    shelf.write(APP, documents, offset=offset, written_at_ms=2)
+    snapshots.write(APP, documents, offset=offset, written_at_ms=2)
 
     async def is_taken_up() -> bool:
         result = await client.ask(ArchiveQuery(APP, "river treaty"))
@@ -136,20 +138,20 @@ async def test_a_newer_snapshot_is_taken_up_while_questions_are_answered(
     assert (await search(client, "hermit beetle orchards"))[0] == "beetle-count"
     # and the log is followed from where the newer one stands
     await withdraw(stores, ["beetle-count"], app_id=APP)
-    await eventually(client, "hermit beetle orchards", lambda found: "beetle-count" not in found)
+    await eventually(client, "hermit beetle orchards", lambda product_ids: "beetle-count" not in product_ids)
 
 
 async def test_a_damaged_newer_snapshot_leaves_the_old_one_answering(
     stores: Stores, opened: Opened, tmp_path: Path
 ) -> None:
     documents = [document for article in ARTICLES if (document := read_product(article))]
-    shelf = PassageSnapshotStore(ArtifactStore.open(tmp_path))
-    shelf.write(APP, documents[:3], offset="0", written_at_ms=1)
-    client = opened(shelf=shelf)
+    snapshots = PassageSnapshotStore(ArtifactStore.open(tmp_path))
+    snapshots.write(APP, documents[:3], offset="0", written_at_ms=1)
+    client = opened(snapshots=snapshots)
     before = (await client.ask(ArchiveQuery(APP, "river"))).corpus.split(":")[0]
     with structlog.testing.capture_logs() as lines:
-        shelf.write(APP, documents, offset="0", written_at_ms=2)
-        (tmp_path / APP / "passages" / shelf.list_sequences(APP)[-1] / "papers.bin").write_bytes(b"")
+        snapshots.write(APP, documents, offset="0", written_at_ms=2)
+        (tmp_path / APP / "passages" / snapshots.list_sequences(APP)[-1] / "papers.bin").write_bytes(b"")
         await until(lambda: [line["event"] for line in lines][-2:] == ["passages_refused", "archive_loaded"])
     result = await client.ask(ArchiveQuery(APP, "river treaty"))
     assert result.snippets[0].product_id == "river-treaty"

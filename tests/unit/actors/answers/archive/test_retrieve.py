@@ -21,7 +21,7 @@ NOW_MS = 1_717_200_000_000
 
 
 def documents(records: list[dict[str, Any]] | None = None) -> list[Document]:
-    return [found for record in (records or ARTICLES) if (found := read_product(record)) is not None]
+    return [document for record in (records or ARTICLES) if (document := read_product(record)) is not None]
 
 
 @pytest.fixture
@@ -63,8 +63,11 @@ def test_a_question_that_names_a_year_prefers_it(library: PassageLibrary) -> Non
 
 
 def test_yearly_decay_lowers_scores_by_age(library: PassageLibrary) -> None:
-    plain = {one.product_id: one.score for one in search(library, "paper mill Carrow")}
-    aged = {one.product_id: one.score for one in search(library, "paper mill Carrow", yearly_decay=0.5)}
+    plain = {snippet.product_id: snippet.score for snippet in search(library, "paper mill Carrow")}
+    aged = {
+        snippet.product_id: snippet.score
+        for snippet in search(library, "paper mill Carrow", yearly_decay=0.5)
+    }
     assert aged["mill-closes"] / aged["mill-opens"] < plain["mill-closes"] / plain["mill-opens"]
 
 
@@ -102,7 +105,7 @@ def test_search_returns_the_replacement_of_an_article_only(library: PassageLibra
         )
     )
     assert ids(library, "zebra")[0] == "cup-final"
-    assert all(one.product_id != "cup-final" for one in search(library, "goalkeeper saved penalties"))
+    assert all(snippet.product_id != "cup-final" for snippet in search(library, "goalkeeper saved penalties"))
 
 
 def test_many_small_uploads_end_as_few_segments_with_the_same_answers(library: PassageLibrary) -> None:
@@ -126,7 +129,7 @@ def test_odd_questions_get_an_answer_quickly(library: PassageLibrary, question: 
 
 @pytest.mark.parametrize("question", ["中文测试 测试", "qwrtz plkjh", "ตัวอย่างภาษาไทย", "1 1 1 1"])
 def test_unknown_words_return_nothing_or_low_scores(library: PassageLibrary, question: str) -> None:
-    assert all(0.2 <= one.score < 0.5 for one in search(library, question))
+    assert all(0.2 <= snippet.score < 0.5 for snippet in search(library, question))
     words_alone = PassageLibrary(None)
     words_alone.put(documents())
     assert search(words_alone, question) == []
@@ -135,7 +138,7 @@ def test_unknown_words_return_nothing_or_low_scores(library: PassageLibrary, que
 def test_an_archive_that_is_empty_or_was_emptied_answers_with_nothing(library: PassageLibrary) -> None:
     empty = PassageLibrary(HashingEmbedder(), share=0.1)
     assert (search(empty, "river treaty"), get_article(empty, "river-treaty", 0)) == ([], None)
-    library.remove([one.product_id for one in documents()])
+    library.remove([document.product_id for document in documents()])
     assert (search(library, "river treaty"), get_article(library, "river-treaty", 0)) == ([], None)
     library.put(documents())
     assert ids(library, "river treaty")[0] == "river-treaty"
@@ -188,14 +191,14 @@ def test_few_passages_are_searched_on_the_spot_and_a_slow_embedder_never_is(libr
 
 
 def test_several_segments_answer_as_one(library: PassageLibrary) -> None:
-    one, apart = PassageLibrary(HashingEmbedder(), share=0.1), PassageLibrary(HashingEmbedder(), share=0.1)
-    one.put(documents())
+    whole, apart = PassageLibrary(HashingEmbedder(), share=0.1), PassageLibrary(HashingEmbedder(), share=0.1)
+    whole.put(documents())
     for document in documents():
         apart.put([document])
     assert len(apart.segments) > 1
     for question in ("Who saved penalties in the final?", "river treaty", "hermit beetle orchards"):
         # passages are weighed by the mean length known when they came, so scores may differ a little
-        first, second = search(one, question)[0], search(apart, question)[0]
+        first, second = search(whole, question)[0], search(apart, question)[0]
         assert (first.product_id, first.position) == (second.product_id, second.position)
 
 

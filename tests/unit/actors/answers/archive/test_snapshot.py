@@ -89,14 +89,14 @@ def test_every_flipped_bit_and_every_cut_is_refused(kept: Path, tmp_path: Path) 
 def test_a_damaged_snapshot_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
     write(tmp_path)
     write(tmp_path)
-    shelf = PassageSnapshotStore(ArtifactStore.open(tmp_path))
+    snapshots = PassageSnapshotStore(ArtifactStore.open(tmp_path))
     newest = folders(tmp_path)[-1]
     (newest / "papers.bin").write_bytes(b"")
-    opened = shelf.open(APP)
+    opened = snapshots.open(APP)
     assert opened is not None
     assert opened[0].documents == len(ARTICLES)
     shutil.rmtree(folders(tmp_path)[0])
-    assert shelf.open(APP) is None
+    assert snapshots.open(APP) is None
 
 
 def test_old_snapshots_go(tmp_path: Path) -> None:

@@ -56,14 +56,16 @@ def test_the_vectors_are_those_of_the_embedder(tmp_path: Path) -> None:
 def test_replicas_that_come_together_embed_a_document_once(tmp_path: Path) -> None:
     embedders = [Slow(0.1) for _ in range(4)]
     threads = [
-        threading.Thread(target=SharedEmbedder(one, tmp_path, sleep=pause).embed, args=(["the same text"],))
-        for one in embedders
+        threading.Thread(
+            target=SharedEmbedder(embedder, tmp_path, sleep=pause).embed, args=(["the same text"],)
+        )
+        for embedder in embedders
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(one.seen for one in embedders) == 1
+    assert sum(embedder.seen for embedder in embedders) == 1
 
 
 def test_who_claimed_and_died_is_not_waited_for_for_ever(tmp_path: Path) -> None:

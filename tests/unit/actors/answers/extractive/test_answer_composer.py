@@ -20,18 +20,18 @@ def passage(name: str, title: str, text: str, score: float = 1.0, published: str
     return Snippet(name, 0, title, "", (), published, f"https://x.example/{name}", text, score, "")
 
 
-FOUND = [
+SNIPPETS = [
     passage("harbour", "The harbour of Veyle", HARBOUR),
     passage("museum", "A museum of anchors", MUSEUM, 0.6),
 ]
 
 
 def answer_texts(composed: ComposedAnswer) -> str:
-    return " ".join(one.text for one in composed.sentences)
+    return " ".join(sentence.text for sentence in composed.sentences)
 
 
 @pytest.mark.parametrize(
-    ("question", "wanted"),
+    ("question", "expected"),
     [
         ("When was the harbour of Veyle dredged?", "1931"),
         ("Who had asked for the dredging of the harbour?", "Anna Brandt"),
@@ -40,10 +40,10 @@ def answer_texts(composed: ComposedAnswer) -> str:
         ("What does entry to the museum of Veyle cost?", "6.50 crowns"),
     ],
 )
-def test_the_sentence_that_holds_the_answer_is_shown(question: str, wanted: str) -> None:
-    composed = compose_answer(question, FOUND, now_ms=0)
+def test_the_sentence_that_holds_the_answer_is_shown(question: str, expected: str) -> None:
+    composed = compose_answer(question, SNIPPETS, now_ms=0)
     assert not composed.refused
-    assert wanted in answer_texts(composed)
+    assert expected in answer_texts(composed)
     assert composed.confidence > 0.5
 
 
@@ -63,15 +63,15 @@ def test_the_sentence_that_holds_the_answer_is_shown(question: str, wanted: str)
     ],
 )
 def test_what_the_passages_do_not_hold_is_refused(question: str) -> None:
-    composed = compose_answer(question, FOUND, now_ms=0)
+    composed = compose_answer(question, SNIPPETS, now_ms=0)
     assert composed.refused
     assert composed.sentences == ()
 
 
 def test_sentence_spans_point_into_their_passage() -> None:
-    for one in compose_answer("When was the harbour of Veyle dredged?", FOUND, now_ms=0).sentences:
-        assert FOUND[one.snippet].text[one.start : one.end] == one.text
-        assert one.support == 1.0
+    for sentence in compose_answer("When was the harbour of Veyle dredged?", SNIPPETS, now_ms=0).sentences:
+        assert SNIPPETS[sentence.snippet].text[sentence.start : sentence.end] == sentence.text
+        assert sentence.support == 1.0
 
 
 def test_a_sentence_that_leans_on_another_brings_it_along() -> None:
@@ -81,7 +81,7 @@ def test_a_sentence_that_leans_on_another_brings_it_along() -> None:
         [passage("b", "Bakery of Oldham", text)],
         now_ms=0,
     )
-    assert [one.text for one in composed.sentences] == [
+    assert [sentence.text for sentence in composed.sentences] == [
         "Ines Marlow runs the bakery of Oldham.",
         "She bakes 800 loaves every night.",
     ]
@@ -90,7 +90,8 @@ def test_a_sentence_that_leans_on_another_brings_it_along() -> None:
 def test_answers_repeat_no_sentence() -> None:
     again = [passage("a", "Harbour", HARBOUR), passage("b", "Harbour", HARBOUR, 0.9)]
     texts = [
-        one.text for one in compose_answer("Why was the harbour of Veyle dredged?", again, now_ms=0).sentences
+        sentence.text
+        for sentence in compose_answer("Why was the harbour of Veyle dredged?", again, now_ms=0).sentences
     ]
     assert len(texts) == len(set(texts))
 
@@ -100,7 +101,7 @@ def test_no_passages_are_no_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "title", "text", "question", "wanted"),
+    ("language", "title", "text", "question", "expected"),
     [
         ("de", "Der Hafen von Veyle",
          "Der Hafen von Veyle wurde 1931 ausgebaggert. Bürgermeisterin Anna Brandt hatte es verlangt.",
@@ -113,13 +114,13 @@ def test_no_passages_are_no_answer() -> None:
     ],
 )  # fmt: skip
 def test_other_languages_are_answered_too(
-    language: str, title: str, text: str, question: str, wanted: str
+    language: str, title: str, text: str, question: str, expected: str
 ) -> None:
-    assert wanted in answer_texts(compose_answer(question, [passage("x", title, text)], now_ms=0))
-    assert wanted in answer_texts(
+    assert expected in answer_texts(compose_answer(question, [passage("x", title, text)], now_ms=0))
+    assert expected in answer_texts(
         compose_answer(question, [passage("x", title, text)], language=language, now_ms=0)
     )
 
 
 def test_a_question_of_any_length_is_taken() -> None:
-    assert compose_answer("harbour " * 20_000, FOUND, now_ms=0).confidence <= 1.0
+    assert compose_answer("harbour " * 20_000, SNIPPETS, now_ms=0).confidence <= 1.0

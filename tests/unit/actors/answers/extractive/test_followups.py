@@ -17,7 +17,7 @@ from actors.answers.extractive.question_generation import generate_questions
 
 
 @pytest.mark.parametrize(
-    ("question", "parents", "wanted"),
+    ("question", "parents", "expected"),
     [
         ("How old is she?", ["Who is the mayor of Obermoos?"], "How old is the mayor of Obermoos?"),
         ("Who built it?", ["How long is the Kaltbach tunnel?"], "Who built the Kaltbach tunnel?"),
@@ -34,12 +34,12 @@ from actors.answers.extractive.question_generation import generate_questions
         ("", ["Who is Hedda Volk?"], ""),
     ],
 )  # fmt: skip
-def test_a_follow_up_stands_for_itself(question: str, parents: list[str], wanted: str) -> None:
-    assert resolve_followup(question, parents) == wanted
+def test_a_follow_up_stands_for_itself(question: str, parents: list[str], expected: str) -> None:
+    assert resolve_followup(question, parents) == expected
 
 
 @pytest.mark.parametrize(
-    ("parent", "question", "wanted"),
+    ("parent", "question", "expected"),
     [
         ("When do I plant tulips?", "And how do I prune them?", "How do I prune tulips?"),
         ("When are roses pruned?", "And how do I fertilize them?", "How do I fertilize roses?"),
@@ -58,8 +58,8 @@ def test_a_follow_up_stands_for_itself(question: str, parents: list[str], wanted
          "Wie tief wurzeln ausgewachsene Kiefern in Sand?"),
     ],
 )  # fmt: skip
-def test_a_subject_is_filled_in_in_three_languages(parent: str, question: str, wanted: str) -> None:
-    assert resolve_followup(question, [parent]) == wanted
+def test_a_subject_is_filled_in_in_three_languages(parent: str, question: str, expected: str) -> None:
+    assert resolve_followup(question, [parent]) == expected
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_related_questions_are_generated_from_passages() -> None:
         "Runa Aldstad, who leads the observatory, expects more. The mayor of Obermoos, Katrin Feld, agreed. "
         "The old bridge was built by monks in 1312. A ticket costs 39 thalers."
     )
-    found = generate_related_questions(
+    questions = generate_related_questions(
         "What happened?", [Snippet("a", 0, "Bridge", "", (), "", "", text, 1.0, "")]
     )
-    assert found == (
+    assert questions == (
         "Who leads the observatory?",
         "Who is the mayor of Obermoos?",
         "When was the old bridge built?",

@@ -44,7 +44,7 @@ def test_no_hostile_article_gets_its_words_into_an_answer() -> None:
             composed = compose_answer(question, [snippet(article)], now_ms=0)
             for shown in (
                 render_markdown(composed, [snippet(article)]),
-                *(one.text for one in composed.sentences),
+                *(sentence.text for sentence in composed.sentences),
             ):
                 leaked += [
                     (article.name, question, shown) for marker in MARKERS if marker.lower() in shown.lower()
@@ -56,7 +56,7 @@ def test_the_facts_beside_an_attack_still_answer() -> None:
     answered = 0
     for article in hostile_articles():
         composed = compose_answer(article.question, [snippet(article)], now_ms=0)
-        answered += any(article.answer in one.text for one in composed.sentences)
+        answered += any(article.answer in sentence.text for sentence in composed.sentences)
     assert answered >= 150
 
 
@@ -82,7 +82,7 @@ def test_sentences_for_readers_are_left_alone(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("See [the report](http://evil.example/x) now.", "See the report now."),
         ("An ![image](http://evil.example/x.png) here.", "An image here."),
@@ -94,5 +94,5 @@ def test_sentences_for_readers_are_left_alone(text: str) -> None:
         ("javascript:alert(1) x", "… x"),
     ],
 )
-def test_what_is_shown_is_plain(text: str, wanted: str) -> None:
-    assert clean_text(text) == wanted
+def test_what_is_shown_is_plain(text: str, expected: str) -> None:
+    assert clean_text(text) == expected

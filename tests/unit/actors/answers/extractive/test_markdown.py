@@ -60,7 +60,7 @@ def test_addresses_may_be_given_by_article() -> None:
     assert "[[2]](https://shop.example/b)" in shown
 
 
-TOLD = (
+SENTENCES = (
     "The Harrow Bay mill was bought by Edda *Winther* of Tolvik.",
     "Harrow Bay lies east of Tolvik.",
     "Builders came from Łódź & Co on 14 March.",
@@ -71,21 +71,22 @@ def render(template: str, *sentences: str) -> str:
     text = " ".join(sentences)
     snippet = Snippet("a", 0, "A", "", (), "", "https://news.example/a", text, 1.0, "")
     cited = tuple(
-        AnswerSentence(one, 0, text.index(one), text.index(one) + len(one), 1.0) for one in sentences
+        AnswerSentence(sentence, 0, text.index(sentence), text.index(sentence) + len(sentence), 1.0)
+        for sentence in sentences
     )
     composed = ComposedAnswer(cited, refused=False, confidence=1.0)
     return render_markdown(composed, [snippet], cite_link=True, term_link=template)
 
 
 def test_names_are_links_to_a_search_each_once() -> None:
-    shown = render("https://x.example/s?q=%s", *TOLD)
+    shown = render("https://x.example/s?q=%s", *SENTENCES)
     assert "The [Harrow Bay](https://x.example/s?q=Harrow%20Bay) mill" in shown
     assert "of [Tolvik](https://x.example/s?q=Tolvik) [[1]](https://news.example/a)." in shown
     assert "(https://x.example/s?q=%C5%81%C3%B3d%C5%BA" in shown
     assert shown.count("Bay](") == shown.count("[Tolvik](") == 1
     assert "[Builders]" not in shown
     assert "[March]" not in shown
-    assert "](https://x.example" not in render("", *TOLD)
+    assert "](https://x.example" not in render("", *SENTENCES)
 
 
 @given(st.text("AaBb ()[]*\\_&<.’é%", max_size=40), st.text("Cc ]([)<'", max_size=20))
@@ -108,7 +109,7 @@ def test_anything_but_a_web_address_is_no_link(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("A *star* and _line_", r"A \*star\* and \_line\_"),
         ("# Not a heading", r"\# Not a heading"),
@@ -120,8 +121,8 @@ def test_anything_but_a_web_address_is_no_link(url: str) -> None:
         ("Proven [7] twice", "Proven twice"),
     ],
 )
-def test_what_looks_like_markup_is_shown_as_it_is(text: str, wanted: str) -> None:
-    assert escape_text(text) == wanted
+def test_what_looks_like_markup_is_shown_as_it_is(text: str, expected: str) -> None:
+    assert escape_text(text) == expected
 
 
 @given(st.text("ab[](){}<>!*_`~|#&\\:/.h tp\n1-", max_size=60))

@@ -20,17 +20,18 @@ TEXTS = [("The dibber", DIBBER), ("Mulch", MULCH), ("Pruning", PEARS), ("Gardens
 
 
 def answer(question: str, *texts: tuple[str, str], language: str = "") -> str:
-    found = [
+    snippets = [
         Snippet(f"p{at}", 0, title, "", (), "2024-05-01", "", text, 1.0 - at / 10, "")
         for at, (title, text) in enumerate(texts or TEXTS)
     ]
     return " ".join(
-        one.text for one in compose_answer(question, found, language=language, now_ms=0).sentences
+        sentence.text
+        for sentence in compose_answer(question, snippets, language=language, now_ms=0).sentences
     )
 
 
 @pytest.mark.parametrize(
-    ("question", "wanted"),
+    ("question", "expected"),
     [
         ("What is a dibber?", "pointed wooden stick"),
         ("What is permaculture?", "a way of gardening"),
@@ -43,8 +44,8 @@ def answer(question: str, *texts: tuple[str, str], language: str = "") -> str:
         ("Who prunes the apple trees?", "the wardens"),
     ],
 )
-def test_the_plainest_questions_are_answered(question: str, wanted: str) -> None:
-    assert wanted in answer(question)
+def test_the_plainest_questions_are_answered(question: str, expected: str) -> None:
+    assert expected in answer(question)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +66,7 @@ def test_what_is_only_mentioned_is_not_taken_for_an_answer(question: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("language", "text", "question", "wanted"),
+    ("language", "text", "question", "expected"),
     [
         ("en", "Kefir (also called milk beer) is a sour drink.", "What is kefir?", True),
         ("en", "Kefir is sold at the dairy.", "What is kefir?", False),
@@ -85,9 +86,9 @@ def test_what_is_only_mentioned_is_not_taken_for_an_answer(question: str) -> Non
     ],
 )
 def test_form_scores_separate_answers_from_other_sentences(
-    language: str, text: str, question: str, wanted: bool
+    language: str, text: str, question: str, expected: bool
 ) -> None:
-    assert bool(answer(question, ("Notes", text), language=language)) is wanted
+    assert bool(answer(question, ("Notes", text), language=language)) is expected
 
 
 @pytest.mark.parametrize(

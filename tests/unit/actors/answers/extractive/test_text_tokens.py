@@ -12,7 +12,7 @@ from actors.answers.extractive.text_tokens import split_sentences
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("One. Two! Three?", ["One.", "Two!", "Three?"]),
         (
@@ -29,17 +29,17 @@ from actors.answers.extractive.text_tokens import split_sentences
         ("   ", []),
     ],
 )
-def test_sentences_end_where_people_end_them(text: str, wanted: list[str]) -> None:
-    assert [sentence.text for sentence in split_sentences(text)] == wanted
+def test_sentences_end_where_people_end_them(text: str, expected: list[str]) -> None:
+    assert [sentence.text for sentence in split_sentences(text)] == expected
 
 
 @given(st.text("abC .!?\n\"'1", max_size=200))
 def test_sentences_stand_in_order_and_lose_nothing_but_blanks(text: str) -> None:
-    found = split_sentences(text)
-    assert "".join("".join(one.text.split()) for one in found) == "".join(text.split())
-    assert all(text[one.start : one.end] == one.text for one in found)
-    assert all(one.end <= other.start for one, other in itertools.pairwise(found))
+    sentences = split_sentences(text)
+    assert "".join("".join(sentence.text.split()) for sentence in sentences) == "".join(text.split())
+    assert all(text[sentence.start : sentence.end] == sentence.text for sentence in sentences)
+    assert all(sentence.end <= other.start for sentence, other in itertools.pairwise(sentences))
 
 
 def test_a_text_without_ends_is_cut_into_pieces() -> None:
-    assert max(len(one.text) for one in split_sentences("word " * 10_000)) <= 1_200
+    assert max(len(sentence.text) for sentence in split_sentences("word " * 10_000)) <= 1_200

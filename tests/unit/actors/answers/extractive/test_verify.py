@@ -79,7 +79,7 @@ def test_any_two_texts_can_be_compared(sentence: str, passage: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("1,900 houses", [1900]),
         ("1.2 million cubic metres", [1_200_000]),
@@ -93,11 +93,11 @@ def test_any_two_texts_can_be_compared(sentence: str, passage: str) -> None:
         ("", []),
     ],
 )
-def test_numbers_are_read_however_they_are_written(text: str, wanted: list[float]) -> None:
-    assert [one.value for one in parse_numbers(text)] == wanted
+def test_numbers_are_read_however_they_are_written(text: str, expected: list[float]) -> None:
+    assert [number.value for number in parse_numbers(text)] == expected
 
 
 def test_a_number_knows_what_it_counts() -> None:
-    assert [one.unit for one in parse_numbers("38 percent, $5, 12 metres, 9 years, 4 horses")] == [
+    assert [number.unit for number in parse_numbers("38 percent, $5, 12 metres, 9 years, 4 horses")] == [
         "share", "money", "metre", "year", "",
     ]  # fmt: skip

@@ -29,11 +29,11 @@ def test_addresses_of_the_world_are_not(address: str) -> None:
     assert not is_internal(address)
 
 
-@pytest.mark.parametrize("found", [["10.0.0.1"], ["1.1.1.1", "10.0.0.1"], []])
-async def test_a_name_that_leads_inside_is_not_followed(found: list[str]) -> None:
+@pytest.mark.parametrize("addresses", [["10.0.0.1"], ["1.1.1.1", "10.0.0.1"], []])
+async def test_a_name_that_leads_inside_is_not_followed(addresses: list[str]) -> None:
     async def look_up(host: str, port: int) -> list[str]:
         assert (host, port) == ("models.example.com", 443)
-        return found
+        return addresses
 
     transport = GuardedTransport(may_be_internal=False, look_up=look_up)
     with pytest.raises(InternalAddressError):
@@ -49,9 +49,9 @@ async def test_a_name_that_leads_inside_is_not_followed(found: list[str]) -> Non
     ],
 )  # fmt: skip
 def test_terms_that_make_no_sense_are_refused(url: str, model: str) -> None:
-    with pytest.raises(Invalid) as told:
+    with pytest.raises(Invalid) as refused:
         ModelConfig(url, model).validate()
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(refused.value)
 
 
 def test_terms_name_the_provider_without_its_key() -> None:

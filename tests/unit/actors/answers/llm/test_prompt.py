@@ -7,8 +7,8 @@ import pytest
 from actors.answers.archive.messages import Snippet
 from actors.answers.llm.prompt import MOST_CHARS, MOST_SENTENCES, NO_ANSWER, Draft
 
-ONE = "Velmora and Ostrany signed a treaty in Dunmere. The U.S. envoy Mr. Hale was there."
-TWO = "The mill closed in winter. Two hundred jobs went with it."
+FIRST = "Velmora and Ostrany signed a treaty in Dunmere. The U.S. envoy Mr. Hale was there."
+SECOND = "The mill closed in winter. Two hundred jobs went with it."
 
 
 def a_snippet(text: str) -> Snippet:
@@ -17,7 +17,7 @@ def a_snippet(text: str) -> Snippet:
 
 
 def drafted(text: str, size: int = 1_000) -> Draft:
-    draft = Draft([a_snippet(ONE), a_snippet(TWO)])
+    draft = Draft([a_snippet(FIRST), a_snippet(SECOND)])
     for at in range(0, len(text), size):
         draft.feed(text[at : at + size])
     draft.close()
@@ -32,7 +32,7 @@ TEXT = (
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1_000])
 def test_sentences_are_the_same_however_they_arrive(size: int) -> None:
-    kept = [(one.text, one.snippet) for one in drafted(TEXT, size).kept]
+    kept = [(sentence.text, sentence.snippet) for sentence in drafted(TEXT, size).kept]
     assert kept == [
         ("Velmora and Ostrany signed a treaty in Dunmere.", 0),
         ("The U.S. envoy Mr. Hale was there.", 0),
@@ -61,19 +61,19 @@ def test_what_no_cited_passage_holds_is_dropped(text: str) -> None:
 def test_of_several_citations_the_one_that_holds_it_counts() -> None:
     (kept,) = drafted("The mill closed in winter [1, 2].").kept
     assert kept.snippet == 1
-    assert TWO[kept.start : kept.end].startswith("The mill closed")
+    assert SECOND[kept.start : kept.end].startswith("The mill closed")
 
 
 def test_a_sentence_that_was_cut_off_is_not_shown() -> None:
-    assert [one.text for one in drafted("The mill closed in winter [2]. Two hundred jobs").kept] == [
-        "The mill closed in winter."
-    ]
+    assert [
+        sentence.text for sentence in drafted("The mill closed in winter [2]. Two hundred jobs").kept
+    ] == ["The mill closed in winter."]
 
 
 def test_a_sentence_is_shown_once_and_lists_lose_their_marks() -> None:
     assert [
-        one.text
-        for one in drafted("- The mill closed in winter [2].\n* The mill closed in winter [2].\n").kept
+        sentence.text
+        for sentence in drafted("- The mill closed in winter [2].\n* The mill closed in winter [2].\n").kept
     ] == ["The mill closed in winter."]
 
 

@@ -15,8 +15,8 @@ from actors.vectors.types import Rows, Scores
 
 def best_by_sorting(scores: Scores, count: int) -> list[float]:
     """The values of the best, whichever of equals come first."""
-    found = np.sort(scores[scores > -np.inf])[::-1][:count]
-    values: list[float] = found.tolist()
+    best = np.sort(scores[scores > -np.inf])[::-1][:count]
+    values: list[float] = best.tolist()
     return values
 
 
@@ -29,7 +29,7 @@ def best_by_sorting(scores: Scores, count: int) -> list[float]:
     st.sampled_from([1.0, 0.1]),
 )
 def test_select_best_is_exact_for_any_scores_and_exclusions(
-    seed: int, count: int, moved: int, wanted: int, allowed: float, share: float
+    seed: int, count: int, moved: int, places: int, allowed: float, share: float
 ) -> None:
     rng = np.random.default_rng(seed)
     start = rng.integers(0, 50, count).astype(np.float32)
@@ -38,10 +38,12 @@ def test_select_best_is_exact_for_any_scores_and_exclusions(
         small.setattr(global_signals, "_FRONT", 20)
         small.setattr(ranking_module, "_SHORT", 5)
         touched: Rows = rng.integers(0, count, moved)
-        said = np.zeros(count, np.float32)
-        np.add.at(said, touched, rng.normal(0, 20, moved).astype(np.float32))
-        scores = start * np.float32(share) + said
-        ranking = Ranking(PriorScores.of(start).scale(share), _personal_scores(said, rng) if moved else None)
+        personal = np.zeros(count, np.float32)
+        np.add.at(personal, touched, rng.normal(0, 20, moved).astype(np.float32))
+        scores = start * np.float32(share) + personal
+        ranking = Ranking(
+            PriorScores.of(start).scale(share), _personal_scores(personal, rng) if moved else None
+        )
         barred = rng.integers(0, count + 5, 5).tolist()
         mask = rng.random(count) < allowed
         again = ranking.exclude(rng.integers(0, count + 5, 5).tolist())
@@ -49,23 +51,23 @@ def test_select_best_is_exact_for_any_scores_and_exclusions(
         ranking.restore(again)
         ranking.exclude(barred)
         ranking.restrict(mask)
-        found = ranking.select_best(wanted)
+        selected = ranking.select_best(places)
         every = ranking.get_scores(np.arange(count))
     scores[[row for row in barred if row < count]] = -np.inf
     scores[~mask] = -np.inf
-    assert len(set(found.tolist())) == len(found)
-    assert scores[found].tolist() == best_by_sorting(scores, wanted)
+    assert len(set(selected.tolist())) == len(selected)
+    assert scores[selected].tolist() == best_by_sorting(scores, places)
     assert every.tolist() == ranking.scores.tolist() == scores.tolist()
 
 
-def _personal_scores(said: Scores, rng: np.random.Generator) -> PersonalScores:
+def _personal_scores(row_scores: Scores, rng: np.random.Generator) -> PersonalScores:
     """Lay what is said out in slots of any order, among them some whose products are gone."""
-    slots = len(said) + 7
-    slot_of = rng.permutation(slots)[: len(said)]
+    slots = len(row_scores) + 7
+    slot_of = rng.permutation(slots)[: len(row_scores)]
     row_of = np.full(slots, -1)
-    row_of[slot_of] = np.arange(len(said))
+    row_of[slot_of] = np.arange(len(row_scores))
     values = np.full(slots, 99.0, np.float32)
-    values[slot_of] = said
+    values[slot_of] = row_scores
     return PersonalScores(SlotMap(slots, slot_of, row_of), values)
 
 

@@ -16,20 +16,20 @@ def shop() -> Recommender:
 
 
 def ids(
-    shop: Recommender, reader: str = "nora", *, kind: Any = "user_to_products", **context: Any
+    shop: Recommender, user_id: str = "nora", *, kind: Any = "user_to_products", **context: Any
 ) -> list[str]:
     query = UserQuery(
         kind=kind,
         app_id=APP,
         engine_id="default",
-        user_id=reader,
+        user_id=user_id,
         rows=50,
         context=context,
         anchors=("hand-fork",),
     )
     return [
         product["product_id"]
-        for product in dispatch.answer(shop, query, recents(reader), (), NOW_MS).products
+        for product in dispatch.answer(shop, query, recents(user_id), (), NOW_MS).products
     ]
 
 

@@ -36,23 +36,29 @@ def _ids(shop: Recommender, rows: list[int]) -> list[str]:
     return [shop.overlay.catalog.product_ids[row] for row in rows]
 
 
-def _profile(shop: Recommender, did: list[RecentEventTuple]) -> UserProfile:
-    return build_user_profile(find_interaction_rows(did, shop.overlay.catalog), shop.overlay.index)
+def _profile(shop: Recommender, events: list[RecentEventTuple]) -> UserProfile:
+    return build_user_profile(find_interaction_rows(events, shop.overlay.catalog), shop.overlay.index)
 
 
-def _recent(shop: Recommender, did: list[RecentEventTuple], most: int = 50) -> list[str]:
-    return _ids(shop, list_recent_rows(find_interaction_rows(did, shop.overlay.catalog), most))
+def _recent(shop: Recommender, events: list[RecentEventTuple], most: int = 50) -> list[str]:
+    return _ids(shop, list_recent_rows(find_interaction_rows(events, shop.overlay.catalog), most))
 
 
-def _weights(shop: Recommender, did: list[RecentEventTuple]) -> dict[str, float]:
-    taste = _profile(shop, did)
-    return dict(zip(_ids(shop, taste.rows.tolist()), taste.weights.tolist(), strict=True))
+def _weights(shop: Recommender, events: list[RecentEventTuple]) -> dict[str, float]:
+    profile = _profile(shop, events)
+    return dict(zip(_ids(shop, profile.rows.tolist()), profile.weights.tolist(), strict=True))
 
 
 def test_recent_lists_are_read_whole_and_simulated_events_come_first() -> None:
     packed = [RecentEvent("click", (f"p{n}",), NOW_MS - n).pack() for n in range(3)]
     simulated = [RecentEvent("like", ("old",), 5), RecentEvent("like", ("new",), 6)]
-    assert [did[1][0] for did in parse_recent_events(packed, simulated)] == ["new", "old", "p0", "p1", "p2"]
+    assert [events[1][0] for events in parse_recent_events(packed, simulated)] == [
+        "new",
+        "old",
+        "p0",
+        "p1",
+        "p2",
+    ]
     assert parse_recent_events([]) == []
 
 
@@ -62,7 +68,7 @@ def test_a_damaged_event_is_skipped() -> None:
         b"\x00{",
         RecentEvent("click", ("p1",), NOW_MS).pack(),
     ]
-    assert [did[1][0] for did in parse_recent_events(packed)] == ["p0", "p1"]
+    assert [events[1][0] for events in parse_recent_events(packed)] == ["p0", "p1"]
 
 
 def test_newer_products_weigh_more(shop: Recommender) -> None:
@@ -81,32 +87,32 @@ def test_the_lines_of_one_basket_are_equally_recent(shop: Recommender) -> None:
 
 
 def test_dislikes_turn_the_vector_away_and_are_no_liked_rows(shop: Recommender) -> None:
-    did = _recent_events(("dislike", "bread-knife"))
-    taste = _profile(shop, did)
-    assert taste.has_signal
-    assert len(taste.rows) == 0
-    assert taste.vector is not None
+    events = _recent_events(("dislike", "bread-knife"))
+    profile = _profile(shop, events)
+    assert profile.has_signal
+    assert len(profile.rows) == 0
+    assert profile.vector is not None
     row = shop.overlay.catalog.row_of("carving-knife")
-    assert shop.overlay.index.scores(taste.vector)[row] < -0.2
+    assert shop.overlay.index.scores(profile.vector)[row] < -0.2
 
 
 def test_missing_products_and_exposures_give_an_empty_profile(shop: Recommender) -> None:
-    did = _recent_events(("click", "nobody"), ("impression", "draw-hoe"), (VIEW, "draw-hoe", 2.0))
-    assert not _profile(shop, did).has_signal
+    events = _recent_events(("click", "nobody"), ("impression", "draw-hoe"), (VIEW, "draw-hoe", 2.0))
+    assert not _profile(shop, events).has_signal
 
 
 def test_the_vector_has_length_one(shop: Recommender) -> None:
-    taste = _profile(shop, _recent_events((VIEW, "draw-hoe"), (VIEW, "teapot")))
-    assert taste.vector is not None
-    assert float(np.linalg.norm(taste.vector)) == pytest.approx(1, abs=1e-5)
+    profile = _profile(shop, _recent_events((VIEW, "draw-hoe"), (VIEW, "teapot")))
+    assert profile.vector is not None
+    assert float(np.linalg.norm(profile.vector)) == pytest.approx(1, abs=1e-5)
 
 
 def test_recent_products_are_whatever_was_dealt_with_but_not_what_was_shown(shop: Recommender) -> None:
-    did = _recent_events(
+    events = _recent_events(
         ("dislike", "teapot"), ("impression", "hand-fork"), (VIEW, "draw-hoe", 1.0), ("click", "teapot")
     )
-    assert _recent(shop, did) == ["teapot", "draw-hoe"]
-    assert _recent(shop, did, 1) == ["teapot"]
+    assert _recent(shop, events) == ["teapot", "draw-hoe"]
+    assert _recent(shop, events, 1) == ["teapot"]
 
 
 def test_a_group_in_the_history_stands_for_its_product(shop: Recommender) -> None:
@@ -114,8 +120,8 @@ def test_a_group_in_the_history_stands_for_its_product(shop: Recommender) -> Non
 
 
 def test_histories_pick_their_kind_of_event() -> None:
-    did = _recent_events((VIEW, "a"), ("checkout", "b"), ("read", "c"), ("add_to_cart", "d"))
-    picked = {name: [event[1][0] for event in select_history(did, name)] for name in
+    events = _recent_events((VIEW, "a"), ("checkout", "b"), ("read", "c"), ("add_to_cart", "d"))
+    picked = {name: [event[1][0] for event in select_history(events, name)] for name in
               ("last_view", "last_checkout", "last_read", "last_add_to_cart", "")}  # fmt: skip
     assert picked == {
         "last_view": ["a"], "last_checkout": ["b"], "last_read": ["c"], "last_add_to_cart": ["d"],

@@ -32,8 +32,8 @@ def catalog() -> Catalog:
 def _placed(
     catalog: Catalog, *, start: int = 0, rows: int = 10, before: int = 0, **query: Any
 ) -> list[RankedItem]:
-    asked = UserQuery(kind="user_to_products", app_id="shop", engine_id="default", **query)
-    return rerank(list(range(before, 10)), asked, catalog, start=start, rows=rows, seed=7, before=before)
+    request = UserQuery(kind="user_to_products", app_id="shop", engine_id="default", **query)
+    return rerank(list(range(before, 10)), request, catalog, start=start, rows=rows, seed=7, before=before)
 
 
 def _order(catalog: Catalog, **query: Any) -> str:
@@ -133,7 +133,7 @@ def test_always_together_places_equal_values_side_by_side(catalog: Catalog) -> N
     st.integers(0, 5),
 )
 def test_arranging_never_loses_or_doubles_a_product(
-    rows: list[int], distance: int, wanted: int, pins: dict[int, int], front: int
+    rows: list[int], distance: int, places: int, pins: dict[int, int], front: int
 ) -> None:
     pinned: dict[int, int] = {}
     for place, row in pins.items():
@@ -150,7 +150,7 @@ def test_arranging_never_loses_or_doubles_a_product(
         values_of,
         pinned=pinned,
         front=front,
-        places=wanted,
+        places=places,
     )
     assert Counter(order) == Counter(rows)
     assert all(order[place] == row for place, row in pinned.items())

@@ -29,8 +29,8 @@ def catalog() -> Catalog:
 
 
 def page(catalog: Catalog, start: int, rows: int, **query: Any) -> list[int]:
-    asked = UserQuery(kind="user_to_products", app_id="shop", engine_id="default", **query)
-    placed = rerank(list(range(COUNT)), asked, catalog, start=start, rows=rows, seed=7)
+    request = UserQuery(kind="user_to_products", app_id="shop", engine_id="default", **query)
+    placed = rerank(list(range(COUNT)), request, catalog, start=start, rows=rows, seed=7)
     return [item.row for item in placed]
 
 
@@ -82,9 +82,9 @@ def test_pages_put_together_are_the_whole_list(
     catalog: Catalog, cuts: list[int], positions: list[int], dithering: float, spacing: Any, bury: bool
 ) -> None:
     boosts = (boost("brand:B", *positions, bury=bury),)
-    asked = {"boosts": boosts, "dithering": dithering, "spacing": spacing}
-    whole = page(catalog, 0, COUNT, **asked)
+    options = {"boosts": boosts, "dithering": dithering, "spacing": spacing}
+    whole = page(catalog, 0, COUNT, **options)
     assert sorted(whole) == list(range(COUNT))
     edges = [0, *sorted(cuts), COUNT]
-    pages = [page(catalog, left, right - left, **asked) for left, right in pairwise(edges)]
-    assert [row for found in pages for row in found] == whole
+    pages = [page(catalog, left, right - left, **options) for left, right in pairwise(edges)]
+    assert [row for page_rows in pages for row in page_rows] == whole

@@ -47,12 +47,12 @@ def test_groups_built_while_products_change_are_those_built_at_the_end(
     }
     groups = catalog.group_by_attribute(field)
     owner, codes = groups.codes_of_rows(np.arange(len(catalog)))
-    found = [
+    listed = [
         (catalog.product_ids[row], groups.values[code])
         for row, code in zip(owner.tolist(), codes.tolist(), strict=True)
     ]
-    assert len(found) == len(expected)
-    assert set(found) == expected
+    assert len(listed) == len(expected)
+    assert set(listed) == expected
     assert {
         (catalog.product_ids[row], value)
         for code, value in enumerate(groups.values)

@@ -15,31 +15,31 @@ NOW = 1_772_452_800_000
 MINUTE = 60_000
 
 
-def _events(*found: tuple[int, int, int]) -> EventArrays:
-    return EventArrays.of([(reader, row, NOW + minute * MINUTE, 1.0, True) for reader, row, minute in found])
+def _events(*weights: tuple[int, int, int]) -> EventArrays:
+    return EventArrays.of([(user, row, NOW + minute * MINUTE, 1.0, True) for user, row, minute in weights])
 
 
 def _weights(pairs: ItemPairs) -> dict[tuple[int, int], float]:
-    found: dict[tuple[int, int], float] = {}
+    weights: dict[tuple[int, int], float] = {}
     for left, right, weight in zip(
         pairs.left.tolist(), pairs.right.tolist(), pairs.weights.tolist(), strict=True
     ):
-        found[left, right] = found.get((left, right), 0) + weight
-    return found
+        weights[left, right] = weights.get((left, right), 0) + weight
+    return weights
 
 
 def test_the_next_product_weighs_one_the_one_after_half_and_the_way_back_half_of_that() -> None:
-    found = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 11, 1), (1, 12, 2))))
-    assert found[10, 11] == 1
-    assert found[10, 12] == 0.5
-    assert found[11, 10] == 0.5
-    assert found[12, 10] == 0.25
+    weights = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 11, 1), (1, 12, 2))))
+    assert weights[10, 11] == 1
+    assert weights[10, 12] == 0.5
+    assert weights[11, 10] == 0.5
+    assert weights[12, 10] == 0.25
 
 
 def test_half_an_hour_of_silence_ends_the_session() -> None:
-    found = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 11, 29), (1, 12, 61))))
-    assert (10, 11) in found
-    assert (11, 12) not in found
+    weights = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 11, 29), (1, 12, 61))))
+    assert (10, 11) in weights
+    assert (11, 12) not in weights
 
 
 def test_readers_do_not_mix() -> None:
@@ -47,19 +47,19 @@ def test_readers_do_not_mix() -> None:
 
 
 def test_products_further_apart_than_the_window_do_not_pair() -> None:
-    found = _weights(build_sequence_pairs(_events(*[(1, row, row) for row in range(8)])))
-    assert (0, 5) in found
-    assert (0, 6) not in found
+    weights = _weights(build_sequence_pairs(_events(*[(1, row, row) for row in range(8)])))
+    assert (0, 5) in weights
+    assert (0, 6) not in weights
 
 
 def test_looking_at_one_product_several_times_in_a_row_is_one_step() -> None:
-    found = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 10, 1), (1, 10, 2), (1, 11, 3))))
-    assert found == {(10, 11): 1, (11, 10): 0.5}
+    weights = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 10, 1), (1, 10, 2), (1, 11, 3))))
+    assert weights == {(10, 11): 1, (11, 10): 0.5}
 
 
 def test_lines_of_one_basket_count_the_same_in_both_directions() -> None:
-    found = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 11, 0))))
-    assert found == {(10, 11): 1, (11, 10): 1}
+    weights = _weights(build_sequence_pairs(_events((1, 10, 0), (1, 11, 0))))
+    assert weights == {(10, 11): 1, (11, 10): 1}
     assert _weights(build_basket_pairs(_events((1, 10, 0), (1, 11, 0), (1, 12, 0)))) == dict.fromkeys(
         [(10, 11), (10, 12), (11, 12), (11, 10), (12, 10), (12, 11)], 1
     )
@@ -74,15 +74,17 @@ def test_pairs_among_the_context_are_not_counted_twice() -> None:
     assert parts == whole
 
 
-def _pairs(*found: tuple[int, int, float], at_ms: int = NOW) -> ItemPairs:
-    left, right, weights = zip(*found, strict=True)
+def _pairs(*pairs: tuple[int, int, float], at_ms: int = NOW) -> ItemPairs:
+    left, right, weights = zip(*pairs, strict=True)
     return ItemPairs(np.array(left), np.array(right), np.array(weights, float), np.full(len(left), at_ms))
 
 
 def _of(neighbours: CooccurrenceTable, row: int) -> dict[int, float]:
-    found, shares = neighbours.get_neighbours(np.array([row]))
+    weights, shares = neighbours.get_neighbours(np.array([row]))
     return {
-        right: share for right, share in zip(found[0].tolist(), shares[0].tolist(), strict=True) if share > 0
+        right: share
+        for right, share in zip(weights[0].tolist(), shares[0].tolist(), strict=True)
+        if share > 0
     }
 
 
@@ -105,11 +107,11 @@ def test_only_the_strongest_are_kept() -> None:
 
 def test_many_lots_give_the_same_sums_as_one() -> None:
     rng = np.random.default_rng(5)
-    found = [(int(a), int(b), 1.0) for a, b in rng.integers(0, 30, (500, 2)) if a != b]
+    weights = [(int(a), int(b), 1.0) for a, b in rng.integers(0, 30, (500, 2)) if a != b]
     whole, parts = CooccurrenceTable(), CooccurrenceTable()
-    whole.add(_pairs(*found))
-    for start in range(0, len(found), 7):
-        parts.add(_pairs(*found[start : start + 7]))
+    whole.add(_pairs(*weights))
+    for start in range(0, len(weights), 7):
+        parts.add(_pairs(*weights[start : start + 7]))
     for row in range(30):
         assert _of(parts, row) == pytest.approx(_of(whole, row))
 

@@ -25,7 +25,7 @@ def _read(*items: dict[str, Any], latest_ms: int = NOW) -> EventArrays:
     return EventArrays.of(
         parse_interactions(
             items,
-            user_code=lambda reader: codes.setdefault(reader, len(codes)),
+            user_code=lambda user_key: codes.setdefault(user_key, len(codes)),
             row_of=lambda name: ROWS.get(name, -1),
             latest_ms=latest_ms,
         )
@@ -54,8 +54,8 @@ def test_the_sign_of_an_event_weight_follows_its_type(kind: str, value: float, s
 def test_readers_are_remembered_only_by_events_that_count() -> None:
     met: list[str] = []
 
-    def code(reader: str) -> int:
-        met.append(reader)
+    def code(user_key: str) -> int:
+        met.append(user_key)
         return 7
 
     items = [
@@ -63,11 +63,11 @@ def test_readers_are_remembered_only_by_events_that_count() -> None:
         {**_item("click", product_ids=["nobody has it"]), "user_id": "crawler"},
         {**_item("impression"), "user_id": "passer-by"},
     ]
-    found = parse_interactions(items, user_code=code, row_of=lambda name: ROWS.get(name, -1), latest_ms=NOW)
-    assert (len(found), met) == (1, ["u:u"])
+    events = parse_interactions(items, user_code=code, row_of=lambda name: ROWS.get(name, -1), latest_ms=NOW)
+    assert (len(events), met) == (1, ["u:u"])
     rows = [
-        (reader, kind, NOW, [product], 0.0, f"{NOW}-0")
-        for reader, kind, product in (
+        (user_key, kind, NOW, [product], 0.0, f"{NOW}-0")
+        for user_key, kind, product in (
             ("a:crawler", "click", "nobody has it"), ("a:passer-by", "impression", "p1"), ("u:u", "click", "p1")
         )
     ]  # fmt: skip
@@ -93,12 +93,12 @@ def test_stronger_deeds_weigh_more() -> None:
 def test_every_weighted_type_exists_in_the_interface() -> None:
     from cluster.records import interaction
 
-    known: set[str] = set()
+    public_types: set[str] = set()
     for model in vars(interaction).values():
         fields = getattr(model, "model_fields", {})
         if "type" in fields:
-            known.update(get_args(fields["type"].annotation))
-    assert set(EVENT_WEIGHTS) | EXPOSURE <= known
+            public_types.update(get_args(fields["type"].annotation))
+    assert set(EVENT_WEIGHTS) | EXPOSURE <= public_types
     assert not set(EVENT_WEIGHTS) & EXPOSURE
 
 
@@ -162,7 +162,7 @@ def test_settled_interactions_count_exactly_as_live_ones() -> None:
     codes: dict[str, int] = {}
     settled = events_from_table(
         pa.Table.from_pylist(rows, schema=LOADED_INTERACTIONS),
-        user_code=lambda reader: codes.setdefault(reader, len(codes)),
+        user_code=lambda user_key: codes.setdefault(user_key, len(codes)),
         row_of=lambda name: ROWS.get(name, -1),
     )
     live = _read(*items)

@@ -54,8 +54,8 @@ def test_any_history_of_changes_ends_in_what_is_true_now(changes: list[tuple[int
         groups.put(row, values)
         truth[row] = values
     expected = {value: sum(value in values for values in truth.values()) for value in "abcd"}
-    found = _named(groups, groups.count_rows(np.ones(9, bool)))
-    assert found == {value: number for value, number in expected.items() if number}
+    counts = _named(groups, groups.count_rows(np.ones(9, bool)))
+    assert counts == {value: number for value, number in expected.items() if number}
 
 
 def test_thousands_of_changes_do_not_pile_up() -> None:

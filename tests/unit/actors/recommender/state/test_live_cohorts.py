@@ -94,15 +94,15 @@ def ask(shop: Recommender, kind: QueryKind = "user_to_products", **more: Any) ->
     return dispatch.answer(shop, query, [], (), NOW_MS + 1_000)
 
 
-def ids(found: RecommendationResult) -> list[str]:
-    return [product["product_id"] for product in found.products]
+def ids(result: RecommendationResult) -> list[str]:
+    return [product["product_id"] for product in result.products]
 
 
 def prefers(
     shop: Recommender, country: str, first: str, second: str, kind: QueryKind = "user_to_products"
 ) -> bool:
-    found = ids(ask(shop, kind, cohort={"country": country}))
-    return found.index(first) < found.index(second)
+    result = ids(ask(shop, kind, cohort={"country": country}))
+    return result.index(first) < result.index(second)
 
 
 @pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending"])
@@ -119,9 +119,9 @@ def test_a_cohort_sees_first_what_it_takes_before_any_training(shop: Recommender
 def test_a_cohort_nobody_knows_gets_the_plain_list(
     shop: Recommender, kind: QueryKind, cohort: dict[str, str | bool]
 ) -> None:
-    found = ask(shop, kind, cohort=cohort)
-    assert found.products == ask(shop, kind).products
-    assert found.served_by == "trending"
+    result = ask(shop, kind, cohort=cohort)
+    assert result.products == ask(shop, kind).products
+    assert result.served_by == "trending"
 
 
 def test_categories_and_attributes_follow_the_cohort(shop: Recommender) -> None:
@@ -166,8 +166,8 @@ def test_users_may_be_uploaded_before_or_after_what_they_do(shop: Recommender) -
 def test_a_changed_profile_moves_its_user_to_the_other_cohort(shop: Recommender) -> None:
     shop.apply(put_users([{**user, "country": "GB"} for user in USERS[:8]], at=2))
     assert ask(shop, cohort={"country": "FR"}).served_by == "trending"
-    found = ids(ask(shop, cohort={"country": "GB"}))
-    assert set(found[:4]) == {"b07", "b08", "t05", "t10"}
+    result = ids(ask(shop, cohort={"country": "GB"}))
+    assert set(result[:4]) == {"b07", "b08", "t05", "t10"}
 
 
 def test_deleted_and_erased_users_leave_the_cohort(shop: Recommender) -> None:
@@ -185,26 +185,26 @@ def test_deleted_and_erased_users_leave_the_cohort(shop: Recommender) -> None:
 
 
 def test_the_explanation_shows_the_cohort(shop: Recommender) -> None:
-    found = ask(shop, cohort={"country": "FR"}, explain=True, rows=4)
-    assert found.products[0]["_explain"]["score_parts"]["live:cohort"] > 0.5
-    assert "live:cohort" in found.products[0]["_explain"]["came_from"]
+    result = ask(shop, cohort={"country": "FR"}, explain=True, rows=4)
+    assert result.products[0]["_explain"]["score_parts"]["live:cohort"] > 0.5
+    assert "live:cohort" in result.products[0]["_explain"]["came_from"]
     assert all(
         product["_explain"]["score"] == pytest.approx(sum(product["_explain"]["score_parts"].values()))
-        for product in found.products
+        for product in result.products
     )
-    assert found.explanation is not None
-    assert "user_cohort" not in found.explanation
+    assert result.explanation is not None
+    assert "user_cohort" not in result.explanation
 
 
 def test_the_explanation_names_what_was_ignored(shop: Recommender) -> None:
-    found = ask(
+    result = ask(
         shop,
         cohort={"country": "XX", "shoe_size": "44", "plan": "pro"},
         fields=("title", "prize", "custom_attributes.grip"),
         explain=True,
     )
-    assert found.explanation is not None
-    assert found.explanation["user_cohort"] == [
+    assert result.explanation is not None
+    assert result.explanation["user_cohort"] == [
         {"key": "country", "value": "XX", "told": "ignored: no user has this value"},
         {
             "key": "shoe_size",
@@ -212,21 +212,21 @@ def test_the_explanation_names_what_was_ignored(shop: Recommender) -> None:
             "told": "ignored: no user has this attribute, or it has too many values",
         },
     ]
-    assert [one["field"] for one in found.explanation["fl"]] == ["prize", "custom_attributes.grip"]
+    assert [entry["field"] for entry in result.explanation["fl"]] == ["prize", "custom_attributes.grip"]
 
 
 def test_the_explanation_gives_the_reason_for_an_ignored_value(shop: Recommender) -> None:
     few = ask(shop, cohort={"country": "DE"}, explain=True)
     assert few.explanation is not None
-    (told,) = few.explanation["user_cohort"]
-    assert told["told"] == "ignored: fewer than 5 users with it did something"
+    (entry,) = few.explanation["user_cohort"]
+    assert entry["told"] == "ignored: fewer than 5 users with it did something"
     recent = [RecentEvent("checkout", ("b07",), NOW_MS).pack()]
     query = UserQuery(
         "user_to_products", "shop", "default", user_id="u01", cohort={"country": "FR"}, explain=True
     )
-    found = dispatch.answer(shop, query, recent, (), NOW_MS + 1_000)
-    assert found.explanation is not None
-    assert found.explanation["user_cohort"][0]["told"] == "ignored: the user has a history"
+    result = dispatch.answer(shop, query, recent, (), NOW_MS + 1_000)
+    assert result.explanation is not None
+    assert result.explanation["user_cohort"][0]["told"] == "ignored: the user has a history"
 
 
 def test_a_user_with_history_keeps_the_personal_list(shop: Recommender) -> None:
@@ -285,8 +285,8 @@ def test_eight_of_eight_against_none_show_after_a_training(tmp_path: Path) -> No
     for kind in ("user_to_products", "user_to_trending"):
         assert prefers(shop, "FR", "b07", "t05", kind)
         assert prefers(shop, "GB", "t05", "b07", kind)
-    found = ask(shop, cohort={"country": "FR"}, explain=True)
-    assert "learned:cohort" in found.products[0]["_explain"]["came_from"]
+    result = ask(shop, cohort={"country": "FR"}, explain=True)
+    assert "learned:cohort" in result.products[0]["_explain"]["came_from"]
 
 
 def test_what_happened_since_the_snapshot_is_added_to_what_it_learned(tmp_path: Path) -> None:

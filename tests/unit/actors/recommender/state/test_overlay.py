@@ -27,8 +27,8 @@ def overlay() -> Overlay:
     return made
 
 
-def _erase(*readers: str, offset: str = f"{NOW_MS}-9") -> ChangeLogEntry:
-    return ChangeLogEntry("interaction", offset, "erase", orjson.dumps(readers))
+def _erase(*user_keys: str, offset: str = f"{NOW_MS}-9") -> ChangeLogEntry:
+    return ChangeLogEntry("interaction", offset, "erase", orjson.dumps(user_keys))
 
 
 def _counts(overlay: Overlay) -> dict[str, float]:
@@ -47,10 +47,10 @@ def _pairs(overlay: Overlay, product_id: str, *, baskets: bool = False) -> set[s
 
 
 def test_supplied_vectors_are_used_and_missing_ones_are_embedded(overlay: Overlay) -> None:
-    own = Overlay(HashingEmbedder())
-    own.apply(product_change(PRODUCTS, "1-0", vectors=False))
+    embedding_overlay = Overlay(HashingEmbedder())
+    embedding_overlay.apply(product_change(PRODUCTS, "1-0", vectors=False))
     rows = np.arange(len(PRODUCTS))
-    np.testing.assert_allclose(own.index.take(rows), overlay.index.take(rows), atol=1e-3)
+    np.testing.assert_allclose(embedding_overlay.index.take(rows), overlay.index.take(rows), atol=1e-3)
 
 
 def test_vectors_of_another_embedder_are_not_mixed_in() -> None:
@@ -95,8 +95,8 @@ def test_one_call_or_many_come_to_the_same() -> None:
         assert _counts(overlay) == pytest.approx(_counts(whole))
         for product in PRODUCTS:
             for baskets in (False, True):
-                found = [_pairs(one, product["product_id"], baskets=baskets) for one in (whole, overlay)]
-                assert found[0] == found[1]
+                pairs = [_pairs(state, product["product_id"], baskets=baskets) for state in (whole, overlay)]
+                assert pairs[0] == pairs[1]
 
 
 def test_what_came_before_a_broken_change_is_not_lost(overlay: Overlay) -> None:

@@ -81,8 +81,8 @@ def ask(
     return dispatch.answer(shop, query, recent or [], (), NOW_MS)
 
 
-def ids(found: RecommendationResult) -> list[str]:
-    return [product["product_id"] for product in found.products]
+def ids(result: RecommendationResult) -> list[str]:
+    return [product["product_id"] for product in result.products]
 
 
 def upload(shop: Recommender, product: dict[str, Any], at: int = 1) -> None:
@@ -90,9 +90,9 @@ def upload(shop: Recommender, product: dict[str, Any], at: int = 1) -> None:
 
 
 def test_what_was_learned_is_recommended_though_nothing_happened_since(shop: Recommender) -> None:
-    found = ask(shop, recent=looked_at(6, 7), rows=3)
-    assert ids(found)[0] == name(8)
-    assert found.served_by == "personal"
+    result = ask(shop, recent=looked_at(6, 7), rows=3)
+    assert ids(result)[0] == name(8)
+    assert result.served_by == "personal"
 
 
 def test_engines_of_one_app_differ_in_their_snapshots_only(shop: Recommender) -> None:
@@ -102,8 +102,8 @@ def test_engines_of_one_app_differ_in_their_snapshots_only(shop: Recommender) ->
 
 
 def test_users_without_history_get_popular_products_of_the_snapshot(shop: Recommender) -> None:
-    standing = shop.default_engine_state.get_item_priors(NOW_MS)
-    assert [part.name for part in standing.components if part.weight_new] == ["learned:trend", "live:popular"]
+    priors = shop.default_engine_state.get_item_priors(NOW_MS)
+    assert [part.name for part in priors.components if part.weight_new] == ["learned:trend", "live:popular"]
     assert ask(shop, rows=5).served_by in ("trending", "newest")
     assert len(ids(ask(shop, rows=5))) == 5
 
@@ -120,9 +120,9 @@ def test_deleted_and_sold_out_products_never_come_back_with_a_snapshot(shop: Rec
     shop.apply(ChangeLogEntry("product", f"{NOW_MS + 1}-0", "remove", orjson.dumps([name(8)])))
     upload(shop, {**ring_products()[9], "availability": "OUT_OF_STOCK"}, at=2)
     for kind in ("user_to_products", "user_to_trending", "product_to_products"):
-        found = ids(ask(shop, kind, recent=looked_at(6, 7), rows=RING, anchors=(name(7),)))
-        assert found
-        assert not {name(8), name(9)} & set(found)
+        result = ids(ask(shop, kind, recent=looked_at(6, 7), rows=RING, anchors=(name(7),)))
+        assert result
+        assert not {name(8), name(9)} & set(result)
 
 
 def test_a_snapshot_of_products_that_are_gone_serves_the_others(ring: LoadedSnapshot) -> None:
@@ -156,8 +156,8 @@ def test_cold_start_products_inherit_scores_of_similar_products(ring: LoadedSnap
     stranger = {"product_id": "stranger", "title": "Umbrella stand", "type": "x", "categories": [["hall"]]}
     shop.apply(product_change([twin, stranger], f"{NOW_MS + 1}-0"))
     adopt(shop, ring)
-    found = ids(ask(shop, recent=looked_at(6, 7), rows=RING + 2))
-    assert found.index("twin") < 8 < found.index("stranger")
+    result = ids(ask(shop, recent=looked_at(6, 7), rows=RING + 2))
+    assert result.index("twin") < 8 < result.index("stranger")
 
 
 def test_parts_of_a_score_sum_to_it_and_name_where_it_comes_from(shop: Recommender) -> None:
@@ -165,28 +165,28 @@ def test_parts_of_a_score_sum_to_it_and_name_where_it_comes_from(shop: Recommend
     shop.apply(
         interaction_change([view("u1", name(7), ago_ms=9_000), view("u1", "clasp")], f"{NOW_MS + 5}-0")
     )
-    holdings, standing = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
+    state, priors = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
     catalog = shop.overlay.catalog
-    taste = build_user_profile(
+    profile = build_user_profile(
         find_interaction_rows(parse_recent_events(looked_at(6, 7)), catalog), shop.overlay.index
     )
-    scores = Ranking(standing.prior, personal_scores(taste, holdings, standing)).scores
-    rows = list(range(len(standing)))
-    explained = explain_rows(rows, taste, holdings, standing)
+    scores = Ranking(priors.prior, personal_scores(profile, state, priors)).scores
+    rows = list(range(len(priors)))
+    explained = explain_rows(rows, profile, state, priors)
     for row, parts in zip(rows, explained, strict=True):
         assert sum(parts.values()) == pytest.approx(float(scores[row]), abs=1e-3)
     some = [catalog.row_of("clasp"), catalog.row_of(name(8)), catalog.row_of(name(20))]
-    own = personal_scores(taste, holdings, standing).get_scores(np.array(some))
-    assert (own + standing.prior.scores[some]).tolist() == pytest.approx(scores[some].tolist(), abs=1e-4)
-    assert len(standing.cold_start), "one of them is new"
+    personal = personal_scores(profile, state, priors).get_scores(np.array(some))
+    assert (personal + priors.prior.scores[some]).tolist() == pytest.approx(scores[some].tolist(), abs=1e-4)
+    assert len(priors.cold_start), "one of them is new"
     assert list_sources(explained[catalog.row_of(name(8))])[0].startswith("learned:")
     assert "live:together" in list_sources(explained[catalog.row_of("clasp")])
 
 
 def test_what_goes_with_a_product_follows_the_ring_and_the_session(shop: Recommender) -> None:
-    found = ask(shop, "product_to_products", anchors=(name(12),), rows=3)
-    assert ids(found)[0] == name(13)
-    assert found.served_by == "similar"
+    result = ask(shop, "product_to_products", anchors=(name(12),), rows=3)
+    assert ids(result)[0] == name(13)
+    assert result.served_by == "similar"
     bought = ask(shop, "product_to_products", anchors=(name(12),), rows=2, buy_together=True)
     assert set(ids(bought)) == {name(11), name(13)}
     assert bought.served_by == "baskets"
@@ -194,8 +194,8 @@ def test_what_goes_with_a_product_follows_the_ring_and_the_session(shop: Recomme
 
 def test_seen_products_come_again_only_when_nothing_else_is_left(shop: Recommender) -> None:
     seen = looked_at(*range(RING - 1))
-    found = ask(shop, recent=seen, rows=5)
-    assert name(RING - 1) in ids(found)
+    result = ask(shop, recent=seen, rows=5)
+    assert name(RING - 1) in ids(result)
     again = ask(shop, recent=looked_at(*range(RING)), rows=5)
     assert again.served_by == "seen_again"
     assert len(again.products) == 5
@@ -212,8 +212,8 @@ def test_without_repeat_consumption_all_seen_products_are_excluded(shop: Recomme
         RecentEvent("checkout", tuple(taken[:90]), NOW_MS - 2 * MINUTE_MS).pack(),
         RecentEvent("checkout", tuple(taken[90:]), NOW_MS - 3 * MINUTE_MS).pack(),
     ]
-    found = ids(ask(shop, recent=recent, rows=20, type="other"))
-    assert sorted(found) == sorted(f"more-{number}" for number in range(140, 150))
+    result = ids(ask(shop, recent=recent, rows=20, type="other"))
+    assert sorted(result) == sorted(f"more-{number}" for number in range(140, 150))
 
 
 def test_where_readers_return_only_the_running_session_is_left_out(tmp_path: Path) -> None:
@@ -225,9 +225,9 @@ def test_where_readers_return_only_the_running_session_is_left_out(tmp_path: Pat
     shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
     adopt(shop, snapshot)
     yesterday = [RecentEvent("checkout", (name(3),), NOW_MS - 86_400_000).pack()]
-    found = ids(ask(shop, recent=[*looked_at(20), *yesterday], rows=4))
-    assert name(3) in found
-    assert name(20) not in found
+    result = ids(ask(shop, recent=[*looked_at(20), *yesterday], rows=4))
+    assert name(3) in result
+    assert name(20) not in result
 
 
 def test_readers_nobody_knows_get_what_their_kind_takes(tmp_path: Path) -> None:
@@ -244,9 +244,9 @@ def test_readers_nobody_knows_get_what_their_kind_takes(tmp_path: Path) -> None:
     adopt(shop, validate_snapshot(Snapshot.open(tmp_path / "s"), str(manifest.facts["version"])))
     plain = ask(shop, rows=10)
     for country, numbers in (("AT", range(RING // 2 + 4)), ("CH", range(RING // 2, RING + 4))):
-        found = ask(shop, rows=8, cohort={"country": country})
-        assert found.served_by == "cohort"
-        assert set(ids(found)) <= {name(number) for number in numbers}
+        result = ask(shop, rows=8, cohort={"country": country})
+        assert result.served_by == "cohort"
+        assert set(ids(result)) <= {name(number) for number in numbers}
     assert plain.served_by == "trending"
     assert ids(ask(shop, rows=10, cohort={"country": "XX"})) == ids(plain)
     assert ask(shop, recent=looked_at(3), cohort={"country": "AT"}).served_by == "personal"
@@ -256,14 +256,14 @@ def test_every_new_product_is_tried_on_some_readers_and_on_nobody_first(shop: Re
     new = [{"product_id": f"odd-{n}", "title": f"Umbrella {n}", "type": "x"} for n in range(6)]
     shop.apply(product_change(new, f"{NOW_MS + 1}-0"))
     seen: Counter[str] = Counter()
-    for reader in range(200):
-        query = UserQuery("user_to_products", "shop", "default", user_id=f"reader {reader}", rows=10)
-        found = ids(dispatch.answer(shop, query, looked_at(3, 4), (), NOW_MS))
-        assert found == ids(dispatch.answer(shop, query, looked_at(3, 4), (), NOW_MS)), "the same all day"
-        assert len(found) == len(set(found)) == 10
-        odd = [product_id for product_id in found if product_id.startswith("odd")]
+    for number in range(200):
+        query = UserQuery("user_to_products", "shop", "default", user_id=f"reader {number}", rows=10)
+        result = ids(dispatch.answer(shop, query, looked_at(3, 4), (), NOW_MS))
+        assert result == ids(dispatch.answer(shop, query, looked_at(3, 4), (), NOW_MS)), "the same all day"
+        assert len(result) == len(set(result)) == 10
+        odd = [product_id for product_id in result if product_id.startswith("odd")]
         assert len(odd) <= 1
-        assert not found[0].startswith("odd")
+        assert not result[0].startswith("odd")
         seen.update(odd)
     assert set(seen) == {product["product_id"] for product in new}
     assert 50 < seen.total() < 150, "half of the places of a stretch are on the page"
@@ -272,17 +272,17 @@ def test_every_new_product_is_tried_on_some_readers_and_on_nobody_first(shop: Re
 
 
 def test_session_context_counts_beside_a_snapshot(shop: Recommender) -> None:
-    found = ask(shop, rows=5, context={"brand": "maker-1"})
-    assert found.served_by == "context"
-    assert ids(found)[0] in {name(number) for number in range(1, RING, 3)}
+    result = ask(shop, rows=5, context={"brand": "maker-1"})
+    assert result.served_by == "context"
+    assert ids(result)[0] in {name(number) for number in range(1, RING, 3)}
 
 
 def test_votes_that_fade_are_taken_from_the_live_counters_as_soon_as_they_hold_enough(
     shop: Recommender,
 ) -> None:
     def trend() -> dict[str, float]:
-        standing = shop.default_engine_state.get_item_priors(NOW_MS + 2_000 * shop.overlay.events_version)
-        (part,) = (part for part in standing.components if part.name == "learned:trend")
+        priors = shop.default_engine_state.get_item_priors(NOW_MS + 2_000 * shop.overlay.events_version)
+        (part,) = (part for part in priors.components if part.name == "learned:trend")
         return dict(zip(shop.overlay.catalog.product_ids, part.values.tolist(), strict=True))
 
     learned_only = trend()
@@ -313,32 +313,32 @@ def test_where_carts_lead_to_purchases_only_what_was_bought_and_the_session_are_
         RecentEvent("add_to_cart", (name(3),), NOW_MS - 86_400_000).pack(),
         RecentEvent("checkout", (name(4),), NOW_MS - 86_400_000).pack(),
     ]
-    found = ids(ask(shop, recent=recent, rows=RING))
-    assert name(3) in found, "it lay in the cart and was not bought"
-    assert not {name(2), name(4)} & set(found)
+    result = ids(ask(shop, recent=recent, rows=RING))
+    assert name(3) in result, "it lay in the cart and was not bought"
+    assert not {name(2), name(4)} & set(result)
 
 
 def test_what_a_snapshot_knows_is_not_counted_again(ring: LoadedSnapshot) -> None:
     shop = Recommender(HashingEmbedder())
     shop.apply(product_change(ring_products(), f"{NOW_MS - 90 * DAY_MS}-0"))
     walked = [
-        view(reader.removeprefix("u:"), product_id, ago_ms=int(NOW_MS - at_s * 1_000))
-        for reader, product_id, at_s, _ in sorted(ring_walks(), key=lambda walk: walk[2])
+        view(user_key.removeprefix("u:"), product_id, ago_ms=int(NOW_MS - at_s * 1_000))
+        for user_key, product_id, at_s, _ in sorted(ring_walks(), key=lambda walk: walk[2])
     ]
     shop.apply(interaction_change(walked, f"{NOW_MS}-0"))
     adopt(shop, ring)
-    holdings, standing = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
-    champion = holdings.serving_model
-    assert champion is not None
-    assert champion.fresh.max() < 1e-6, "all votes are from before it was made"
-    taste = build_user_profile(
+    state, priors = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
+    model = state.serving_model
+    assert model is not None
+    assert model.fresh.max() < 1e-6, "all votes are from before it was made"
+    profile = build_user_profile(
         find_interaction_rows(parse_recent_events(looked_at(6, 7)), shop.overlay.catalog), shop.overlay.index
     )
-    parts = explain_rows(list(range(RING)), taste, holdings, standing)
-    assert not any("live:together" in told for told in parts)
+    parts = explain_rows(list(range(RING)), profile, state, priors)
+    assert not any("live:together" in score_parts for score_parts in parts)
     shop.apply(interaction_change([view(f"n{n}", name(7)) for n in range(50)], f"{NOW_MS + 9}-0"))
     shop.default_engine_state.get_item_priors(NOW_MS + 10)
-    assert champion.fresh[shop.overlay.catalog.row_of(name(7))] > 0.05
+    assert model.fresh[shop.overlay.catalog.row_of(name(7))] > 0.05
 
 
 class Moody:
@@ -370,9 +370,9 @@ def test_a_part_of_somebody_else_that_fails_is_silenced_and_the_others_answer(
     adopt(shop, load_ring_model(tmp_path / "s", parts=parts, blend=weights))
     for _ in range(2):
         assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
-    champion = shop.default_engine_state.serving_model
-    assert champion is not None
-    assert champion.disabled_parts == {"learned:moody": "RuntimeError('not today')"}
+    model = shop.default_engine_state.serving_model
+    assert model is not None
+    assert model.disabled_parts == {"learned:moody": "RuntimeError('not today')"}
 
 
 class Dizzy(Moody):
@@ -434,9 +434,9 @@ def test_a_part_of_somebody_else_that_answers_nonsense_spoils_no_list(
     shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
     adopt(shop, load_ring_model(tmp_path / "s", parts=parts, blend=weights))
     assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
-    champion = shop.default_engine_state.serving_model
-    assert champion is not None
-    assert list(champion.disabled_parts) == ["learned:odd"]
+    model = shop.default_engine_state.serving_model
+    assert model is not None
+    assert list(model.disabled_parts) == ["learned:odd"]
 
 
 def test_a_custom_shared_scores_model_that_fails_is_disabled(
@@ -455,9 +455,9 @@ def test_a_custom_shared_scores_model_that_fails_is_disabled(
     shop.apply(product_change(ring_products(), f"{NOW_MS}-0"))
     adopt(shop, trained(1))  # which is asked once before it serves
     assert ids(ask(shop, recent=looked_at(6, 7), rows=1)) == [name(8)]
-    champion = shop.default_engine_state.serving_model
-    assert champion is not None
-    assert champion.disabled_parts == {"learned:fickle": "RuntimeError('not today')"}
+    model = shop.default_engine_state.serving_model
+    assert model is not None
+    assert model.disabled_parts == {"learned:fickle": "RuntimeError('not today')"}
     with pytest.raises(Fault, match="not today"):
         trained(0)
 

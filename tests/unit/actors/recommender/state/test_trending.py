@@ -55,8 +55,8 @@ def test_rows_nobody_voted_for_count_nothing() -> None:
 
 
 def _weigh(votes: DailyVotes, *events: tuple[int, int, int, float]) -> list[float]:
-    readers, rows, at_ms, weights = zip(*events, strict=True)
-    return votes.weigh(np.array(readers), np.array(rows), np.array(at_ms), np.array(weights, float)).tolist()
+    users, rows, at_ms, weights = zip(*events, strict=True)
+    return votes.weigh(np.array(users), np.array(rows), np.array(at_ms), np.array(weights, float)).tolist()
 
 
 def test_a_reader_has_one_say_per_product_and_day() -> None:
@@ -99,7 +99,7 @@ def test_a_forgotten_reader_may_vote_again() -> None:
 )
 def test_one_batch_or_many_give_equal_counts(events: list[tuple[int, int, int, float]], cut: int) -> None:
     timed = sorted(events, key=lambda event: event[2])
-    timed = [(reader, row, NOW + day * DAY_MS, weight) for reader, row, day, weight in timed]
+    timed = [(user, row, NOW + day * DAY_MS, weight) for user, row, day, weight in timed]
     whole = sum(_weigh(DailyVotes(days=10), *timed))
     votes = DailyVotes(days=10)
     parts = [timed[start : start + cut] for start in range(0, len(timed), cut)]

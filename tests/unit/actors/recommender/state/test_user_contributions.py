@@ -9,9 +9,12 @@ NOW = 1_772_452_800_000
 MINUTE = 60_000
 
 
-def _note(ledger: UserContributions, *found: tuple[str, int, int]) -> None:
+def _note(ledger: UserContributions, *interactions: tuple[str, int, int]) -> None:
     events = EventArrays.of(
-        [(ledger.get_code(reader), row, NOW + minute * MINUTE, 0.5, False) for reader, row, minute in found]
+        [
+            (ledger.get_code(user_key), row, NOW + minute * MINUTE, 0.5, False)
+            for user_key, row, minute in interactions
+        ]
     )
     ledger.record(events, np.full(len(events), 0.5))
 
@@ -56,6 +59,6 @@ def test_the_ledger_stays_within_its_limit_and_keeps_the_newest() -> None:
     for number in range(1_000):
         _note(ledger, (f"u:{number % 7}", number, number))
     assert len(ledger) <= 100
-    kept = [row for reader in range(7) for row in ledger.remove_user(f"u:{reader}")[0].rows.tolist()]
+    kept = [row for user in range(7) for row in ledger.remove_user(f"u:{user}")[0].rows.tolist()]
     assert max(kept) == 999
     assert sorted(kept) == list(range(min(kept), 1_000))

@@ -36,7 +36,7 @@ def field() -> FieldIndex:
 
 
 def test_many_changes_are_indexed_beside_a_large_segment_and_not_into_it(field: FieldIndex) -> None:
-    base = field._base
+    main = field._main
     for row in range(MANY - 500, MANY + 600):
         noted(field, row, f"novelty {row:05}")
     assert field.needs_rebuild
@@ -46,7 +46,7 @@ def test_many_changes_are_indexed_beside_a_large_segment_and_not_into_it(field: 
     noted(field, MANY - 1, f"ware {MANY - 1:05}")
     field.adopt(work())
     assert not field.needs_rebuild
-    assert field._base is base
+    assert field._main is main
     assert field.changed_count == 1
     assert texts(field, f"novelty {MANY + 5:05}") == [f"novelty {MANY + 5:05}"]
     assert texts(field, f"novelty {MANY:05}") == []
@@ -58,7 +58,7 @@ def test_many_changes_are_indexed_beside_a_large_segment_and_not_into_it(field: 
     for row in range(3_000):
         noted(field, row, f"relic {row:05}")
     field.adopt(built(field))
-    assert field._base is not base
+    assert field._main is not main
     assert (field.changed_count, len(field)) == (0, MANY + 599)
     for text in ("relic 00007", "curiosity", f"novelty {MANY + 5:05}", "ware 10000"):
         assert texts(field, text) == [text]
@@ -85,8 +85,8 @@ def test_rows_that_are_not_admitted_hide_a_text_only_where_all_of_it_are(field: 
     field.adopt(built(field))
     rows = np.ones(2 * MANY, np.bool_)
     rows[7] = False
-    found = field.look_up("ware 00007", 5, 5, rows, 0, lambda: np.zeros(2 * MANY))
-    assert [hit.rows for hit in found if not hit.edits] == [(8,)]
+    hits = field.look_up("ware 00007", 5, 5, rows, 0, lambda: np.zeros(2 * MANY))
+    assert [hit.rows for hit in hits if not hit.edits] == [(8,)]
     rows[8] = False
-    found = field.look_up("ware 00007", 5, 5, rows, 0, lambda: np.zeros(2 * MANY))
-    assert all(hit.edits for hit in found)
+    hits = field.look_up("ware 00007", 5, 5, rows, 0, lambda: np.zeros(2 * MANY))
+    assert all(hit.edits for hit in hits)

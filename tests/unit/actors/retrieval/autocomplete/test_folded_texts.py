@@ -12,7 +12,7 @@ from actors.retrieval.autocomplete.text_index import RowTextIndex
 
 
 @pytest.mark.parametrize(
-    ("title", "wanted"),
+    ("title", "expected"),
     [
         ("Matrix, The (1999)", "The Matrix (1999)"),
         ("Good, the Bad and the Ugly, The (Buono, il brutto, il cattivo, Il) (1966)",
@@ -27,8 +27,8 @@ from actors.retrieval.autocomplete.text_index import RowTextIndex
         ("", ""),
     ],
 )  # fmt: skip
-def test_a_moved_article_comes_back_to_the_front(title: str, wanted: str) -> None:
-    assert restore_article(title) == wanted
+def test_a_moved_article_comes_back_to_the_front(title: str, expected: str) -> None:
+    assert restore_article(title) == expected
 
 
 def test_other_texts_stay_the_very_same() -> None:
@@ -41,8 +41,8 @@ def test_a_moved_article_matches_and_is_shown_as_uploaded() -> None:
     hit = next(index.look_up("the matr", 5, 5, np.ones(2, np.bool_)))
     assert hit.text == "Matrix, The (1999)"
     assert hit.place == (-1, 0)
-    found = highlight(hit.text, match_typed_words(fold_text(hit.text), "the matr"))
-    assert found.text_with_inverted_markups == "<mark>Matr</mark>ix, <mark>The</mark> (1999)"
+    highlighted = highlight(hit.text, match_typed_words(fold_text(hit.text), "the matr"))
+    assert highlighted.text_with_inverted_markups == "<mark>Matr</mark>ix, <mark>The</mark> (1999)"
 
 
 def test_other_titles_are_highlighted_where_they_match() -> None:

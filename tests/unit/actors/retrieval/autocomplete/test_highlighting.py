@@ -34,14 +34,14 @@ from actors.retrieval.autocomplete.highlighting import highlight, match_typed_wo
 def test_marks_stand_around_what_was_not_typed(
     text: str, stretches: list[tuple[int, int]], normal: str, inverted: str
 ) -> None:
-    found = highlight(text, stretches)
-    assert (found.text_with_markups, found.text_with_inverted_markups) == (normal, inverted)
+    highlighted = highlight(text, stretches)
+    assert (highlighted.text_with_markups, highlighted.text_with_inverted_markups) == (normal, inverted)
 
 
 @given(st.text(max_size=30), st.integers(0, 40), st.integers(0, 40))
 def test_without_its_marks_the_text_is_what_it_was(text: str, begin: int, end: int) -> None:
-    found = highlight(text, [(begin, end)])
-    for shown in (found.text_with_markups, found.text_with_inverted_markups):
+    highlighted = highlight(text, [(begin, end)])
+    for shown in (highlighted.text_with_markups, highlighted.text_with_inverted_markups):
         assert unescape(re.sub("</?mark>", "", shown)) == text
         assert "<" not in re.sub("</?mark>", "", shown)
 

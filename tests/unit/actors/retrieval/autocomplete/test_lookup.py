@@ -27,12 +27,12 @@ def index() -> CompletionIndex:
     return CompletionIndex.of(TITLES, POPULARITY)
 
 
-def looked_up(index: CompletionIndex, typed: str, wanted: int = 5) -> list[str]:
-    return [TITLES[at] for at in index.look_up(fold_typed(typed), wanted).texts.tolist()]
+def looked_up(index: CompletionIndex, typed: str, expected: int = 5) -> list[str]:
+    return [TITLES[at] for at in index.look_up(fold_typed(typed), expected).texts.tolist()]
 
 
 @pytest.mark.parametrize(
-    ("typed", "wanted"),
+    ("typed", "expected"),
     [
         ("steel", ["Steel hand trowel", "Steel hand fork"]),
         ("trow", ["Steel hand trowel", "Trowel rack"]),
@@ -46,9 +46,11 @@ def looked_up(index: CompletionIndex, typed: str, wanted: int = 5) -> list[str]:
         ("qqqqqqq", []),
     ],
 )
-def test_completions_begin_with_what_was_meant(index: CompletionIndex, typed: str, wanted: list[str]) -> None:
-    assert looked_up(index, typed)[: len(wanted)] == wanted
-    if not wanted:
+def test_completions_begin_with_what_was_meant(
+    index: CompletionIndex, typed: str, expected: list[str]
+) -> None:
+    assert looked_up(index, typed)[: len(expected)] == expected
+    if not expected:
         assert looked_up(index, typed) == []
 
 
@@ -60,8 +62,8 @@ def test_only_allowed_texts_match(index: CompletionIndex) -> None:
     allowed = np.ones(len(TITLES), np.bool_)
     allowed[0] = False
     for typed in ("steel", "stel", "trowel steel"):
-        found = index.look_up(typed, 5, allowed=lambda texts: allowed[texts])
-        assert 0 not in found.texts
+        matches = index.look_up(typed, 5, allowed=lambda texts: allowed[texts])
+        assert 0 not in matches.texts
 
 
 def test_a_finished_word_is_not_continued(index: CompletionIndex) -> None:
@@ -89,9 +91,9 @@ def test_of_equally_popular_texts_the_one_of_which_most_was_typed_comes_first() 
     ]
     equal = CompletionIndex.of(titles, np.ones(4))
     for typed in ("garden h", "gadren h"):
-        found = [titles[at] for at in equal.look_up(typed, 4).texts.tolist()]
-        assert found[:3] == ["Garden hose", "Garden hose reel", titles[0]]
-        assert found[-1] == "Rubber garden hose"
+        matches = [titles[at] for at in equal.look_up(typed, 4).texts.tolist()]
+        assert matches[:3] == ["Garden hose", "Garden hose reel", titles[0]]
+        assert matches[-1] == "Rubber garden hose"
 
 
 FILMS = [
@@ -104,7 +106,7 @@ FILMS = [
 
 
 @pytest.mark.parametrize(
-    ("typed", "wanted"),
+    ("typed", "expected"),
     [
         ("the mat", "Matrix, The (1999)"),
         ("the matrix", "Matrix, The (1999)"),
@@ -115,15 +117,15 @@ FILMS = [
         ("l'avven", "Avventura, L' (1960)"),
     ],
 )
-def test_a_title_with_a_moved_article_matches_in_natural_order(typed: str, wanted: str) -> None:
+def test_a_title_with_a_moved_article_matches_in_natural_order(typed: str, expected: str) -> None:
     films = CompletionIndex.of(FILMS, np.array([50.0, 40, 30, 20, 10]))
-    found = films.look_up(fold_typed(typed), 3)
-    assert FILMS[int(found.texts[0])] == wanted
-    assert int(found.edits[0]) <= 2
+    matches = films.look_up(fold_typed(typed), 3)
+    assert FILMS[int(matches.texts[0])] == expected
+    assert int(matches.edits[0]) <= 2
 
 
 @pytest.mark.parametrize(
-    ("typed", "wanted"),
+    ("typed", "expected"),
     [
         ("wtering acn", "Watering can"),
         ("warerjng xn", "Watering can"),
@@ -132,16 +134,16 @@ def test_a_title_with_a_moved_article_matches_in_natural_order(typed: str, wante
     ],
 )
 def test_one_more_typo_is_forgiven_where_nothing_else_could_be_meant(
-    index: CompletionIndex, typed: str, wanted: str
+    index: CompletionIndex, typed: str, expected: str
 ) -> None:
-    assert looked_up(index, typed, 1) == [wanted]
+    assert looked_up(index, typed, 1) == [expected]
 
 
 def test_a_few_distant_inner_matches_do_not_hide_the_prefix_match() -> None:
     titles = ["The Three Mesquiteers", "Help Thanks Wow: The Three Essential Prayers", "Tales of the City"]
     few = CompletionIndex.of(titles, np.ones(3))
-    found = few.look_up("the therre es", 10)
-    assert {titles[at] for at in found.texts.tolist()} == set(titles[:2])
+    matches = few.look_up("the therre es", 10)
+    assert {titles[at] for at in matches.texts.tolist()} == set(titles[:2])
 
 
 def test_a_popular_text_is_not_hidden_by_texts_that_share_letters_by_chance() -> None:

@@ -27,8 +27,8 @@ def test_films_match_in_spite_of_typos() -> None:
         return float(
             np.mean(
                 [
-                    case.title in {films.texts[at] for at in found}
-                    for case, found in zip(cases, looked_up, strict=True)
+                    case.title in {films.texts[at] for at in places}
+                    for case, places in zip(cases, looked_up, strict=True)
                 ]
             )
         )

@@ -49,9 +49,9 @@ def saved(products: list[dict[str, Any]], folder: Path, **recipe: Any) -> Servin
     data = ring_data()
     import orjson
 
-    asked = CompletionsRecipe(fields=FIELDS, **recipe)
-    records = select_completion_fields((orjson.dumps(product) for product in products), asked)
-    extras = build_completions_index(asked, records, data)
+    completions = CompletionsRecipe(fields=FIELDS, **recipe)
+    records = select_completion_fields((orjson.dumps(product) for product in products), completions)
+    extras = build_completions_index(completions, records, data)
     manifest = build_snapshot(
         train_engine(parse_recipe(RECIPE), data), folder, written_at_ms=1, extras=extras
     )
@@ -77,11 +77,11 @@ def texts(
     only: bool = False,
     rows: int = 8,
 ) -> list[str]:
-    asked = UserQuery(
+    request = UserQuery(
         kind="autocomplete", app_id=APP, engine_id="default", typed=typed, completion_fields=(field,),
         language=language, only_language=only, rows=rows,
     )  # fmt: skip
-    return [entry["text"] for entry in dispatch.answer(shop, asked, (), (), NOW_MS).completions[field]]
+    return [entry["text"] for entry in dispatch.answer(shop, request, (), (), NOW_MS).completions[field]]
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +94,11 @@ def serving_model(tmp_path_factory: pytest.TempPathFactory) -> ServingModel:
 def test_completions_of_a_snapshot_equal_completions_built_in_memory(
     serving_model: ServingModel, language: str, only: bool
 ) -> None:
-    here, mapped = shop_of(PRODUCTS), shop_of(PRODUCTS, serving_model)
+    in_memory, mapped = shop_of(PRODUCTS), shop_of(PRODUCTS, serving_model)
     for field in FIELDS:
         for typed in TYPED:
-            told = [sorted(texts(shop, typed, field, language, only, 50)) for shop in (here, mapped)]
-            assert told[0] == told[1], (field, typed)
+            both = [sorted(texts(shop, typed, field, language, only, 50)) for shop in (in_memory, mapped)]
+            assert both[0] == both[1], (field, typed)
     key = ("title", language, only)
     assert mapped.completions.version == serving_model.version
     assert mapped.completions.get_field(key, mapped.overlay.catalog, lambda: np.zeros(0)).changed_count == 0
@@ -204,15 +204,15 @@ def test_snapshots_without_completions_still_serve(tmp_path: Path) -> None:
 
 def test_a_newer_form_of_completions_is_left_alone() -> None:
     parts = save(PRODUCTS, FIELDS, {})
-    found = CompletionSnapshot.load("v", ModelState(parts.arrays, {**parts.facts, "form": 99}), ["b-1"])
-    assert found.fields == {}
+    snapshot = CompletionSnapshot.load("v", ModelState(parts.arrays, {**parts.facts, "form": 99}), ["b-1"])
+    assert snapshot.fields == {}
 
 
 def test_the_same_products_in_any_order_give_the_same_bytes() -> None:
-    one, other = save(PRODUCTS, FIELDS, {"b-1": 3.0}), save(PRODUCTS[::-1], FIELDS, {"b-1": 3.0})
-    assert one.facts == other.facts
-    assert bytes_of(one.arrays) == bytes_of(other.arrays)
-    assert bytes_of(one.arrays) != bytes_of(save(PRODUCTS, FIELDS, {"b-3": 3.0}).arrays)
+    saved_parts, other = save(PRODUCTS, FIELDS, {"b-1": 3.0}), save(PRODUCTS[::-1], FIELDS, {"b-1": 3.0})
+    assert saved_parts.facts == other.facts
+    assert bytes_of(saved_parts.arrays) == bytes_of(other.arrays)
+    assert bytes_of(saved_parts.arrays) != bytes_of(save(PRODUCTS, FIELDS, {"b-3": 3.0}).arrays)
 
 
 def test_languages_that_read_alike_share_an_index_and_rare_ones_have_none() -> None:
@@ -242,7 +242,7 @@ def test_what_a_look_up_could_not_read_is_refused() -> None:
         with pytest.raises(Fault):
             CompletionSnapshot.load(
                 "v",
-                ModelState({key: one for key, one in parts.arrays.items() if key != name}, parts.facts),
+                ModelState({key: kept for key, kept in parts.arrays.items() if key != name}, parts.facts),
                 [],
             )
 

@@ -20,13 +20,13 @@ Passages = list[list[int]]
 passages_of_terms = st.lists(st.lists(st.integers(1, 12), max_size=14), min_size=1, max_size=60)
 
 
-def bm25(passages: Passages, asked: list[int]) -> list[float]:
+def bm25(passages: Passages, query: list[int]) -> list[float]:
     """By the book, one passage at a time."""
     mean = sum(map(len, passages)) / len(passages)
     scores = []
     for passage in passages:
         counts, score = Counter(passage), 0.0
-        for term in asked:
+        for term in query:
             holding = sum(term in other for other in passages)
             norm = K1 * (1 - B + B * len(passage) / max(mean, 1.0))
             if counts[term]:
@@ -35,10 +35,10 @@ def bm25(passages: Passages, asked: list[int]) -> list[float]:
     return scores
 
 
-def weights_of(passages: Passages, asked: list[int]) -> dict[int, float]:
+def weights_of(passages: Passages, query: list[int]) -> dict[int, float]:
     return {
         term: count * compute_idf(sum(term in other for other in passages), len(passages))
-        for term, count in Counter(asked).items()
+        for term, count in Counter(query).items()
     }
 
 
@@ -53,13 +53,13 @@ def same(left: PassagePostings, right: PassagePostings) -> bool:
 
 @given(passages_of_terms, st.lists(st.integers(1, 14), min_size=1, max_size=5))
 @settings(max_examples=80, deadline=None)
-def test_scores_are_those_of_the_book_within_a_level(passages: Passages, asked: list[int]) -> None:
-    wanted = bm25(passages, asked)
-    rows, scores = posted(passages).find_best(weights_of(passages, asked), len(passages))
-    slack = sum(weights_of(passages, asked).values()) * (K1 + 1) / 255 + 1e-5
-    assert sorted(rows.tolist()) == [row for row, score in enumerate(wanted) if score > 0]
+def test_scores_are_those_of_the_book_within_a_level(passages: Passages, query: list[int]) -> None:
+    expected = bm25(passages, query)
+    rows, scores = posted(passages).find_best(weights_of(passages, query), len(passages))
+    slack = sum(weights_of(passages, query).values()) * (K1 + 1) / 255 + 1e-5
+    assert sorted(rows.tolist()) == [row for row, score in enumerate(expected) if score > 0]
     for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
-        assert math.isclose(score, wanted[row], abs_tol=slack)
+        assert math.isclose(score, expected[row], abs_tol=slack)
 
 
 def many(count: int, seed: int) -> Passages:
@@ -71,10 +71,10 @@ def many(count: int, seed: int) -> Passages:
 def test_looking_candidates_up_finds_the_same_as_adding_everything() -> None:
     passages = many(12_000, 3)
     postings = posted(passages)
-    for asked in ([900, 300, 40, 2, 1], [1, 2, 3], [2_000, 1], [3_999, 7, 1, 1]):
+    for query in ([900, 300, 40, 2, 1], [1, 2, 3], [2_000, 1], [3_999, 7, 1, 1]):
         weights = {
             term: weight
-            for term, weight in weights_of(passages, asked).items()
+            for term, weight in weights_of(passages, query).items()
             if postings.find_spans([term])[0][0] >= 0
         }
         everything = postings.score(weights, np.arange(len(passages)))
@@ -137,15 +137,15 @@ def test_leaders_of_long_lists_are_enough_to_find_the_best_exactly() -> None:
     passages = worded(20_000, 8)
     postings = posted(passages)
     everything_added = 0
-    for asked in ([1], [1, 2], [1, 2, 3], [2, 3], [1, 1, 2]):
-        weights = weights_of(passages, asked)
+    for query in ([1], [1, 2], [1, 2, 3], [2, 3], [1, 1, 2]):
+        weights = weights_of(passages, query)
         exact = postings.score(weights, np.arange(len(passages)))
         for k in (10, 100):
             rows, scores = postings.find_best(weights, k)
             assert np.allclose(scores, np.sort(exact)[::-1][:k], atol=1e-5)
             assert np.allclose(exact[rows], scores, atol=1e-5)
             assert len(set(rows.tolist())) == k
-        long = [one for one in postings._bound_terms(weights) if one[3] - one[2] > 8_192]
+        long = [bounds for bounds in postings._bound_terms(weights) if bounds[3] - bounds[2] > 8_192]
         nothing = np.zeros(0, np.uint32), np.zeros(0, np.float32)
         everything_added += postings._add_leaders(*nothing, long, 100) is None
     assert everything_added < 5

@@ -21,35 +21,43 @@ CODES = st.sampled_from([3, 2**20, 2**40 + 1, 2**62, 2**63 + 5, 2**64 - 1])
 TEXTS = st.lists(st.lists(st.tuples(CODES, st.integers(0, 8)), max_size=6), max_size=8)
 
 
-def texts_of(told: list[list[tuple[int, int]]], every: int, first: int) -> list[TermVector]:
+def texts_of(terms_of_rows: list[list[tuple[int, int]]], every: int, first: int) -> list[TermVector]:
     return [
-        TermVector(row, [code for code, _ in told[row]], [field for _, field in told[row]])
-        for row in range(first, len(told), every)
+        TermVector(row, [code for code, _ in terms_of_rows[row]], [field for _, field in terms_of_rows[row]])
+        for row in range(first, len(terms_of_rows), every)
     ]
 
 
-def same(one: IndexSegment, other: IndexSegment) -> None:
-    for name, array in one.arrays().items():
+def same(segment: IndexSegment, other: IndexSegment) -> None:
+    for name, array in segment.arrays().items():
         assert array.tolist() == other.arrays()[name].tolist(), name
         assert array.dtype == other.arrays()[name].dtype, name
 
 
 @given(TEXTS, st.integers(1, 9))
 @settings(max_examples=80, deadline=None)
-def test_merging_gives_what_sealing_at_once_gives(told: list[list[tuple[int, int]]], at_once: int) -> None:
-    parts = [build_segment(texts_of(told, 2, 1)), empty_segment(), build_segment(texts_of(told, 2, 0))]
-    owner = np.array([4 if row % 2 else 9 for row in range(len(told))], np.int32)
+def test_merging_gives_what_sealing_at_once_gives(
+    terms_of_rows: list[list[tuple[int, int]]], at_once: int
+) -> None:
+    parts = [
+        build_segment(texts_of(terms_of_rows, 2, 1)),
+        empty_segment(),
+        build_segment(texts_of(terms_of_rows, 2, 0)),
+    ]
+    owner = np.array([4 if row % 2 else 9 for row in range(len(terms_of_rows))], np.int32)
     merged = merge_segments(dict(zip((4, 7, 9), parts, strict=True)), owner, most_sorted=at_once)
-    same(merged, build_segment(texts_of(told, 1, 0)))
+    same(merged, build_segment(texts_of(terms_of_rows, 1, 0)))
 
 
 @given(TEXTS, st.data())
 @settings(max_examples=60, deadline=None)
-def test_rows_that_are_not_kept_leave_nothing(told: list[list[tuple[int, int]]], data: st.DataObject) -> None:
-    kept = [data.draw(st.booleans()) for _ in told]
+def test_rows_that_are_not_kept_leave_nothing(
+    terms_of_rows: list[list[tuple[int, int]]], data: st.DataObject
+) -> None:
+    kept = [data.draw(st.booleans()) for _ in terms_of_rows]
     owner = np.where(kept, 1, 2).astype(np.int32)
-    left = merge_segments({1: build_segment(texts_of(told, 1, 0))}, owner, most_sorted=3)
-    same(left, build_segment([text for text in texts_of(told, 1, 0) if kept[text.row]]))
+    left = merge_segments({1: build_segment(texts_of(terms_of_rows, 1, 0))}, owner, most_sorted=3)
+    same(left, build_segment([text for text in texts_of(terms_of_rows, 1, 0) if kept[text.row]]))
 
 
 def test_counts_weigh_titles_twice_and_stop_at_255() -> None:

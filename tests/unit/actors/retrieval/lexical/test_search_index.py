@@ -16,7 +16,7 @@ from actors.retrieval.lexical.search_index import SearchIndex
 from actors.retrieval.lexical.term_matcher import order_best_first
 from actors.retrieval.lexical.text_query import TextQuery
 
-SHELF: list[dict[str, Any]] = [
+PRODUCTS: list[dict[str, Any]] = [
     {"title": "Steel trowel, green grip", "description": "Short trowel for pots.", "brand": "Alder"},
     {"title": "Potting trowel", "brand": "Fernhill", "tags": ["steel"]},
     {"title": "Garden hoe", "description": "A hoe of steel for beds.", "categories": [["Garden", "Tools"]]},
@@ -34,13 +34,13 @@ def index_of(*products: dict[str, Any], seal: int = 3) -> SearchIndex:
     return index
 
 
-def rows(index: SearchIndex, text: str, **wishes: Any) -> list[int]:
-    return index.find(TextQuery(text, **wishes)).rows.tolist()
+def rows(index: SearchIndex, text: str, **options: Any) -> list[int]:
+    return index.find(TextQuery(text, **options)).rows.tolist()
 
 
 @pytest.fixture
-def shelf() -> SearchIndex:
-    return index_of(*SHELF)
+def index() -> SearchIndex:
+    return index_of(*PRODUCTS)
 
 
 # --- BM25 -----------------------------------------------------------------------------------------------------------
@@ -49,11 +49,11 @@ WORDS = ["red", "green", "lamp", "chair", "desk", "oak", "box", "kettle"]
 TITLES = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 
 
-def bm25(texts: dict[int, list[int]], asked: list[int]) -> dict[int, float]:
+def bm25(texts: dict[int, list[int]], codes: list[int]) -> dict[int, float]:
     """Score as the definition reads."""
     mean = sum(map(len, texts.values())) / max(len(texts), 1)
     scores: Counter[int] = Counter()
-    for code in asked:
+    for code in codes:
         having = [row for row, text in texts.items() if code in text]
         rarity = math.log1p((len(texts) - len(having) + 0.5) / (len(having) + 0.5))
         for row in having:
@@ -65,13 +65,13 @@ def bm25(texts: dict[int, list[int]], asked: list[int]) -> dict[int, float]:
 
 @given(
     changes=st.lists(st.tuples(st.integers(0, 9), TITLES | st.none()), min_size=1, max_size=30),
-    asked=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3, unique=True),
+    query=st.lists(st.sampled_from(WORDS), min_size=1, max_size=3, unique=True),
     seal=st.sampled_from([1, 3, 100]),
     merge=st.booleans(),
 )
 @settings(max_examples=80, deadline=None)
 def test_scores_are_those_of_the_definition_whatever_changed_before(
-    changes: list[tuple[int, str | None]], asked: list[str], seal: int, merge: bool
+    changes: list[tuple[int, str | None]], query: list[str], seal: int, merge: bool
 ) -> None:
     index, texts, analyzer = SearchIndex(seal), dict[int, list[int]](), Analyzer("en")
     for row, text in changes:
@@ -85,17 +85,17 @@ def test_scores_are_those_of_the_definition_whatever_changed_before(
         if merge:
             index.adopt(index.plan_rebuild(every=True)())
     index.adopt(index.plan_rebuild(every=True)())
-    codes = analyzer.terms(" ".join(asked))
-    wanted = bm25(texts, codes)
-    found = index.find(TextQuery(" ".join(asked), partial=True, correct=False))
-    complete = {row for row in wanted if all(code in texts[row] for code in codes)}
+    codes = analyzer.terms(" ".join(query))
+    expected = bm25(texts, codes)
+    hits = index.find(TextQuery(" ".join(query), partial=True, correct=False))
+    complete = {row for row in expected if all(code in texts[row] for code in codes)}
     if all(any(code in text for text in texts.values()) for code in codes):
-        assert set(found.rows.tolist()) == set(wanted)
-        assert {row: pytest.approx(score, rel=1e-4) for row, score in wanted.items()} == dict(
-            zip(found.rows.tolist(), found.scores.tolist(), strict=True)
+        assert set(hits.rows.tolist()) == set(expected)
+        assert {row: pytest.approx(score, rel=1e-4) for row, score in expected.items()} == dict(
+            zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)
         )
-        assert set(found.rows[found.complete].tolist()) == complete
-        whole = index.find(TextQuery(" ".join(asked), correct=False))
+        assert set(hits.rows[hits.complete].tolist()) == complete
+        whole = index.find(TextQuery(" ".join(query), correct=False))
         assert set(whole.rows.tolist()) == complete
 
 
@@ -132,25 +132,25 @@ def test_the_best_go_first_and_equals_stay_as_they_stand(scores: list[float]) ->
 # --- what is found --------------------------------------------------------------------------------------------------
 
 
-def test_every_word_must_occur(shelf: SearchIndex) -> None:
-    assert rows(shelf, "steel trowel") == [0, 1]
-    assert rows(shelf, "steel hoe") == [2]
-    assert rows(shelf, "steel lamp ", correct=False) == []
+def test_every_word_must_occur(index: SearchIndex) -> None:
+    assert rows(index, "steel trowel") == [0, 1]
+    assert rows(index, "steel hoe") == [2]
+    assert rows(index, "steel lamp ", correct=False) == []
 
 
-def test_stems_and_case_do_not_matter(shelf: SearchIndex) -> None:
-    assert rows(shelf, "TROWELS") == rows(shelf, "trowel ")
+def test_stems_and_case_do_not_matter(index: SearchIndex) -> None:
+    assert rows(index, "TROWELS") == rows(index, "trowel ")
 
 
-def test_partial_matches_say_what_they_lack(shelf: SearchIndex) -> None:
-    found = shelf.find(TextQuery("green trowel hoe", partial=True))
-    assert set(found.rows.tolist()) == {0, 1, 2}
-    assert not found.complete.any()
-    assert found.missing([0, 2]) == [("hoe",), ("green", "trowel")]
+def test_partial_matches_say_what_they_lack(index: SearchIndex) -> None:
+    hits = index.find(TextQuery("green trowel hoe", partial=True))
+    assert set(hits.rows.tolist()) == {0, 1, 2}
+    assert not hits.complete.any()
+    assert hits.missing([0, 2]) == [("hoe",), ("green", "trowel")]
 
 
-def test_partial_matches_can_require_a_share_of_the_term_weights(shelf: SearchIndex) -> None:
-    assert set(rows(shelf, "green trowel cedar", partial=0.5)) == {0}
+def test_partial_matches_can_require_a_share_of_the_term_weights(index: SearchIndex) -> None:
+    assert set(rows(index, "green trowel cedar", partial=0.5)) == {0}
 
 
 def test_the_whole_title_goes_first() -> None:
@@ -163,29 +163,29 @@ def test_neighbours_in_a_title_go_before_strangers() -> None:
     assert rows(index, "oak lamp")[0] == 1
 
 
-def test_words_match_in_every_field_and_the_hits_name_it(shelf: SearchIndex) -> None:
-    found = shelf.find(TextQuery("steel"))
-    told = dict(zip(found.rows.tolist(), found.matched(found.rows.tolist()), strict=True))
-    assert told == {0: ("title",), 1: ("metadata",), 2: ("description",)}
-    assert rows(shelf, "cedar") == [3]
-    assert rows(shelf, "tools garden") == [2]
-    assert rows(shelf, "easily") == [5]
+def test_words_match_in_every_field_and_the_hits_name_it(index: SearchIndex) -> None:
+    hits = index.find(TextQuery("steel"))
+    fields = dict(zip(hits.rows.tolist(), hits.matched(hits.rows.tolist()), strict=True))
+    assert fields == {0: ("title",), 1: ("metadata",), 2: ("description",)}
+    assert rows(index, "cedar") == [3]
+    assert rows(index, "tools garden") == [2]
+    assert rows(index, "easily") == [5]
 
 
-def test_fields_can_be_left_out_and_weighed(shelf: SearchIndex) -> None:
-    assert set(rows(shelf, "steel", fields={"description": 0})) == {0, 1}
-    assert set(rows(shelf, "steel", fields={"metadata": 0, "description": 0})) == {0}
-    assert rows(shelf, "steel", fields={"metadata": 9})[0] == 1
+def test_fields_can_be_left_out_and_weighed(index: SearchIndex) -> None:
+    assert set(rows(index, "steel", fields={"description": 0})) == {0, 1}
+    assert set(rows(index, "steel", fields={"metadata": 0, "description": 0})) == {0}
+    assert rows(index, "steel", fields={"metadata": 9})[0] == 1
 
 
-def test_only_allowed_rows_match(shelf: SearchIndex) -> None:
+def test_only_allowed_rows_match(index: SearchIndex) -> None:
     allowed = np.zeros(7, bool)
     allowed[1] = True
-    assert shelf.find(TextQuery("trowel"), allowed).rows.tolist() == [1]
-    assert shelf.find(TextQuery("trowel"), allowed[:1]).rows.tolist() == []
+    assert index.find(TextQuery("trowel"), allowed).rows.tolist() == [1]
+    assert index.find(TextQuery("trowel"), allowed[:1]).rows.tolist() == []
 
 
-def test_stop_words_alone_match_in_titles(shelf: SearchIndex) -> None:
+def test_stop_words_alone_match_in_titles() -> None:
     index = index_of({"title": "The Who"}, {"title": "It"}, {"title": "A lamp", "description": "who is it"})
     assert rows(index, "the who") == [0]
     assert rows(index, "it") == [1]
@@ -194,12 +194,12 @@ def test_stop_words_alone_match_in_titles(shelf: SearchIndex) -> None:
 # --- languages ------------------------------------------------------------------------------------------------------
 
 
-def test_translations_match(shelf: SearchIndex) -> None:
-    assert set(rows(shelf, "lampe")) == {4, 5}
-    assert set(rows(shelf, "lampes noires")) == {5}
+def test_translations_match(index: SearchIndex) -> None:
+    assert set(rows(index, "lampe")) == {4, 5}
+    assert set(rows(index, "lampes noires")) == {5}
 
 
-def test_the_requested_language_comes_first_or_alone(shelf: SearchIndex) -> None:
+def test_the_requested_language_comes_first_or_alone() -> None:
     index = index_of({"title": "Piano"}, {"title": "Piano", "language": "fr"})
     assert rows(index, "piano", language="fr") == [1, 0]
     assert rows(index, "piano", language="en") == [0, 1]
@@ -207,28 +207,33 @@ def test_the_requested_language_comes_first_or_alone(shelf: SearchIndex) -> None
     assert rows(index, "piano", language="de", only_language=True) == []
 
 
-def test_scripts_without_blanks_match_by_bigrams(shelf: SearchIndex) -> None:
-    assert rows(shelf, "急須") == [6]
-    assert rows(shelf, "緑の急須") == [6]
-    assert rows(shelf, "北京") == []
+def test_scripts_without_blanks_match_by_bigrams(index: SearchIndex) -> None:
+    assert rows(index, "急須") == [6]
+    assert rows(index, "緑の急須") == [6]
+    assert rows(index, "北京") == []
 
 
 # --- typos ----------------------------------------------------------------------------------------------------------
 
 
-def test_typos_are_corrected_and_reported(shelf: SearchIndex) -> None:
-    found = shelf.find(TextQuery("steel trowl"))
-    (one,) = found.corrections
-    assert (one.start, one.end, one.original, one.suggestions[0]) == (6, 11, "trowl", "trowel")
-    assert found.corrected == found.used == "steel trowel"
-    assert found.rows.tolist() == [0, 1]
+def test_typos_are_corrected_and_reported(index: SearchIndex) -> None:
+    hits = index.find(TextQuery("steel trowl"))
+    (correction,) = hits.corrections
+    assert (correction.start, correction.end, correction.original, correction.suggestions[0]) == (
+        6,
+        11,
+        "trowl",
+        "trowel",
+    )
+    assert hits.corrected == hits.used == "steel trowel"
+    assert hits.rows.tolist() == [0, 1]
 
 
-def test_corrections_can_be_reported_without_being_used(shelf: SearchIndex) -> None:
-    found = shelf.find(TextQuery("steel trowl", correct=False))
-    assert found.corrected == "steel trowel"
-    assert found.used == "steel trowl"
-    assert found.rows.tolist() == []
+def test_corrections_can_be_reported_without_being_used(index: SearchIndex) -> None:
+    hits = index.find(TextQuery("steel trowl", correct=False))
+    assert hits.corrected == "steel trowel"
+    assert hits.used == "steel trowl"
+    assert hits.rows.tolist() == []
 
 
 def test_of_equal_suggestions_the_one_that_fits_the_other_words_is_taken() -> None:
@@ -242,24 +247,24 @@ def test_a_word_may_be_written_in_two_and_two_in_one() -> None:
     assert index.find(TextQuery("head phones")).corrected == "headphones"
 
 
-def test_a_last_word_may_go_on(shelf: SearchIndex) -> None:
-    found = shelf.find(TextQuery("steel tro"))
-    assert found.rows.tolist() == [0, 1]
-    assert found.corrections == ()
-    assert shelf.find(TextQuery("tro steel")).corrections
+def test_a_last_word_may_go_on(index: SearchIndex) -> None:
+    hits = index.find(TextQuery("steel tro"))
+    assert hits.rows.tolist() == [0, 1]
+    assert hits.corrections == ()
+    assert index.find(TextQuery("tro steel")).corrections
 
 
 def test_numbers_are_never_corrected() -> None:
     index = index_of({"title": "Bulb 4500"})
-    found = index.find(TextQuery("bulb 4501"))
-    assert found.rows.tolist() == []
-    assert found.corrections[0].suggestions == ()
+    hits = index.find(TextQuery("bulb 4501"))
+    assert hits.rows.tolist() == []
+    assert hits.corrections[0].suggestions == ()
 
 
-def test_words_of_products_that_are_gone_are_not_suggested(shelf: SearchIndex) -> None:
-    shelf.remove(0)
-    shelf.remove(1)
-    assert shelf.find(TextQuery("trowl")).corrections[0].suggestions == ()
+def test_words_of_products_that_are_gone_are_not_suggested(index: SearchIndex) -> None:
+    index.remove(0)
+    index.remove(1)
+    assert index.find(TextQuery("trowl")).corrections[0].suggestions == ()
 
 
 # --- bad input ------------------------------------------------------------------------------------------------------
@@ -280,23 +285,23 @@ def test_words_of_products_that_are_gone_are_not_suggested(shelf: SearchIndex) -
         "茶" * 9_000,
     ],
 )
-def test_strange_questions_are_answered(shelf: SearchIndex, text: str) -> None:
-    found = shelf.find(TextQuery(text, partial=True))
-    assert len(found.rows) == len(found.scores) == len(found.complete)
+def test_strange_questions_are_answered(index: SearchIndex, text: str) -> None:
+    hits = index.find(TextQuery(text, partial=True))
+    assert len(hits.rows) == len(hits.scores) == len(hits.complete)
 
 
 @given(st.text(max_size=60), st.text(max_size=60))
 @settings(max_examples=60, deadline=None)
 def test_every_indexed_text_matches(title: str, other: str) -> None:
     index = index_of({"title": title}, {"title": other}, {"title": "steel trowel"})
-    found = index.find(TextQuery(title, correct=False))
-    assert found.corrected == title or found.corrections
+    hits = index.find(TextQuery(title, correct=False))
+    assert hits.corrected == title or hits.corrections
     if any(character.isalnum() and character.isascii() for character in title):
-        assert 0 in found.rows.tolist() or not found.rows.tolist()
+        assert 0 in hits.rows.tolist() or not hits.rows.tolist()
 
 
-def test_products_may_hold_anything(shelf: SearchIndex) -> None:
-    shelf.put(
+def test_products_may_hold_anything(index: SearchIndex) -> None:
+    index.put(
         9,
         {
             "title": None,
@@ -305,5 +310,5 @@ def test_products_may_hold_anything(shelf: SearchIndex) -> None:
             "custom_attributes": {"a": [1, None, {"b": "cork"}]},
         },
     )
-    shelf.put(10, {})
-    assert rows(shelf, "cork") == [9]
+    index.put(10, {})
+    assert rows(index, "cork") == [9]

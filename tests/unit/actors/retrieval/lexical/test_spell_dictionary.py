@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from actors.retrieval.lexical.spell_dictionary import ProductVocabulary, SpellDictionary
 
-SHELF = {
+WORD_COUNTS = {
     "trowel": 40,
     "towel": 4,
     "trowels": 3,
@@ -26,7 +26,7 @@ def vocabulary(*words: str) -> ProductVocabulary:
 
 
 def near(word: str) -> list[str]:
-    return [one.word for one in SpellDictionary.of(SHELF).suggest(word, 5)]
+    return [suggestion.word for suggestion in SpellDictionary.of(WORD_COUNTS).suggest(word, 5)]
 
 
 def test_of_equally_near_words_the_more_frequent_one_goes_first() -> None:
@@ -54,7 +54,7 @@ def test_accents_do_not_matter() -> None:
 
 
 def test_words_that_go_on_come_by_frequency() -> None:
-    spelling = SpellDictionary.of(SHELF)
+    spelling = SpellDictionary.of(WORD_COUNTS)
     assert [word for word, _ in spelling.complete("tro", 5)] == ["trowel", "trowels"]
     assert spelling.complete("xyz", 5) == []
     assert SpellDictionary.of({}).complete("t", 5) == []
@@ -88,4 +88,6 @@ def test_a_word_with_one_letter_missing_is_suggested(words: list[str], data: st.
     at = data.draw(st.integers(1, len(word) - 1))
     typed = word[:at] + word[at + 1 :]
     if typed not in words:
-        assert word in [one.word for one in SpellDictionary.of(dict.fromkeys(words, 1)).suggest(typed, 50)]
+        assert word in [
+            suggestion.word for suggestion in SpellDictionary.of(dict.fromkeys(words, 1)).suggest(typed, 50)
+        ]

@@ -31,9 +31,9 @@ def ask(question: str, *, heading: str = "") -> list[float]:
     [("What is mulch?", 0), ("How deep are tulip bulbs set?", 1), ("When do I water seedlings?", 3)],
 )
 def test_the_answering_paragraph_is_the_most_probable(question: str, best: int) -> None:
-    found = ask(question)
-    assert found.index(max(found)) == best
-    assert found[best] > 0.8
+    probabilities = ask(question)
+    assert probabilities.index(max(probabilities)) == best
+    assert probabilities[best] > 0.8
 
 
 def test_what_no_paragraph_speaks_of_is_improbable() -> None:

@@ -29,7 +29,7 @@ PAGE = """
 
 
 def test_a_page_is_cut_into_what_is_seen_under_its_headings() -> None:
-    assert [(found.text, found.heading) for found in split_paragraphs(PAGE)] == [
+    assert [(paragraphs.text, paragraphs.heading) for paragraphs in split_paragraphs(PAGE)] == [
         ("Mulch is a loose cover over soil.", "Soil"),
         ("Spread it in May", "Soil"),
         ("Text of its own", "Compost"),
@@ -44,17 +44,19 @@ def test_a_page_without_paragraphs_has_none(html: str) -> None:
 
 
 def test_text_without_markup_is_one_paragraph() -> None:
-    assert [found.text for found in split_paragraphs("just some plain words")] == ["just some plain words"]
+    assert [paragraphs.text for paragraphs in split_paragraphs("just some plain words")] == [
+        "just some plain words"
+    ]
 
 
 def test_selectors_lead_a_browser_to_the_paragraph() -> None:
     page = LexborHTMLParser(PAGE)
-    for found in split_paragraphs(PAGE):
-        shown = render_paragraph(PAGE, found.number)
+    for paragraphs in split_paragraphs(PAGE):
+        shown = render_paragraph(PAGE, paragraphs.number)
         assert shown is not None
         assert shown.css_selector.startswith(":root > body:nth-child(2) > ")
         [node] = page.css(shown.css_selector)
-        assert " ".join(node.text().split()).startswith(found.text.split(" ")[0])
+        assert " ".join(node.text().split()).startswith(paragraphs.text.split(" ")[0])
 
 
 def test_a_paragraph_is_shown_with_its_html_and_the_block_around_it() -> None:
@@ -112,12 +114,12 @@ def test_no_page_takes_long(hostile: str) -> None:
     spent = []
     for _ in range(2):
         started = time.process_time()
-        found = split_paragraphs(hostile)
-        if found:
-            render_paragraph(hostile, found[-1].number, html=True, around=True)
+        paragraphs = split_paragraphs(hostile)
+        if paragraphs:
+            render_paragraph(hostile, paragraphs[-1].number, html=True, around=True)
         spent.append(time.process_time() - started)
     assert min(spent) < 3
-    assert len(found) <= MOST_PARAGRAPHS
+    assert len(paragraphs) <= MOST_PARAGRAPHS
 
 
 def nested(depth: int, text: str = "one two three") -> str:
@@ -133,10 +135,10 @@ def test_elements_in_each_other_are_read_to_a_depth() -> None:
 @pytest.mark.parametrize("depth", [1, 60, 80, 90, 120, 255])
 def test_the_way_to_a_paragraph_is_bounded(depth: int) -> None:
     html = "<i></i>" * 12_000 + nested(depth)
-    found = split_paragraphs(html)
-    assert bool(found) == (depth <= 80)
-    for one in found:
-        shown = render_paragraph(html, one.number, html=True, around=True)
+    paragraphs = split_paragraphs(html)
+    assert bool(paragraphs) == (depth <= 80)
+    for paragraph in paragraphs:
+        shown = render_paragraph(html, paragraph.number, html=True, around=True)
         assert shown is not None
         assert shown.around is not None
         assert len(shown.css_selector) <= LONGEST_SELECTOR
@@ -145,21 +147,21 @@ def test_the_way_to_a_paragraph_is_bounded(depth: int) -> None:
 
 def test_what_follows_where_a_page_becomes_too_deep_is_left_out_and_the_rest_is_read() -> None:
     html = "<p>before it all</p>" * 3_000 + nested(2_000) + "<p>after it all</p>"
-    found = split_paragraphs(html)
-    assert found[0].text == "before it all"
+    paragraphs = split_paragraphs(html)
+    assert paragraphs[0].text == "before it all"
     assert parse_document(html).text(separator=" ").count("before it all") == 3_000
     assert "after it all" not in parse_document(html).text()
 
 
 def test_templates_are_hidden_and_what_follows_them_is_read() -> None:
     html = "<p>one two three</p><template><p>a b c</p><template>d</template></template><p>four five six</p>"
-    assert [one.text for one in split_paragraphs(html)] == ["one two three", "four five six"]
-    for one in split_paragraphs(html):
-        shown = render_paragraph(html, one.number)
+    assert [paragraph.text for paragraph in split_paragraphs(html)] == ["one two three", "four five six"]
+    for paragraph in split_paragraphs(html):
+        shown = render_paragraph(html, paragraph.number)
         assert shown is not None
         assert "x-template" not in shown.css_selector
         [node] = LexborHTMLParser(html).css(shown.css_selector)
-        assert node.text() == one.text
+        assert node.text() == paragraph.text
     assert split_paragraphs("<template><p>a b c</p>") == []
 
 
@@ -187,8 +189,8 @@ def test_twice_the_page_costs_no_more_than_twice_the_work(shape: str) -> None:
     def cost_s(count: int) -> float:
         html = HOSTILE_SHAPES[shape](count)
         began_s = time.process_time()
-        found = split_paragraphs(html)
-        render_paragraph(html, found[-1].number if found else 0, html=True, around=True)
+        paragraphs = split_paragraphs(html)
+        render_paragraph(html, paragraphs[-1].number if paragraphs else 0, html=True, around=True)
         text_from_html(html[:50_000], 2_000)
         return time.process_time() - began_s
 

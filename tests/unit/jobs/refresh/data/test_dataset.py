@@ -116,8 +116,8 @@ def test_segments_are_spread_over_their_products_and_weighed_by_type() -> None:
     )
     data = interactions_from_segments(table)
     named = [
-        (data.readers.name(reader), data.items.name(item), round(float(weight), 2))
-        for reader, item, weight in zip(data.reader, data.item, data.weight, strict=True)
+        (data.readers.name(user), data.items.name(item), round(float(weight), 2))
+        for user, item, weight in zip(data.reader, data.item, data.weight, strict=True)
     ]
     # a view of two seconds and an impression say nothing; a rating of 1 of 5 speaks against the product
     assert named == [("a:9", "p1", -0.3), ("a:9", "p2", 0.3), ("u:1", "p1", 1.0), ("u:1", "p2", 1.0)]

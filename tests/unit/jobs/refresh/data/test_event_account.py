@@ -15,9 +15,9 @@ from jobs.refresh.runs.estimate import count_uncompacted_interactions
 from tests.fakes.stores.memory import memory_stores
 
 
-def _row(kind: str, *products: str, at_ms: int = 5_000, reader: str = "u:a") -> dict[str, Any]:
+def _row(kind: str, *products: str, at_ms: int = 5_000, user_key: str = "u:a") -> dict[str, Any]:
     return {
-        "reader": reader, "type": kind, "at_ms": at_ms, "product_ids": list(products), "value": 0.0,
+        "reader": user_key, "type": kind, "at_ms": at_ms, "product_ids": list(products), "value": 0.0,
         "offset": "9000-0",
     }  # fmt: skip
 

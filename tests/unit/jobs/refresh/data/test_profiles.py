@@ -27,31 +27,31 @@ def users(**values: Any) -> list[bytes]:
     ]
 
 
-READERS = Vocabulary.of([f"u:u{n}" for n in range(12)] + ["a:visitor"])
+USERS = Vocabulary.of([f"u:u{n}" for n in range(12)] + ["a:visitor"])
 
 
 def test_fields_nobody_filled_and_values_of_very_few_are_left_out() -> None:
     places, names = {"country": lambda n: "AT" if n < 9 else "CH"}, {"description": lambda n: "Likes soil."}
-    found = Profiles.from_users(users(**places, **names, age=lambda n: 6 * n), READERS)
-    assert found.fields == ("country",)
-    assert found.values == (("AT",),)
-    assert sorted(found.codes[:, 0].tolist()) == [-1] * 4 + [0] * 9
+    profiles = Profiles.from_users(users(**places, **names, age=lambda n: 6 * n), USERS)
+    assert profiles.fields == ("country",)
+    assert profiles.values == (("AT",),)
+    assert sorted(profiles.codes[:, 0].tolist()) == [-1] * 4 + [0] * 9
 
 
 def test_ages_are_counted_by_band() -> None:
-    found = Profiles.from_users(users(age=lambda n: 25 + n % 10), READERS)
-    assert (found.fields, found.values) == (("age",), (("25-34",),))
+    profiles = Profiles.from_users(users(age=lambda n: 25 + n % 10), USERS)
+    assert (profiles.fields, profiles.values) == (("age",), (("25-34",),))
 
 
 def test_a_recipe_may_name_fields_attributes_included() -> None:
     records = users(custom_attributes=lambda n: {"plan": n % 2 == 0})
-    found = Profiles.from_users(records, READERS, ("custom_attributes.plan", "attributes.plan"))
-    assert found.fields == ("custom_attributes.plan",)
-    assert found.values == (("false", "true"),)
+    profiles = Profiles.from_users(records, USERS, ("custom_attributes.plan", "attributes.plan"))
+    assert profiles.fields == ("custom_attributes.plan",)
+    assert profiles.values == (("false", "true"),)
 
 
 def test_readers_without_a_record_and_records_without_a_reader_do_no_harm() -> None:
-    assert Profiles.from_users([], READERS).codes.shape == (13, 0)
+    assert Profiles.from_users([], USERS).codes.shape == (13, 0)
     assert Profiles.from_users(users(country=lambda n: "AT"), Vocabulary.of(["a:x"])).fields == ()
 
 

@@ -25,12 +25,12 @@ def data_of(rows: list[tuple[str, str, float]], **options: str) -> Interactions:
 def histories_and_targets(trial: EvaluationSplit) -> list[tuple[list[str], list[str]]]:
     """Name history and targets of every user of a trial."""
     names = trial.train.items.names.to_pylist()
-    found = []
+    pairs = []
     for at in range(len(trial)):
         history = trial.histories.items[slice(*trial.histories.starts[at : at + 2])]
         targets = trial.targets.items[slice(*trial.targets.starts[at : at + 2])]
-        found.append(([names[item] for item in history], sorted(names[item] for item in targets)))
-    return found
+        pairs.append(([names[item] for item in history], sorted(names[item] for item in targets)))
+    return pairs
 
 
 def test_the_last_item_is_the_test_and_the_one_before_validates() -> None:
@@ -44,14 +44,14 @@ def test_the_last_item_is_the_test_and_the_one_before_validates() -> None:
 
 
 def test_what_comes_after_the_question_trains_nothing() -> None:
-    data = data_of([(reader, item, at) for reader in "ab" for at, item in enumerate("vwxyz")])
+    data = data_of([(user, item, at) for user in "ab" for at, item in enumerate("vwxyz")])
     for place, trial in enumerate(
         (leave_last_out(data, 2).test, *leave_last_out(data, 2).validation), start=1
     ):
-        for at, reader in enumerate(np.unique(data.reader)):
-            rows = trial.train.item[trial.train.reader == reader]
-            assert rows.tolist() == data.item[data.reader == reader][:-place].tolist()
-            assert trial.targets.items[at] == data.item[data.reader == reader][-place]
+        for at, user in enumerate(np.unique(data.reader)):
+            rows = trial.train.item[trial.train.reader == user]
+            assert rows.tolist() == data.item[data.reader == user][:-place].tolist()
+            assert trial.targets.items[at] == data.item[data.reader == user][-place]
 
 
 def test_a_user_who_repeats_the_last_item_is_not_evaluated() -> None:
@@ -155,7 +155,7 @@ def test_one_line_of_a_basket_is_given_and_the_rest_are_targets() -> None:
 
 
 def test_sampling_keeps_readers_whole() -> None:
-    data = data_of([(f"r{reader}", f"i{at}", float(at)) for reader in range(20) for at in range(4)])
+    data = data_of([(f"r{user}", f"i{at}", float(at)) for user in range(20) for at in range(4)])
     trial = leave_last_out(data).test
     sample = trial.sample(5, np.random.default_rng(1))
     assert len(sample) == 5

@@ -41,13 +41,13 @@ def _examined(seed: int) -> EvaluationResult:
 
 @pytest.fixture
 def report() -> dict[str, Any]:
-    ours, common = _examined(1), _examined(2)
+    ours, popularity = _examined(1), _examined(2)
     rng = np.random.default_rng(3)
-    found = {
+    evaluation = {
         **evaluation_to_dict(ours, rng),
-        "beside": {"popularity": comparison_to_dict(common, ours, "ndcg@10", rng)},
+        "beside": {"popularity": comparison_to_dict(popularity, ours, "ndcg@10", rng)},
     }
-    return {**found, "recipe": "fast", "protocol": "by_time"}
+    return {**evaluation, "recipe": "fast", "protocol": "by_time"}
 
 
 def test_popularity_has_an_interval_in_text_and_picture(report: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ def test_ticks_are_round_and_reach_the_highest_value(most: float) -> None:
     assert 3 <= len(marks) <= 8
     step = marks[1]
     factor = step / 10 ** np.floor(np.log10(step) + 1e-9)
-    assert min(abs(factor - round_one) for round_one in (1, 2, 5)) < 1e-9
+    assert min(abs(factor - round_factor) for round_factor in (1, 2, 5)) < 1e-9
     assert np.allclose(np.diff(marks), step)
     chart = draw_bars("t", {"g": {"x": PlotBar(most)}})
     texts = [shape.words for shape in chart.shapes if isinstance(shape, PlotLabel) and shape.anchor == "end"]

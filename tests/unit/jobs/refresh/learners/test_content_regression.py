@@ -62,16 +62,16 @@ def product(number: int) -> dict[str, Any]:
     }
 
 
-def walks(readers: int = 240) -> Interactions:
+def walks(users: int = 240) -> Interactions:
     """Let users take products of one kind, nearly always."""
     rng = np.random.default_rng(4)
     rows = []
-    for reader in range(readers):
+    for user in range(users):
         for step in range(10):
             number = int(rng.integers(PRODUCTS))
             if rng.random() < 0.9:
-                number = number // KINDS * KINDS + reader % KINDS
-            rows.append((f"u:r{reader:03d}", f"p{number:03d}", 1_000.0 + step))
+                number = number // KINDS * KINDS + user % KINDS
+            rows.append((f"u:r{user:03d}", f"p{number:03d}", 1_000.0 + step))
     return interactions_from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
 
 
@@ -113,8 +113,8 @@ def share_of_preferred_kind(shop: Recommender) -> float:
             RecentEvent("checkout", (f"p{number:03d}",), NOW_MS - 1_000 * number).pack()
             for number in range(kind, PRODUCTS, 3 * KINDS)
         ]
-        found = dispatch.answer(shop, query, recent, (), NOW_MS)
-        hits += [int(row["product_id"][1:]) % KINDS == kind for row in found.products]
+        result = dispatch.answer(shop, query, recent, (), NOW_MS)
+        hits += [int(row["product_id"][1:]) % KINDS == kind for row in result.products]
     return float(np.mean(hits))
 
 
@@ -125,13 +125,13 @@ def test_new_products_of_the_kind_a_reader_takes_come_first(tmp_path: Path, engi
 def test_scores_of_new_products_are_explained_and_sum_up(tmp_path: Path, engine: TrainedEngine) -> None:
     shop = serving(tmp_path, engine, extras_of(engine))
     recent = [RecentEvent("checkout", ("p000",), NOW_MS).pack()]
-    holdings, standing = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
-    taste = build_user_profile(
+    state, priors = shop.default_engine_state, shop.default_engine_state.get_item_priors(NOW_MS)
+    profile = build_user_profile(
         find_interaction_rows(parse_recent_events(recent), shop.overlay.catalog), shop.overlay.index
     )
-    own, other = (PRODUCTS + extra for extra in (4, 5))
-    found = explain_rows([own, other], taste, holdings, standing)
-    assert found[0]["new:content"] > 0 > found[1]["new:content"]
+    same_kind, other = (PRODUCTS + extra for extra in (4, 5))
+    explained = explain_rows([same_kind, other], profile, state, priors)
+    assert explained[0]["new:content"] > 0 > explained[1]["new:content"]
 
 
 def test_what_products_are_like_is_learned_alike_from_the_same_data(engine: TrainedEngine) -> None:
@@ -152,8 +152,8 @@ def test_one_reader_is_scored_as_many_are(tmp_path: Path, engine: TrainedEngine)
     from actors.models.user_history import UserHistory
 
     past = UserHistory.of([8, 4, 0], [2.0, 1.0, 0.0], [1.0] * 3, 3.0)
-    one, many = content.score_past(past, products), content.score(histories, products)[0]
-    assert np.corrcoef(one, many)[0, 1] == pytest.approx(1.0, abs=1e-5)
+    single, many = content.score_past(past, products), content.score(histories, products)[0]
+    assert np.corrcoef(single, many)[0, 1] == pytest.approx(1.0, abs=1e-5)
     empty = UserHistory.of([], [], [], 0.0)
     assert not content.score_past(empty, products).any()
 
@@ -175,7 +175,7 @@ def test_products_without_features_teach_nothing(engine: TrainedEngine) -> None:
 
 
 def test_features_are_words_and_values_each_once() -> None:
-    found = features_from_product(
+    features = features_from_product(
         {
             "title": "Red red shoe",
             "brand": "Ember",
@@ -184,16 +184,16 @@ def test_features_are_words_and_values_each_once() -> None:
             "custom_attributes": {"sole": ["rubber"], "depth": {"no": "value"}, "weight": 1.5},
         }
     )
-    assert len(found) == len(set(found)) == 8
-    assert found[0] == ALWAYS
-    assert features_from_product({"brand": "EMBER"})[1] in found
+    assert len(features) == len(set(features)) == 8
+    assert features[0] == ALWAYS
+    assert features_from_product({"brand": "EMBER"})[1] in features
 
 
 def test_a_recipe_of_an_earlier_release_is_still_read() -> None:
     stored = {"regularisation": 7.0, "power": 2.0, "likeness": 1.0, "fading": {"half_life_items": 3.0}}
-    found = ContentRecipe.model_validate(stored)
-    assert (found.regularisation, found.fading[0].half_life_items) == ((7.0,), 3.0)
-    assert ContentRecipe.model_validate(found.model_dump()) == found
+    recipe = ContentRecipe.model_validate(stored)
+    assert (recipe.regularisation, recipe.fading[0].half_life_items) == ((7.0,), 3.0)
+    assert ContentRecipe.model_validate(recipe.model_dump()) == recipe
 
 
 def test_a_rare_shared_feature_ranks_a_product_that_no_training_could_relate() -> None:

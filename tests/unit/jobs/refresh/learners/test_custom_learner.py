@@ -37,9 +37,9 @@ def broken(learner: str) -> dict[str, ConformanceCheck]:
 
 
 def test_the_example_to_copy_keeps_every_promise(examples: None) -> None:
-    found = check_conformance("my_learner:NextItem", {"window": 2})
-    assert [check.promise for check in found if not check.kept] == []
-    lines, fits = render_conformance(found)
+    checks = check_conformance("my_learner:NextItem", {"window": 2})
+    assert [check.promise for check in checks if not check.kept] == []
+    lines, fits = render_conformance(checks)
     assert fits
     assert lines[-1] == "13 of 13 promises are kept"
 
@@ -53,8 +53,8 @@ def test_the_example_trains_by_its_recipe_and_beats_popularity(
     plan = make_plan(recipe, split.validation)
     assert isinstance(plan.recipe.blend.weights, dict)
     assert plan.recipe.blend.weights["next_item"] > 0
-    found = evaluate(train_engine(plan.recipe, split.test.train), split.test).figures["ndcg@10"].mean()
-    assert found > 0.5
+    checks = evaluate(train_engine(plan.recipe, split.test.train), split.test).figures["ndcg@10"].mean()
+    assert checks > 0.5
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ class Facts(Popular):
 
 
 def test_a_plain_popularity_model_passes_with_advice_only() -> None:
-    found = check_conformance(f"{__name__}:Popular")
-    assert [check.promise for check in found if check.forbids_use] == []
-    lines, fits = render_conformance(found)
+    checks = check_conformance(f"{__name__}:Popular")
+    assert [check.promise for check in checks if check.forbids_use] == []
+    lines, fits = render_conformance(checks)
     assert fits, "the exit code is 0"
-    said = "\n".join(lines)
-    assert "advice an empty history gets a row without preferences of its own" in said
-    assert "should have common()" in said
-    assert "advice readers get what readers like them took" in said
+    text = "\n".join(lines)
+    assert "advice an empty history gets a row without preferences of its own" in text
+    assert "should have common()" in text
+    assert "advice readers get what readers like them took" in text
     assert lines[-1] == "only advice is left: it can be trained, published and served as it is"
 
 
@@ -157,7 +157,7 @@ def test_a_dict_from_save_has_a_clear_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("learner", "promise", "said"),
+    ("learner", "promise", "reason"),
     [
         ("FlatPopular", "scores are one fresh finite float32 row per history", "a row for each history"),
         ("NoModel", "input is never changed", "train(data, rng) must return a model with the methods"),
@@ -173,10 +173,10 @@ def test_a_dict_from_save_has_a_clear_error() -> None:
         ),
     ],
 )
-def test_failures_name_the_method_and_the_cure(learner: str, promise: str, said: str) -> None:
-    found = broken(learner)[promise]
-    assert said in found.reason
-    assert found.forbids_use
+def test_failures_name_the_method_and_the_cure(learner: str, promise: str, reason: str) -> None:
+    checks = broken(learner)[promise]
+    assert reason in checks.reason
+    assert checks.forbids_use
     lines, fits = render_conformance(list(broken(learner).values()))
     assert not fits
     assert "it can't be used yet" in lines[-1]

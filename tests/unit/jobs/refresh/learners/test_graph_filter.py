@@ -20,11 +20,11 @@ from jobs.refresh.runs.estimate import DataSize, estimate_costs
 from jobs.refresh.tuning.plan import fit_recipe_to_catalog
 
 
-def taken(readers: int = 60, items: int = 20) -> Interactions:
+def taken(users: int = 60, items: int = 20) -> Interactions:
     rng = np.random.default_rng(5)
     rows = [
-        (f"r{reader:02d}", f"i{item:02d}")
-        for reader in range(readers)
+        (f"r{user:02d}", f"i{item:02d}")
+        for user in range(users)
         for item in rng.choice(items, 6, replace=False)
     ]
     return interactions_from_frame(
@@ -41,10 +41,10 @@ def test_scores_are_those_of_the_filter(data: Interactions) -> None:
     recipe = GraphFilterRecipe(factors=4, alpha=0.3, rounds=8, keep=20)
     model = GraphFilterLearner(recipe).train(data, np.random.default_rng(1))
     matrix = build_user_item_matrix(data).toarray().astype(np.float64)
-    readers, items = matrix.sum(axis=1), matrix.sum(axis=0)
-    scaled = matrix / np.sqrt(readers)[:, None] / np.sqrt(items)
+    user_degrees, item_degrees = matrix.sum(axis=1), matrix.sum(axis=0)
+    scaled = matrix / np.sqrt(user_degrees)[:, None] / np.sqrt(item_degrees)
     vectors = np.linalg.svd(scaled)[2][:4].T
-    low = vectors @ vectors.T * np.sqrt(items) / np.sqrt(items)[:, None]
+    low = vectors @ vectors.T * np.sqrt(item_degrees) / np.sqrt(item_degrees)[:, None]
     linear = scaled.T @ scaled
     expected = np.where(linear > 0, np.maximum(linear + 0.3 * low, 1e-9), 0.0)
     np.testing.assert_allclose(model.weights.toarray(), expected, atol=2e-4)
@@ -52,9 +52,9 @@ def test_scores_are_those_of_the_filter(data: Interactions) -> None:
 
 def test_singular_vectors_come_from_random_projection(data: Interactions) -> None:
     matrix = build_user_item_matrix(data)
-    found = compute_right_singular_vectors(matrix, 3, 8, np.random.default_rng(2))
+    vectors = compute_right_singular_vectors(matrix, 3, 8, np.random.default_rng(2))
     exact = np.linalg.svd(matrix.toarray())[2][:3]
-    np.testing.assert_allclose(np.abs(exact @ found), np.eye(3), atol=1e-3)
+    np.testing.assert_allclose(np.abs(exact @ vectors), np.eye(3), atol=1e-3)
 
 
 def test_equal_data_give_equal_bytes_and_come_back(data: Interactions) -> None:

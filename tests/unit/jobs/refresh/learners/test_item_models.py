@@ -24,9 +24,7 @@ from jobs.refresh.learners.sparse_weights import prune_rows, select_strongest
 def sequences(*items: str, **fields: list[float] | list[str]) -> Interactions:
     """Make one user a text, one event a letter and day."""
     rows = [
-        (f"r{reader}", item, DAY_S * at)
-        for reader, taken in enumerate(items)
-        for at, item in enumerate(taken)
+        (f"r{user}", item, DAY_S * at) for user, taken in enumerate(items) for at, item in enumerate(taken)
     ]
     frame = pl.DataFrame(rows, ["reader", "item", "at"], orient="row").with_columns(
         *[pl.Series(name, values) for name, values in fields.items()]
@@ -40,11 +38,11 @@ def matrix_of(learner: Learner, data: Interactions) -> np.ndarray:
     return model.score(UserHistories.of_lists([[item] for item in range(data.n_items)], data.n_items))
 
 
-def random_data(readers: int = 30, items: int = 15) -> Interactions:
+def random_data(users: int = 30, items: int = 15) -> Interactions:
     rng = np.random.default_rng(4)
     rows = [
-        (f"r{reader}", f"i{item:02d}", float(at))
-        for reader in range(readers)
+        (f"r{user}", f"i{item:02d}", float(at))
+        for user in range(users)
         for at, item in enumerate(rng.choice(items, 5, replace=False))
     ]
     return interactions_from_frame(pl.DataFrame(rows, ["reader", "item", "at"], orient="row"))
@@ -56,8 +54,8 @@ def test_ease_is_the_closed_form() -> None:
     inverse = np.linalg.inv(dense.T @ dense + 2.0 * np.eye(data.n_items))
     expected = -inverse / np.diag(inverse)
     np.fill_diagonal(expected, 0)
-    found = matrix_of(EaseLearner(EaseRecipe(regularisation=2.0)), data)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5)
+    weights = matrix_of(EaseLearner(EaseRecipe(regularisation=2.0)), data)
+    np.testing.assert_allclose(weights, expected, rtol=1e-3, atol=1e-5)
 
 
 def test_ease_keeps_the_weights_of_largest_size_of_either_sign() -> None:
@@ -72,10 +70,10 @@ def test_ease_keeps_the_weights_of_largest_size_of_either_sign() -> None:
 
 def test_ease_of_the_most_frequent_items_leaves_the_others_out() -> None:
     data = sequences("ab", "ab", "abc", "d")
-    found = matrix_of(EaseLearner(EaseRecipe(regularisation=1.0, items=2)), data)
-    assert found[0, 1] > 0
-    assert not found[2:].any()
-    assert not found[:, 2:].any()
+    weights = matrix_of(EaseLearner(EaseRecipe(regularisation=1.0, items=2)), data)
+    assert weights[0, 1] > 0
+    assert not weights[2:].any()
+    assert not weights[:, 2:].any()
 
 
 def test_unsolvable_ease_names_the_parameter_to_change() -> None:
@@ -85,11 +83,11 @@ def test_unsolvable_ease_names_the_parameter_to_change() -> None:
 
 
 def test_rules_count_what_follows_the_nearer_the_more() -> None:
-    found = matrix_of(
+    weights = matrix_of(
         SequentialRulesLearner(RulesRecipe(window=2, damping=0, back=0, distance_power=1)),
         sequences("abc", "ab"),
     )
-    np.testing.assert_allclose(found, [[0, 2, 0.5], [0, 0, 1], [0, 0, 0]])
+    np.testing.assert_allclose(weights, [[0, 2, 0.5], [0, 0, 1], [0, 0, 0]])
 
 
 def test_rules_damp_frequent_followers_and_count_the_way_back() -> None:
@@ -102,10 +100,10 @@ def test_rules_damp_frequent_followers_and_count_the_way_back() -> None:
 
 
 def test_rules_fade_with_the_age_of_the_pair() -> None:
-    found = matrix_of(
+    weights = matrix_of(
         SequentialRulesLearner(RulesRecipe(window=1, damping=0, back=0, half_life_days=1)), sequences("abc")
     )
-    np.testing.assert_allclose(found, [[0, 0.5, 0], [0, 0, 1], [0, 0, 0]])
+    np.testing.assert_allclose(weights, [[0, 0.5, 0], [0, 0, 1], [0, 0, 0]])
 
 
 def test_rules_end_where_a_reader_pauses() -> None:
@@ -141,27 +139,29 @@ def test_item_knn_is_the_shrunken_cosine_in_blocks_too(monkeypatch: pytest.Monke
 def test_content_neighbours_are_the_most_alike() -> None:
     content = np.array([[1, 0], [0.8, 0.6], [0, 1]], np.float32)
     data = sequences("abc").with_content(content)
-    found = matrix_of(ContentKnnLearner(ContentKnnRecipe(power=2, neighbours=1)), data)
-    np.testing.assert_allclose(found, [[0, 0.64, 0], [0.64, 0, 0], [0, 0.36, 0]], rtol=1e-5)
+    weights = matrix_of(ContentKnnLearner(ContentKnnRecipe(power=2, neighbours=1)), data)
+    np.testing.assert_allclose(weights, [[0, 0.64, 0], [0.64, 0, 0], [0, 0.36, 0]], rtol=1e-5)
 
 
 def test_baskets_divide_by_the_frequency_of_the_other_item() -> None:
     data = sequences("ab", "ab", "bc", basket=["p", "p", "q", "q", "r", "r"])
-    found = matrix_of(BasketsLearner(BasketsRecipe(damping=0.5)), data)
-    np.testing.assert_allclose(found, [[0, 2 / 3**0.5, 0], [2 / 2**0.5, 0, 1], [0, 1 / 3**0.5, 0]], rtol=1e-6)
+    weights = matrix_of(BasketsLearner(BasketsRecipe(damping=0.5)), data)
+    np.testing.assert_allclose(
+        weights, [[0, 2 / 3**0.5, 0], [2 / 2**0.5, 0, 1], [0, 1 / 3**0.5, 0]], rtol=1e-6
+    )
 
 
 def test_wholesale_baskets_are_left_out() -> None:
     data = sequences("abc", "ab", basket=["p", "p", "p", "q", "q"])
-    found = matrix_of(BasketsLearner(BasketsRecipe(damping=0, longest=2)), data)
-    assert found.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+    weights = matrix_of(BasketsLearner(BasketsRecipe(damping=0, longest=2)), data)
+    assert weights.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
 
 
 def test_only_purchases_make_baskets_when_there_are_any() -> None:
     basket, kind = ["p", "p", "q", "q"], ["click", "click", "checkout", "checkout"]
     data = sequences("abcd", basket=basket, kind=kind)
-    found = matrix_of(BasketsLearner(BasketsRecipe(damping=0)), data)
-    assert found.nonzero()[0].tolist() == [2, 3]
+    weights = matrix_of(BasketsLearner(BasketsRecipe(damping=0)), data)
+    assert weights.nonzero()[0].tolist() == [2, 3]
 
 
 def test_the_strongest_event_counts_and_dislikes_subtract() -> None:

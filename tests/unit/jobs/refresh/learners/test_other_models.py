@@ -92,8 +92,8 @@ def test_conjugate_gradients_reach_the_exact_solution() -> None:
     recipe = AlsRecipe(factors=4, regularisation=0.5, confidence=7.0, steps=40)
     import scipy.sparse as sp
 
-    found = solve(sp.csr_matrix(dense), others, np.zeros((6, 4), np.float32), recipe)
-    for row, vector in zip(dense, found, strict=True):
+    vectors = solve(sp.csr_matrix(dense), others, np.zeros((6, 4), np.float32), recipe)
+    for row, vector in zip(dense, vectors, strict=True):
         confidence = np.diag(1 + 7.0 * row)
         left = others.T @ confidence @ others + 0.5 * np.eye(4)
         exact = np.linalg.solve(left, others.T @ confidence @ row) if row.any() else np.zeros(4)
@@ -102,9 +102,7 @@ def test_conjugate_gradients_reach_the_exact_solution() -> None:
 
 def test_als_lowers_its_loss_with_every_round() -> None:
     rng = np.random.default_rng(3)
-    rows = [
-        (f"r{reader}", f"i{item}", float(item)) for reader in range(30) for item in rng.choice(12, 4, False)
-    ]
+    rows = [(f"r{user}", f"i{item}", float(item)) for user in range(30) for item in rng.choice(12, 4, False)]
     data = events(*rows)
     matrix = build_user_item_matrix(data).toarray()
 
@@ -156,22 +154,22 @@ def test_a_missing_array_is_named() -> None:
         ModelState({"items": np.zeros(1)}).array("weights")
 
 
-def year_of_kinds(kinds: int = 3, readers: int = 450) -> tuple[Interactions, list[bytes]]:
+def year_of_kinds(kinds: int = 3, count: int = 450) -> tuple[Interactions, list[bytes]]:
     """Spread users over a year; what they take stands in an attribute of theirs, and nothing in their country."""
     rng = np.random.default_rng(2)
     rows, users = [], []
-    for reader in range(readers):
-        kind = reader % kinds
-        begins = DAY_S * 365 * reader / readers
+    for user in range(count):
+        kind = user % kinds
+        begins = DAY_S * 365 * user / count
         # everybody takes mostly the same, a kind also what only it takes
         items = [f"all{item}" for item in rng.choice(12, 4)] + [
             f"k{kind}-{item}" for item in rng.choice(6, 4)
         ]
-        rows += [(f"u:r{reader:03d}", item, begins + at) for at, item in enumerate(items)]
+        rows += [(f"u:r{user:03d}", item, begins + at) for at, item in enumerate(items)]
         plan, country = f"plan-{kind}", str(rng.choice(["AT", "CH", "DE"]))
-        about = {"plan": plan, "letters": f"unique-{reader}"}
+        about = {"plan": plan, "letters": f"unique-{user}"}
         users.append(
-            orjson.dumps({"user_id": f"r{reader:03d}", "country": country, "custom_attributes": about})
+            orjson.dumps({"user_id": f"r{user:03d}", "country": country, "custom_attributes": about})
         )
     return events(*rows), users
 
@@ -204,7 +202,7 @@ def _learns_age(data: Interactions, users: list[bytes], ages: list[int]) -> bool
 
 def test_age_bands_are_learned_if_new_users_gain() -> None:
     data, users = year_of_kinds()
-    assert _learns_age(data, users, [(16, 30, 70)[reader % 3] for reader in range(len(users))])
+    assert _learns_age(data, users, [(16, 30, 70)[user % 3] for user in range(len(users))])
     seeds = range(10)
     random = [np.random.default_rng(seed).integers(16, 80, len(users)).tolist() for seed in seeds]
     assert sum(_learns_age(data, users, ages) for ages in random) <= 2

@@ -31,12 +31,12 @@ def test_products_without_events_are_counted_where_texts_are_at_hand() -> None:
 
 def test_a_dry_run_tells_it() -> None:
     source = TrainingSource(circles(), products=15, texts=tuple(b"{}" for _ in range(2_000)))
-    told = estimate_training(load_recipe_file("default"), source).to_dict()
+    estimate = estimate_training(load_recipe_file("default"), source).to_dict()
     without = estimate_training(
         load_recipe_file("default").model_copy(update={"content": None}), source
     ).to_dict()
-    assert [extra["part"] for extra in told["extras"]] == [CONTENT_COST]
-    assert told["seconds"] > without["seconds"]
+    assert [extra["part"] for extra in estimate["extras"]] == [CONTENT_COST]
+    assert estimate["seconds"] > without["seconds"]
 
 
 def test_features_that_do_not_fit_are_refused_with_what_to_lower() -> None:

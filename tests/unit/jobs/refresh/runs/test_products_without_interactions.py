@@ -32,10 +32,10 @@ from tests.fakes.corner_shop import NOW_MS, interaction_change, view
 
 @pytest.fixture
 def bench(tmp_path: Path) -> TrainingContext:
-    shelf = ArtifactStore.open(tmp_path / "shelf")
-    segments = SegmentStore(shelf)
+    artifacts = ArtifactStore.open(tmp_path / "shelf")
+    segments = SegmentStore(artifacts)
     generated_market.settle_products(segments, generated_market.products(40, 128))
-    return TrainingContext(shelf, segments, tmp_path / "scratch", "release")
+    return TrainingContext(artifacts, segments, tmp_path / "scratch", "release")
 
 
 def trained(bench: TrainingContext, serving: dict[str, Any] | None = None) -> Training:
@@ -90,6 +90,6 @@ def test_it_takes_the_place_of_nothing_that_learned_from_readers(bench: Training
 
 
 def test_an_app_without_products_has_a_remedy(tmp_path: Path) -> None:
-    shelf = ArtifactStore.open(tmp_path / "none")
+    artifacts = ArtifactStore.open(tmp_path / "none")
     with pytest.raises(Invalid, match="upload interactions"):
-        trained(TrainingContext(shelf, SegmentStore(shelf), tmp_path / "scratch", "release"))
+        trained(TrainingContext(artifacts, SegmentStore(artifacts), tmp_path / "scratch", "release"))

@@ -50,11 +50,11 @@ async def stores() -> Stores:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, built: dict[str, Path]) -> ArtifactStore:
-    shelf = ArtifactStore.open(tmp_path / "shelf")
+def artifacts(tmp_path: Path, built: dict[str, Path]) -> ArtifactStore:
+    artifacts = ArtifactStore.open(tmp_path / "shelf")
     for folder in built.values():
-        SnapshotStore(shelf).publish(APP, ENGINE, folder)
-    return shelf
+        SnapshotStore(artifacts).publish(APP, ENGINE, folder)
+    return artifacts
 
 
 def examination(values: list[float]) -> EvaluationResult:
@@ -94,62 +94,64 @@ def test_what_serves_decides_before_popularity() -> None:
 
 
 async def test_a_worse_snapshot_is_refused_unless_somebody_gives_a_reason(
-    stores: Stores, shelf: ArtifactStore, built: dict[str, Path]
+    stores: Stores, artifacts: ArtifactStore, built: dict[str, Path]
 ) -> None:
-    one, other, _ = built
-    await promote_version(stores, shelf, APP, ENGINE, one, now_ms=1, by="ada")
-    ReportStore(shelf).put(APP, ENGINE, other, {**a_report(-0.05, version=one), "run_id": "r7"})
+    first, other, _ = built
+    await promote_version(stores, artifacts, APP, ENGINE, first, now_ms=1, by="ada")
+    ReportStore(artifacts).put(APP, ENGINE, other, {**a_report(-0.05, version=first), "run_id": "r7"})
     with pytest.raises(Conflict, match=r"was not promoted, it is certainly worse.*--force"):
-        await promote_version(stores, shelf, APP, ENGINE, other, now_ms=2, by="ada")
-    assert await serving(stores) == one
-    entry = await promote_version(stores, shelf, APP, ENGINE, other, now_ms=3, by="ada", force="autumn range")
-    assert (entry.forced, entry.reason, entry.run_id, entry.before) == (True, "autumn range", "r7", one)
+        await promote_version(stores, artifacts, APP, ENGINE, other, now_ms=2, by="ada")
+    assert await serving(stores) == first
+    entry = await promote_version(
+        stores, artifacts, APP, ENGINE, other, now_ms=3, by="ada", force="autumn range"
+    )
+    assert (entry.forced, entry.reason, entry.run_id, entry.before) == (True, "autumn range", "r7", first)
     assert await serving(stores) == other
     history = await stores.promotions.history(APP, ENGINE)
-    assert [(found.version, found.forced) for found in history] == [(other, True), (one, False)]
+    assert [(change.version, change.forced) for change in history] == [(other, True), (first, False)]
 
 
 async def test_what_is_not_there_or_serves_already_is_not_promoted(
-    stores: Stores, shelf: ArtifactStore, built: dict[str, Path]
+    stores: Stores, artifacts: ArtifactStore, built: dict[str, Path]
 ) -> None:
-    one = next(iter(built))
+    first = next(iter(built))
     with pytest.raises(NotFound, match="has no snapshot nope"):
-        await promote_version(stores, shelf, APP, ENGINE, "nope", now_ms=1, by="")
+        await promote_version(stores, artifacts, APP, ENGINE, "nope", now_ms=1, by="")
     with pytest.raises(NotFound, match="has no engine gone"):
-        await promote_version(stores, shelf, APP, "gone", one, now_ms=1, by="")
-    await promote_version(stores, shelf, APP, ENGINE, one, now_ms=1, by="")
+        await promote_version(stores, artifacts, APP, "gone", first, now_ms=1, by="")
+    await promote_version(stores, artifacts, APP, ENGINE, first, now_ms=1, by="")
     with pytest.raises(Conflict, match=r"serves .* already"):
-        await promote_version(stores, shelf, APP, ENGINE, one, now_ms=1, by="")
+        await promote_version(stores, artifacts, APP, ENGINE, first, now_ms=1, by="")
 
 
 async def test_rolling_back_goes_back_step_by_step(
-    stores: Stores, shelf: ArtifactStore, built: dict[str, Path]
+    stores: Stores, artifacts: ArtifactStore, built: dict[str, Path]
 ) -> None:
-    one, other, third = built
-    for at, version in enumerate((one, other, third)):
-        await promote_version(stores, shelf, APP, ENGINE, version, now_ms=at, by="")
-    entry = await roll_back_version(stores, shelf, APP, ENGINE, now_ms=5, by="ada")
+    first, other, third = built
+    for at, version in enumerate((first, other, third)):
+        await promote_version(stores, artifacts, APP, ENGINE, version, now_ms=at, by="")
+    entry = await roll_back_version(stores, artifacts, APP, ENGINE, now_ms=5, by="ada")
     assert (entry.version, entry.before, entry.kind) == (other, third, "rolled_back")
-    assert (await roll_back_version(stores, shelf, APP, ENGINE, now_ms=6, by="ada")).version == one
-    assert (await roll_back_version(stores, shelf, APP, ENGINE, now_ms=7, by="ada")).version == ""
+    assert (await roll_back_version(stores, artifacts, APP, ENGINE, now_ms=6, by="ada")).version == first
+    assert (await roll_back_version(stores, artifacts, APP, ENGINE, now_ms=7, by="ada")).version == ""
     with pytest.raises(Conflict, match="nothing to go back to"):
-        await roll_back_version(stores, shelf, APP, ENGINE, now_ms=8, by="ada")
+        await roll_back_version(stores, artifacts, APP, ENGINE, now_ms=8, by="ada")
     assert (
-        await roll_back_version(stores, shelf, APP, ENGINE, now_ms=9, by="ada", to=third)
+        await roll_back_version(stores, artifacts, APP, ENGINE, now_ms=9, by="ada", to=third)
     ).version == third
     assert len(await stores.promotions.history(APP, ENGINE)) == 7
 
 
 async def test_what_is_gone_from_the_shelf_is_passed_over(
-    stores: Stores, shelf: ArtifactStore, built: dict[str, Path]
+    stores: Stores, artifacts: ArtifactStore, built: dict[str, Path]
 ) -> None:
-    one, other, third = built
-    for at, version in enumerate((one, other, third)):
-        await promote_version(stores, shelf, APP, ENGINE, version, now_ms=at, by="")
-    SnapshotStore(shelf).remove(APP, ENGINE, other)
-    assert (await roll_back_version(stores, shelf, APP, ENGINE, now_ms=5, by="")).version == one
+    first, other, third = built
+    for at, version in enumerate((first, other, third)):
+        await promote_version(stores, artifacts, APP, ENGINE, version, now_ms=at, by="")
+    SnapshotStore(artifacts).remove(APP, ENGINE, other)
+    assert (await roll_back_version(stores, artifacts, APP, ENGINE, now_ms=5, by="")).version == first
     with pytest.raises(NotFound, match="no snapshot"):
-        await roll_back_version(stores, shelf, APP, ENGINE, now_ms=6, by="", to=other)
+        await roll_back_version(stores, artifacts, APP, ENGINE, now_ms=6, by="", to=other)
 
 
 def test_a_comparison_counts_as_long_as_the_same_serves() -> None:
@@ -159,17 +161,17 @@ def test_a_comparison_counts_as_long_as_the_same_serves() -> None:
     assert is_compared(a_report(0.1, POPULARITY), "")
 
 
-def test_published_twice_is_published_once(shelf: ArtifactStore, built: dict[str, Path]) -> None:
-    snapshots = SnapshotStore(shelf)
+def test_published_twice_is_published_once(artifacts: ArtifactStore, built: dict[str, Path]) -> None:
+    snapshots = SnapshotStore(artifacts)
     before = snapshots.versions(APP, ENGINE)
     for folder in built.values():
         snapshots.publish(APP, ENGINE, folder)
     assert snapshots.versions(APP, ENGINE) == before
-    assert {one.version for one in before} == set(built)
+    assert {first.version for first in before} == set(built)
 
 
-def test_a_version_is_resolved_by_its_prefix(shelf: ArtifactStore, built: dict[str, Path]) -> None:
-    snapshots = SnapshotStore(shelf)
+def test_a_version_is_resolved_by_its_prefix(artifacts: ArtifactStore, built: dict[str, Path]) -> None:
+    snapshots = SnapshotStore(artifacts)
     for folder in built.values():
         snapshots.publish(APP, ENGINE, folder)
     for version in built:
@@ -231,16 +233,16 @@ def test_a_failure_to_store_a_version_is_reported(tmp_path: Path, built: dict[st
         snapshots.fetch(APP, ENGINE, version)
 
 
-def test_old_versions_go_and_those_to_keep_stay(shelf: ArtifactStore, built: dict[str, Path]) -> None:
-    snapshots = SnapshotStore(shelf)
+def test_old_versions_go_and_those_to_keep_stay(artifacts: ArtifactStore, built: dict[str, Path]) -> None:
+    snapshots = SnapshotStore(artifacts)
     oldest, *_ = snapshots.versions(APP, ENGINE)
-    shelf.write(f"snapshots/{APP}/{ENGINE}/unfinished/x.npy", b"x")
+    artifacts.write(f"snapshots/{APP}/{ENGINE}/unfinished/x.npy", b"x")
     gone = snapshots.tidy(APP, ENGINE, keep=[oldest.version], newest=1, older_than_ms=2**62)
     assert len(gone) == 1
-    left = [one.version for one in snapshots.versions(APP, ENGINE)]
+    left = [first.version for first in snapshots.versions(APP, ENGINE)]
     assert len(left) == 2
     assert oldest.version in left
-    assert not any("unfinished" in entry.path for entry in shelf.entries("snapshots"))
+    assert not any("unfinished" in entry.path for entry in artifacts.entries("snapshots"))
 
 
 async def test_what_learned_with_shipped_code_is_not_promoted_without_a_reason(
@@ -250,12 +252,12 @@ async def test_what_learned_with_shipped_code_is_not_promoted_without_a_reason(
     data = interactions_from_segments(generated_market.table(600, 60, 30, topics=3))
     engine = train_engine(plan_on_newest(load_recipe_file("fast"), data).recipe, data)
     manifest = build_snapshot(engine, tmp_path / "one", written_at_ms=1, origin=SnapshotOrigin(code="a" * 64))
-    shelf, version = ArtifactStore.open(tmp_path / "shelf"), str(manifest.facts["version"])
-    SnapshotStore(shelf).publish(APP, ENGINE, tmp_path / "one")
+    artifacts, version = ArtifactStore.open(tmp_path / "shelf"), str(manifest.facts["version"])
+    SnapshotStore(artifacts).publish(APP, ENGINE, tmp_path / "one")
     with pytest.raises(Conflict, match=r"--working-dir shipped .* train again without --working-dir"):
-        await promote_version(stores, shelf, APP, ENGINE, version, now_ms=1, by="a test")
+        await promote_version(stores, artifacts, APP, ENGINE, version, now_ms=1, by="a test")
     assert await serving(stores) == ""
     entry = await promote_version(
-        stores, shelf, APP, ENGINE, version, now_ms=1, by="a test", force="it is installed"
+        stores, artifacts, APP, ENGINE, version, now_ms=1, by="a test", force="it is installed"
     )
     assert (entry.forced, entry.reason) == (True, "it is installed")

@@ -45,17 +45,17 @@ ARRAYS = ("reader", "item", "at_s", "weight", "basket", "kind")
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> ArtifactStore:
-    shelf = ArtifactStore.open(tmp_path / "shelf")
-    segments = SegmentStore(shelf)
+def artifacts(tmp_path: Path) -> ArtifactStore:
+    artifacts = ArtifactStore.open(tmp_path / "shelf")
+    segments = SegmentStore(artifacts)
     generated_market.settle(segments, generated_market.table(600, 60, 30, topics=3))
     generated_market.settle_products(segments, generated_market.products(40, 8))
-    return shelf
+    return artifacts
 
 
 @pytest.fixture
-def source(shelf: ArtifactStore) -> TrainingSource:
-    return read_training_source(SegmentStore(shelf), generated_market.APP, load_recipe_file("default"))
+def source(artifacts: ArtifactStore) -> TrainingSource:
+    return read_training_source(SegmentStore(artifacts), generated_market.APP, load_recipe_file("default"))
 
 
 def test_a_source_is_events_offsets_and_what_products_are_like(source: TrainingSource) -> None:
@@ -66,23 +66,23 @@ def test_a_source_is_events_offsets_and_what_products_are_like(source: TrainingS
     np.testing.assert_allclose(np.linalg.norm(content, axis=1), 1.0, rtol=1e-5)
 
 
-def test_content_is_read_only_where_a_part_looks_at_it(shelf: ArtifactStore) -> None:
-    source = read_training_source(SegmentStore(shelf), generated_market.APP, load_recipe_file("fast"))
+def test_content_is_read_only_where_a_part_looks_at_it(artifacts: ArtifactStore) -> None:
+    source = read_training_source(SegmentStore(artifacts), generated_market.APP, load_recipe_file("fast"))
     assert source.data.content is None
     assert source.embedder == ""
 
 
-def test_an_app_without_interactions_has_a_remedy(shelf: ArtifactStore) -> None:
+def test_an_app_without_interactions_has_a_remedy(artifacts: ArtifactStore) -> None:
     with pytest.raises(
         Invalid, match=r"nothing to learn from: 0 interactions are compacted.*upload interactions"
     ):
-        read_training_source(SegmentStore(shelf), "empty", load_recipe_file("fast"))
+        read_training_source(SegmentStore(artifacts), "empty", load_recipe_file("fast"))
 
 
 def test_a_kept_source_reads_back_as_every_attempt_sees_it(
-    shelf: ArtifactStore, source: TrainingSource
+    artifacts: ArtifactStore, source: TrainingSource
 ) -> None:
-    kept = CheckpointStore(shelf, generated_market.APP, "r")
+    kept = CheckpointStore(artifacts, generated_market.APP, "r")
     first = kept.put_source(source)
     again = kept.source()
     assert again is not None
@@ -99,13 +99,13 @@ def test_a_kept_source_reads_back_as_every_attempt_sees_it(
     assert bytes_from_source(source_from_bytes(bytes_from_source(first))) == bytes_from_source(first)
 
 
-def test_a_damaged_checkpoint_counts_as_none(shelf: ArtifactStore, source: TrainingSource) -> None:
-    kept = CheckpointStore(shelf, generated_market.APP, "r")
+def test_a_damaged_checkpoint_counts_as_none(artifacts: ArtifactStore, source: TrainingSource) -> None:
+    kept = CheckpointStore(artifacts, generated_market.APP, "r")
     kept.put("plan", {"b": 1, "a": [1.5, None]})
     assert list(kept.get("plan") or {}) == ["b", "a"]
-    data = bytearray(shelf.read("runs/market/r/plan.json"))
+    data = bytearray(artifacts.read("runs/market/r/plan.json"))
     data[-2] ^= 1
-    shelf.write("runs/market/r/plan.json", bytes(data))
+    artifacts.write("runs/market/r/plan.json", bytes(data))
     assert kept.get("plan") is None
     assert kept.source() is None
     assert kept.clear() == 1
@@ -159,18 +159,18 @@ def test_what_serves_is_trained_again_on_the_same_past(source: TrainingSource) -
 
 
 def test_a_rehearsal_tells_rows_memory_and_time(source: TrainingSource) -> None:
-    found = estimate_training(load_recipe_file("default"), source, free_memory_mb=100_000)
-    told = found.to_dict()
-    assert (told["events"], told["items"], told["fits"]) == (600, source.data.n_items, True)
-    assert told["seconds"] >= 0
-    assert {part["part"] for part in told["parts"]} == set(load_recipe_file("default").parts) - {
+    estimate = estimate_training(load_recipe_file("default"), source, free_memory_mb=100_000)
+    fields = estimate.to_dict()
+    assert (fields["events"], fields["items"], fields["fits"]) == (600, source.data.n_items, True)
+    assert fields["seconds"] >= 0
+    assert {part["part"] for part in fields["parts"]} == set(load_recipe_file("default").parts) - {
         "graph_filter"
     }
     assert not estimate_training(load_recipe_file("default"), source, free_memory_mb=10).fits
 
 
 def test_a_recipe_too_large_for_memory_names_the_part_and_the_remedy() -> None:
-    large = DataSize(events=5_000_000, readers=500_000, items=200_000)
+    large = DataSize(events=5_000_000, users=500_000, items=200_000)
     greedy = load_recipe_file("default").with_changes({"parts.ease.items": 60_000})
     with pytest.raises(
         Invalid, match=r"limits.memory_mb allows 4,096; most of it is part ease .*lower its `items`"
@@ -181,12 +181,12 @@ def test_a_recipe_too_large_for_memory_names_the_part_and_the_remedy() -> None:
 
 
 def test_a_checkpoint_of_another_release_is_made_anew(
-    shelf: ArtifactStore, source: TrainingSource, monkeypatch: pytest.MonkeyPatch
+    artifacts: ArtifactStore, source: TrainingSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = CheckpointStore(shelf, generated_market.APP, "older")
+    kept = CheckpointStore(artifacts, generated_market.APP, "older")
     monkeypatch.setattr(checkpoint, "_COLUMNS", ("reader", "item"))
     kept.put("plan", {"any": 1})
-    shelf.write(
+    artifacts.write(
         f"runs/{generated_market.APP}/older/data.arrow",
         checksum(bytes_from_source(source)).encode() + bytes_from_source(source),
     )
@@ -198,12 +198,14 @@ def test_a_checkpoint_of_another_release_is_made_anew(
 
 
 def test_a_sweep_is_every_combination() -> None:
-    found = build_variants(load_recipe_file("fast"), ["parts.rules.window=5,10", "blend.k=10,20", "name=a"])
-    assert [dict(variant.changes) for variant in found] == [
+    variants = build_variants(
+        load_recipe_file("fast"), ["parts.rules.window=5,10", "blend.k=10,20", "name=a"]
+    )
+    assert [dict(variant.changes) for variant in variants] == [
         {"parts.rules.window": window, "blend.k": k, "name": "a"} for window in (5, 10) for k in (10, 20)
     ]
-    assert len({variant.name for variant in found}) == 4
-    assert found[0].recipe.parts["rules"].window == 5  # type: ignore[union-attr]
+    assert len({variant.name for variant in variants}) == 4
+    assert variants[0].recipe.parts["rules"].window == 5  # type: ignore[union-attr]
 
 
 def test_a_field_that_is_swept_is_not_tuned_as_well() -> None:
@@ -242,14 +244,14 @@ def test_assignments_are_values_or_texts() -> None:
 
 
 def test_a_sweep_goes_on_where_it_was_and_writes_its_comparison(
-    shelf: ArtifactStore, source: TrainingSource, tmp_path: Path
+    artifacts: ArtifactStore, source: TrainingSource, tmp_path: Path
 ) -> None:
-    kept = CheckpointStore(shelf, generated_market.APP, "s", folder="sweeps")
+    kept = CheckpointStore(artifacts, generated_market.APP, "s", folder="sweeps")
     kept.put_source(source)
-    found = build_variants(load_recipe_file("fast"), ["parts.rules.window=2,10"])
-    results = [(variant, try_variant(variant, kept)) for variant in found]
-    kept.put(found[0].name, {**evaluate_saved_variant(found[0], kept), "recipe": "remembered"})
-    assert evaluate_saved_variant(found[0], kept)["recipe"] == "remembered"
+    variants = build_variants(load_recipe_file("fast"), ["parts.rules.window=2,10"])
+    results = [(variant, try_variant(variant, kept)) for variant in variants]
+    kept.put(variants[0].name, {**evaluate_saved_variant(variants[0], kept), "recipe": "remembered"})
+    assert evaluate_saved_variant(variants[0], kept)["recipe"] == "remembered"
     table = result_rows(
         [
             *results,
@@ -258,7 +260,7 @@ def test_a_sweep_goes_on_where_it_was_and_writes_its_comparison(
     )
     assert [row["parts.rules.window"] for row in table][-1] == 99
     assert table[0]["ndcg@10"] >= table[1]["ndcg@10"]
-    places = write_comparison(shelf, generated_market.APP, "s", table, "fast", tmp_path / "out")
+    places = write_comparison(artifacts, generated_market.APP, "s", table, "fast", tmp_path / "out")
     assert len(places) == 4
     (first, *_) = csv.DictReader(io.StringIO((tmp_path / "out" / "comparison.csv").read_text()))
     assert float(first["ndcg@10"]) == table[0]["ndcg@10"]
@@ -267,16 +269,16 @@ def test_a_sweep_goes_on_where_it_was_and_writes_its_comparison(
     assert markdown_from_rows([], "x").startswith("# x")
 
 
-def test_what_goes_wrong_in_a_variant_is_its_result(shelf: ArtifactStore) -> None:
-    kept = CheckpointStore(shelf, generated_market.APP, "gone", folder="sweeps")
+def test_what_goes_wrong_in_a_variant_is_its_result(artifacts: ArtifactStore) -> None:
+    kept = CheckpointStore(artifacts, generated_market.APP, "gone", folder="sweeps")
     (variant,) = build_variants(load_recipe_file("fast"), ["seed=1"])
     assert "data of this sweep is missing" in try_variant(variant, kept)["error"]
 
 
 def test_variants_with_lists_of_other_lengths_are_compared_at_one_length(
-    shelf: ArtifactStore, source: TrainingSource
+    artifacts: ArtifactStore, source: TrainingSource
 ) -> None:
-    kept = CheckpointStore(shelf, generated_market.APP, "lengths", folder="sweeps")
+    kept = CheckpointStore(artifacts, generated_market.APP, "lengths", folder="sweeps")
     kept.put_source(source)
     results = [
         (variant, try_variant(variant, kept))
@@ -299,23 +301,23 @@ class Explosive:
 
 
 def test_a_learner_that_raises_anything_ends_its_variant_only(
-    shelf: ArtifactStore, source: TrainingSource, allow_learners: Callable[..., None]
+    artifacts: ArtifactStore, source: TrainingSource, allow_learners: Callable[..., None]
 ) -> None:
     allow_learners(f"{__name__}:Explosive")
-    kept = CheckpointStore(shelf, generated_market.APP, "explosive", folder="sweeps")
+    kept = CheckpointStore(artifacts, generated_market.APP, "explosive", folder="sweeps")
     kept.put_source(source)
     parts = {"x": {"learner": f"{__name__}:Explosive"}}
     recipe = parse_recipe({"parts": parts, "blend": {"weights": {"x": 1}, "weights_new": {}}})
     (variant,) = build_variants(recipe, ["seed=3"])
-    found = try_variant(variant, kept)
-    assert found["error"] == "RuntimeError: two\nlines"
-    assert "| RuntimeError: two lines |" in markdown_from_rows(result_rows([(variant, found)]), "x")
+    result = try_variant(variant, kept)
+    assert result["error"] == "RuntimeError: two\nlines"
+    assert "| RuntimeError: two lines |" in markdown_from_rows(result_rows([(variant, result)]), "x")
 
 
 def test_a_complete_sweep_lets_go_of_its_data_and_needs_it_no_more(
-    shelf: ArtifactStore, source: TrainingSource
+    artifacts: ArtifactStore, source: TrainingSource
 ) -> None:
-    kept = CheckpointStore(shelf, generated_market.APP, "complete", folder="sweeps")
+    kept = CheckpointStore(artifacts, generated_market.APP, "complete", folder="sweeps")
     kept.put_source(source)
     (variant,) = build_variants(load_recipe_file("fast"), ["parts.rules.window=2"])
     delete_sweep_data(kept, [(variant, {"error": "its worker died"})])
@@ -326,11 +328,11 @@ def test_a_complete_sweep_lets_go_of_its_data_and_needs_it_no_more(
 
 
 def test_newer_data_is_another_sweep() -> None:
-    found = build_variants(load_recipe_file("fast"), ["seed=1,2"])
-    assert sweep_id(found, {"interaction": "5-0"}) == sweep_id(
-        found, {"interaction": "5-0", "product": "9-0"}
+    variants = build_variants(load_recipe_file("fast"), ["seed=1,2"])
+    assert sweep_id(variants, {"interaction": "5-0"}) == sweep_id(
+        variants, {"interaction": "5-0", "product": "9-0"}
     )
-    assert sweep_id(found, {"interaction": "5-0"}) != sweep_id(found, {"interaction": "6-0"})
+    assert sweep_id(variants, {"interaction": "5-0"}) != sweep_id(variants, {"interaction": "6-0"})
 
 
 # --- pictures -----------------------------------------------------------------------------------------------------

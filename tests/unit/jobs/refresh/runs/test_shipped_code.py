@@ -58,7 +58,8 @@ def test_python_and_plain_data_go_and_nothing_else(folder: Path) -> None:
 def test_secrets_stay_at_home(folder: Path, name: str) -> None:
     (folder / name).write_text("canary")
     assert b"canary" not in b"".join(
-        zipfile.ZipFile(io.BytesIO(pack_folder(folder))).read(one) for one in names_of(pack_folder(folder))
+        zipfile.ZipFile(io.BytesIO(pack_folder(folder))).read(packed_name)
+        for packed_name in names_of(pack_folder(folder))
     )
 
 

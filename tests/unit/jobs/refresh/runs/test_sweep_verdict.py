@@ -78,14 +78,14 @@ def test_variants_of_a_real_sweep_are_compared_in_pairs() -> None:
         }
     )
     data = circles()
-    found = build_variants(recipe, ["blend.weights.rules=0,1"])
-    results = [(variant, evaluate_variant(variant, data)) for variant in found]
+    variants = build_variants(recipe, ["blend.weights.rules=0,1"])
+    results = [(variant, evaluate_variant(variant, data)) for variant in variants]
     assert results[0][1]["per_user"]["targets"] == results[1][1]["per_user"]["targets"]
     table = result_rows(results)
     assert table[0]["blend.weights.rules"] == 1
-    means = [row["ndcg@10"] for row in table]
+    averages = [row["ndcg@10"] for row in table]
     assert (
-        table[1]["difference"] == round(means[0] - means[1], 5)
-        or abs(table[1]["difference"] - means[0] + means[1]) < 2e-5
+        table[1]["difference"] == round(averages[0] - averages[1], 5)
+        or abs(table[1]["difference"] - averages[0] + averages[1]) < 2e-5
     )
     assert compare_rows(table)["is_proven"]

@@ -36,26 +36,26 @@ class Dense:
         return ModelState({"scores": self._scores})
 
 
-def walks(readers: int = 60, items: int = 12) -> Interactions:
+def walks(users: int = 60, items: int = 12) -> Interactions:
     """Make users who go round in a circle of items: what comes next is visible."""
     rng = np.random.default_rng(8)
     rows = []
-    for reader in range(readers):
+    for user in range(users):
         first, steps = int(rng.integers(items)), int(rng.integers(4, 8))
-        rows += [(f"r{reader:02d}", f"i{(first + step) % items:02d}") for step in range(steps)]
+        rows += [(f"r{user:02d}", f"i{(first + step) % items:02d}") for step in range(steps)]
     return interactions_from_frame(
         pl.DataFrame(rows, ["reader", "item"], orient="row"), FrameColumns(at=None)
     )
 
 
-def wanderers(readers: int = 80, items: int = 30) -> Interactions:
+def wanderers(users: int = 80, items: int = 30) -> Interactions:
     """Make users who took three things at random before they began to walk: only the newest items say anything."""
     rng = np.random.default_rng(9)
     rows = []
-    for reader in range(readers):
+    for user in range(users):
         first = int(rng.integers(items))
         taken = [*rng.integers(0, items, 3).tolist(), *((first + step) % items for step in range(3))]
-        rows += [(f"r{reader:02d}", f"i{item:02d}") for item in taken]
+        rows += [(f"r{user:02d}", f"i{item:02d}") for item in taken]
     return interactions_from_frame(
         pl.DataFrame(rows, ["reader", "item"], orient="row"), FrameColumns(at=None)
     )
@@ -89,10 +89,10 @@ def test_candidates_give_the_figure_of_the_whole_catalog(
         for at, (model, weight) in enumerate(zip(models, weights, strict=True))
     ]
     whole = evaluate(Blend(parts), trial, k=3).figures["ndcg@3"]
-    found = candidates.compute_ndcg(candidates.blend_scores(np.array(weights, float)))
+    figures = candidates.compute_ndcg(candidates.blend_scores(np.array(weights, float)))
     # ties are broken by row in a list and against the target among candidates
-    assert (found <= whole + 1e-9).all()
-    assert found.mean() == pytest.approx(whole.mean(), abs=0.03)
+    assert (figures <= whole + 1e-9).all()
+    assert figures.mean() == pytest.approx(whole.mean(), abs=0.03)
 
 
 def test_short_lists_hold_the_first_places() -> None:
@@ -186,11 +186,11 @@ def test_tuning_without_anybody_to_ask_changes_nothing(trial: EvaluationSplit) -
 
 def test_a_blend_never_loses_to_its_best_part() -> None:
     """The start agrees with itself on what is wrong, and no step of the ladder is large enough to turn it."""
-    readers, width = 40, 12
-    relevant = np.zeros((readers, width), np.bool_)
+    users, width = 40, 12
+    relevant = np.zeros((users, width), np.bool_)
     relevant[:, 0] = True
-    wrong = np.tile(np.linspace(-5, 5, width, dtype=np.float32), (readers, 1))
+    wrong = np.tile(np.linspace(-5, 5, width, dtype=np.float32), (users, 1))
     right = np.where(relevant, np.float32(0.5), np.float32(0.0))
-    candidates = TuningCandidates(np.stack((wrong, wrong, right)), relevant, np.ones(readers), 3)
+    candidates = TuningCandidates(np.stack((wrong, wrong, right)), relevant, np.ones(users), 3)
     choice = choose_weights(candidates, np.array([1.0, 1.0, 0.0]), ["ease", "rules", "trend"])
     assert choice.figure >= choice.single.max() == 1.0

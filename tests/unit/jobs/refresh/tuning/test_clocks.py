@@ -38,40 +38,40 @@ def recipe_of() -> Recipe:
     )
 
 
-def walks(readers: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def walks(count: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Make users who walk round a circle of items and often jump; returns user, item and place in the walk.
 
     After a jump, the steps before it lead elsewhere: who does not know which step was the last guesses.
     """
     rng = np.random.default_rng(3)
     rows = []
-    for reader in range(readers):
+    for user in range(count):
         item = int(rng.integers(ITEMS))
         for place in range(int(rng.integers(8, 16))):
-            rows.append((reader, item, place))
+            rows.append((user, item, place))
             item = int(rng.integers(ITEMS)) if rng.random() < 0.4 else (item + 1) % ITEMS
-    reader, item, place = np.array(rows).T
-    return reader, item, place
+    user, item, place = np.array(rows).T
+    return user, item, place
 
 
 def log(clock: str) -> Interactions:
     """Give the walks clocks of a kind."""
-    reader, item, place = walks()
+    user, item, place = walks()
     rng = np.random.default_rng(4)
-    length = np.bincount(reader)[reader]
-    day = rng.integers(0, 365, reader.max() + 1)[reader]
+    length = np.bincount(user)[user]
+    day = rng.integers(0, 365, user.max() + 1)[user]
     at = {
         "none": place * 1.0,
-        "same minute": BEGIN_S + reader % 60 - 20.0 * (length - place),
+        "same minute": BEGIN_S + user % 60 - 20.0 * (length - place),
         "one sitting a year": BEGIN_S + DAY_S * day + 20.0 * place,
         "five events a second": BEGIN_S + DAY_S * day + place // 5,
         "one instant": np.full(len(place), BEGIN_S),
-        "shuffled": BEGIN_S + DAY_S * 3_650 * rng.random(reader.max() + 1)[reader] + 60.0 * place,
+        "shuffled": BEGIN_S + DAY_S * 3_650 * rng.random(user.max() + 1)[user] + 60.0 * place,
     }[clock]
     frame = pl.DataFrame(
         {
-            "reader": [f"r{one:03d}" for one in reader.tolist()],
-            "item": [f"i{one:02d}" for one in item.tolist()],
+            "reader": [f"r{number:03d}" for number in user.tolist()],
+            "item": [f"i{number:02d}" for number in item.tolist()],
             "at": at,
         }
     )

@@ -76,17 +76,17 @@ def _allowed(allow_learners: Any) -> None:
 def test_a_plan_lists_the_outcome_of_each_part() -> None:
     data = circles()
     plan = make_plan(recipe_of(), split_for_recipe(recipe_of(), data).validation)
-    found = {one.part: one for one in plan.outcomes}
-    assert found["rules"].outcome == "chosen"
-    assert found["counts"].outcome == "adds_nothing"
-    assert found["counts"].alone is not None
-    assert "NDCG@10 alone" in found["counts"].reason
-    assert found["trend"].outcome == "new_users"
-    assert found["large"].reason == "is meant for catalogs of at least 1,000 items, this one has 15"
-    said = summarize_outcomes(plan.outcomes)
-    assert said.startswith("chosen: rules 1")
-    assert "counts adds nothing and is left out" in said
-    assert "for users without a history: trend 1" in said
+    outcomes = {outcome.part: outcome for outcome in plan.outcomes}
+    assert outcomes["rules"].outcome == "chosen"
+    assert outcomes["counts"].outcome == "adds_nothing"
+    assert outcomes["counts"].alone is not None
+    assert "NDCG@10 alone" in outcomes["counts"].reason
+    assert outcomes["trend"].outcome == "new_users"
+    assert outcomes["large"].reason == "is meant for catalogs of at least 1,000 items, this one has 15"
+    summary = summarize_outcomes(plan.outcomes)
+    assert summary.startswith("chosen: rules 1")
+    assert "counts adds nothing and is left out" in summary
+    assert "for users without a history: trend 1" in summary
     assert plan_from_dict(plan_to_dict(plan)) == plan, "a checkpoint keeps it"
 
 
@@ -95,7 +95,7 @@ def test_the_report_of_a_training_holds_it() -> None:
     split = split_for_recipe(recipe_of(), data)
     report = evaluate_plan(plan_training(recipe_of(), data, split), split.test)
     assert "counts adds nothing and is left out" in report["chosen"]
-    assert {one["part"] for one in report["parts"]} == {"rules", "counts", "large", "trend"}
+    assert {part["part"] for part in report["parts"]} == {"rules", "counts", "large", "trend"}
 
 
 def test_given_weights_stay_and_are_reported() -> None:
@@ -118,13 +118,16 @@ def test_a_part_that_misleads_is_dropped_before_it_serves() -> None:
     misled = recipe_of(blend={"weights": {"rules": 1.0, "counts": 2.0}, "weights_new": {"trend": 1.0}})
     settled = plan.recipe.model_copy(update={"blend": misled.blend, "parts": dict(misled.parts)})
     outcomes = tuple(
-        replace(one, weight=2.0, outcome="chosen") if one.part == "counts" else one for one in plan.outcomes
+        replace(outcome, weight=2.0, outcome="chosen") if outcome.part == "counts" else outcome
+        for outcome in plan.outcomes
     )
     wrong = replace(plan, recipe=settled, outcomes=outcomes)
     report = evaluate_plan(wrong, split.test)
     assert list(report["dropped"]) == ["counts"]
     assert "counts misleads and is left out" in report["chosen"]
-    assert "without it" in next(one["reason"] for one in report["parts"] if one["part"] == "counts")
+    assert "without it" in next(
+        outcome["reason"] for outcome in report["parts"] if outcome["part"] == "counts"
+    )
     assert apply_confirmation(wrong, report).recipe.blend.weights == {"rules": 1.0}
     kept = evaluate_plan(replace(wrong, chooses=False), split.test)
     assert report["figures"]["ndcg@10"] > kept["figures"]["ndcg@10"] + 0.05

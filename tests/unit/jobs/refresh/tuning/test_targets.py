@@ -20,11 +20,11 @@ from jobs.refresh.tuning.split_protocol import split_for_recipe
 ITEMS = 60
 
 
-def shop(*, carted: float, bought_again: float = 0.0, readers: int = 300) -> Interactions:
+def shop(*, carted: float, bought_again: float = 0.0, users: int = 300) -> Interactions:
     """Make users who fill a cart with four items and then buy three; a share of these lay in the cart."""
     rng = np.random.default_rng(4)
     rows = []
-    for reader in range(readers):
+    for user in range(users):
         items = [int(item) for item in rng.permutation(ITEMS)[:8]]
         cart, others = items[:4], items[4:]
         bought: list[int] = []
@@ -33,8 +33,8 @@ def shop(*, carted: float, bought_again: float = 0.0, readers: int = 300) -> Int
                 bought.append(bought[0])
             else:
                 bought.append(cart[purchase] if rng.random() < carted else others[purchase])
-        rows += [(f"r{reader:03d}", f"i{item:02d}", 0.7, "add_to_cart") for item in cart]
-        rows += [(f"r{reader:03d}", f"i{item:02d}", 1.0, "checkout") for item in bought]
+        rows += [(f"r{user:03d}", f"i{item:02d}", 0.7, "add_to_cart") for item in cart]
+        rows += [(f"r{user:03d}", f"i{item:02d}", 1.0, "checkout") for item in bought]
     frame = pl.DataFrame(rows, ["reader", "item", "weight", "kind"], orient="row")
     return interactions_from_frame(frame, FrameColumns(at=None, weight="weight", kind="kind"))
 
@@ -80,8 +80,8 @@ def test_the_plan_detects_the_cart_and_its_recipe_informs_serving() -> None:
     assert isinstance(plan.recipe.blend.weights, dict)
     assert plan.recipe.blend.weights["repeats"] > 0
     assert (plan.recipe.validation.seen, plan.recipe.validation.kinds) == ("other_kinds", ("checkout",))
-    found = evaluate(train_engine(plan.recipe, split.test.train), split.test).figures
-    assert found["hit_rate@10"].mean() > 0.7
+    figures = evaluate(train_engine(plan.recipe, split.test.train), split.test).figures
+    assert figures["hit_rate@10"].mean() > 0.7
     assert split_for_recipe(plan.recipe, shop(carted=0.8)).test.seen == "other_kinds", (
         "asked again, it stays so"
     )
@@ -97,7 +97,7 @@ def test_what_is_bought_again_and_again_may_be_answered() -> None:
 
 
 def test_few_buyers_or_one_kind_of_event_change_nothing() -> None:
-    few = split_for_recipe(load_recipe("default"), shop(carted=0.6, readers=150))
+    few = split_for_recipe(load_recipe("default"), shop(carted=0.6, users=150))
     assert (few.test.kinds, few.test.seen) == ((), "out")
     data = shop(carted=0.6)
     alone = data.of_kinds(("checkout",))
