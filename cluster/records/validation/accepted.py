@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from cluster.records.attributes import find_type_conflicts
@@ -98,3 +98,5 @@ class AcceptedInteractions:
     "Positions of interactions whose timestamp is more than a day ahead."
     unnamed: int = 0
     "How many name neither a user nor a visitor."
+    product_ids: Mapping[str, int] = field(default_factory=dict)
+    "Product id -> position of the first interaction that names it; an import of a file leaves it empty."

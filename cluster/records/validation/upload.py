@@ -268,6 +268,7 @@ def _interactions(
     now_text = moment_text(now_ms)
     recents: list[tuple[int, tuple[str, str, bytes]]] = []
     links: dict[tuple[str, str], None] = {}
+    product_ids: dict[str, int] = {}
     ahead_ms, ahead, unnamed = now_ms + _DAY_MS, [], 0
     for at, (record, model) in enumerate(zip(items, models, strict=True)):
         at_ms = model.timestamp
@@ -280,6 +281,8 @@ def _interactions(
                 record["timestamp"] = moment_text(at_ms)
         if token_user_id and record.setdefault("user_id", token_user_id) != token_user_id:
             raise Unauthenticated(messages.TOKEN_OTHER_USER)
+        for product_id in record.get("product_ids", ()):
+            product_ids.setdefault(product_id, at)
         user_id, visitor_id = record.get("user_id", ""), record.get("anonymous_id", "")
         if not user_id and not visitor_id:
             unnamed += 1
@@ -306,6 +309,7 @@ def _interactions(
         count=len(items),
         ahead=tuple(ahead),
         unnamed=unnamed,
+        product_ids=product_ids,
     )
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from cluster.clock import Clock
 from cluster.errors import messages
 from cluster.records.validation.accepted import AcceptedInteractions
@@ -97,19 +95,14 @@ class InteractionsResource:
 
     def _unknown(self, request: ApiRequest, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
         """Return warnings on products that the engines of this process do not know; the store is not read."""
-        named = _named_products(accepted)
-        return [
-            _warning(named[one], "product_ids", f"no product has the id {one[:_SHOWN]}")
-            for one in self._find_unknown(request.app_id, tuple(named))
-        ]
+        return _unknown_warnings(accepted, self._find_unknown(request.app_id, tuple(accepted.product_ids)))
 
     async def _missing(self, request: ApiRequest, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
         """Return warnings on interactions with missing products; for dry runs only, because it reads the store."""
-        named = _named_products(accepted)
-        product_ids = list(named)[:MOST_LOOKED_UP]
+        product_ids = list(accepted.product_ids)[:MOST_LOOKED_UP]
         found = await self._records.get_many(request.app_id, "product", product_ids)
         lost = [product_id for product_id, record in zip(product_ids, found, strict=True) if record is None]
-        return [_warning(named[one], "product_ids", f"no product has the id {one[:_SHOWN]}") for one in lost]
+        return _unknown_warnings(accepted, lost)
 
     def read_erase(self, request: ApiRequest) -> list[str]:
         """Validate the ids whose interactions to erase; the alias wraps the ids in `data`."""
@@ -123,13 +116,13 @@ class InteractionsResource:
         return message_reply(messages.SUCCESS)
 
 
-def _named_products(accepted: AcceptedInteractions) -> dict[str, int]:
-    """Return product id -> position of the first interaction that names it."""
-    named: dict[str, int] = {}
-    for at, interaction in enumerate(orjson.loads(accepted.payload)):
-        for product_id in interaction.get("product_ids") or ():
-            named.setdefault(product_id, at)
-    return named
+def _unknown_warnings(accepted: AcceptedInteractions, product_ids: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        _warning(
+            accepted.product_ids[product_id], "product_ids", f"no product has the id {product_id[:_SHOWN]}"
+        )
+        for product_id in product_ids
+    ]
 
 
 def _warning(index: int | None, field: str, message: str) -> dict[str, Any]:
