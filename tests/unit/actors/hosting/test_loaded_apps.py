@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +15,14 @@ from cluster.errors import Fault
 from tests.suites.manual_clock import ManualClock
 
 WORDS = LoadedAppLabels("it is still loading", "app_left", "kiosk_test_bytes")
+
+
+@pytest.fixture(autouse=True)
+def frozen_objects() -> Iterator[None]:
+    """Leave the objects of other tests out of the collections after evictions, as a replica does at its start."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Room:
