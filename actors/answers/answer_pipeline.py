@@ -369,16 +369,20 @@ class AnswerPipeline:
         Cost:
             one read of products, only when sources name products that were not retrieved
         """
-        others = {entry.product_id: entry for entry in reversed(snippets) if entry.product_id not in cited}
-        named = [entry for entry in _collect_related_ids(cited) if entry not in question.exclude][:_RELATED]
-        missing = [entry for entry in named if entry not in others]
+        others = {
+            snippet.product_id: snippet for snippet in reversed(snippets) if snippet.product_id not in cited
+        }
+        named = [
+            product_id for product_id in _collect_related_ids(cited) if product_id not in question.exclude
+        ][:_RELATED]
+        missing = [product_id for product_id in named if product_id not in others]
         if missing:
             with contextlib.suppress(HouseError):
                 others.update(
-                    {entry.product_id: entry for entry in await self._load_excerpts(question, missing)}
+                    {excerpt.product_id: excerpt for excerpt in await self._load_excerpts(question, missing)}
                 )
-        related = [others.pop(entry) for entry in named if entry in others]
-        return [*related, *sorted(others.values(), key=lambda entry: -entry.score)][:_RELATED]
+        related = [others.pop(product_id) for product_id in named if product_id in others]
+        return [*related, *sorted(others.values(), key=lambda snippet: -snippet.score)][:_RELATED]
 
     async def _select_affiliated(
         self, hand: AnswerLease, cited: Mapping[str, Mapping[str, Any]]
@@ -408,16 +412,20 @@ class AnswerPipeline:
     async def _load_excerpts(self, question: Question, product_ids: Sequence[str]) -> Sequence[Snippet]:
         """Return the beginning of the texts of some products that pass the question's filters."""
         tools, app_id = self._services, question.app_id
-        articles = await asyncio.gather(*(tools.archive.article(app_id, entry, 0) for entry in product_ids))
+        articles = await asyncio.gather(
+            *(tools.archive.article(app_id, product_id, 0) for product_id in product_ids)
+        )
         snippets = [
-            entry
+            excerpt
             for article in articles
             if article is not None
-            for entry in excerpts_from_article(article)[:1]
+            for excerpt in excerpts_from_article(article)[:1]
         ]
         products = await load_products(tools.records, app_id, product_ids)
         if question.type is not None:
-            products = {name: entry for name, entry in products.items() if entry.get("type") == question.type}
+            products = {
+                name: product for name, product in products.items() if product.get("type") == question.type
+            }
         return filter_passages(snippets, products, question.fq, "")
 
     async def _run_in_thread(self, thought: Callable[[], T]) -> T:

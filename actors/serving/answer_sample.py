@@ -102,14 +102,20 @@ def build_queries(
         )
         for key in user_keys
     ]  # fmt: skip
-    products = [UserQuery("product_to_products", app_id, "", rows=ROWS, anchors=(entry,)) for entry in titles]
+    products = [
+        UserQuery("product_to_products", app_id, "", rows=ROWS, anchors=(product_id,))
+        for product_id in titles
+    ]
     texts = [" ".join(title.split()[:_WORDS]) for title in titles.values()]
     text_queries = [
-        UserQuery("search", app_id, "", rows=ROWS, search=SearchQuery(text=entry, original=entry))
-        for entry in (texts if searches else ())
+        UserQuery("search", app_id, "", rows=ROWS, search=SearchQuery(text=text, original=text))
+        for text in (texts if searches else ())
     ]
     mixed = [
-        entry for some in zip_longest(users, products, text_queries) for entry in some if entry is not None
+        query
+        for queries in zip_longest(users, products, text_queries)
+        for query in queries
+        if query is not None
     ]
     return [
         replace(query, engine_id=engine_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from deployments.operations import (
@@ -87,7 +88,7 @@ def build_table(areas: Iterable[Iterable[AdminOperation]] = _AREAS) -> Mapping[s
     """
     table: dict[str, AdminOperation] = {}
     places: set[tuple[str, str]] = set()
-    for operation in (entry for area in areas for entry in area):
+    for operation in chain.from_iterable(areas):
         place = (operation.method, operation.path)
         if operation.name in table or place in places:
             raise ValueError(f"operation {operation.name} is defined twice")

@@ -34,7 +34,7 @@ _KERNEL_FUNCTIONS = ("scipy_openblas_get_corename64_", "scipy_openblas_get_coren
 
 def fixed_settings() -> dict[str, str]:
     """Return the environment variables that fix the kernels of all libraries."""
-    extensions = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[call-overload]
+    extensions = _numpy_extensions()
     dispatched = sorted({*extensions.get("found", ()), *extensions.get("not found", ())})
     return {**_SETTINGS, "NPY_DISABLE_CPU_FEATURES": " ".join(dispatched)}
 
@@ -55,13 +55,19 @@ def kernels_in_use() -> dict[str, str]:
     """Return which kernels the loaded libraries chose: NumPy, faiss, and each OpenBLAS by its file."""
     import faiss
 
-    extensions = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[call-overload]
-    kernels = {"numpy": " ".join(extensions.get("found", ()))}
+    kernels = {"numpy": " ".join(_numpy_extensions().get("found", ()))}
     if hasattr(faiss, "SIMDConfig"):
         kernels["faiss"] = faiss.SIMDConfig.get_level_name()
     for name in sorted(set(re.findall(r"\S*openblas\S*", Path("/proc/self/maps").read_text()))):
         kernels[Path(name).name.partition("-")[0]] = _kernel_of(name)
     return kernels
+
+
+def _numpy_extensions() -> dict[str, list[str]]:
+    """Return the instruction sets that NumPy uses beyond its baseline (`found`), and those that it does not."""
+    # The types of NumPy declare the result as None for every mode.
+    extensions: dict[str, list[str]] = np.show_config(mode="dicts")["SIMD Extensions"]  # type: ignore[call-overload]
+    return extensions
 
 
 def _kernel_of(library: str) -> str:

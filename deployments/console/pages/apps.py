@@ -93,7 +93,7 @@ def _describe_setting(name: str, value: Any, text: ConsoleTexts) -> dict[str, An
     if isinstance(value, bool):
         choices = [("true", text("access.on")), ("false", text("access.off"))]
     elif get_origin(field.annotation) is Literal:
-        choices = [(entry, text(f"access.choice.{name}.{entry}")) for entry in get_args(field.annotation)]
+        choices = [(choice, text(f"access.choice.{name}.{choice}")) for choice in get_args(field.annotation)]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     bounds = {
         part: getattr(entry, part)
