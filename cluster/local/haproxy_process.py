@@ -5,7 +5,8 @@ the supervisor starts a stand-in with the same configuration at once. The next H
 takes the port over from it without refusing requests (`haproxy_wrapper`).
 
 Before Ray is started again to change over from the slow proxy, a stand-in binds the same port and answers 503, so no
-connection is refused meanwhile. Both listen with SO_REUSEPORT, as Serve's Python proxy does.
+connection is refused meanwhile. Both listen with SO_REUSEPORT, as Serve's Python proxy does. Serve's HAProxy then
+receives the listening socket of the stand-in.
 """
 
 from __future__ import annotations

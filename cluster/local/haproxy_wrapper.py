@@ -82,8 +82,10 @@ def build_command(arguments: list[str], options: HAProxyOptions, config: str) ->
     before = find_predecessor(Path(options.pid_file))
     if before and before != os.getpid() and "-sf" not in words:
         # The old process hands over its listening sockets, so no request is refused meanwhile.
-        folder = os.path.dirname(find_admin_socket(config))
-        sockets = [os.path.join(folder, STAND_IN), find_admin_socket(config)]
+        # A stand-in has its socket beside the configuration that it copied; that of a change over, beside the pid.
+        admin = Path(find_admin_socket(config))
+        stand_ins = [admin.parent / STAND_IN, Path(options.pid_file).parent / STAND_IN]
+        sockets = [str(path) for path in (*stand_ins, admin)]
         given = next((path for path in sockets if "-x" not in words and is_listening_at(path)), "")
         words += ["-sf", str(before), *(["-x", given] if given else [])]
     return words

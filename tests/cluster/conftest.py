@@ -15,6 +15,7 @@ def local_ray() -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
+    # "local": otherwise Ray joins a cluster that `ray start` left a note of on this machine, alive or not
+    ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
     yield
     ray.shutdown()

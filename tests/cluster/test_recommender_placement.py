@@ -52,6 +52,7 @@ def serving(redis: RedisProcess, data_dir: Path) -> Iterator[RemoteRecommenderCl
         "PYTHONPATH": str(Path(__file__).parents[2]),
     }
     ray.init(
+        "local",  # not a cluster that somebody else started on this machine
         num_cpus=2,
         include_dashboard=False,
         object_store_memory=100 << 20,

@@ -1,13 +1,17 @@
-"""The list of replicas that HAProxy keeps while Serve names none."""
+"""What HAProxy takes over: the list of replicas while Serve names none, and listening sockets."""
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster.local.haproxy_config import HAProxyOptions
-from cluster.local.haproxy_wrapper import LAST, restore_replicas
+from cluster.local.haproxy_wrapper import LAST, build_command, restore_replicas
 
 FULL = """global
     stats socket /x/a.sock mode 600
@@ -65,3 +69,26 @@ def test_a_draining_node_goes_on_failing_its_health_check(options: HAProxyOption
     assert "server one" in kept
     assert kept.count("if healthcheck") == 1
     assert '503 content-type text/plain string "draining" if healthcheck' in kept
+
+
+@pytest.fixture
+def predecessor(options: HAProxyOptions) -> Iterator[int]:
+    """A live process with the command line of an HAProxy of this installation, noted in the pid file."""
+    command = (sys.executable, "-c", "import sys; sys.stdin.read()", "haproxy", options.pid_file)
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        Path(options.pid_file).write_text(f"{process.pid} /x/haproxy.cfg\n")
+        yield process.pid
+
+
+@pytest.mark.usefixtures("allow_world")
+@pytest.mark.parametrize("place", ["stand-in", "of-a-proxy-actor/stand-in", "of-a-proxy-actor/a.sock"])
+def test_listening_sockets_come_from_whoever_serves(
+    options: HAProxyOptions, predecessor: int, tmp_path: Path, place: str
+) -> None:
+    config = FULL.replace("/x/a.sock", f"{tmp_path}/of-a-proxy-actor/a.sock")
+    (tmp_path / "of-a-proxy-actor").mkdir()
+    with socket.socket(socket.AF_UNIX) as admin:
+        admin.bind(str(tmp_path / place))
+        admin.listen()
+        words = build_command(["-f", "haproxy.cfg"], options, config)
+    assert words[-4:] == ["-sf", str(predecessor), "-x", str(tmp_path / place)]
