@@ -1,4 +1,4 @@
-"""Options behind a Redis URL; `cluster.store.redis.address` reads them."""
+"""Options behind a Redis URL; `cluster.store.client.address` reads them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from cluster.records.engine import Engine
 from cluster.records.logged_query import LoggedQuery
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.redis.live_figures import WINDOW_MS, RedisLiveFigures
+from cluster.store.installation.live_figures import WINDOW_MS, LiveFigureStore
 from jobs.playground.loader import load_playground
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.evaluation.reports import ReportStore
@@ -118,7 +118,7 @@ async def _log_searches(stores: OpenStores, now_ms: int) -> None:
 
 async def _add_people_and_figures(stage: Stage, stores: OpenStores) -> None:
     now_ms = stage.corner.clock.now_ms()
-    figures = RedisLiveFigures(stores.server)
+    figures = LiveFigureStore(stores.server)
     for back in range(60):
         wave = 1 + 0.4 * math.sin(back / 7) + 0.1 * math.sin(back * 1.7)
         count = round(420 * wave)

@@ -19,7 +19,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.stores.memory import memory_stores as make_memory_stores
 from tests.suites.redis_process import RedisProcess, redis_binary
 from tests.suites.redis_waiting import EASY

@@ -58,8 +58,8 @@ from cluster.meter import Meter
 from cluster.query.fields import Projection
 from cluster.query.language.parser import parse
 from cluster.records.question import FETCHING, GENERATING, VERIFYING, CitedPassage, Question
-from cluster.store.ports.questions import QuestionStore
-from cluster.store.ports.records import RecordStore
+from cluster.store.archive.questions import QuestionStore
+from cluster.store.data.records import RecordStore
 
 PASSAGE_ROWS = 12
 "Passages from which an answer is made."

@@ -29,9 +29,9 @@ from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
 from cluster.records.question import ANSWER_WITHIN_MS, RECHECK, Answer, CitedPassage, CitedSentence
-from cluster.store.ports.changes import ChangeLogEntry, Follower
-from cluster.store.ports.questions import StoredQuestion
-from cluster.store.ports.stores import Stores
+from cluster.store.archive.questions import StoredQuestion
+from cluster.store.data.changes import ChangeLogEntry, Follower
+from cluster.store.stores import Stores
 
 LEASE = RECHECK
 LEASE_MS = 15_000

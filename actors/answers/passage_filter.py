@@ -11,7 +11,7 @@ import orjson
 from actors.answers.archive.messages import Snippet
 from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
-from cluster.store.ports.records import RecordStore
+from cluster.store.data.records import RecordStore
 
 BOOST_FACTOR = 1.5
 "Factor on the score of a passage whose product `boost_fq` matches."

@@ -28,8 +28,8 @@ from cluster.clock import Clock
 from cluster.ids import new_request_id
 from cluster.meter import Meter
 from cluster.records.question import Answer, Format, Question
-from cluster.store.ports.questions import StoredQuestion
-from cluster.store.ports.stores import Stores
+from cluster.store.archive.questions import StoredQuestion
+from cluster.store.stores import Stores
 
 _READ = 24
 "Passages read to generate questions."

@@ -26,8 +26,8 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import LATENCY_MS, Experiment, Exposure, Variant
-from cluster.store.ports.experiments import AssignMode, ExperimentBook, ExperimentStore
-from cluster.store.ports.interactions import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.engines.experiments import AssignMode, ExperimentBook, ExperimentStore
 from cluster.store.refreshing_cache import RefreshingCache
 
 MAX_AGE_S = 0.5

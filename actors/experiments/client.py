@@ -29,8 +29,8 @@ from cluster.deadline import run_within
 from cluster.errors import Invalid, NewerRelease, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import Experiment
-from cluster.store.ports.experiments import ExperimentStore
-from cluster.store.ports.stores import Stores
+from cluster.store.engines.experiments import ExperimentStore
+from cluster.store.stores import Stores
 
 ACTOR_TIMEOUT_S = 0.25
 "Time limit of the actor; after it, this process records the event."

@@ -42,8 +42,8 @@ from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.changes import with_changes
 from cluster.records.experiment import STEPS, Experiment, Status, can_overlap
 from cluster.records.interaction import INTERACTION_TYPES
-from cluster.store.ports.experiments import ExperimentBook
-from cluster.store.ports.stores import Stores
+from cluster.store.engines.experiments import ExperimentBook
+from cluster.store.stores import Stores
 
 _TRIES = 8
 

@@ -9,7 +9,7 @@ from typing import Final, Literal
 from cluster.errors import Refusal
 from cluster.message_codec import MessageCodec
 from cluster.records.experiment import Variant
-from cluster.store.ports.interactions import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriter
 
 LifecycleStep = Literal["start", "pause", "complete", "archive"]
 "A step of the life cycle that needs only the name of the experiment."

@@ -30,7 +30,7 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import from_ms
 from cluster.errors import NotFound
 from cluster.records.experiment import LATENCY_MS, Experiment, Exposure, Variant
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 ALPHA: Final = 0.05
 SLOW_MS: Final = 200

@@ -16,7 +16,7 @@ from actors.history.threads import QuestionPage, ThreadPage, list_questions, lis
 from actors.history.tracker import ThreadTracker
 from cluster.clock import Clock
 from cluster.errors import Refusal
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 
 class LocalHistoryClient:

@@ -39,7 +39,7 @@ from cluster.log import set_up_logging
 from cluster.meter import Meter, SilentMeter
 from cluster.runtime.actor_thread import run_actor
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 STANDSTILL_S = 120.0
 "After this time without a heartbeat the process exits."

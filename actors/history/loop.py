@@ -20,7 +20,7 @@ from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
 from cluster.records.access import App
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 LEASE = "tracker"
 _PAUSE_S = 0.4

@@ -45,8 +45,8 @@ from cluster.clock import Clock
 from cluster.errors import Fault
 from cluster.meter import Meter
 from cluster.records.thread import News
-from cluster.store.ports.changes import ChangeLogEntry, Follower
-from cluster.store.ports.stores import Stores
+from cluster.store.data.changes import ChangeLogEntry, Follower
+from cluster.store.stores import Stores
 
 LAG_MS = 2_500
 "Minimal age of a change; longer than any write of a subscription may take."

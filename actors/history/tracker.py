@@ -22,8 +22,8 @@ from actors.history.messages import (
 from cluster.clock import Clock
 from cluster.errors import Fault, HouseError, Refusal, Unavailable
 from cluster.records.thread import ReaderThreads
-from cluster.store.ports.changes import ChangeLog
-from cluster.store.ports.threads import ThreadStore
+from cluster.store.archive.threads import ThreadStore
+from cluster.store.data.changes import ChangeLog
 
 MAX_TRIES = 32
 "Attempts of a change; of concurrent changes of one user, one succeeds each time."

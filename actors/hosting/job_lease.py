@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.clock import Clock
 from cluster.errors import Unavailable
-from cluster.store.ports.leases import LeaseStore
+from cluster.store.installation.leases import LeaseStore
 
 
 class JobLease:

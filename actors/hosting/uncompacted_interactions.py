@@ -10,7 +10,7 @@ import orjson
 
 from cluster import ids
 from cluster.records.times import moment_ms
-from cluster.store.ports.changes import ChangeLog
+from cluster.store.data.changes import ChangeLog
 
 _PAGE = 200
 _MOST_PAGES = 500

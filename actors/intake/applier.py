@@ -18,8 +18,8 @@ from actors.language.embedder import Embedder
 from cluster.clock import Clock
 from cluster.errors import Fault, Unavailable
 from cluster.meter import Meter
-from cluster.store.ports.intake import Batch, Intake
-from cluster.store.ports.stores import Stores
+from cluster.store.data.intake import Batch, Intake
+from cluster.store.stores import Stores
 
 BatchOutcome = Literal["applied", "already", "given_up"]
 

@@ -13,7 +13,7 @@ from cluster.clock import Clock
 from cluster.errors import Invalid, NotFound, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.erasure import Erasure
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 WAIT_S = 180.0
 _POLL_S = 0.2

@@ -22,8 +22,9 @@ from cluster.artifacts.tables import NOUNS
 from cluster.clock import Clock
 from cluster.errors import Conflict, Fault, HouseError, Unavailable
 from cluster.meter import Meter
-from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Noun
-from cluster.store.ports.stores import Stores
+from cluster.records.intake import Noun
+from cluster.store.data.changes import ChangeLog, ChangeLogEntry
+from cluster.store.stores import Stores
 
 # Write segments of users and products again from the store of records, when they are lost or damaged.
 #

@@ -35,8 +35,8 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock, iso_ms
 from cluster.errors import HouseError, TooMany, Unavailable
 from cluster.records.erasure import ErasedPlace, Erasure, Person
-from cluster.store.ports.erasures import REDIS_PLACES
-from cluster.store.ports.stores import Stores
+from cluster.store.data.person_traces import REDIS_PLACES
+from cluster.store.stores import Stores
 
 HOUR_MS = 3_600_000
 TASK_WAIT_S = 30.0

@@ -28,8 +28,8 @@ from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable
 from cluster.meter import Meter
-from cluster.store.ports.intake import Batch
-from cluster.store.ports.stores import Stores
+from cluster.store.data.intake import Batch
+from cluster.store.stores import Stores
 
 LEASE = "intake"
 CONSUMER = "intake"

@@ -19,7 +19,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.errors import NotFound
 from cluster.records.erasure import COPIES, REFUSED, Person
 from cluster.records.logged_query import pseudonym
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 SETTLED_PROFILE, SETTLED = "settled profile", "settled interactions"
 QUERIES, TRAININGS, SNAPSHOTS = "query log", "data of trainings", "model snapshots"

@@ -16,7 +16,7 @@ from cluster.errors import Conflict, HouseError, Unavailable
 from cluster.ids import position_from_offset
 from cluster.meter import Meter
 from cluster.records.logged_query import pseudonym
-from cluster.store.ports.query_log import QueryBatch, QueryStore
+from cluster.store.archive.query_log import QueryBatch, QueryStore
 
 _DAY_MS = 86_400_000
 _MAX_MS = 1 << 62

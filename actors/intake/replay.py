@@ -19,11 +19,10 @@ import orjson
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, TooMany, Unavailable, Unprocessable
 from cluster.ids import new_task_id
-from cluster.records.intake import QuarantineEntry
+from cluster.records.intake import Noun, Op, QuarantineEntry
 from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, TypeCheck
 from cluster.records.validation.upload import parse_upload
-from cluster.store.ports.changes import Noun, Op
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 ReplayStatus = Literal["replayed", "refused", "skipped", "waiting"]
 

@@ -17,7 +17,8 @@ from cluster import ids
 from cluster.artifacts.segments import position_from_offset
 from cluster.artifacts.tables import INTERACTIONS, RECORDS
 from cluster.compact_json import dump_compact
-from cluster.store.ports.changes import ChangeLogEntry, Noun
+from cluster.records.intake import Noun
+from cluster.store.data.changes import ChangeLogEntry
 
 GROUP = "group:"
 UNKNOWN_RATING = 3.0

@@ -16,8 +16,8 @@ import orjson
 from actors.language.embedder import Embedder, embedding_text
 from actors.retrieval.html import text_from_html
 from cluster.errors import Fault
-from cluster.store.ports.changes import Noun
-from cluster.store.ports.intake import RecordPut
+from cluster.records.intake import Noun
+from cluster.store.data.intake import RecordPut
 
 _HTML_READ = 50_000
 _HTML_KEPT = 2_000

@@ -13,7 +13,7 @@ from actors.recommender.state.serving_model import ServingModel
 from actors.retrieval.autocomplete.field_index import FieldIndex, FieldIndexes
 from actors.retrieval.autocomplete.text_index import RowTextIndex
 from cluster.ids import DEFAULT_ENGINE
-from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.data.changes import ChangeLogEntry
 
 ENGINE_ROW_BYTES = 60
 "Priors and signals of one engine: about fifteen arrays of float32 by row."

@@ -21,7 +21,7 @@ from cluster.artifacts.query_log import QueryLogStore
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.records.logged_query import LoggedQuery, pseudonym
-from cluster.store.ports.query_log import QueryStore
+from cluster.store.archive.query_log import QueryStore
 
 KINDS = ("search", "ask")
 "Completions are left out: they are unfinished queries."

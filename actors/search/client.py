@@ -19,7 +19,7 @@ from actors.retrieval.autocomplete.highlighting import highlight, match_typed_wo
 from actors.retrieval.autocomplete.lookup import CompletionIndex
 from cluster.errors import Unavailable
 from cluster.records.question import BankQuestion
-from cluster.store.ports.question_bank import QuestionBankStore
+from cluster.store.archive.question_bank import QuestionBankStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ from cluster.clock import SystemClock
 from cluster.errors import HouseError
 from cluster.ids import new_request_id
 from cluster.meter import SilentMeter
-from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Follower, Noun
-from cluster.store.ports.stores import Stores
+from cluster.records.intake import Noun
+from cluster.store.data.changes import ChangeLog, ChangeLogEntry, Follower
+from cluster.store.stores import Stores
 
 ROWS = 10
 MOST_SEARCHED = 200_000

@@ -47,9 +47,10 @@ from cluster.errors import ColumnsNotReady, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
 from cluster.query.columnar.column_source import Key
-from cluster.store.ports.changes import ChangeLogEntry, Follower, Noun
-from cluster.store.ports.stores import Stores
+from cluster.records.intake import Noun
+from cluster.store.data.changes import ChangeLogEntry, Follower
 from cluster.store.refreshing_cache import EngineRecords
+from cluster.store.stores import Stores
 
 T = TypeVar("T")
 

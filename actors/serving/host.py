@@ -19,8 +19,8 @@ from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.machine_memory import available_memory
 from cluster.meter import Meter
-from cluster.store.ports.stores import Stores
 from cluster.store.refreshing_cache import EngineRecords
+from cluster.store.stores import Stores
 
 _LOG_EVERY = 500
 "One answer in so many is logged."

@@ -11,7 +11,7 @@ from actors.serving.state_digest import digest_lists, digest_records
 from cluster.clock import Clock
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import Meter
-from cluster.store.ports.changes import ChangeLog, find_differing
+from cluster.store.data.changes import ChangeLog, find_differing
 
 _COMPARE_MS = 30_000
 "Pause between two comparisons."

@@ -23,7 +23,7 @@ from cluster.errors import Invalid, Unavailable
 from cluster.query.language.boost_rules import CompiledRule, clauses_of, compile_rules
 from cluster.query.language.tree import Node
 from cluster.records.boost_rule import BoostRule
-from cluster.store.ports.boost_rules import RuleStore
+from cluster.store.engines.boost_rules import RuleStore
 from cluster.store.refreshing_cache import RefreshingCache
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.account import Account, Role, hash_password, is_username, new_password, new_user_id
 from cluster.records.administration import AppRole
-from cluster.store.ports.accounts import AccountStore, ActiveGrant, GrantStore
+from cluster.store.administration.accounts import AccountStore
+from cluster.store.administration.grants import ActiveGrant, GrantStore
 
 USERNAME = "admin"
 "User name of the administrator that the first start creates."

@@ -11,8 +11,8 @@ from cluster.paths import InstallationPaths
 from cluster.records.administration import AuditRow
 from cluster.secrecy import Vault
 from cluster.settings import Settings
-from cluster.store.audit_proof import AuditProof, report_to_log
-from cluster.store.ports.administration import AuditLog
+from cluster.store.administration.audit import AuditLog
+from cluster.store.administration.audit_proof import AuditProof, report_to_log
 
 FIRST_PROVEN = "audit.prove"
 "Operation of the row from which on rows carry proofs."

@@ -30,7 +30,7 @@ from cluster.records.access import (
 )
 from cluster.records.changes import with_changes
 from cluster.secrecy import Vault, derive_token_key, key_sha256
-from cluster.store.ports.access import AccessBook, AccessStore
+from cluster.store.administration.access import AccessBook, AccessStore
 
 KINDS: tuple[KeyKind, ...] = ("secret", "publishable")
 FIRST_APPS: tuple[Environment, ...] = ("playground", "development", "production")

@@ -19,8 +19,8 @@ from cluster.artifacts.signing import resign_manifests
 from cluster.errors import Fault
 from cluster.records.access import reseal_key
 from cluster.secrecy import Signer, Vault
-from cluster.store.ports.access import AccessStore
-from cluster.store.ports.accounts import AccountStore
+from cluster.store.administration.access import AccessStore
+from cluster.store.administration.accounts import AccountStore
 
 _PASSES = 5
 

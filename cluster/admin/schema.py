@@ -22,8 +22,8 @@ import structlog
 
 from cluster.build_info import build_digest, installed_version
 from cluster.errors import Conflict, NewerRelease, Unavailable
-from cluster.store.ports.schema import RunningRelease, SchemaStore, StoredSchema
-from cluster.store.ports.stores import Stores
+from cluster.store.installation.schema import RunningRelease, SchemaStore, StoredSchema
+from cluster.store.stores import Stores
 
 LEASE = "schema"
 LEASE_MS = 60_000

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.twofactor.totp import TOTP
 from cluster.errors import Conflict, Fault
 from cluster.records.account import Account
 from cluster.secrecy import Vault
-from cluster.store.ports.accounts import AccountStore
+from cluster.store.administration.accounts import AccountStore
 
 STEP_S = 30
 DIGITS = 6

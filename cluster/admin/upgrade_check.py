@@ -14,8 +14,8 @@ from cluster.artifacts.signing import is_manifest
 from cluster.build_info import installed_version
 from cluster.errors import Fault, NotFound
 from cluster.store.connect import OpenStores
-from cluster.store.ports.schema import RunningRelease, StoredSchema
-from cluster.store.redis.record_counts import RecordCounts, count_records
+from cluster.store.installation.schema import RunningRelease, StoredSchema
+from cluster.store.seals.record_counts import RecordCounts, count_records
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ import time
 from cluster.errors import Fault, HouseError
 from cluster.paths import InstallationPaths
 from cluster.settings import Settings
-from cluster.store.redis.address import Address
-from cluster.store.redis.discovery import ClusterMap, locator
-from cluster.store.redis.handshake import dial_located
-from cluster.store.redis.multiplexer import ConnectionObserver
+from cluster.store.client.address import Address
+from cluster.store.client.discovery import ClusterMap, locator
+from cluster.store.client.handshake import dial_located
+from cluster.store.client.multiplexer import ConnectionObserver
 
 WAIT_S = 10.0
 "Seconds that a server started together with Kiosk may need."

@@ -7,6 +7,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+Noun = Literal["user", "product", "interaction"]
+
+Op = Literal["put", "remove", "erase"]
+
+
 TaskStatus = Literal["queued", "running", "finished", "failed"]
 
 

@@ -6,15 +6,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from cluster.admin.schema import newest_schema
+from cluster.records.intake import Noun
 from cluster.records.question import LATE_RECHECK
 from cluster.records.replica_memory import ReplicaMemory
 from cluster.store.connect import OpenStores
-from cluster.store.ports.changes import FOLLOWING_MS, Noun, find_differing
-from cluster.store.ports.schema import RunningRelease, StoredSchema
-from cluster.store.redis.cluster_report import LEASES, LeaseHolder, RedisClusterOverview
-from cluster.store.redis.installation import RedisInstallation, StoredIdentity
-from cluster.store.redis.replica_memory import RedisReplicaMemory
-from cluster.store.redis.schema import RedisSchema
+from cluster.store.data.changes import FOLLOWING_MS, find_differing
+from cluster.store.installation.identity import IdentityStore, StoredIdentity
+from cluster.store.installation.leases import LEASES, LeaseHolder, LeaseReader
+from cluster.store.installation.replica_memory import ReplicaMemoryStore
+from cluster.store.installation.schema import RunningRelease, SchemaStore, StoredSchema
 
 _NOUNS: tuple[Noun, ...] = ("user", "product", "interaction")
 
@@ -80,7 +80,7 @@ async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
         Unavailable: Redis does not answer
     """
     server = stores.server
-    overview, schema = RedisClusterOverview(server), RedisSchema(server)
+    overview, schema = LeaseReader(server), SchemaStore(server)
     apps = sorted((await stores.access.read_all()).apps)
     engines: list[EngineOverview] = []
     logs: list[LogState] = []
@@ -91,7 +91,7 @@ async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
         if names := find_differing(await stores.changes.list_followers(app_id), now_ms):
             differing[app_id] = names
     return ClusterReport(
-        await RedisInstallation(server).read(),
+        await IdentityStore(server).read(),
         await schema.read(),
         newest_schema(),
         tuple(await schema.list_releases(now_ms)),
@@ -100,7 +100,7 @@ async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
         tuple(logs),
         {app_id: await stores.intake.depth(app_id) for app_id in apps},
         differing,
-        tuple(await RedisReplicaMemory(server).read(now_ms)),
+        tuple(await ReplicaMemoryStore(server).read(now_ms)),
     )
 
 

@@ -27,7 +27,7 @@ from dataclasses import replace
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import Conflict, Fault, InvalidSetting, NotFound
 from cluster.store.connect import OpenStores
-from cluster.store.redis.installation import RedisInstallation, StoredIdentity
+from cluster.store.installation.identity import IdentityStore, StoredIdentity
 
 IDENTITY_FILE = "installation.json"
 "At the root of the artifact store."
@@ -109,7 +109,7 @@ async def mark_installation(
         InvalidSetting: the key or the artifact store is not that of the installation
         Unavailable: Redis or the store does not answer
     """
-    redis = RedisInstallation(stores.server)
+    redis = IdentityStore(stores.server)
     recorded = await redis.read()
     found = await asyncio.to_thread(read_artifact_id, artifacts)
     refuse_mismatch(recorded, fingerprints=fingerprints, artifact_id=found, address=address)
@@ -135,13 +135,13 @@ async def switch_master_key(
         return recorded
     older = (one for one in (recorded.fingerprint, *recorded.previous) if one not in ("", fingerprints[0]))
     identity = replace(recorded, fingerprint=fingerprints[0], previous=tuple(dict.fromkeys(older)))
-    await RedisInstallation(stores.server).replace(identity)
+    await IdentityStore(stores.server).replace(identity)
     return identity
 
 
 async def forget_previous_keys(stores: OpenStores) -> StoredIdentity:
     """Record that nothing is sealed with previous master keys any more; return the identity."""
-    redis = RedisInstallation(stores.server)
+    redis = IdentityStore(stores.server)
     identity = replace(await redis.read(), previous=())
     await redis.replace(identity)
     return identity
@@ -153,7 +153,7 @@ async def adopt_installation(
     """Register an artifact store and the master keys as those of a Redis, replacing any earlier identity;
     return the identity.
     """
-    redis = RedisInstallation(stores.server)
+    redis = IdentityStore(stores.server)
     found = (await redis.read()).installation_id or await asyncio.to_thread(read_artifact_id, artifacts)
     identity = StoredIdentity(found or uuid.uuid4().hex, fingerprints[0], tuple(fingerprints[1:]))
     await asyncio.to_thread(artifacts.write, IDENTITY_FILE, _dump(identity.installation_id))

@@ -23,7 +23,7 @@ from cluster.runtime.connecting import connect, run_blocking
 from cluster.runtime.identity import read_artifact_id, refuse_mismatch
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from cluster.store.redis.installation import RedisInstallation, StoredIdentity
+from cluster.store.installation.identity import IdentityStore, StoredIdentity
 
 _log = structlog.get_logger()
 
@@ -65,7 +65,7 @@ class IdentityWatch:
             InvalidSetting: the key or the artifact store is not that of the installation
         """
         try:
-            recorded = await RedisInstallation(self._stores.server).read()
+            recorded = await IdentityStore(self._stores.server).read()
             found = await self._read_artifact_id(recorded)
         except Unavailable as error:
             _log.warning("identity_not_checked", reason=error.message)
@@ -128,7 +128,7 @@ async def prepare_master_key(stores: OpenStores, settings: Settings) -> None:
         Fault: the existing key is damaged
         Unavailable: Redis does not answer
     """
-    recorded = await RedisInstallation(stores.server).read()
+    recorded = await IdentityStore(stores.server).read()
     refuse_mismatch(recorded, fingerprints=master_key_fingerprints(settings))
     ensure_master_key(settings)
 
@@ -172,7 +172,7 @@ def check_artifact_store(artifacts: ArtifactStore, settings: Settings) -> None:
 
 async def _check_artifact_store(artifacts: ArtifactStore, settings: Settings) -> None:
     async with connect(settings) as stores:
-        recorded = await RedisInstallation(stores.server).read()
+        recorded = await IdentityStore(stores.server).read()
     if recorded.installation_id:
         found = await asyncio.to_thread(read_artifact_id, artifacts)
         refuse_mismatch(recorded, artifact_id=found, address=str(settings.artifacts_address))

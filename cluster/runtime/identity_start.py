@@ -10,7 +10,7 @@ from cluster.runtime.identity import adopt_installation, mark_installation
 from cluster.runtime.signing_upgrade import sign_keys
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from cluster.store.redis.installation import RedisInstallation, StoredIdentity
+from cluster.store.installation.identity import IdentityStore, StoredIdentity
 
 
 async def mark_identity(settings: Settings) -> StoredIdentity:
@@ -24,7 +24,7 @@ async def mark_identity(settings: Settings) -> StoredIdentity:
     """
     address = settings.artifacts_address
     async with connect(settings, slow_s=ADMIN_S) as stores:
-        if not (await RedisInstallation(stores.server).read()).fingerprint:
+        if not (await IdentityStore(stores.server).read()).fingerprint:
             await _refuse_foreign_keys(stores, settings)
         artifacts = open_artifact_store_at(address, settings)
         return await mark_installation(stores, artifacts, master_key_fingerprints(settings), str(address))

@@ -21,7 +21,7 @@ from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.secrecy import Vault
 from cluster.settings import Settings
-from cluster.store.ports.access import AccessStore
+from cluster.store.administration.access import AccessStore
 
 _MARKER_TEXT = "Everything that stood here unsigned was signed; what is unsigned now is not believed.\n"
 

@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from cluster.clock import Clock
 from cluster.errors import Conflict, Forbidden
 from cluster.records.access import App
-from cluster.store.ports.changes import Noun
-from cluster.store.ports.engines import EngineStore
-from cluster.store.ports.records import RecordStore
-from cluster.store.ports.trainings import RunStore
-from cluster.store.ports.usage import UsageStore
+from cluster.records.intake import Noun
+from cluster.store import keys
+from cluster.store.client.redis_client import RedisClient
+from cluster.store.data.records import RecordStore
+from cluster.store.engines.engines import EngineStore
+from cluster.store.engines.runs import RunStore
 from cluster.store.refreshing_cache import RefreshingCache
 
 MEASURE_KEEP_S = 30.0
@@ -118,3 +119,17 @@ async def check_new_training(runs: RunStore, usage: UsageStore, app: App) -> Non
             )
     if app.settings.max_storage_mb:
         check_stored_bytes(app, await usage.stored_bytes(app.app_id))
+
+
+class UsageStore:
+    """Bytes of each app in the artifact store, as the intake measured them last."""
+
+    def __init__(self, server: RedisClient) -> None:
+        self._server = server
+
+    async def set_stored_bytes(self, app_id: str, size: int) -> None:
+        await self._server.execute_slow("SET", keys.stored_bytes(app_id), size)
+
+    async def stored_bytes(self, app_id: str) -> int:
+        """Return the bytes that the intake measured last; 0 before the first measurement."""
+        return int(await self._server.execute_slow("GET", keys.stored_bytes(app_id)) or 0)

@@ -9,46 +9,46 @@ from typing import Any
 
 from cluster.clock import Clock, SystemClock
 from cluster.meter import Meter, SilentMeter
-from cluster.store.ports.stores import Stores
-from cluster.store.redis.access import RedisAccess
-from cluster.store.redis.accounts import RedisAccounts, RedisGrants
-from cluster.store.redis.address import Address
-from cluster.store.redis.administration import RedisAdminTokens, RedisInvitations
-from cluster.store.redis.archive_admin import RedisArchiveCalls, RedisClientRules
-from cluster.store.redis.audit import RedisAudit
-from cluster.store.redis.boost_rules import RedisRules, RedisRuleVersions
-from cluster.store.redis.changes import RedisChanges
-from cluster.store.redis.client import HOT_S, SLOW_S, RedisClient
-from cluster.store.redis.cluster_client import ClusterClient
-from cluster.store.redis.discovery import locator
-from cluster.store.redis.engine_watch import RedisEngineWatch
-from cluster.store.redis.engines import RedisEngines
-from cluster.store.redis.erasures import RedisErasures
-from cluster.store.redis.experiments import RedisExperiments
-from cluster.store.redis.idempotency import RedisIdempotency
-from cluster.store.redis.imports import RedisImports
-from cluster.store.redis.intake import IDLE_MS, MOST_WAITING, RedisIntake
-from cluster.store.redis.interactions import RedisInteractions
-from cluster.store.redis.leases import RedisLeases
-from cluster.store.redis.library_client import LibraryClient
-from cluster.store.redis.limits import RedisLimits
-from cluster.store.redis.multiplexed_client import MultiplexedClient
-from cluster.store.redis.multiplexer import text_of
-from cluster.store.redis.pagination import RedisPages
-from cluster.store.redis.promotions import RedisPromotions
-from cluster.store.redis.quarantine import Quarantine
-from cluster.store.redis.quarantine_reader import QuarantineReader
-from cluster.store.redis.query_log import RedisQueries
-from cluster.store.redis.question_bank import RedisQuestionBank
-from cluster.store.redis.questions import RedisQuestions
-from cluster.store.redis.records import RedisRecords
-from cluster.store.redis.registrations import RedisRegistrations
-from cluster.store.redis.runs import RedisRuns
-from cluster.store.redis.schedules import RedisSchedules
-from cluster.store.redis.schema import RedisSchema
-from cluster.store.redis.tasks import RedisTasks
-from cluster.store.redis.threads import RedisThreads
-from cluster.store.redis.usage import RedisUsage
+from cluster.store.administration.access import AccessStore
+from cluster.store.administration.accounts import AccountStore
+from cluster.store.administration.admin_tokens import AdminTokenStore, InvitationStore
+from cluster.store.administration.audit import AuditLog
+from cluster.store.administration.grants import GrantStore
+from cluster.store.administration.registrations import RegistrationStore
+from cluster.store.app_bounds import UsageStore
+from cluster.store.archive.archive_calls import ArchiveCallStore, ClientRuleStore
+from cluster.store.archive.query_log import QueryStore
+from cluster.store.archive.question_bank import QuestionBankStore
+from cluster.store.archive.questions import QuestionStore
+from cluster.store.archive.threads import ThreadStore
+from cluster.store.client.address import Address
+from cluster.store.client.cluster_client import ClusterClient
+from cluster.store.client.discovery import locator
+from cluster.store.client.library_client import LibraryClient
+from cluster.store.client.multiplexed_client import MultiplexedClient
+from cluster.store.client.multiplexer import text_of
+from cluster.store.client.redis_client import HOT_S, SLOW_S, RedisClient
+from cluster.store.data.changes import ChangeLog
+from cluster.store.data.erasures import ErasureStore
+from cluster.store.data.idempotency import IdempotencyStore
+from cluster.store.data.imports import ImportStore
+from cluster.store.data.intake import IDLE_MS, MOST_WAITING, Intake
+from cluster.store.data.interactions import InteractionStore
+from cluster.store.data.records import RecordStore
+from cluster.store.data.tasks import TaskStore
+from cluster.store.engines.boost_rules import RuleStore, RuleVersionStore
+from cluster.store.engines.engine_watch import EngineWatch
+from cluster.store.engines.engines import EngineStore
+from cluster.store.engines.experiments import ExperimentStore
+from cluster.store.engines.pagination import PageStore
+from cluster.store.engines.promotions import PromotionStore
+from cluster.store.engines.runs import RunStore, ScheduleStore
+from cluster.store.installation.leases import LeaseStore
+from cluster.store.installation.limits import LimitStore
+from cluster.store.installation.quarantine_store import QuarantineStore
+from cluster.store.installation.schema import SchemaStore
+from cluster.store.seals.quarantine import Quarantine
+from cluster.store.stores import Stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def open_stores(
     most_waiting: int = MOST_WAITING,
     is_serving: bool = True,
 ) -> OpenStores:
-    """Open all ports over one Redis.
+    """Open all stores over one Redis.
 
     `is_serving` means that requests wait for these stores; commands, jobs and actors use redis-py instead.
     `hot_s` and `slow_s` are the deadlines, in seconds, of short reads and of all other commands. `idle_ms` is
@@ -153,43 +153,43 @@ def open_stores(
         Address.parse(url), clock=clock, meter=meter, hot_s=hot_s, slow_s=slow_s, is_serving=is_serving
     )
     quarantine = Quarantine(server, clock, meter)
-    interactions, changes = RedisInteractions(server, clock), RedisChanges(server, quarantine)
+    interactions, changes = InteractionStore(server, clock), ChangeLog(server, quarantine)
     return OpenStores(
-        access=RedisAccess(server, quarantine),
-        records=RedisRecords(server, quarantine),
-        intake=RedisIntake(server, clock, idle_ms=idle_ms, most_waiting=most_waiting),
-        tasks=RedisTasks(server),
+        access=AccessStore(server, quarantine),
+        records=RecordStore(server, quarantine),
+        intake=Intake(server, clock, idle_ms=idle_ms, most_waiting=most_waiting),
+        tasks=TaskStore(server),
         interactions=interactions,
         changes=changes,
-        engines=RedisEngines(server, quarantine),
-        engine_watch=RedisEngineWatch(server),
-        boost_rules=RedisRules(server, quarantine),
-        rule_versions=RedisRuleVersions(server),
-        limits=RedisLimits(server),
-        idempotency=RedisIdempotency(server),
-        pages=RedisPages(server),
-        leases=RedisLeases(server),
-        runs=RedisRuns(server, quarantine),
-        schedules=RedisSchedules(server, quarantine),
-        promotions=RedisPromotions(server),
-        accounts=RedisAccounts(server, quarantine),
-        grants=RedisGrants(server),
-        registrations=RedisRegistrations(server, quarantine),
-        admin_tokens=RedisAdminTokens(server, quarantine),
-        invitations=RedisInvitations(server, quarantine),
-        audit=RedisAudit(server),
-        archive_calls=RedisArchiveCalls(server),
-        client_rules=RedisClientRules(server, quarantine),
-        experiments=RedisExperiments(server, quarantine),
-        threads=RedisThreads(server, quarantine),
-        questions=RedisQuestions(server, quarantine),
-        queries=RedisQueries(server),
-        question_bank=RedisQuestionBank(server),
-        erasures=RedisErasures(server, interactions, changes, clock),
-        usage=RedisUsage(server),
-        imports=RedisImports(server, quarantine),
-        quarantine=QuarantineReader(server),
-        schema=RedisSchema(server),
+        engines=EngineStore(server, quarantine),
+        engine_watch=EngineWatch(server),
+        boost_rules=RuleStore(server, quarantine),
+        rule_versions=RuleVersionStore(server),
+        limits=LimitStore(server),
+        idempotency=IdempotencyStore(server),
+        pages=PageStore(server),
+        leases=LeaseStore(server),
+        runs=RunStore(server, quarantine),
+        schedules=ScheduleStore(server, quarantine),
+        promotions=PromotionStore(server),
+        accounts=AccountStore(server, quarantine),
+        grants=GrantStore(server),
+        registrations=RegistrationStore(server, quarantine),
+        admin_tokens=AdminTokenStore(server, quarantine),
+        invitations=InvitationStore(server, quarantine),
+        audit=AuditLog(server),
+        archive_calls=ArchiveCallStore(server),
+        client_rules=ClientRuleStore(server, quarantine),
+        experiments=ExperimentStore(server, quarantine),
+        threads=ThreadStore(server, quarantine),
+        questions=QuestionStore(server, quarantine),
+        queries=QueryStore(server),
+        question_bank=QuestionBankStore(server),
+        erasures=ErasureStore(server, interactions, changes, clock),
+        usage=UsageStore(server),
+        imports=ImportStore(server, quarantine),
+        quarantine=QuarantineStore(server),
+        schema=SchemaStore(server),
         server=server,
     )
 

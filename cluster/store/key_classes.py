@@ -17,8 +17,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from cluster.records.intake import Noun
 from cluster.store import keys
-from cluster.store.ports.changes import Noun
 
 CLASSES: dict[str, tuple[str, ...]] = {
     "control": (

@@ -21,7 +21,7 @@ import structlog
 from cluster.clock import Clock, SystemClock
 from cluster.errors import HouseError, Unavailable
 from cluster.records.engine import Engine
-from cluster.store.ports.engines import EngineStore
+from cluster.store.engines.engines import EngineStore
 
 Value = TypeVar("Value")
 LoadValue = Callable[[str, Value | None], Awaitable[Value]]

@@ -17,7 +17,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, Unauthenticated
 from cluster.records.administration import TOKEN_PREFIX
 from cluster.secrecy import is_token, key_sha256
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.edge.caller import HEADER as KEY_HEADER
 from deployments.edge.caller import PARAMETER
 from deployments.edge.signin_limits import AddressLimits, BucketRate

@@ -23,8 +23,8 @@ from cluster.records.archive_client import (
     find_rule,
     fold_client_name,
 )
-from cluster.store.ports.archive_admin import ClientRuleStore
-from cluster.store.ports.limits import LimitStore
+from cluster.store.archive.archive_calls import ClientRuleStore
+from cluster.store.installation.limits import LimitStore
 from cluster.store.refreshing_cache import RefreshingCache
 
 

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Route
 from actors.answers.archive.client import ArchiveClient
 from cluster.clock import Clock
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.archive import archive_tools, text_fence
 from deployments.archive.admission import ClientAdmission
 from deployments.archive.archive_tools import ArchiveTools, OffsetSigner

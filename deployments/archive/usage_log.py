@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.clock import Clock
 from cluster.records.archive_client import ArchiveCall, Outcome
-from cluster.store.ports.archive_admin import ArchiveCallStore
+from cluster.store.archive.archive_calls import ArchiveCallStore
 from deployments.archive.admission import ArchiveCaller
 from deployments.edge.batch_writer import BatchWriter
 

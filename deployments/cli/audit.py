@@ -10,7 +10,7 @@ import typer
 
 from cluster.clock import iso_ms
 from cluster.errors import Fault
-from cluster.store.ports.administration import AuditVerdict
+from cluster.store.administration.audit_chain import AuditVerdict
 from deployments.cli import screen
 from deployments.cli.installation import Installation
 from deployments.operations.audit import AuditRows

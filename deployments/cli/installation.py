@@ -38,9 +38,9 @@ from cluster.runtime.processes import end_processes, list_processes
 from cluster.runtime.progress import StallTimer
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from cluster.store.ports.changes import find_differing
-from cluster.store.ports.stores import Stores
-from cluster.store.redis.replica_memory import RedisReplicaMemory
+from cluster.store.data.changes import find_differing
+from cluster.store.installation.replica_memory import ReplicaMemoryStore
+from cluster.store.stores import Stores
 from deployments.cli import screen
 from deployments.operations.administration import Administration
 from deployments.operations.principal import COMMAND_LINE
@@ -265,7 +265,7 @@ class Installation:
         """Return what the loaded apps of each API replica take of its memory budget."""
 
         async def read(keeping: KeyAdmin, stores: OpenStores) -> list[ReplicaMemory]:
-            return await RedisReplicaMemory(stores.server).read(read_clock_ms())
+            return await ReplicaMemoryStore(stores.server).read(read_clock_ms())
 
         return self.administer(read)
 

@@ -24,9 +24,9 @@ from cluster.records.administration import AuditRow
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.identity import forget_previous_keys, switch_master_key
 from cluster.secrecy import MOST_MASTER_KEYS, key_text, new_master_key, read_master_keys
-from cluster.store.audit_chain import RESEAL
+from cluster.store.administration.audit_chain import RESEAL
 from cluster.store.connect import OpenStores
-from cluster.store.redis.installation import RedisInstallation, StoredIdentity
+from cluster.store.installation.identity import IdentityStore, StoredIdentity
 from deployments.cli import screen
 from deployments.cli.installation import Installation, read_clock_ms
 from deployments.operations.principal import COMMAND_LINE
@@ -94,7 +94,7 @@ def status(as_json: AsJson = False) -> None:
     installation = Installation()
 
     async def look(stores: OpenStores) -> tuple[StoredIdentity, ResealResult, int]:
-        recorded = await RedisInstallation(stores.server).read()
+        recorded = await IdentityStore(stores.server).read()
         with screen.show_progress("reading") as progress:
             found = await _open_reseal(installation, stores, progress).run(dry_run=True)
         return recorded, found, await _count_agents(installation, stores)
@@ -131,7 +131,7 @@ def reseal(as_json: AsJson = False) -> None:
                 "the processes of this machine have other keys than its master key file: start them anew, or write "
                 "the file of KIOSK_MANIFEST_KEY_FILE anew with `kiosk artifacts key`"
             )
-        recorded = await RedisInstallation(stores.server).read()
+        recorded = await IdentityStore(stores.server).read()
         recorded = await switch_master_key(stores, recorded, master_key_fingerprints(settings))
         with screen.show_progress("sealing") as progress:
             found = await _open_reseal(installation, stores, progress).run()
@@ -176,7 +176,7 @@ def drop() -> None:
     _require_local_key(installation)
 
     async def look(stores: OpenStores) -> bool:
-        recorded = await RedisInstallation(stores.server).read()
+        recorded = await IdentityStore(stores.server).read()
         found = await _open_reseal(installation, stores).run(dry_run=True)
         return found.is_complete and not recorded.previous
 

@@ -15,8 +15,7 @@ from cluster.admin.allowed_learners import allow_learner, allowed_learners, remo
 from cluster.artifacts.signing import SigningResult, sign_manifests
 from cluster.runtime.signing_upgrade import KeySigningResult, sign_keys
 from cluster.settings import Settings
-from cluster.store.audit_chain import ACCEPT
-from cluster.store.ports.administration import AuditVerdict
+from cluster.store.administration.audit_chain import ACCEPT, AuditVerdict
 from deployments.operations.all_operations import OPERATIONS, AdminOperation, build_table
 from deployments.operations.operation import Arguments, Operation
 from deployments.operations.services import AdminServices

@@ -17,7 +17,7 @@ from deployments.operations.principal import COMMAND_LINE
 from deployments.operations.runs import run_to_dict as run_to_dict
 
 if TYPE_CHECKING:
-    from cluster.store.ports.stores import Stores
+    from cluster.store.stores import Stores
     from jobs.refresh.recipe import Recipe
 
 EPILOG = """

@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 
 from cluster.clock import Clock
-from cluster.store.ports.accounts import AccountStore
+from cluster.store.administration.accounts import AccountStore
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.body_pace import UploadSlots
 from deployments.edge.client_address import DIRECT, ClientAddresses

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster.errors import Conflict, HouseError, TooMany, Unprocessable
-from cluster.store.ports.idempotency import IdempotencyStore
+from cluster.store.data.idempotency import IdempotencyStore
 from deployments.edge.envelope import Reply
 
 HEADER = b"idempotency-key"

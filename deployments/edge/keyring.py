@@ -14,7 +14,7 @@ import structlog
 from cluster.errors import Fault, NewerRelease
 from cluster.records.access import IN_BROWSER, ApiKey, App, find_archive_app, reveal_key
 from cluster.secrecy import Vault, derive_token_key, key_sha256
-from cluster.store.ports.access import AccessBook, AccessStore
+from cluster.store.administration.access import AccessBook, AccessStore
 from cluster.store.refreshing_cache import RefreshingCache
 from deployments.edge.caller import Credential
 

@@ -16,7 +16,7 @@ import structlog
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, messages
 from cluster.records.access import Limits as AppLimits
-from cluster.store.ports.limits import LimitStore
+from cluster.store.installation.limits import LimitStore
 from deployments.edge.address_buckets import AddressBuckets
 from deployments.edge.caller import Credential
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.clock import Clock
-from cluster.store.ports.limits import LimitStore
+from cluster.store.installation.limits import LimitStore
 
 APP = "kiosk:oauth"
 "Replaces the app id in limits; no app can have this id."

@@ -52,8 +52,8 @@ from cluster.runtime.ray_environment import is_behind_haproxy, python_path
 from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from cluster.store.redis.live_figures import RedisLiveFigures
-from cluster.store.redis.replica_memory import RedisReplicaMemory
+from cluster.store.installation.live_figures import LiveFigureStore
+from cluster.store.installation.replica_memory import ReplicaMemoryStore
 from cluster.tracing import PROCESS
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.engine_router import EngineRouter
@@ -199,7 +199,7 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._experiments.treatments.flush()
         with contextlib.suppress(HouseError):
-            await RedisReplicaMemory(self._stores.server).delete(self._replica)
+            await ReplicaMemoryStore(self._stores.server).delete(self._replica)
         parts: tuple[Any, ...] = (
             self._experiments, self._question_client, self._query_log, self._archive, self._archive_host, self._keyring,
             self._limits, self._engine_router, self._connections, self._host, self._identity, self._stores,
@@ -219,7 +219,7 @@ class Gateway:
             await asyncio.gather(asyncio.sleep(1.0), self._memory.refresh())
             if second % REPORT_EVERY_S == 0:
                 self._counts.flush(self._meter)
-                await self._meter.report(RedisLiveFigures(self._stores.server), SystemClock().now_ms())
+                await self._meter.report(LiveFigureStore(self._stores.server), SystemClock().now_ms())
                 self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
                 await record_running(self._stores, SystemClock().now_ms())
                 await asyncio.gather(self._experiments.treatments.flush(), self._budget.evict())
@@ -233,7 +233,7 @@ class Gateway:
         """Record what the loaded apps take, for `kiosk status`; without Redis nobody reads it."""
         use = asdict(self._budget.read_use())
         with contextlib.suppress(HouseError):
-            await RedisReplicaMemory(self._stores.server).record(
+            await ReplicaMemoryStore(self._stores.server).record(
                 ReplicaMemory(self._replica, SystemClock().now_ms(), **use)
             )
 

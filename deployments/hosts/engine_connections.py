@@ -8,7 +8,7 @@ from typing import Any
 
 from actors.serving.client import RemoteRecommenderClient
 from cluster.records.engine import application_name
-from cluster.store.ports.engines import EngineWatch
+from cluster.store.engines.engine_watch import EngineWatch
 from deployments.hosts.local_channel import LocalChannelPool
 
 

@@ -14,7 +14,7 @@ from actors.history.tracker import new_question_id
 from actors.language.embedder import HashingEmbedder
 from cluster.clock import SystemClock
 from cluster.records.times import moment_ms
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 _MOST_PASSAGES = 200
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.errors import NotFound
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 
 async def require_app(stores: Stores, app_id: str) -> None:

@@ -15,7 +15,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.access import find_archive_app
 from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name, short_id
-from cluster.store.ports.accounts import ActiveGrant
+from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.archive_report import (
     UNANSWERED_BELOW,
     ArchiveReport,

@@ -10,8 +10,9 @@ import orjson
 from pydantic import Field
 
 from cluster.records.administration import AuditRow
-from cluster.store.ports.administration import AuditFilter, AuditVerdict
-from cluster.store.ports.administration import AuditPage as StoredPage
+from cluster.store.administration.audit import AuditFilter
+from cluster.store.administration.audit import AuditPage as StoredPage
+from cluster.store.administration.audit_chain import AuditVerdict
 from deployments.operations.operation import Arguments, Download, Operation
 from deployments.operations.services import AdminServices
 

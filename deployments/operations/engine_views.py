@@ -10,8 +10,8 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.errors import HouseError
 from cluster.records.engine import Engine, EngineStatus, Placement
-from cluster.store.ports.engines import EngineTraffic
-from cluster.store.ports.stores import Stores
+from cluster.store.engines.engine_watch import EngineTraffic
+from cluster.store.stores import Stores
 
 STALE_MS = 15_000
 

@@ -18,7 +18,7 @@ from cluster.records.access import App
 from cluster.records.changes import with_changes
 from cluster.records.engine import ENGINE_NAME, Engine, Placement, Scaling
 from cluster.store.app_bounds import check_new_engine
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.operations.engine_views import EngineView, read_engine_view, read_engine_views
 from deployments.operations.operation import Arguments, OfApp, OfEngine, Operation
 from deployments.operations.services import AdminServices

@@ -15,8 +15,8 @@ import orjson
 from actors.hosting.uncompacted_interactions import read_uncompacted
 from cluster.artifacts.segments import SegmentStore
 from cluster.records.validation.upload import ORIGIN
-from cluster.store.ports.questions import StoredQuestion
-from cluster.store.ports.stores import Stores
+from cluster.store.archive.questions import StoredQuestion
+from cluster.store.stores import Stores
 
 KINDS = ("feedback",)
 MOST_READ = 2_000

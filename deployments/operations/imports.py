@@ -25,7 +25,7 @@ from cluster.records.file_import import (
     ImportStatus,
     import_status,
 )
-from cluster.store.ports.imports import StoredImport
+from cluster.store.data.imports import StoredImport
 from deployments.operations.app_access import require_app
 from deployments.operations.file_preview import PreviewTask
 from deployments.operations.operation import OfApp, Operation

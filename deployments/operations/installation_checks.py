@@ -14,8 +14,8 @@ from cluster.admin.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.clock import iso_ms
 from cluster.records.access import IN_BROWSER, App
 from cluster.records.replica_memory import ReplicaMemory
-from cluster.store.ports.access import AccessStore
-from cluster.store.ports.schema import RunningRelease, StoredSchema
+from cluster.store.administration.access import AccessStore
+from cluster.store.installation.schema import RunningRelease, StoredSchema
 
 Level = Literal["ok", "warning", "bad"]
 

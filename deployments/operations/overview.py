@@ -11,11 +11,12 @@ from typing import Any
 from cluster.admin.memory import used_memory_share
 from cluster.admin.schema import newest_schema
 from cluster.errors import Forbidden, HouseError
-from cluster.store.ports.changes import FOLLOWING_MS, Noun
-from cluster.store.redis.cluster_report import LEASES, RedisClusterOverview
-from cluster.store.redis.live_figures import WINDOW_MS, RedisLiveFigures
-from cluster.store.redis.replica_memory import RedisReplicaMemory
-from cluster.store.redis.schema import RedisSchema
+from cluster.records.intake import Noun
+from cluster.store.data.changes import FOLLOWING_MS
+from cluster.store.installation.leases import LEASES, LeaseReader
+from cluster.store.installation.live_figures import WINDOW_MS, LiveFigureStore
+from cluster.store.installation.replica_memory import ReplicaMemoryStore
+from cluster.store.installation.schema import SchemaStore
 from deployments.edge.live_figures import duration_of_class
 from deployments.operations.installation_checks import (
     LATE_MS,
@@ -107,7 +108,7 @@ async def read_overview(services: AdminServices, _: Arguments) -> Overview:
     app_ids = sorted((await stores.access.read_all()).apps)
     apps = [app_id for app_id in app_ids if visible is None or app_id in visible]
     windows, states, (findings, memory) = await asyncio.gather(
-        RedisLiveFigures(stores.server).read(services.now_ms(), WINDOWS),
+        LiveFigureStore(stores.server).read(services.now_ms(), WINDOWS),
         asyncio.gather(*(_read_app(services, app_id) for app_id in apps[:MOST_APPS])),
         _check(services) if principal.may("viewer", "") else _nothing(),
     )
@@ -163,14 +164,14 @@ def find_percentile(window: Mapping[str, int], share: float) -> float | None:
 async def _check(services: AdminServices) -> tuple[list[Finding], dict[str, int]]:
     """Return what an API replica can check: the store, leases of background work, releases, disk and keys."""
     stores, now_ms, config = services.stores, services.now_ms(), services.config
-    cluster, schema = RedisClusterOverview(stores.server), RedisSchema(stores.server)
+    cluster, schema = LeaseReader(stores.server), SchemaStore(stores.server)
     try:
         memory, persistence, leases, stored, releases, keys = await asyncio.gather(
             stores.infos("memory"), stores.infos("persistence"),
             asyncio.gather(*(cluster.read_lease(name) for name in LEASES)),
             schema.read(), schema.list_releases(now_ms), check_exposed_keys(stores.access, now_ms),
         )  # fmt: skip
-        app_memory = await RedisReplicaMemory(stores.server).read(now_ms)
+        app_memory = await ReplicaMemoryStore(stores.server).read(now_ms)
     except HouseError as error:
         return [Finding("redis", "bad", error.message)], {}
     fullest = max(memory, key=used_memory_share)

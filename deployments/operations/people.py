@@ -12,7 +12,7 @@ from cluster.admin.accounts import AccountAdmin, account_to_dict
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.account import Account, Role
 from cluster.records.administration import APP_ROLES, AppRole
-from cluster.store.ports.accounts import ActiveGrant
+from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.apps import key_admin
 from deployments.operations.operation import Arguments, OfApp, Operation
 from deployments.operations.services import AdminServices

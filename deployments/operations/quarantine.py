@@ -15,7 +15,7 @@ from cluster.admin.refused_rows import RefusedRows
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound, ReadOnly
 from cluster.records.intake import QuarantineEntry
-from cluster.store.ports.quarantine import QuarantineStore
+from cluster.store.installation.quarantine_store import QuarantineStore
 from deployments.operations.app_access import require_app
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.sample_results import RESULTS

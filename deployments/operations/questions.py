@@ -11,8 +11,8 @@ from pydantic import Field
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.question import LONGEST_BANK_QUESTION, MOST_QUESTIONS, Answer, BankQuestion
-from cluster.store.ports.question_bank import QuestionBankContents
-from cluster.store.ports.questions import StoredQuestion
+from cluster.store.archive.question_bank import QuestionBankContents
+from cluster.store.archive.questions import StoredQuestion
 from deployments.operations.app_access import require_app
 from deployments.operations.operation import OfApp, Operation
 from deployments.operations.services import AdminServices

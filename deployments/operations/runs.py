@@ -12,7 +12,7 @@ from pydantic import Field
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.records.run import Run
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.operations.engines import check_app, list_visible, no_app_error
 from deployments.operations.operation import Arguments, OfApp, Operation
 from deployments.operations.recipes import choose_recipe

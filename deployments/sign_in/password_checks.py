@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from cluster.errors import TooMany
 from cluster.records.account import Account, check_password
-from cluster.store.ports.accounts import AccountStore
+from cluster.store.administration.accounts import AccountStore
 
 MOST_WAITING = 16
 "Maximum password checks that wait in one replica; the replica runs one at a time."

@@ -7,8 +7,8 @@ from typing import Literal
 from cluster.clock import Clock
 from cluster.records.account import Account
 from cluster.records.administration import AuditRow
-from cluster.store.ports.administration import AuditLog
-from cluster.store.ports.limits import LimitStore
+from cluster.store.administration.audit import AuditLog
+from cluster.store.installation.limits import LimitStore
 from deployments.edge.signin_limits import APP
 
 Surface = Literal["console", "archive"]

@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from cluster.clock import Clock
 from cluster.records.account import Account
-from cluster.store.ports.accounts import AccountStore
+from cluster.store.administration.accounts import AccountStore
 from deployments.sign_in.signing import SignInSigner
 
 PATH = "/console"

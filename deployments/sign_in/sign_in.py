@@ -21,7 +21,7 @@ from cluster.admin.second_factor import LOCKED_AFTER, SecondFactors
 from cluster.clock import Clock
 from cluster.records.account import NAME_FORM, Account
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.edge.signin_limits import SignInLimits, SignInRates
 from deployments.edge.signing import sha256
 from deployments.sign_in.identity_provider import IdentityProvider

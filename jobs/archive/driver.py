@@ -17,7 +17,7 @@ from cluster.errors import Invalid
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.archive.cli import ArchiveImportOptions
 from jobs.archive.passages import build_passages
 from jobs.ingest.display import IngestDisplay

@@ -16,7 +16,7 @@ from actors.answers.archive.snapshot_writer import ProgressCallback, WeightedEmb
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 _READ = 200
 

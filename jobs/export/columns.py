@@ -13,8 +13,8 @@ import orjson
 import pyarrow as pa
 
 from cluster.artifacts.query_log import COLUMNS
+from cluster.records.intake import Noun
 from cluster.records.times import moment_ms
-from cluster.store.ports.changes import Noun
 
 Subject = Literal["users", "products", "interactions", "queries"]
 SUBJECTS: Final[tuple[Subject, ...]] = get_args(Subject)

@@ -24,10 +24,11 @@ from cluster.artifacts.segment_stream import SegmentRange, SegmentStream
 from cluster.artifacts.tables import RECORDS
 from cluster.errors import Unavailable
 from cluster.ids import position_from_offset
+from cluster.records.intake import Noun
 from cluster.records.logged_query import LoggedQuery
-from cluster.store.ports.changes import ChangeLog, ChangeLogEntry, Noun
-from cluster.store.ports.query_log import QueryStore
-from cluster.store.ports.stores import Stores
+from cluster.store.archive.query_log import QueryStore
+from cluster.store.data.changes import ChangeLog, ChangeLogEntry
+from cluster.store.stores import Stores
 from jobs.export.columns import NOUN_OF, Subject
 
 # The change log after the compacted segments: read once into files, so that memory stays bounded.

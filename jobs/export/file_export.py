@@ -17,7 +17,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.table_files import STANDARD_OUTPUT, Format, TableFile
 from cluster.clock import Clock, SystemClock, iso_ms
 from cluster.errors import Invalid, NotFound, Unavailable
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.export.columns import (
     NOUN_OF,
     SCHEMAS,

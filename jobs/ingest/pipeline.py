@@ -24,9 +24,9 @@ from cluster.errors import HouseError, Invalid, NotFound, ReadOnly, messages
 from cluster.ids import new_request_id
 from cluster.meter import Meter, SilentMeter
 from cluster.records.erasure import ErasedReaders
+from cluster.records.intake import Noun
 from cluster.store.app_bounds import check_stored_bytes
-from cluster.store.ports.changes import Noun
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.ingest import sources as reading
 from jobs.ingest.chunks import CHUNK_BYTES, ReadBounds
 from jobs.ingest.columns import ColumnRows

@@ -22,8 +22,8 @@ from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, NotFound
 from cluster.records.erasure import ErasedReaders
 from cluster.records.file_import import LEASE_MS, FileImport, ImportProgress
-from cluster.store.ports.imports import StoredImport
-from cluster.store.ports.stores import Stores
+from cluster.store.data.imports import StoredImport
+from cluster.store.stores import Stores
 from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
 from jobs.ingest.progress import IngestProgress

@@ -23,12 +23,12 @@ from cluster.clock import Clock
 from cluster.errors import Fault, TooMany, Unavailable
 from cluster.ids import new_task_id
 from cluster.records.access import App
-from cluster.records.intake import Task
+from cluster.records.intake import Noun, Task
 from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords, TypeCheck
 from cluster.store.app_bounds import check_new_records
-from cluster.store.ports.changes import ChangeLogEntry, Noun
-from cluster.store.ports.intake import IntakeReceipt
-from cluster.store.ports.stores import Stores
+from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.intake import IntakeReceipt
+from cluster.store.stores import Stores
 from jobs.ingest.validation import AcceptedPart, RejectedRow, reason_from_message, row_from_message
 
 T = TypeVar("T")

@@ -36,7 +36,7 @@ from cluster.runtime.connecting import connect_actor
 from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.scoring.tables import LONG, NESTED, UserKey, UserList, count_users, read_users, table_from_lists
 from jobs.scoring.user_scorer import ScoringOrder, UserScorer, check_snapshot
 

@@ -28,8 +28,8 @@ from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.meter import SilentMeter
 from cluster.query.language.parser import parse
 from cluster.query.language.tree import Node
-from cluster.store.ports.changes import ChangeLog, Follower
-from cluster.store.ports.stores import Stores
+from cluster.store.data.changes import ChangeLog, Follower
+from cluster.store.stores import Stores
 from jobs.scoring.tables import UserKey, UserList
 
 MOST_ROWS = 1_000

@@ -28,12 +28,13 @@ from cluster.records.administration import AuditRow
 from cluster.records.archive_client import ArchiveCall
 from cluster.records.engine import Engine
 from cluster.records.experiment import Exposure
+from cluster.records.intake import Noun
 from cluster.records.interaction import RecentEvent
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import BankQuestion
 from cluster.store import keys
-from cluster.store.ports.changes import ChangeLogEntry, Noun
-from cluster.store.redis.seal import salt_from_key, seal
+from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.seals.seal import salt_from_key, seal
 from tests.benchmarks import data
 from tests.browser.stage import Stage
 from tests.fakes.trained_snapshot import publish_ring_snapshot

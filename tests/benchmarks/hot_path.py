@@ -30,7 +30,7 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.api.http.engine_router import EngineRouter
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import Corner, StillClock, open_corner

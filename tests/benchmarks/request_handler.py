@@ -17,7 +17,7 @@ import orjson
 
 from cluster.clock import SystemClock
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import Corner, open_corner
 from tests.fakes.tokens import token_of

@@ -9,8 +9,8 @@ import pytest
 
 from cluster.records.administration import AuditRow
 from cluster.records.engine import Engine
+from cluster.store.administration.audit import AuditFilter
 from cluster.store.connect import OpenStores
-from cluster.store.ports.administration import AuditFilter
 from deployments.console.page import Page
 from deployments.console.pages.table import PAGES
 from tests.browser.stage import HOSTILE, NEEDS_BROWSER, Stage, Tab, open_browser, open_stage

@@ -14,7 +14,7 @@ from actors.serving.client import RecommenderClient, RemoteRecommenderClient
 from cluster.records.engine import application_name
 from cluster.secrecy import create_master_key
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.corner_shop import APP, furnish
 from tests.suites.recommender_client import ClientSuite, ids, query
 from tests.suites.redis_process import RedisProcess

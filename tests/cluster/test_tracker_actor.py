@@ -18,7 +18,7 @@ from cluster.errors import Refusal
 from cluster.records.access import App
 from cluster.records.thread import Thread
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.intake import RecordPut
+from cluster.store.data.intake import RecordPut
 from tests.cluster.roster_watch import RELEASE, health_of
 from tests.suites.doing import APP
 from tests.suites.redis_process import RedisProcess

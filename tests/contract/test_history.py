@@ -13,7 +13,7 @@ from actors.history.client import LocalHistoryClient
 from actors.history.messages import ThreadChange
 from actors.history.threads import append_update
 from cluster.errors import Unavailable
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from tests.contract.scenario import Scenario, load

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cluster.store.ports.changes import Noun
+from cluster.records.intake import Noun
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from tests.contract.ways import Way

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.contract.scenario import Scenario, load
 from tests.contract.served_shop import open_served_shop
 from tests.contract.test_rest import play

@@ -47,7 +47,7 @@ from cluster.records.interaction import RecentEvent
 from cluster.secrecy import new_master_key
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.redis.seal import salt_from_key, seal
+from cluster.store.seals.seal import salt_from_key, seal
 from tests.benchmarks.data import BRANDS, NOUNS, TRAITS
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import open_corner

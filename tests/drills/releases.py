@@ -25,7 +25,7 @@ from cluster.records.access import App, AppSettings
 from cluster.records.experiment import Experiment, Variant
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.redis.seal import salt_from_key, unseal
+from cluster.store.seals.seal import salt_from_key, unseal
 from tests.drills.next_release import ROOT
 from tests.drills.release_process import APP, ENGINE
 from tests.fakes.request_handler import PLENTY

@@ -37,7 +37,7 @@ from cluster.records.access import App
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Question
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.edge.batch_writer import MOST_WAITING
 from tests.drills.prometheus import Prometheus, running_prometheus

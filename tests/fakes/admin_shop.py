@@ -14,7 +14,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.meter import SilentMeter
 from cluster.records.administration import AppRole
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.api.http.local_calls import LocalApi
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS

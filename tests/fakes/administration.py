@@ -14,7 +14,7 @@ from cluster.records.account import Account
 from cluster.records.administration import TOKEN_PREFIX, AdminToken, AppRole
 from cluster.secrecy import Vault, key_sha256, mint_token
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.admin.authentication import Authenticator, SessionPrincipal
 from deployments.admin.endpoint import AdminEndpointServices, build_admin_routes
 from deployments.edge.request_log import AccessLog, RequestCounts

@@ -10,7 +10,7 @@ from actors.history.messages import AnswerService, ThreadAnswer
 from actors.history.monitor import SignificanceConfig
 from actors.history.significance import UploadedArticle
 from actors.language.embedder import HashingEmbedder
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 
 @dataclass

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.archive.services import (
     ArchiveAppChoice,
     ArchiveConfig,

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from cluster.clock import Clock
 from cluster.records.account import Account, Role
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.archive.oauth.addresses import resource_of
 from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.archive.oauth.routes import build_oauth_routes

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.console.app import build_console_routes
 from deployments.console.page import Page
 from deployments.console.pages.table import PAGES

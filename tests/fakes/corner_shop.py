@@ -30,9 +30,9 @@ from actors.recommender.recommender import Recommender
 from cluster.clock import iso_ms
 from cluster.ids import new_task_id
 from cluster.records.interaction import RecentEvent
-from cluster.store.ports.changes import ChangeLogEntry
-from cluster.store.ports.intake import RecordPut
-from cluster.store.ports.stores import Stores
+from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.intake import RecordPut
+from cluster.store.stores import Stores
 
 APP = "shop"
 NOW_MS = 1_772_452_800_000

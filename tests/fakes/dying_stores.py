@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.dying_shelf import Killed
 
 

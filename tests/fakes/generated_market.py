@@ -14,7 +14,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import INTERACTIONS, RECORDS
 from cluster.records.access import App
 from cluster.records.engine import Engine
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 END_MS = 1_772_452_800_000
 DAY_MS = 86_400_000

@@ -13,7 +13,7 @@ from cluster.records.administration import AppRole
 from cluster.records.engine import Engine
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.principal import Principal

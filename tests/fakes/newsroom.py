@@ -17,9 +17,9 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.tables import RECORDS
 from cluster.meter import Meter, SilentMeter
 from cluster.records.thread import Thread
-from cluster.store.ports.intake import Batch, RecordPut
-from cluster.store.ports.stores import Stores
-from cluster.store.redis.changes import LIVE_MS
+from cluster.store.data.changes import LIVE_MS
+from cluster.store.data.intake import Batch, RecordPut
+from cluster.store.stores import Stores
 from tests.fakes.answerer import ScriptedAnswerer, read_plain
 from tests.fakes.request_handler import StillClock
 

@@ -23,8 +23,8 @@ from cluster.errors import NotFound, messages
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings, Environment, KeyKind, Limits, issue_key
 from cluster.secrecy import Vault
-from cluster.store.ports.intake import RecordPut
-from cluster.store.ports.stores import Stores
+from cluster.store.data.intake import RecordPut
+from cluster.store.stores import Stores
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.identity_links import IdentityLinkWriter
 from deployments.api.http.query_log_writer import DisabledQueryLog, QueryLog

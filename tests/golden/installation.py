@@ -22,7 +22,7 @@ from cluster.meter import SilentMeter
 from cluster.records.run import Run
 from cluster.records.validation.boost_rules import read_rules
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.api.http.routes import build_application

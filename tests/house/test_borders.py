@@ -46,18 +46,20 @@ HOMES = {
     ),
 }
 "Library -> where it may be imported."
-SHARED_STORE = ("ports", "refreshing_cache", "app_bounds", "audit_proof")
-"What the rest of the project imports of the store."
+SHARED_STORE = {
+    "stores", "refreshing_cache", "app_bounds", "data", "engines", "archive", "administration", "installation",
+}  # fmt: skip
+"What the rest of the project imports of the store: the stores, but neither the client nor keys and seals."
 _WHOLE_STORE = {
     "cluster/store/": "the store itself",
-    "cluster/admin/backup/": "copies keys as they stand: a port for that would hand out Redis under another name",
+    "cluster/admin/backup/": "copies keys as they stand: a store for that would hand out Redis under another name",
     "cluster/admin/upgrade_check.py": "reads every record in one walk through the keys, whatever release wrote it",
     "deployments/front/administration.py": "hands the open stores of the API replica on",
     "deployments/operations/open_admin.py": "hands the open stores of a command on",
-    "deployments/operations/overview.py": "reports on the Redis servers, which belong to no port",
+    "deployments/operations/overview.py": "reports on the Redis servers, which belong to no store",
     "deployments/operations/services.py": "holds the open stores for all use cases",
 }
-"What works on everything that is stored, whatever port it belongs to, and why."
+"What works on everything that is stored, whatever store it belongs to, and why."
 
 _DATA_FOLDERS: set[str] = set()
 "Packages that hold files and no code."
@@ -98,7 +100,7 @@ def test_http_surfaces_know_actors_by_their_messages_and_clients_only() -> None:
     assert strays == []
 
 
-def test_modules_outside_the_store_import_only_its_ports() -> None:
+def test_modules_outside_the_store_import_neither_its_client_nor_its_keys() -> None:
     strays = []
     for source in sources():
         starts_a_process = may_know_ray(source.name) or source.name.endswith("__main__.py")

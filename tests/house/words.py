@@ -28,7 +28,7 @@ NOUNS = _words(
     entry envelope environment erasure erasures error errors evaluation event events evidence experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
     file files filter folders follower followup followups form format forms formula front gate gateway generation
-    geo grams graph groups handler handover handshake haproxy head histories history host hosts html http
+    geo grams grants graph groups handler handover handshake haproxy head histories history host hosts html http
     idempotency identity ids index indexes info injection input installation intake interaction
     interactions invitations item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
     library lifecycle limits line links lists llm loader local lock log logs lookup loop machine management manifest map
@@ -44,7 +44,7 @@ NOUNS = _words(
     registrations registry regression removal renderer repeat replies reports request resources responsive
     result results retrieval revocation robots roles roster router routes row rows rule rules runs runtime
     safetensors salts sample sbom scalars schedule scheduler schedules schema scorer scores screen
-    script seal secrecy sections security segment segments sentence sentences server service services session
+    script seal seals secrecy sections security segment segments sentence sentences server service services session
     sessions settings shop signals signatures significance signin sketches slot snapshot snapshots
     sockets source sources spell splitter stages standbys start startup state statistics status steps stopwords storage
     store stores stream submission subprocess suggestions sum summary supervisor sweep sweeper synonyms syntax

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.journeys.test_upload_to_recommendation import House, open_house, stores
 from tests.suites.waiting import until
 

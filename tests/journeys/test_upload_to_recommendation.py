@@ -27,7 +27,7 @@ from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings, issue_key
 from cluster.secrecy import Vault
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.request_handler import RequestHandler
 from deployments.edge.admission import AdmissionServices

@@ -20,7 +20,7 @@ from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.run import Run
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.training import Training, TrainingContext
 from tests.fakes.corner_shop import APP, happen, upload

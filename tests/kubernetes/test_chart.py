@@ -22,8 +22,8 @@ from cluster.errors import HouseError
 from cluster.runtime.cluster_plan import ABOVE_BUDGET_MB, PROCESS_MB, reserved_bytes
 from cluster.runtime.sockets import free_ports
 from cluster.settings import SECRET_VARIABLES, Settings
+from cluster.store.client.acl import acl_rules
 from cluster.store.connect import open_stores
-from cluster.store.redis.acl import acl_rules
 from deployments.cli.command_line import command_line
 from tests.kubernetes.chart import (
     BASE,

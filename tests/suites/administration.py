@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from cluster.records.administration import AdminToken, AuditRow, Invitation
-from cluster.store.audit_chain import next_chain, row_json
-from cluster.store.ports.administration import START, AuditFilter
-from cluster.store.ports.stores import Stores
+from cluster.store.administration.audit import AuditFilter
+from cluster.store.administration.audit_chain import START, next_chain, row_json
+from cluster.store.stores import Stores
 from tests.suites.doing import NOW
 from tests.suites.people import sha
 

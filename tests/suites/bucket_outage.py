@@ -23,8 +23,8 @@ from cluster.errors import Unavailable
 from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
-from cluster.store.ports.changes import Noun
-from cluster.store.ports.stores import Stores
+from cluster.records.intake import Noun
+from cluster.store.stores import Stores
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.worker import TrainingWorker, WorkerContext

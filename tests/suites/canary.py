@@ -25,7 +25,7 @@ from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.records.question import Answer, CitedPassage, Question
 from cluster.records.validation.upload import parse_upload
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.ingest.pipeline import IngestOrder, ingest
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from cluster.store.ports.changes import Follower, Noun
-from cluster.store.ports.intake import RecordPut
-from cluster.store.ports.stores import Stores
+from cluster.records.intake import Noun
+from cluster.store.data.changes import Follower
+from cluster.store.data.intake import RecordPut
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, body, put
 
 TEN_MINUTES = 10 * 60 * 1000

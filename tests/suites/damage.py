@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.intake import RecordPut
+from cluster.store.data.intake import RecordPut
 from tests.suites.doing import APP, accept, apply, body, claim_one, put, view_interaction
 from tests.suites.redis_process import RedisProcess
 

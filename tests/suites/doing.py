@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import orjson
 
+from cluster.records.intake import Noun
 from cluster.records.interaction import RecentEvent
-from cluster.store.ports.changes import Noun
-from cluster.store.ports.intake import Batch, RecordPut
-from cluster.store.ports.stores import Stores
+from cluster.store.data.intake import Batch, RecordPut
+from cluster.store.stores import Stores
 
 APP = "shop"
 OTHER = "other-shop"

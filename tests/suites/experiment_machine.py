@@ -21,7 +21,7 @@ from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.experiments.messages import ExperimentEvent, ExperimentUpdate
 from cluster.errors import Conflict, Invalid
 from cluster.records.experiment import STEPS, Experiment, Status
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.suites.doing import APP
 

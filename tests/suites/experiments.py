@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cluster.records.experiment import Experiment, Exposure
-from cluster.store.ports.interactions import BrowserWriter
-from cluster.store.ports.stores import Stores
+from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
 
 

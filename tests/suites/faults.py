@@ -13,7 +13,7 @@ import orjson
 
 from cluster.errors import HouseError, Unavailable
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.intake import Batch, RecordPut
+from cluster.store.data.intake import Batch, RecordPut
 from tests.suites.doing import APP, NOW, body, view_interaction
 from tests.suites.redis_process import RedisProcess
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, invariant, rule
 
 from cluster.records.account import Code, Grant
-from cluster.store.redis.accounts import MOST_SIBLINGS
+from cluster.store.administration.grants import MOST_SIBLINGS
 from tests.suites.doing import NOW
 from tests.suites.machines import StoreMachine
 

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from cluster.errors import TooMany
-from cluster.store.ports.intake import CHANGE_BYTES, RecordPut
-from cluster.store.ports.stores import Stores
+from cluster.store.data.intake import CHANGE_BYTES, RecordPut
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, accept, apply, body, claim_one, remove
 
 

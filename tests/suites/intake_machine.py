@@ -12,8 +12,8 @@ import orjson
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from cluster.store.ports.intake import Batch, RecordPut
-from cluster.store.ports.stores import Stores
+from cluster.store.data.intake import Batch, RecordPut
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, body
 
 Result = TypeVar("Result")

@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from cluster.errors import TooMany
-from cluster.store.ports.interactions import BrowserWriter
-from cluster.store.ports.stores import Stores
+from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, view_interaction
 
 

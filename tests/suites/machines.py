@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.redis_process import RedisProcess

@@ -11,9 +11,8 @@ import pytest
 from cluster.errors import Forbidden
 from cluster.records.account import Account, Code, Grant
 from cluster.records.archive_client import Registration, revocation_id
-from cluster.store.ports.accounts import RotateOutcome
-from cluster.store.ports.stores import Stores
-from cluster.store.redis.accounts import MOST_GRANTS, MOST_SIBLINGS
+from cluster.store.administration.grants import MOST_GRANTS, MOST_SIBLINGS, RotateOutcome
+from cluster.store.stores import Stores
 from tests.suites.doing import NOW
 
 GRACE_MS = 60_000

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.clock import SystemClock
 from cluster.records.archive_client import ArchiveCall, ClientRule
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, OTHER
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.errors import TooMany
 from cluster.records.question import Answer, CitedPassage, Question
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
 
 LEASE = 5_000

@@ -14,7 +14,7 @@ from actors.retrieval.messages import Facet, FacetFilter, OrderKey, SearchQuery
 from actors.serving.client import RecommenderClient
 from cluster.errors import NotFound
 from cluster.query.language.parser import parse
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.corner_shop import APP, happen, upload, view, withdraw
 
 

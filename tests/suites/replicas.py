@@ -26,7 +26,7 @@ from cluster.errors import Refusal
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.engine import Engine
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.refresh.build.build import SnapshotOrigin, build_search_index, build_snapshot
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import FrameColumns, interactions_from_frame

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.records.boost_rule import BoostRule
 from cluster.records.rule_version import RuleVersion
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, OTHER
 
 

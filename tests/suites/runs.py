@@ -8,8 +8,8 @@ import pytest
 
 from cluster.records.engine import Engine, Promotion
 from cluster.records.run import Run, Schedule, cancel_run, claim_run, end_run
-from cluster.store.ports.stores import Stores
-from cluster.store.redis.runs import MOST_KEPT
+from cluster.store.engines.runs import MOST_KEPT
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
 
 

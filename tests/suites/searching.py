@@ -6,7 +6,7 @@ import pytest
 
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import BankQuestion
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, OTHER
 
 

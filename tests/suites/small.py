@@ -8,9 +8,9 @@ import pytest
 
 from cluster.records.access import ApiKey, App, AppSettings
 from cluster.records.engine import Engine, EngineStatus
-from cluster.store.ports.idempotency import IdempotencyState
-from cluster.store.ports.limits import TokenGrant
-from cluster.store.ports.stores import Stores
+from cluster.store.data.idempotency import IdempotencyState
+from cluster.store.installation.limits import TokenGrant
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
 from tests.suites.waiting import until
 

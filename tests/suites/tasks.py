@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.store.ports.intake import RecordPut
-from cluster.store.ports.stores import Stores
+from cluster.store.data.intake import RecordPut
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER, accept, apply, body, claim_one
 
 

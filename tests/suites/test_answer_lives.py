@@ -23,8 +23,8 @@ from cluster.errors import Unavailable
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import ANSWER_WITHIN_MS, Answer, CitedPassage, CitedSentence, Question
-from cluster.store.ports.questions import StoredQuestion
-from cluster.store.ports.stores import Stores
+from cluster.store.archive.questions import StoredQuestion
+from cluster.store.stores import Stores
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores

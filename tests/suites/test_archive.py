@@ -20,7 +20,7 @@ from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.archive.article_files import ArchiveReading
 from jobs.archive.passages import build_passages
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest

@@ -18,7 +18,7 @@ from cluster.clock import SystemClock
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import Answer, Question
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.benchmarks.answers import articles
 from tests.benchmarks.answers.articles import ArticleQuestion
 from tests.fakes.llm_provider import Provider

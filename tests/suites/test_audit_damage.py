@@ -18,12 +18,11 @@ from cluster.records.administration import AuditRow
 from cluster.secrecy import new_master_key
 from cluster.settings import Settings
 from cluster.store import keys
-from cluster.store.audit_chain import ACCEPT, RESEAL, next_chain, row_json
-from cluster.store.audit_proof import SEAL_FILE, AuditProof, SealedRow, _locked
+from cluster.store.administration.audit import AuditFilter, AuditLog, pack_rows, unpack_rows
+from cluster.store.administration.audit_chain import ACCEPT, RESEAL, START, next_chain, row_json
+from cluster.store.administration.audit_proof import SEAL_FILE, AuditProof, SealedRow, _locked
+from cluster.store.client.key_reader import KeyPart
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.administration import START, AuditFilter, AuditLog
-from cluster.store.ports.key_parts import KeyPart
-from cluster.store.redis.audit import RedisAudit, pack_rows, unpack_rows
 from tests.suites.administration import a_row
 from tests.suites.doing import NOW
 from tests.suites.redis_process import RedisProcess
@@ -84,7 +83,7 @@ async def test_tampering_is_noticed(redis_stores: OpenStores, tamper: Tampering)
 
 
 async def test_old_rows_are_archived_and_stay_in_the_chain(redis_stores: OpenStores) -> None:
-    audit = RedisAudit(redis_stores.server, live_rows=20, block_rows=5)
+    audit = AuditLog(redis_stores.server, live_rows=20, block_rows=5)
     written = [await audit.append(a_row(number)) for number in range(60)]
     assert await redis_stores.server.execute_slow("XLEN", keys.audit_row()) <= 25
     assert await redis_stores.server.execute_slow("LLEN", keys.audit_archive()) >= 7
@@ -174,7 +173,7 @@ async def test_a_log_written_anew_is_noticed(
     # Nor is it forgotten once the installation goes on.
     await fill(audit, 3)
     assert not (await audit.verify()).is_whole
-    restarted = RedisAudit(redis_stores.server)
+    restarted = AuditLog(redis_stores.server)
     restarted.protect(proof(tmp_path))
     await fill(restarted, 3)
     assert not (await restarted.verify()).is_whole
@@ -386,7 +385,7 @@ async def test_a_restored_older_log_is_accepted_by_its_row(redis_stores: OpenSto
 async def test_more_rows_than_the_stream_keeps_are_proven_too(
     redis_stores: OpenStores, tmp_path: Path
 ) -> None:
-    audit = RedisAudit(redis_stores.server, live_rows=20, block_rows=5)
+    audit = AuditLog(redis_stores.server, live_rows=20, block_rows=5)
     audit.protect(proof(tmp_path))
     written = await fill(audit, 60)
     assert [row async for row in audit.rows()] == written

@@ -35,8 +35,8 @@ from cluster.records.engine import Engine
 from cluster.secrecy import Signer, new_master_key, parse_master_key
 from cluster.store import keys
 from cluster.store.connect import OpenStores
+from cluster.store.data.intake import RecordPut
 from cluster.store.key_classes import key_class
-from cluster.store.ports.intake import RecordPut
 from deployments.cli.command_line import command_line
 from tests.suites.doing import APP, NOW, accept, put, remove, view_interaction
 from tests.suites.small import a_key, an_app

@@ -27,8 +27,8 @@ from cluster.records.interaction import RecentEvent
 from cluster.secrecy import Signer
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.ports.changes import Follower
-from cluster.store.ports.intake import RecordPut
+from cluster.store.data.changes import Follower
+from cluster.store.data.intake import RecordPut
 from deployments.cli.backup_verification import Verification, compare_answers
 from tests.fakes.trained_snapshot import RING, name, publish_ring_snapshot, ring_products
 from tests.suites.doing import APP, NOW, put

@@ -32,10 +32,10 @@ from cluster.records.engine import Engine
 from cluster.records.erasure import Person
 from cluster.secrecy import Signer
 from cluster.store import keys
+from cluster.store.client.key_reader import KeyPart
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.erasures import LOG
-from cluster.store.ports.intake import RecordPut
-from cluster.store.ports.key_parts import KeyPart
+from cluster.store.data.intake import RecordPut
+from cluster.store.data.person_traces import LOG
 from tests.suites import canary
 from tests.suites.administration import a_row
 from tests.suites.doing import APP, put

@@ -26,8 +26,8 @@ from cluster.runtime.identity_start import mark_identity
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.ports.changes import Follower
-from cluster.store.redis.replica_memory import RedisReplicaMemory
+from cluster.store.data.changes import Follower
+from cluster.store.installation.replica_memory import ReplicaMemoryStore
 from deployments.cli.cluster_status import build_table
 from deployments.cli.command_line import command_line
 from deployments.cli.doctor.cluster_checks import inspect_cluster
@@ -185,7 +185,7 @@ async def test_replicas_that_differ_at_one_offset_are_named(installation: OpenSt
 
 
 async def test_apps_that_do_not_fit_the_memory_budget_are_named(installation: OpenStores) -> None:
-    now, memory = read_clock_ms(), RedisReplicaMemory(installation.server)
+    now, memory = read_clock_ms(), ReplicaMemoryStore(installation.server)
     fits = ReplicaMemory("api-1", now, 512 << 20, 300 << 20, 2, {}, {"shop": 2})
     await memory.record(fits)
     code, told = await run("cluster", "status")

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.experiment_machine import ExperimentMachine
 from tests.suites.machines import run_machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.experiments import ExperimentSuite
 

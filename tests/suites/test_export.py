@@ -32,7 +32,7 @@ from cluster.records.logged_query import LoggedQuery
 from cluster.records.product import Product
 from cluster.records.user import User
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.export import file_export
 from jobs.export.columns import NOUN_OF, SCHEMAS
 from jobs.export.file_export import ExportOrder, ExportSummary, export_to_file

@@ -34,7 +34,7 @@ from cluster.records.erasure import Erasure
 from cluster.records.run import Run
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.changes import Follower
+from cluster.store.data.changes import Follower
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.promotion import promote_version

@@ -21,7 +21,7 @@ from cluster.runtime.identity_check import IdentityWatch, prepare_external_key, 
 from cluster.runtime.identity_start import mark_identity
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from cluster.store.redis.installation import RedisInstallation, StoredIdentity
+from cluster.store.installation.identity import IdentityStore, StoredIdentity
 from deployments.cli.command_line import command_line
 from deployments.cli.screen import exit_code_of
 from tests.suites.doing import NOW
@@ -75,7 +75,7 @@ async def test_the_first_start_marks_both_and_the_next_changes_nothing(
     identity = await start(settings)
     kept = json.loads(identity_file(settings).read_text())
     assert kept == {"installation_id": identity.installation_id}
-    assert await RedisInstallation(redis_stores.server).read() == identity
+    assert await IdentityStore(redis_stores.server).read() == identity
     assert await start(settings) == identity
     assert identity.installation_id
     assert len(identity.fingerprint) == 16

@@ -32,7 +32,7 @@ from cluster.records.erasure import Erasure
 from cluster.records.file_import import ALIVE_WITHIN_MS, KEPT_MS, STARTS_WITHIN_MS
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from cluster.store.ports.erasures import IMPORTS
+from cluster.store.data.person_traces import IMPORTS
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.principal import Principal

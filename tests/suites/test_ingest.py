@@ -26,7 +26,7 @@ from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
 from cluster.records.interaction import RecentEvent
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
 from jobs.ingest.progress import IngestProgress
 from tests.fakes.dying_shelf import Killed

@@ -12,13 +12,13 @@ import pytest
 
 from cluster.records.access import App
 from cluster.store.connect import open_stores
-from cluster.store.redis.installation import RedisInstallation, StoredIdentity
+from cluster.store.installation.identity import IdentityStore, StoredIdentity
 from jobs.ingest.__main__ import main
 
 
 async def _mark_installation(redis_url: str) -> None:
     async with open_stores(redis_url, hot_s=5.0, slow_s=10.0) as stores:
-        await RedisInstallation(stores.server).claim(StoredIdentity("0" * 32, ""))
+        await IdentityStore(stores.server).claim(StoredIdentity("0" * 32, ""))
 
 
 def _run(

@@ -24,9 +24,10 @@ from cluster.errors import Fault, Unavailable
 from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
+from cluster.records.intake import Noun
 from cluster.store.connect import open_stores
-from cluster.store.ports.changes import ChangeLogEntry, Noun
-from cluster.store.ports.stores import Stores
+from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.stores import Stores
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.dying_stores import Life, mortal
 from tests.fakes.stores.memory import memory_stores

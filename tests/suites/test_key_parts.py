@@ -12,11 +12,10 @@ import msgspec
 import pytest
 
 from cluster.clock import SystemClock
+from cluster.store.client.key_reader import KeyPart, KeyReader
+from cluster.store.client.key_writer import KeyWriter
+from cluster.store.client.redis_client import RedisClient
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.key_parts import KeyPart
-from cluster.store.redis.client import RedisClient
-from cluster.store.redis.key_reader import KeyReader
-from cluster.store.redis.key_writer import KeyWriter
 from tests.suites.redis_process import RedisProcess, redis_binaries
 from tests.suites.redis_waiting import EASY
 

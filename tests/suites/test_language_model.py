@@ -25,8 +25,8 @@ from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import Question
 from cluster.runtime.tracing import OtelTracer
-from cluster.store.ports.questions import StoredQuestion
-from cluster.store.ports.stores import Stores
+from cluster.store.archive.questions import StoredQuestion
+from cluster.store.stores import Stores
 from cluster.tracing import PROCESS
 from tests.fakes.corner_shop import upload
 from tests.fakes.llm_provider import Provider

@@ -32,7 +32,7 @@ from cluster.runtime.identity_start import mark_identity
 from cluster.secrecy import Signer, Vault, key_text
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from cluster.store.redis.installation import RedisInstallation
+from cluster.store.installation.identity import IdentityStore
 from deployments.cli.command_line import command_line
 from deployments.cli.doctor.security_checks import check_artifacts, check_previous_keys
 from deployments.cli.installation import Installation
@@ -137,7 +137,7 @@ async def reseal() -> dict[str, object]:
 
 
 async def recorded(stores: OpenStores) -> tuple[str, tuple[str, ...]]:
-    found = await RedisInstallation(stores.server).read()
+    found = await IdentityStore(stores.server).read()
     return found.fingerprint, found.previous
 
 
@@ -172,7 +172,7 @@ async def test_the_key_changes_while_a_process_keeps_reading(hold: Hold, redis_s
     old, new = (Vault(one).derive("fingerprint of the master key").hex()[:16] for one in (OLD, NEW))
     both = hold(OLD, NEW)
     async with reading(texts):
-        assert await mark_identity(both) == await RedisInstallation(redis_stores.server).read()
+        assert await mark_identity(both) == await IdentityStore(redis_stores.server).read()
         assert await recorded(redis_stores) == (old, ())
 
         await mark_identity(hold(NEW, OLD))

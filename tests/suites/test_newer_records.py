@@ -24,7 +24,7 @@ from cluster.records.thread import ReaderThreads, Thread
 from cluster.secrecy import Vault
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.redis.seal import salt_from_key, seal, unseal
+from cluster.store.seals.seal import salt_from_key, seal, unseal
 from deployments.edge.keyring import Keyring
 from tests.suites.doing import APP, NOW
 from tests.suites.small import a_key, an_app

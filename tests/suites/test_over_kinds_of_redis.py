@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cluster.store.client.acl import acl_rules
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.redis.acl import acl_rules
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_topologies import ClusterTopology
 from tests.suites.redis_waiting import EASY

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.stores.accounts import MemoryRegistrations
 from tests.fakes.stores.intake import MemoryIntake
 from tests.fakes.stores.memory import memory_stores as make

@@ -11,10 +11,10 @@ import pytest
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store import keys
+from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.stores import Stores
-from cluster.store.redis.quarantine import Quarantine
-from cluster.store.redis.registrations import RedisRegistrations
+from cluster.store.seals.quarantine import Quarantine
+from cluster.store.stores import Stores
 from tests.suites.administration import AdminTokenSuite, AuditSuite, InvitationSuite
 from tests.suites.changes import ChangeLogSuite
 from tests.suites.doing import APP
@@ -120,9 +120,7 @@ class TestRegistrations(_Redis, RegistrationSuite):
     @pytest.fixture
     def narrow(self, redis_stores: OpenStores) -> Stores:
         quarantine = Quarantine(redis_stores.server, SystemClock(), SilentMeter())
-        return replace(
-            redis_stores, registrations=RedisRegistrations(redis_stores.server, quarantine, most=3)
-        )
+        return replace(redis_stores, registrations=RegistrationStore(redis_stores.server, quarantine, most=3))
 
 
 class TestAdminTokens(_Redis, AdminTokenSuite): ...

@@ -15,7 +15,7 @@ from cluster.clock import SystemClock
 from cluster.ids import DEFAULT_ENGINE
 from cluster.meter import SilentMeter
 from cluster.records.validation.upload import parse_upload
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.playground.loader import load_playground
 from jobs.playground.users import build_users
 from tests.fakes.stores.memory import memory_stores

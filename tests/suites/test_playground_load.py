@@ -18,7 +18,7 @@ from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.interaction import RecentEvent
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.playground.loader import (
     EDITION_RECORD_ID,
     LoadResult,

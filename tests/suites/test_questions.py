@@ -8,10 +8,10 @@ import pytest
 
 from cluster.records.question import Answer
 from cluster.store import keys
+from cluster.store.archive.questions import LIFE_MS, LOGGED_LIFE_MS, QuestionStore
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
-from cluster.store.redis.questions import LIFE_MS, LOGGED_LIFE_MS, RedisQuestions
-from cluster.store.redis.salts import Salts
+from cluster.store.data.salts import Salts
+from cluster.store.stores import Stores
 from tests.fakes.stores.questions import MemoryQuestions
 from tests.suites.doing import APP, NOW
 from tests.suites.questions import QuestionSuite, a_question, citing
@@ -36,10 +36,10 @@ class TestOverRedis(QuestionSuite):
     @pytest.fixture
     def narrow(self, redis_stores: OpenStores) -> Stores:
         store = redis_stores.questions
-        assert isinstance(store, RedisQuestions)
+        assert isinstance(store, QuestionStore)
         return replace(
             redis_stores,
-            questions=RedisQuestions(redis_stores.server, store._records._quarantine, most_open=3),
+            questions=QuestionStore(redis_stores.server, store._records._quarantine, most_open=3),
         )
 
     async def test_questions_do_not_live_for_ever(self, redis_stores: OpenStores) -> None:

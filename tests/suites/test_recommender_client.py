@@ -11,7 +11,7 @@ from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.corner_shop import furnish
 from tests.suites.recommender_client import ClientSuite
 

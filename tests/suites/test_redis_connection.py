@@ -11,7 +11,7 @@ import pytest
 from cluster.errors import Fault, TooLarge, Unavailable
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.intake import RecordPut
+from cluster.store.data.intake import RecordPut
 from tests.suites.doing import APP, NOW, body, claim_one, put
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_waiting import EASY, until_it_works

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.ports.intake import RecordPut
+from cluster.store.data.intake import RecordPut
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, put
 from tests.suites.small import a_key, an_app
 

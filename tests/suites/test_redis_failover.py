@@ -10,8 +10,8 @@ import pytest
 
 from cluster.errors import Unavailable
 from cluster.store import keys
+from cluster.store.client.routing import slot_of_key
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.redis.routing import slot_of_key
 from tests.suites.redis_topologies import ClusterTopology, Node, SentinelTopology
 from tests.suites.redis_writers import Journal, count_lost, write_until
 

@@ -9,14 +9,13 @@ import pytest
 from cluster.records.engine import Engine
 from cluster.records.question import Answer, Question
 from cluster.store import keys
+from cluster.store.client.script import Script
 from cluster.store.connect import OpenStores
-from cluster.store.ports.changes import Follower
-from cluster.store.ports.intake import RecordPut
-from cluster.store.ports.interactions import BrowserWriter
-from cluster.store.redis import pagination
-from cluster.store.redis.append_plan import MANY
-from cluster.store.redis.salts import Salts
-from cluster.store.redis.script import Script
+from cluster.store.data.append_plan import MANY, BrowserWriter
+from cluster.store.data.changes import Follower
+from cluster.store.data.intake import RecordPut
+from cluster.store.data.salts import Salts
+from cluster.store.engines import pagination
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, view_interaction
 from tests.suites.small import a_key, an_app
 

@@ -13,7 +13,7 @@ import structlog
 
 from cluster.errors import HouseError, Unavailable
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.intake import RecordPut
+from cluster.store.data.intake import RecordPut
 from tests.suites.doing import APP, NOW, accept, apply, body, claim_one, put, view_interaction
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_waiting import EASY

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.errors import Unavailable
 from cluster.store.connect import OpenStores, open_stores
-from cluster.store.ports.intake import RecordPut
+from cluster.store.data.intake import RecordPut
 from tests.suites.doing import APP, accept, body, put
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_waiting import open_files, until_it_works

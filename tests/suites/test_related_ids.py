@@ -16,7 +16,7 @@ from cluster.clock import SystemClock
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
 from cluster.records.question import Question
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.corner_shop import NOW_MS, PRODUCTS, open_shop, product_change, upload, withdraw
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores

@@ -17,7 +17,8 @@ from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.store.ports.changes import Noun, find_differing
+from cluster.records.intake import Noun
+from cluster.store.data.changes import find_differing
 from tests.fakes.counting_meter import CountingMeter
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.replicas import APP, ReplicatedShop, equal_shares, lists, queries

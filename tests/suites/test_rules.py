@@ -6,7 +6,7 @@ import pytest
 
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.suites.doing import APP
 from tests.suites.rules import RuleSuite, a_rule
 

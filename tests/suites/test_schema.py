@@ -42,8 +42,8 @@ from cluster.runtime.connecting import connect_serving_actor
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.ports.schema import RunningRelease, StoredSchema
-from cluster.store.redis.seal import salt_from_key, seal
+from cluster.store.installation.schema import RunningRelease, StoredSchema
+from cluster.store.seals.seal import salt_from_key, seal
 from deployments.cli.command_line import command_line
 from deployments.cli.screen import exit_code_of
 from deployments.operations.installation_checks import check_release

@@ -45,7 +45,7 @@ async def test_a_damaged_batch_of_queries_is_skipped(redis_stores: OpenStores, l
 async def test_the_road_of_queries_is_bounded(
     redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cluster.store.redis.query_log.MOST_BATCHES", 200)
+    monkeypatch.setattr("cluster.store.archive.query_log.MOST_BATCHES", 200)
     for at in range(700):
         await redis_stores.queries.append(APP, [a_query(str(at))])
     lots = await redis_stores.queries.read(APP, "0", count=1_000)

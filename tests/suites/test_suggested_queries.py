@@ -20,7 +20,7 @@ from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.logged_query import UNKNOWN, LoggedQuery, pseudonym
 from cluster.records.question import BankQuestion
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.asgi import call
 from tests.fakes.corner_shop import APP, NOW_MS, furnish
 from tests.fakes.request_handler import Corner, StillClock, open_corner

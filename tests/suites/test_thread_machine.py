@@ -16,7 +16,7 @@ import pytest
 from actors.history import threads as rules
 from cluster.records.thread import ReaderThreads
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.request_handler import NOW_MS
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.machines import SEED, over_redis, run_machine

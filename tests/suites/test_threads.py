@@ -8,7 +8,7 @@ from actors.history import threads as rules
 from cluster.records.thread import ReaderThreads
 from cluster.store import keys
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.doing import APP
 from tests.suites.threads import ThreadSuite, ask, change

@@ -29,7 +29,7 @@ from cluster.records.engine import Engine
 from cluster.records.run import LEASE_MS, STAGES, Run
 from cluster.runtime.tracing import OtelTracer
 from cluster.store.connect import open_stores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from cluster.tracing import PROCESS
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.promotion import roll_back_version

@@ -21,7 +21,7 @@ from actors.history.messages import ThreadChange, ThreadVerb
 from actors.history.tracker import ThreadTracker
 from cluster.errors import HouseError, NotFound
 from cluster.records.thread import ReaderThreads
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.suites.doing import APP
 

@@ -8,7 +8,7 @@ import pytest
 
 from actors.history import threads as rules
 from cluster.records.thread import ReaderThreads
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
 
 EMPTY = ReaderThreads()

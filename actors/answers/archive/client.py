@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from cluster.errors import Refusal
 from cluster.records.question import Format, Question
-from cluster.store.ports.questions import StoredQuestion
+from cluster.store.archive.questions import StoredQuestion
 
 
 class ArchiveClient(Protocol):

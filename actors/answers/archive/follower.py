@@ -29,8 +29,8 @@ from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
-from cluster.store.ports.changes import ChangeLogEntry, Follower
-from cluster.store.ports.stores import Stores
+from cluster.store.data.changes import ChangeLogEntry, Follower
+from cluster.store.stores import Stores
 
 T = TypeVar("T")
 LibraryAtOffset = tuple[PassageLibrary, str]

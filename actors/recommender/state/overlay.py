@@ -31,7 +31,7 @@ from actors.retrieval.product_texts import ProductTexts
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Floats, Matrix
 from cluster.artifacts.segments import position_from_offset
-from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.data.changes import ChangeLogEntry
 
 _PRODUCTS_A_STEP = 10
 _EVENTS_A_STEP = 200

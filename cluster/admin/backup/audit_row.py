@@ -8,10 +8,10 @@ from cluster.admin.backup.catalogue import AuditPosition, BackupFacts
 from cluster.errors import Fault
 from cluster.records.administration import AuditRow
 from cluster.store import keys
-from cluster.store.audit_chain import RESTORE
-from cluster.store.ports.administration import AuditLog
-from cluster.store.ports.key_parts import KeyPart
-from cluster.store.redis.multiplexer import text_of
+from cluster.store.administration.audit import AuditLog
+from cluster.store.administration.audit_chain import RESTORE
+from cluster.store.client.key_reader import KeyPart
+from cluster.store.client.multiplexer import text_of
 
 
 def find_audit_position(parts: Iterable[KeyPart]) -> AuditPosition:

@@ -35,14 +35,14 @@ from cluster.build_info import installed_version
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Conflict, NewerRelease, Unavailable
 from cluster.ids import new_request_id, position_from_offset
+from cluster.records.intake import Noun
 from cluster.store import keys
+from cluster.store.client.key_reader import PAGE, KeyPart, KeyReader
+from cluster.store.client.multiplexer import name_of, text_of
 from cluster.store.connect import OpenStores
+from cluster.store.data.changes import Follower
+from cluster.store.data.erasures import order_field
 from cluster.store.key_classes import NOUNS, control_keys, is_kiosk_key, key_class
-from cluster.store.ports.changes import Follower, Noun
-from cluster.store.ports.key_parts import KeyPart
-from cluster.store.redis.erasures import order_field
-from cluster.store.redis.key_reader import PAGE, KeyReader
-from cluster.store.redis.multiplexer import name_of, text_of
 
 FOLLOWER = "backup"
 "The follower of the change logs that keeps them until they are copied."

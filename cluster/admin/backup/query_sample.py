@@ -22,12 +22,11 @@ from cluster.artifacts.manifest_commits import newest_manifest
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.ids import position_from_offset
+from cluster.records.intake import Noun
 from cluster.store import keys
+from cluster.store.client.key_reader import KeyPart, KeyReader
+from cluster.store.client.multiplexer import name_of
 from cluster.store.connect import OpenStores
-from cluster.store.ports.changes import Noun
-from cluster.store.ports.key_parts import KeyPart
-from cluster.store.redis.key_reader import KeyReader
-from cluster.store.redis.multiplexer import name_of
 
 _READ = 128
 _MOST_PAGES = 400

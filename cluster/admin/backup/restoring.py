@@ -27,17 +27,17 @@ from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.ids import position_from_offset
 from cluster.records.erasure import Person
+from cluster.records.intake import Noun
 from cluster.store import keys
+from cluster.store.client.key_reader import KeyPart, StreamState
+from cluster.store.client.key_writer import KeyWriter
+from cluster.store.client.multiplexer import name_of
+from cluster.store.client.redis_client import RedisClient
 from cluster.store.connect import OpenStores
+from cluster.store.data.erasures import erase_copies
+from cluster.store.installation.schema import StoredSchema
 from cluster.store.key_classes import NOUNS, is_kiosk_key, key_class
-from cluster.store.ports.changes import Noun
-from cluster.store.ports.key_parts import KeyPart, StreamState
-from cluster.store.ports.schema import StoredSchema
-from cluster.store.redis.client import RedisClient
-from cluster.store.redis.erasures import erase_copies
-from cluster.store.redis.key_writer import KeyWriter
-from cluster.store.redis.multiplexer import name_of
-from cluster.store.redis.seal import salt_from_key, seal, unseal
+from cluster.store.seals.seal import salt_from_key, seal, unseal
 
 _PAGE = 500
 _LOGS: tuple[Noun, ...] = ("interaction", "user", "product")

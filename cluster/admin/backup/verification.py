@@ -17,10 +17,9 @@ from cluster.admin.backup.pace import Progress, ignore_progress
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.errors import Fault, NotFound
+from cluster.store.client.key_reader import PAGE, KeyPart, KeyReader
+from cluster.store.client.key_writer import KeyWriter
 from cluster.store.connect import OpenStores
-from cluster.store.ports.key_parts import KeyPart
-from cluster.store.redis.key_reader import PAGE, KeyReader
-from cluster.store.redis.key_writer import KeyWriter
 
 SAMPLE_S = 20.0
 "Seconds after which the verification of a sample begins no further chunk."

@@ -2,7 +2,7 @@
 
 Every visitor of a page can read the key. So a `user_id` needs a proof (`prove_writers`), and a request carries few
 events of few users. A new list of an unproven user lives for a day unless the user returns
-(`cluster.store.redis.append_plan`).
+(`cluster.store.data.append_plan`).
 
     {"data": [...], "user_hash": "...", "anonymous_hash": "..."}      proofs for all events of a body
     {"data": [{"type": ..., "user_id": ..., "user_hash": "..."}]}     or for one; they are not stored
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster.records.validation.upload import rejected_upload_error
-from cluster.store.ports.interactions import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriter
 from deployments.edge.address_buckets import digest_address
 from deployments.edge.proof import ClaimedIdentity, verify_identity
 from deployments.edge.request import ApiRequest

@@ -18,7 +18,7 @@ from cluster import ids
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.records.validation.schema import record_schema
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.http.query_log_writer import DisabledQueryLog, QueryLog
 from deployments.api.http.query_treatment import QueryTreatment

@@ -19,7 +19,8 @@ import structlog
 
 from cluster.errors import HouseError, Unauthenticated
 from cluster.meter import Meter
-from cluster.store.ports.interactions import BrowserWriter, InteractionStore
+from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.data.interactions import InteractionStore
 from deployments.api.http.browser_writes import browser_writer
 from deployments.edge.proof import ClaimedIdentity, verify_identity
 from deployments.edge.request import ApiRequest

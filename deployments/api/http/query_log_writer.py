@@ -15,7 +15,7 @@ from actors.serving.client import PREVIEW
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
 from cluster.records.logged_query import LONGEST, LoggedQuery, QueryKind, pseudonym
-from cluster.store.ports.query_log import QueryStore
+from cluster.store.archive.query_log import QueryStore
 from deployments.api.http.browser_writes import address_pseudonym
 from deployments.edge.batch_writer import BatchWriter
 from deployments.edge.request import ApiRequest

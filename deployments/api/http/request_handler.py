@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, messages
-from cluster.store.ports.idempotency import IdempotencyStore
+from cluster.store.data.idempotency import IdempotencyStore
 from deployments.api.http.endpoint import Endpoint, PathMatch, PathTable, validate_and_answer
 from deployments.edge import idempotency
 from deployments.edge.admission import AdmissionServices, admit, bearer_user

@@ -13,7 +13,7 @@ from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import HouseError
 from cluster.ids import DEFAULT_ENGINE
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 LATELY_MS = 10 * 60_000
 WITHIN_S = 10.0

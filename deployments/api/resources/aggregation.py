@@ -20,7 +20,7 @@ from cluster.query.columnar.value_counts import FieldAggregate as Counted
 from cluster.query.columnar.value_counts import aggregate
 from cluster.query.language.tree import Node
 from cluster.records.validation.accepted import RecordNoun
-from cluster.store.ports.records import RecordStore
+from cluster.store.data.records import RecordStore
 from deployments.api.wire.faults import refuse_filter, unprocessable_from
 from deployments.api.wire.records import AggregateBody
 from deployments.api.wire.shared import parse_filter

@@ -29,9 +29,9 @@ from cluster.records.question import (
     Question,
     TextGeneration,
 )
-from cluster.store.ports.questions import QuestionStore, StoredQuestion
-from cluster.store.ports.records import RecordStore
-from cluster.store.ports.stores import Stores
+from cluster.store.archive.questions import QuestionStore, StoredQuestion
+from cluster.store.data.records import RecordStore
+from cluster.store.stores import Stores
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.wire.ask import parse_question_id
 from deployments.api.wire.faults import build_error, refuse, unprocessable_from

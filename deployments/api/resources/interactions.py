@@ -16,8 +16,8 @@ from cluster.records.validation.accepted import AcceptedInteractions
 from cluster.records.validation.deletes import parse_interaction_delete
 from cluster.records.validation.upload import parse_upload
 from cluster.store.app_bounds import StorageBounds
-from cluster.store.ports.interactions import BrowserWriter
-from cluster.store.ports.stores import Stores
+from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.stores import Stores
 from deployments.api.http.browser_writes import WritePermission
 from deployments.api.http.identity import default_anonymous_id
 from deployments.api.resources.records import is_dry_run, mark_dry_run

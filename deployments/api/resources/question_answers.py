@@ -14,7 +14,7 @@ from actors.retrieval.messages import AnswerResult, SpellingResult
 from actors.search.client import QuestionBankClient
 from actors.serving.client import RecommenderClient
 from cluster.ids import ServiceId
-from cluster.store.ports.question_bank import QuestionBankStore
+from cluster.store.archive.question_bank import QuestionBankStore
 from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.http.query_log_writer import QueryLog

@@ -26,7 +26,7 @@ from cluster.ids import DEFAULT_ENGINE, new_question_id
 from cluster.query.language.parser import parse
 from cluster.records.logged_query import UNKNOWN, has_link
 from cluster.records.question import ANSWER_WITHIN_MS, CLAIMS_MARK, Format, Question
-from cluster.store.ports.questions import QuestionStore, StoredQuestion
+from cluster.store.archive.questions import QuestionStore, StoredQuestion
 from deployments.api.http.confidential_fields import check_format
 from deployments.api.http.identity import RequestIdentity, identity_from_request
 from deployments.api.http.query_log_writer import QueryLog

@@ -20,7 +20,7 @@ from cluster.records.validation.accepted import AcceptedRecords, RecordNoun, Typ
 from cluster.records.validation.deletes import parse_product_delete, parse_user_delete
 from cluster.records.validation.upload import parse_upload
 from cluster.store.app_bounds import StorageBounds, check_new_records
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.api.wire.faults import refuse
 from deployments.edge.envelope import (
     Header,

@@ -14,7 +14,7 @@ from typing import Any
 from cluster.clock import Clock
 from cluster.records.account import Grant
 from cluster.records.archive_client import revocation_id_from_short
-from cluster.store.ports.accounts import GrantStore, Revocations
+from cluster.store.administration.grants import GrantStore, Revocations
 from cluster.store.refreshing_cache import RefreshingCache
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.oauth.clients import short_id

@@ -14,7 +14,7 @@ from typing import cast, get_args
 
 from cluster.records.archive_client import AuthMethod, Registration
 from cluster.records.archive_client import short_id as short_id
-from cluster.store.ports.accounts import RegistrationStore
+from cluster.store.administration.registrations import RegistrationStore
 from deployments.archive.oauth.redirects import fingerprint
 from deployments.archive.oauth.signing import OAuthSigner
 

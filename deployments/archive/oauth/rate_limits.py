@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from cluster.clock import Clock
-from cluster.store.ports.limits import LimitStore
+from cluster.store.installation.limits import LimitStore
 from deployments.edge.body_pace import SMALL_BODY
 from deployments.edge.signin_limits import APP, BucketRate, SignInRates
 

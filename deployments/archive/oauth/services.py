@@ -8,8 +8,10 @@ from starlette.requests import Request
 
 from cluster.clock import Clock
 from cluster.secrecy import Vault
-from cluster.store.ports.accounts import AccountStore, GrantStore, RegistrationStore
-from cluster.store.ports.stores import Stores
+from cluster.store.administration.accounts import AccountStore
+from cluster.store.administration.grants import GrantStore
+from cluster.store.administration.registrations import RegistrationStore
+from cluster.store.stores import Stores
 from deployments.archive.oauth.bearer import AccessTokens
 from deployments.archive.oauth.clients import OAuthClients
 from deployments.archive.oauth.rate_limits import ChangeLimit, OAuthLimits

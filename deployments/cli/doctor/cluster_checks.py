@@ -14,7 +14,7 @@ from cluster.runtime.cluster_report import ClusterReport, read_cluster
 from cluster.runtime.connecting import ADMIN_S, connect, run_blocking
 from cluster.runtime.identity import find_mismatch, read_artifact_id
 from cluster.settings import Settings
-from cluster.store.redis.installation import StoredIdentity
+from cluster.store.installation.identity import StoredIdentity
 from deployments.operations.installation_checks import (
     LATE_MS,
     Finding,

@@ -19,8 +19,8 @@ from cluster.records.access import DEFAULT_STORAGE_MB, App, AppSettings
 from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import find_exposed_files, find_secrets
 from cluster.runtime.processes import list_processes
+from cluster.store.administration.audit_chain import AuditVerdict
 from cluster.store.connect import OpenStores
-from cluster.store.ports.administration import AuditVerdict
 from deployments.cli.installation import Installation, read_clock_ms
 from deployments.operations.installation_checks import Finding, Level
 

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from cluster.errors import Invalid
-from cluster.store.ports.changes import ChangeLog
+from cluster.store.data.changes import ChangeLog
 from jobs.refresh.build.fit import EASE_ITEMS, USABLE
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.event_account import EventAccount

@@ -15,7 +15,7 @@ from cluster.machine_memory import available_memory
 from cluster.niceness import lower_priority as lower_priority
 from cluster.niceness import use_idle_priority as use_idle_priority
 from cluster.records.run import Run
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.refresh.runs.shipped_code import code_path
 
 if TYPE_CHECKING:

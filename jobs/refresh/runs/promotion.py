@@ -17,7 +17,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Conflict, NotFound
 from cluster.records.engine import Engine, Promotion
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.refresh.evaluation.gate import SERVING, GateDecision, check_gate
 from jobs.refresh.evaluation.reports import ReportStore
 

@@ -12,7 +12,7 @@ from cluster.ids import new_request_id
 from cluster.records.access import App
 from cluster.records.run import Run, RunKind, cancel_run, claim_run
 from cluster.store.app_bounds import check_new_training
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from cluster.tracing import current_traceparent
 
 _TRIES = 20

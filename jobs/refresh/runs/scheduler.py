@@ -16,7 +16,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.ids import new_request_id
 from cluster.records.run import Run, Schedule, due_slot, fail_exhausted_run, is_free, release_run, run_id_of
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.refresh.runs.run_commands import create_run, update_run
 
 SCHEDULER_LEASE = "trainer"

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 from cluster.artifacts.segments import position_from_offset
-from cluster.store.ports.changes import Noun
-from cluster.store.ports.stores import Stores
+from cluster.records.intake import Noun
+from cluster.store.stores import Stores
 
 COMPACTION_STALL_S = 15.0
 "A wait ends after so many seconds without progress. A running intake compacts requested data within two seconds."

@@ -34,7 +34,7 @@ from cluster.records.run import (
     release_run,
     update_leased_run,
 )
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from cluster.tracing import PROCESS, current_trace
 from jobs.refresh.runs.measurement import build_work
 from jobs.refresh.runs.promotion import promote_version

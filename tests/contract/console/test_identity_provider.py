@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.console.pages import provider as provider_pages
 from deployments.edge.signin_limits import BucketRate
 from deployments.sign_in import identity_provider

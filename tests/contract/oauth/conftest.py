@@ -9,7 +9,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.archive.oauth.services import OAuthServices
 from tests.fakes.archive_oauth import (
     Person,

@@ -14,7 +14,7 @@ import structlog
 from cluster.errors import TooMany
 from cluster.records.account import hash_password
 from cluster.store.connect import OpenStores
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.edge.signin_limits import AddressLimits, BucketRate
 from deployments.sign_in.password_checks import MOST_WAITING, PasswordChecks

@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from cluster.clock import SystemClock
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.archive.oauth.services import OAuthServices
 from tests.fakes.archive_oauth import CHALLENGE, PASSWORD, VERIFIER, an_account, app_over, oauth_services
 

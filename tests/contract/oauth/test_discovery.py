@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.edge.server_addresses import ServerAddresses
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import BASE, ISSUER, RESOURCE, app_over, http_over, oauth_services

@@ -11,9 +11,9 @@ import pytest
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.secrecy import Vault
+from cluster.store.administration.grants import Revocations
 from cluster.store.connect import OpenStores
-from cluster.store.ports.accounts import Revocations
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.archive.oauth.bearer import AccessTokens
 from deployments.sign_in.sign_in import SignIn
 from tests.contract.oauth.conftest import Scene

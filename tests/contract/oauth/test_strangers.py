@@ -6,7 +6,7 @@ import pytest
 
 from cluster.errors import Invalid
 from cluster.records.archive_client import ClientRule
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.archive.admission import ClientAdmission
 from deployments.archive.oauth.addresses import resource_of
 from tests.contract.oauth.conftest import Scene

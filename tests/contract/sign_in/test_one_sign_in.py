@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.twofactor.totp import TOTP
 
 from cluster.admin.second_factor import LOCKED_AFTER, LOCKED_MS, SecondFactors
 from cluster.secrecy import Vault
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.sign_in.identity_provider import ProviderConfig
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (

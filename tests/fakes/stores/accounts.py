@@ -7,11 +7,19 @@ from dataclasses import dataclass, field
 
 from cluster.records.account import Account, Code, Grant
 from cluster.records.archive_client import Registration, revocation_id
-from cluster.store.ports.accounts import ActiveGrant, RedeemOutcome, Revocations, RotateOutcome
-from cluster.store.redis import accounts, registrations
+from cluster.store.administration import grants, registrations
+from cluster.store.administration.accounts import AccountStore
+from cluster.store.administration.grants import (
+    ActiveGrant,
+    GrantStore,
+    RedeemOutcome,
+    Revocations,
+    RotateOutcome,
+)
+from cluster.store.administration.registrations import RegistrationStore
 
 
-class MemoryAccounts:
+class MemoryAccounts(AccountStore):
     """`AccountStore` in a dictionary."""
 
     def __init__(self) -> None:
@@ -62,7 +70,7 @@ class _Family:
     until: int = 0
 
 
-class MemoryGrants:
+class MemoryGrants(GrantStore):
     """`GrantStore` in dictionaries."""
 
     def __init__(self) -> None:
@@ -72,7 +80,7 @@ class MemoryGrants:
         self._version = 0
 
     async def put_code(self, sha256: str, code: Code) -> None:
-        old = code.created_at - accounts.CODE_LIFE_MS
+        old = code.created_at - grants.CODE_LIFE_MS
         self._codes = {name: held for name, held in self._codes.items() if held.code.created_at > old}
         self._codes[sha256] = _Code(code)
 
@@ -92,7 +100,7 @@ class MemoryGrants:
             return "gone"
         self._families[grant.grant_id] = _Family(grant, {refresh_sha256}, now_ms)
         mine = [held.grant.grant_id for held in await self.of_user(grant.user_id)]
-        for grant_id in mine[accounts.MOST_GRANTS :]:
+        for grant_id in mine[grants.MOST_GRANTS :]:
             await self.revoke(grant_id, now_ms=now_ms)
         return "begun"
 
@@ -112,13 +120,13 @@ class MemoryGrants:
         self, grant_id: str, presented_sha256: str, next_sha256: str, *, now_ms: int, grace_ms: int
     ) -> RotateOutcome:
         family = self._families.get(grant_id)
-        if family is None or now_ms - family.used_at >= accounts.GRANT_LIFE_MS:
+        if family is None or now_ms - family.used_at >= grants.GRANT_LIFE_MS:
             return "gone"
         if presented_sha256 in family.current:
             family.previous, family.current = family.current, {next_sha256}
             family.until = now_ms + grace_ms
         elif presented_sha256 in family.previous and now_ms <= family.until:
-            if len(family.current) >= accounts.MOST_SIBLINGS:
+            if len(family.current) >= grants.MOST_SIBLINGS:
                 return "crowded"
             family.current.add(next_sha256)
         else:
@@ -159,11 +167,11 @@ class MemoryGrants:
         return Revocations(self._version, frozenset(self._revoked))
 
     def _forget(self, now_ms: int) -> None:
-        old = now_ms - accounts.REVOKED_LIFE_MS
+        old = now_ms - grants.REVOKED_LIFE_MS
         self._revoked = {name: at for name, at in self._revoked.items() if at > old}
 
 
-class MemoryRegistrations:
+class MemoryRegistrations(RegistrationStore):
     """`RegistrationStore` in a dictionary, the one used longest ago first."""
 
     def __init__(self, most: int = registrations.MOST_REGISTRATIONS) -> None:

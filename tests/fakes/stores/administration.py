@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 
 from cluster.ids import new_request_id
 from cluster.records.administration import AdminToken, AuditRow, Invitation
-from cluster.store.audit_chain import ChainCheck, next_chain, row_json
-from cluster.store.audit_proof import AuditProof
-from cluster.store.ports.administration import START, AuditFilter, AuditPage, AuditVerdict
+from cluster.store.administration.admin_tokens import AdminTokenStore, InvitationStore
+from cluster.store.administration.audit import AuditFilter, AuditLog, AuditPage
+from cluster.store.administration.audit_chain import START, AuditVerdict, ChainCheck, next_chain, row_json
+from cluster.store.administration.audit_proof import AuditProof
 
 
-class MemoryAdminTokens:
+class MemoryAdminTokens(AdminTokenStore):
     """`AdminTokenStore` in a dictionary."""
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class MemoryAdminTokens:
         return len(tokens)
 
 
-class MemoryInvitations:
+class MemoryInvitations(InvitationStore):
     """`InvitationStore` in a dictionary."""
 
     def __init__(self) -> None:
@@ -62,7 +63,7 @@ class MemoryInvitations:
         return self._invitations.pop(sha256, None) is not None
 
 
-class MemoryAudit:
+class MemoryAudit(AuditLog):
     """`AuditLog` in a list."""
 
     def __init__(self) -> None:

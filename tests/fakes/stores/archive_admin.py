@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name
-from cluster.store.redis.archive_admin import MOST_CALLS
+from cluster.store.archive.archive_calls import MOST_CALLS, ArchiveCallStore, ClientRuleStore
 
 
-class MemoryArchiveCalls:
+class MemoryArchiveCalls(ArchiveCallStore):
     """`ArchiveCallStore` in dictionaries."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class MemoryArchiveCalls:
         return [call for call in self._calls.get(app_id, ()) if call.at >= at_ms]
 
 
-class MemoryClientRules:
+class MemoryClientRules(ClientRuleStore):
     """`ClientRuleStore` in dictionaries."""
 
     def __init__(self) -> None:

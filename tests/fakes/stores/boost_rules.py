@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from cluster.records.boost_rule import BoostRule
 from cluster.records.rule_version import RuleVersion
+from cluster.store.engines.boost_rules import RuleStore, RuleVersionStore
 
 
-class MemoryRules:
+class MemoryRules(RuleStore):
     """`RuleStore` in dictionaries."""
 
     def __init__(self, versions: MemoryRuleVersions) -> None:
@@ -34,7 +35,7 @@ class MemoryRules:
         return sum(rule is not None for rule in gone)
 
 
-class MemoryRuleVersions:
+class MemoryRuleVersions(RuleVersionStore):
     """`RuleVersionStore` in dictionaries."""
 
     def __init__(self) -> None:

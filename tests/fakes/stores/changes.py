@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from cluster.store.ports.changes import ChangeLogEntry, Follower, Noun, Op
-from cluster.store.redis.changes import FORGOTTEN_MS, LIVE_MS
+from cluster.records.intake import Noun, Op
+from cluster.store.data.changes import FORGOTTEN_MS, LIVE_MS, ChangeLog, ChangeLogEntry, Follower
 from tests.fakes.stores.state import MemoryState, offset_of, text_of
 
 
-class MemoryChanges:
+class MemoryChanges(ChangeLog):
     """`ChangeLog` in dictionaries."""
 
     def __init__(self, state: MemoryState) -> None:

@@ -10,21 +10,14 @@ from cluster.errors import Conflict
 from cluster.ids import anonymous_reader
 from cluster.records.erasure import ErasedReaders, Erasure, Person, addresses_of
 from cluster.records.logged_query import pseudonym
-from cluster.store.ports.erasures import (
-    LINKS,
-    PROFILE,
-    RECENTS,
-    REDIS_PLACES,
-    AppendOnlyFileStatus,
-    LogNoun,
-    PersonData,
-)
+from cluster.store.data.erasures import AppendOnlyFileStatus, ErasureStore, LogNoun
+from cluster.store.data.person_traces import LINKS, PROFILE, RECENTS, REDIS_PLACES, PersonData
 from tests.fakes.stores.interactions import MemoryInteractions
 from tests.fakes.stores.query_log import MemoryQueries
 from tests.fakes.stores.state import LoggedChange, MemoryState
 
 
-class MemoryErasures:
+class MemoryErasures(ErasureStore):
     """`ErasureStore` in dictionaries. There is no file, so none is rewritten."""
 
     def __init__(self, state: MemoryState, interactions: MemoryInteractions, queries: MemoryQueries) -> None:

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cluster.records.experiment import Experiment, Exposure
-from cluster.store.ports.experiments import AssignMode, ExperimentBook
-from cluster.store.ports.interactions import BrowserWriter
+from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.engines.experiments import AssignMode, ExperimentBook, ExperimentStore
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class _App:
     served: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
 
-class MemoryExperiments:
+class MemoryExperiments(ExperimentStore):
     """`ExperimentStore` in dictionaries."""
 
     def __init__(self) -> None:

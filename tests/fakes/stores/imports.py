@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from cluster.records.file_import import FileImport, ImportProgress
-from cluster.store.ports.imports import StoredImport
+from cluster.store.data.imports import ImportStore, StoredImport
 
 
-class MemoryImports:
+class MemoryImports(ImportStore):
     """`ImportStore` in dictionaries."""
 
     def __init__(self) -> None:
-        self._records: dict[tuple[str, str], FileImport] = {}
+        self._imports: dict[tuple[str, str], FileImport] = {}
         self._progress: dict[tuple[str, str], ImportProgress] = {}
         self._stopping: set[tuple[str, str]] = set()
 
     async def put(self, record: FileImport) -> None:
-        self._records[record.app_id, record.import_id] = record
+        self._imports[record.app_id, record.import_id] = record
 
     async def get(self, app_id: str, import_id: str) -> StoredImport | None:
         key = (app_id, import_id)
-        if key not in self._records:
+        if key not in self._imports:
             return None
-        return StoredImport(self._records[key], self._progress.get(key), key in self._stopping)
+        return StoredImport(self._imports[key], self._progress.get(key), key in self._stopping)
 
     async def all(self, app_id: str) -> list[StoredImport]:
-        found = [await self.get(*key) for key in self._records if key[0] == app_id]
+        found = [await self.get(*key) for key in self._imports if key[0] == app_id]
         whole = [one for one in found if one is not None]
         return sorted(whole, key=lambda one: (-one.record.created_at, one.record.import_id))
 
     async def remove(self, app_id: str, import_id: str) -> bool:
         self._progress.pop((app_id, import_id), None)
         self._stopping.discard((app_id, import_id))
-        return self._records.pop((app_id, import_id), None) is not None
+        return self._imports.pop((app_id, import_id), None) is not None
 
     async def put_progress(self, app_id: str, import_id: str, progress: ImportProgress) -> None:
         self._progress[app_id, import_id] = progress

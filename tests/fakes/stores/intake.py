@@ -10,11 +10,17 @@ import orjson
 from cluster.errors import TooMany
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.engine import Engine
-from cluster.records.intake import Task
-from cluster.store.ports.changes import Noun, Op
-from cluster.store.ports.intake import Batch, IntakeReceipt, RecordPut, split_change
-from cluster.store.redis.intake import IDLE_MS, MOST_WAITING
-from cluster.store.redis.tasks import LIFE_S
+from cluster.records.intake import Noun, Op, Task
+from cluster.store.data.intake import (
+    IDLE_MS,
+    MOST_WAITING,
+    Batch,
+    Intake,
+    IntakeReceipt,
+    RecordPut,
+    split_change,
+)
+from cluster.store.data.tasks import LIFE_S
 from tests.fakes.stores.records import change_task, fail_task, stored_task
 from tests.fakes.stores.state import (
     ClaimedBatch,
@@ -26,7 +32,7 @@ from tests.fakes.stores.state import (
 )
 
 
-class MemoryIntake:
+class MemoryIntake(Intake):
     """`Intake` in dictionaries."""
 
     def __init__(
@@ -81,7 +87,9 @@ class MemoryIntake:
     async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
         until_s = self._state.clock.monotonic_s() + block_ms / 1000
         while True:
-            batches = [batch for app_id in app_ids for batch in self._claim_present(consumer, app_id, count)]
+            batches = [
+                batch for app_id in app_ids for batch in self._claim_without_waiting(consumer, app_id, count)
+            ]
             left_s = until_s - self._state.clock.monotonic_s()
             if batches or left_s <= 0 or not await self._state.bell.wait(left_s):
                 return batches
@@ -170,7 +178,7 @@ class MemoryIntake:
                 errors=(*task.errors, *failed), finished_at=now_ms,
             )  # fmt: skip
 
-    def _claim_present(self, consumer: str, app_id: str, count: int) -> list[Batch]:
+    def _claim_without_waiting(self, consumer: str, app_id: str, count: int) -> list[Batch]:
         app = self._state.apps[app_id]
         now_s = self._state.clock.monotonic_s()
         held = sorted(app.claims.items(), key=lambda item: offset_of(item[0]))

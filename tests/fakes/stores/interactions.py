@@ -8,16 +8,23 @@ import orjson
 
 from cluster.errors import TooMany, messages
 from cluster.ids import anonymous_reader, user_reader
-from cluster.store.ports.interactions import BrowserWriter
-from cluster.store.redis import interactions
-from cluster.store.redis.append_plan import CAP, MOST_EVICTED, MOST_VISITORS, Recent, merge_recent
+from cluster.store.data import interactions
+from cluster.store.data.append_plan import (
+    CAP,
+    MOST_EVICTED,
+    MOST_VISITORS,
+    BrowserWriter,
+    Recent,
+    merge_recent,
+)
+from cluster.store.data.interactions import InteractionStore
 from tests.fakes.stores.experiments import MemoryExperiments
 from tests.fakes.stores.questions import MemoryQuestions
 from tests.fakes.stores.state import AppState, LoggedChange, MemoryState
 from tests.fakes.stores.threads import MemoryThreads
 
 
-class MemoryInteractions:
+class MemoryInteractions(InteractionStore):
     """`InteractionStore` in dictionaries. Lives of lists are not modelled: 400 days outlast any test."""
 
     def __init__(

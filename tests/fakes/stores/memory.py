@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cluster.clock import Clock, SystemClock
-from cluster.store.ports.stores import Stores
-from cluster.store.redis.intake import IDLE_MS, MOST_WAITING
+from cluster.store.data.intake import IDLE_MS, MOST_WAITING
+from cluster.store.stores import Stores
 from tests.fakes.stores.accounts import MemoryAccounts, MemoryGrants, MemoryRegistrations
 from tests.fakes.stores.administration import MemoryAdminTokens, MemoryAudit, MemoryInvitations
 from tests.fakes.stores.archive_admin import MemoryArchiveCalls, MemoryClientRules

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.records.intake import QuarantineEntry
+from cluster.store.installation.quarantine_store import QuarantineStore
 
 
-class MemoryQuarantine:
+class MemoryQuarantine(QuarantineStore):
     """`QuarantineStore` in a dictionary; tests put entries into it."""
 
     def __init__(self) -> None:

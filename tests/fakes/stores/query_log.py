@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from cluster.clock import Clock
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import BankQuestion
-from cluster.store.ports.query_log import QueryBatch
-from cluster.store.ports.question_bank import QuestionBankContents
-from cluster.store.redis.query_log import MOST_BATCHES
-from cluster.store.redis.salts import SALT_BYTES
+from cluster.store.archive.query_log import MOST_BATCHES, QueryBatch, QueryStore
+from cluster.store.archive.question_bank import QuestionBankContents, QuestionBankStore
+from cluster.store.data.salts import SALT_BYTES
 
 
-class MemoryQueries:
+class MemoryQueries(QueryStore):
     """`QueryStore` in dictionaries."""
 
     def __init__(self, clock: Clock) -> None:
@@ -44,7 +43,7 @@ class MemoryQueries:
         return self._salts.setdefault(app_id, secrets.token_bytes(SALT_BYTES))
 
 
-class MemoryQuestionBank:
+class MemoryQuestionBank(QuestionBankStore):
     """`QuestionBankStore` in dictionaries."""
 
     def __init__(self) -> None:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from cluster.errors import TooMany
 from cluster.records.question import Answer, Question
-from cluster.store.ports.questions import StoredQuestion
-from cluster.store.redis.questions import (
+from cluster.store.archive.questions import (
     FREQUENCY_DAYS,
     MOST_CITING,
     MOST_OPEN,
     MOST_TEXTS,
+    QuestionStore,
+    StoredQuestion,
     reader_from_question,
     select_popular,
 )
@@ -31,7 +32,7 @@ class _Entry:
         return self.recorded.answer.finished
 
 
-class MemoryQuestions:
+class MemoryQuestions(QuestionStore):
     """`QuestionStore` in dictionaries; nothing is ever too old."""
 
     def __init__(self, *, most_open: int = MOST_OPEN) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.records.intake import Task
-from cluster.store.ports.changes import Noun
-from cluster.store.redis.tasks import CHECKED_AT_ONCE, LIFE_S, LOST
+from cluster.records.intake import Noun, Task
+from cluster.store.data.records import RecordStore
+from cluster.store.data.tasks import CHECKED_AT_ONCE, LIFE_S, LOST, TaskStore
 from tests.fakes.stores.state import MemoryState, StoredTask
 
 
-class MemoryRecords:
+class MemoryRecords(RecordStore):
     """`RecordStore` in dictionaries."""
 
     def __init__(self, state: MemoryState) -> None:
@@ -44,7 +44,7 @@ class MemoryRecords:
         return dict(self._apps[app_id].attribute_types[noun])
 
 
-class MemoryTasks:
+class MemoryTasks(TaskStore):
     """`TaskStore` in dictionaries."""
 
     def __init__(self, state: MemoryState) -> None:

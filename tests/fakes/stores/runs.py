@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from cluster.records.engine import Promotion
 from cluster.records.run import Run, Schedule
-from cluster.store.redis import runs
+from cluster.store.engines import runs
+from cluster.store.engines.promotions import PromotionStore
+from cluster.store.engines.runs import RunStore, ScheduleStore
 from tests.fakes.stores.state import MemoryState
 
 
-class MemoryRuns:
+class MemoryRuns(RunStore):
     """`RunStore` in dictionaries."""
 
     def __init__(self, state: MemoryState) -> None:
@@ -37,7 +39,7 @@ class MemoryRuns:
         return sorted((run for run in self._apps[app_id].runs.values() if not run.has_ended), key=_age)
 
 
-class MemorySchedules:
+class MemorySchedules(ScheduleStore):
     """`ScheduleStore` in dictionaries."""
 
     def __init__(self, state: MemoryState) -> None:
@@ -53,7 +55,7 @@ class MemorySchedules:
         return [schedule for _, schedule in sorted(self._apps[app_id].schedules.items())]
 
 
-class MemoryPromotions:
+class MemoryPromotions(PromotionStore):
     """`PromotionStore` in dictionaries."""
 
     def __init__(self, state: MemoryState) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cluster.store.ports.schema import RunningRelease, StoredSchema
+from cluster.store.installation.schema import RunningRelease, SchemaStore, StoredSchema
 
 
-class MemorySchema:
+class MemorySchema(SchemaStore):
     """`SchemaStore` in a dictionary."""
 
     def __init__(self) -> None:

@@ -8,15 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from cluster.clock import Clock
 from cluster.records.access import ApiKey, App
 from cluster.records.engine import Engine, EngineStatus, Placement
-from cluster.store.ports.access import AccessBook
-from cluster.store.ports.engines import EngineTraffic
-from cluster.store.ports.idempotency import IdempotencyState
-from cluster.store.ports.limits import TokenGrant
-from cluster.store.redis import engine_watch, idempotency, limits, pagination
+from cluster.store.administration.access import AccessBook, AccessStore
+from cluster.store.data import idempotency
+from cluster.store.data.idempotency import IdempotencyState, IdempotencyStore
+from cluster.store.engines import engine_watch, pagination
+from cluster.store.engines.engine_watch import EngineTraffic, EngineWatch
+from cluster.store.engines.engines import EngineStore
+from cluster.store.engines.pagination import PageStore
+from cluster.store.installation import limits
+from cluster.store.installation.leases import LeaseStore
+from cluster.store.installation.limits import LimitStore, TokenGrant
 from tests.fakes.stores.state import MemoryState
 
 
-class MemoryAccess:
+class MemoryAccess(AccessStore):
     """`AccessStore` in dictionaries."""
 
     def __init__(self) -> None:
@@ -58,7 +63,7 @@ class MemoryAccess:
         return dict(self._exposed)
 
 
-class MemoryEngines:
+class MemoryEngines(EngineStore):
     """`EngineStore` in dictionaries."""
 
     def __init__(self, state: MemoryState) -> None:
@@ -86,7 +91,7 @@ class MemoryEngines:
         return [engine for _, engine in sorted(self._apps[app_id].engines.items())]
 
 
-class MemoryEngineWatch:
+class MemoryEngineWatch(EngineWatch):
     """`EngineWatch` in dictionaries."""
 
     def __init__(self) -> None:
@@ -125,7 +130,7 @@ class MemoryEngineWatch:
         self._statuses.get(app_id, {}).pop(engine_id, None)
 
 
-class MemoryLimits:
+class MemoryLimits(LimitStore):
     """`LimitStore` in dictionaries."""
 
     def __init__(self) -> None:
@@ -152,7 +157,7 @@ class MemoryLimits:
         return TokenGrant(0, max(1, math.ceil((1 - tokens) * 1000 / rate)))
 
 
-class MemoryIdempotency:
+class MemoryIdempotency(IdempotencyStore):
     """`IdempotencyStore` in dictionaries."""
 
     def __init__(self, clock: Clock) -> None:
@@ -198,7 +203,7 @@ class MemoryIdempotency:
         self._held.pop((app_id, token), None)
 
 
-class MemoryPages:
+class MemoryPages(PageStore):
     """`PageStore` in dictionaries."""
 
     def __init__(self, clock: Clock) -> None:
@@ -224,7 +229,7 @@ class MemoryPages:
         self._shown[app_id, reader_id, pagination_id] = (shown, until_ms)
 
 
-class MemoryLeases:
+class MemoryLeases(LeaseStore):
     """`LeaseStore` in dictionaries."""
 
     def __init__(self, clock: Clock) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cluster.records.thread import ReaderThreads
-from cluster.store.ports.threads import ThreadWatcher
+from cluster.store.archive.threads import ThreadStore, ThreadWatcher
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class _App:
     watchers: dict[str, int] = field(default_factory=dict)
 
 
-class MemoryThreads:
+class MemoryThreads(ThreadStore):
     """`ThreadStore` in dictionaries."""
 
     def __init__(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from cluster.store.app_bounds import UsageStore
 
-class MemoryUsage:
+
+class MemoryUsage(UsageStore):
     """`UsageStore` in a dictionary."""
 
     def __init__(self) -> None:

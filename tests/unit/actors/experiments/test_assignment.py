@@ -27,8 +27,8 @@ from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.experiments.messages import EXPERIMENT_MESSAGES, Assignment, ExperimentEvent
 from cluster.errors import NotFound, Refusal, Unavailable, messages
 from cluster.records.experiment import Experiment, Variant
-from cluster.store.ports.experiments import ExperimentBook
-from cluster.store.ports.stores import Stores
+from cluster.store.engines.experiments import ExperimentBook
+from cluster.store.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.doing import APP

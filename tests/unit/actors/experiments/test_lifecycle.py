@@ -13,7 +13,7 @@ from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
 from cluster.records.experiment import Experiment
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 

@@ -17,7 +17,7 @@ from cluster.errors import Fault, HouseError, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.logged_query import LoggedQuery, pseudonym
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.counting_meter import CountingMeter
 from tests.fakes.dying_shelf import DyingArtifactStore, Killed
 from tests.fakes.request_handler import NOW_MS, StillClock

@@ -9,9 +9,10 @@ import orjson
 
 from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.tables import INTERACTIONS, RECORDS
+from cluster.records.intake import Noun, Op
 from cluster.records.interaction import RecentEvent
 from cluster.records.validation.upload import parse_upload
-from cluster.store.ports.changes import ChangeLogEntry, Noun, Op
+from cluster.store.data.changes import ChangeLogEntry
 
 AT = "2026-03-02T09:15:30.250Z"
 AT_MS = 1_772_442_930_250

@@ -18,7 +18,7 @@ from actors.retrieval.product_texts import blend_hits
 from actors.retrieval.snapshot_format import SearchSnapshot, save
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
-from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.data.changes import ChangeLogEntry
 
 NOW_MS = 1_700_000_000_000
 

@@ -9,7 +9,7 @@ from actors.search import client
 from actors.search.client import QuestionBankClient
 from cluster.errors import Unavailable
 from cluster.records.question import BankQuestion
-from cluster.store.ports.question_bank import QuestionBankContents
+from cluster.store.archive.question_bank import QuestionBankContents
 from tests.fakes.stores.query_log import MemoryQuestionBank
 
 

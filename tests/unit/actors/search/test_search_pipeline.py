@@ -14,7 +14,7 @@ from actors.recommender.recommender import Recommender
 from actors.serving import dispatch
 from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
-from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.data.changes import ChangeLogEntry
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, READERS, open_shop, product_change, recents
 from tests.fakes.search_queries import ids, search, search_result

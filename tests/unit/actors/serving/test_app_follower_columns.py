@@ -19,7 +19,7 @@ from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.query.columnar.column_store import column_keys_of_filter
 from cluster.query.language.parser import parse
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.corner_shop import APP, PRODUCTS, furnish, upload
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until

@@ -16,7 +16,7 @@ from actors.serving.app_follower import AppFollower
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.corner_shop import APP, PRODUCTS, furnish, upload
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until

@@ -23,7 +23,7 @@ from cluster.errors import Refusal, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.records.engine import Engine
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, furnish, happen, upload, view, withdraw
 from tests.fakes.counting_meter import CountingMeter
 from tests.fakes.stores.memory import memory_stores

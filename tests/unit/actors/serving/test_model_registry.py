@@ -27,8 +27,8 @@ from cluster.errors import Fault, NotFound
 from cluster.meter import SilentMeter
 from cluster.records.engine import Engine
 from cluster.records.interaction import RecentEvent
-from cluster.store.ports.stores import Stores
 from cluster.store.refreshing_cache import EngineRecords
+from cluster.store.stores import Stores
 from tests.fakes.corner_shop import APP, NOW_MS, upload
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import build_ring_snapshot, name, publish_ring_snapshot, ring_products

@@ -7,7 +7,7 @@ import pytest
 from cluster.admin.accounts import AccountAdmin, account_to_dict
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.account import Code, Grant, check_password
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 NOW = 1_700_000_000_000
 

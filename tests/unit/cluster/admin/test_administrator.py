@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster.admin.accounts import USERNAME, ensure_administrator
 from cluster.records.account import Account, check_password, hash_password
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 
 
 async def test_a_password_is_made_on_the_first_start_only(memory_stores: Stores) -> None:

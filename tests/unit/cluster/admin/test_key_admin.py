@@ -12,7 +12,7 @@ from cluster.artifacts.run_folders import TRAINING_FOLDERS
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.access import App, new_app_settings
 from cluster.secrecy import Vault, derive_token_key, recognise_key
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.refresh.evaluation import reports
 
 NOW = 1_700_000_000_000

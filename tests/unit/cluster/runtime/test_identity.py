@@ -11,7 +11,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import Fault, InvalidSetting
 from cluster.runtime.identity import IDENTITY_FILE, find_mismatch, read_artifact_id, refuse_mismatch
 from cluster.settings import Settings
-from cluster.store.redis.installation import StoredIdentity
+from cluster.store.installation.identity import StoredIdentity
 
 NONE, MARKED = StoredIdentity(), StoredIdentity("A", "f1")
 SWITCHED = StoredIdentity("A", "f2", ("f1",))

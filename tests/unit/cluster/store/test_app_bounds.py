@@ -13,12 +13,12 @@ from cluster.records.run import Run
 from cluster.store.app_bounds import (
     MEASURE_KEEP_S,
     StorageBounds,
+    UsageStore,
     check_new_engine,
     check_new_records,
     check_new_training,
     check_stored_bytes,
 )
-from cluster.store.ports.usage import UsageStore
 from tests.suites.manual_clock import ManualClock
 
 

@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from cluster.errors import Forbidden
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.admin import endpoint
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS

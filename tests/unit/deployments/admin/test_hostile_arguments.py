@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.operations.administration import strike_out
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.apps import CreateApp

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.records.administration import AppRole
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.operation import Operation

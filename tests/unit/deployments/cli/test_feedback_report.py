@@ -18,7 +18,7 @@ from cluster.artifacts.tables import INTERACTIONS
 from cluster.clock import iso_ms
 from cluster.records.question import Answer, Question
 from cluster.records.validation.upload import ORIGIN
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.cli.report import print_search_report
 from deployments.operations.feedback_report import (
     FeedbackReport,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.errors import Conflict, NotFound
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.cli.runs import find_run
 from tests.suites.runs import APP, a_run
 

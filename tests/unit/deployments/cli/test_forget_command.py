@@ -18,8 +18,8 @@ from cluster.ids import new_task_id
 from cluster.records.access import App
 from cluster.records.erasure import ErasedPlace, Erasure
 from cluster.store.connect import OpenStores
-from cluster.store.ports.changes import Follower
-from cluster.store.ports.erasures import REDIS_PLACES
+from cluster.store.data.changes import Follower
+from cluster.store.data.person_traces import REDIS_PLACES
 from deployments.cli.__main__ import command_line
 from deployments.cli.installation import Installation, read_clock_ms
 from tests.suites.canary import MAIL, USER, VISITOR, a_recent, traces_in_files

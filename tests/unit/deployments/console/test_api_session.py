@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.console.api_session import find_session_principal
 from deployments.console.app import build_console_routes
 from tests.fakes.administration import add_apps, open_memory_admin, serve

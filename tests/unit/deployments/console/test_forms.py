@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.console import forms
 from deployments.console.forms import find_bounds
 from deployments.console.pages.imports import MOST_UPLOAD_BYTES

@@ -11,7 +11,7 @@ import pytest
 from starlette.responses import Response
 
 from cluster.errors import Conflict
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.console.assets import FOLDER as STATIC
 from deployments.console.assets import SERVED
 from deployments.console.page import Page

@@ -14,8 +14,8 @@ from cluster.admin.accounts import AccountAdmin
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.access import App
 from cluster.records.account import check_password
-from cluster.store.ports.administration import AuditFilter
-from cluster.store.ports.stores import Stores
+from cluster.store.administration.audit import AuditFilter
+from cluster.store.stores import Stores
 from deployments.operations.principal import COMMAND_LINE, principal_of
 from deployments.sign_in.identity_provider import ProviderConfig
 from deployments.sign_in.invitations import CLOSED

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.responses import Response
 
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.console.page import Page
 from deployments.console.pages.table import PAGES
 from deployments.console.request import ConsoleRequest

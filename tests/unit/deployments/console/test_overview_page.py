@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.store.redis.cluster_report import LEASES
+from cluster.store.installation.leases import LEASES
 from deployments.console.pages.overview import describe_findings
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.operations.installation_checks import Finding, check_lease

@@ -14,8 +14,8 @@ from cluster.admin.accounts import AccountAdmin
 from cluster.admin.second_factor import SecondFactors
 from cluster.records.access import App, issue_key
 from cluster.secrecy import Vault
-from cluster.store.ports.administration import AuditFilter
-from cluster.store.ports.stores import Stores
+from cluster.store.administration.audit import AuditFilter
+from cluster.store.stores import Stores
 from deployments.sign_in.sign_in import safe_goal
 from tests.fakes.archive_oauth import MASTER, PASSWORD, an_account
 from tests.fakes.console import Visitor, console_app, open_console_services

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from cluster.admin.accounts import AccountAdmin
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.console import app as console
 from deployments.console import forms
 from deployments.edge.body_pace import BodyPace

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cluster.errors import Conflict, HouseError, Unavailable, Unprocessable
-from cluster.store.ports.idempotency import IdempotencyStore
+from cluster.store.data.idempotency import IdempotencyStore
 from deployments.edge.envelope import Reply
 from deployments.edge.idempotency import KeyOwner, answer_once
 from tests.fakes.request_handler import StillClock

@@ -8,7 +8,7 @@ import pytest
 from cluster.errors import TooMany, Unavailable
 from cluster.records.access import App, AppSettings
 from cluster.records.access import Limits as AppLimits
-from cluster.store.ports.limits import LimitStore, TokenGrant
+from cluster.store.installation.limits import LimitStore, TokenGrant
 from deployments.edge.caller import Credential
 from deployments.edge.limits import RateLimiter
 from tests.fakes.request_handler import StillClock

@@ -11,7 +11,7 @@ from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unavailable, 
 from cluster.records.account import check_password
 from cluster.records.administration import TOKEN_PREFIX, AppRole
 from cluster.secrecy import is_token, key_sha256
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.operations.administration import Administration
 from deployments.operations.open_admin import Admin
 from deployments.operations.operation import result_to_json

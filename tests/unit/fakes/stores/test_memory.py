@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.store.ports.idempotency import IdempotencyState
-from cluster.store.ports.stores import Stores
+from cluster.store.data.idempotency import IdempotencyState
+from cluster.store.stores import Stores
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.doing import APP, accept, claim_one
 from tests.suites.manual_clock import ManualClock

@@ -14,7 +14,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
 from cluster.records.access import App
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.archive.article_files import ArchiveReading
 from jobs.archive.passages import build_passages
 from jobs.ingest.pipeline import IngestOrder, ingest

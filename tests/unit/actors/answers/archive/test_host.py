@@ -16,7 +16,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.small_archive import ARTICLES
 from tests.fakes.stores.memory import memory_stores

@@ -8,7 +8,7 @@ import pytest
 
 from actors.language.embedder import HashingEmbedder, embedding_text
 from actors.recommender.state.overlay import Overlay
-from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.data.changes import ChangeLogEntry
 from tests.fakes.corner_shop import (
     DAY_MS,
     INTERACTIONS,

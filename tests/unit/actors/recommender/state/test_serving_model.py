@@ -32,7 +32,7 @@ from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
 from cluster.query.language.parser import parse as parse_filter
 from cluster.records.interaction import RecentEvent
-from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.data.changes import ChangeLogEntry
 from jobs.refresh.build.build import build_snapshot
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.profiles import Profiles

@@ -20,7 +20,7 @@ from actors.retrieval.autocomplete.snapshot_format import MOST_LANGUAGES, Comple
 from actors.serving import dispatch
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault
-from cluster.store.ports.changes import ChangeLogEntry
+from cluster.store.data.changes import ChangeLogEntry
 from jobs.refresh.build.build import (
     CompletionsRecipe,
     build_completions_index,

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.errors import Unavailable
 from cluster.records.access import AppSettings
-from cluster.store.redis.append_plan import MOST_VISITORS
+from cluster.store.data.append_plan import MOST_VISITORS
 from deployments.api.http.identity_links import LINKED_FOR_S
 from deployments.edge.proof import sign_user_id
 from tests.fakes.asgi import Answer, call

@@ -9,7 +9,7 @@ from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import AppSettings
 from cluster.records.logged_query import LONGEST, UNKNOWN, LoggedQuery, pseudonym
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.edge.batch_writer import MOST_WAITING
 from deployments.edge.caller import Caller, UserToken

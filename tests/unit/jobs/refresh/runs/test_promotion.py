@@ -10,7 +10,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.node_cache import NodeCache
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Conflict, Fault, NotFound, Unavailable
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
 from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import interactions_from_segments

@@ -8,7 +8,7 @@ import pytest
 from cluster.errors import Conflict, NotFound, ReadOnly, Unavailable
 from cluster.records.access import App
 from cluster.records.run import DAY_MS, LEASE_MS, Run, Schedule, claim_run
-from cluster.store.ports.stores import Stores
+from cluster.store.stores import Stores
 from jobs.refresh.runs.run_commands import cancel_training, check_promotable, create_run, get_run, update_run
 from jobs.refresh.runs.scheduler import RunAssignment, RunScheduler
 from tests.fakes import generated_market

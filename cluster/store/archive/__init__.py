@@ -1,0 +1,7 @@
+"""The news archive and the questions of its users.
+
+questions          questions with their answers, and the queue of unfinished ones
+question_bank      suggested questions     threads   saved history threads
+query_log          queries on their way to the artifact store
+archive_calls      the log of calls, and the publisher's rules for clients
+"""

@@ -1,0 +1,310 @@
+"""Questions with their answers: a hash each, and indexes of unfinished, citing and popular questions."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cluster.errors import NewerRelease, TooMany
+from cluster.ids import anonymous_reader, user_reader
+from cluster.records.question import Answer, Question
+from cluster.store import keys
+from cluster.store.client.multiplexer import Argument, name_of, text_of
+from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.script import Script
+from cluster.store.data.append_plan import MOST_ADDRESSES
+from cluster.store.data.salts import Salts
+from cluster.store.seals.quarantine import Quarantine
+from cluster.store.seals.record_seal import SealedRecords, seal_record
+from cluster.store.seals.seal import salt_from_key, seal, unseal
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuestion:
+    """A question with its current answer."""
+
+    question: Question
+    answer: Answer
+    attempts: int = 0
+    "Number of attempts to answer it."
+
+
+DAY_MS = 86_400_000
+LIFE_MS = 30 * DAY_MS
+STRANGER_LIFE_MS = 2 * DAY_MS
+"Lifetime of an unverified question from a publishable key."
+LOGGED_LIFE_MS = 400 * DAY_MS
+"Lifetime of a question in a history."
+FREQUENCY_LIFE_MS = 8 * DAY_MS
+FREQUENCY_DAYS = 7
+"Days within which a user's question counts once."
+COUNT_LIFE_MS = 2 * DAY_MS
+MOST_OPEN = 1_000
+"Unfinished questions of an app."
+MOST_TEXTS = 20_000
+"Different questions of an app counted on one day."
+MOST_CITING = 1_000
+"Answers checked again after a change of one product."
+MOST_RECENT = 1_000
+"Questions of an app that editors can list."
+_TOP = 200
+
+_ASK = Script.load("ask_question")
+_WRITE = Script.load("write_answer")
+_REVISE = Script.load("revise_answer")
+_CLAIM = Script.load("claim_question")
+_RENEW = Script.load("renew_question")
+_ERASE = Script.load("erase_questions")
+_NOTE = Script.load("note_asked")
+_COUNT = Script.load("count_stranger")
+_SPEND = Script.load("spend_tokens")
+
+
+class QuestionStore:
+    """Questions with their answers, and the queue of unfinished ones.
+
+    `shown` is the public record as JSON, written together with its answer, so that polling parses nothing. The
+    worker that answers a question holds a lease on it under its name. After the expiry any worker may claim it,
+    and the store refuses later writes of the former holder.
+    """
+
+    def __init__(self, server: RedisClient, quarantine: Quarantine, *, most_open: int = MOST_OPEN) -> None:
+        self._server = server
+        self._records = SealedRecords(quarantine)
+        self._salts = Salts(server)
+        self._most_open = most_open
+
+    async def ask(
+        self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
+    ) -> bool:
+        """Write a new question with its lease in one step; return False when it existed already.
+
+        A question with a finished answer needs no lease.
+
+        Errors:
+            TooMany: more unfinished questions of the app than may wait
+        """
+        app_id, question_id = question.app_id, question.question_id
+        name, reader_id = keys.question(app_id, question_id), reader_from_question(question)
+        args: list[Argument] = [
+            question_id, seal_record(question, name, "asked"), seal_record(answer, name, "answer"),
+            seal(shown, salt_from_key(name, "shown")), answer.revision, _flag(answer.finished), holder, until_ms,
+            lifetime_ms(question), self._most_open, _flag(bool(reader_id)), question.asked_at, MOST_RECENT,
+        ]  # fmt: skip
+        recent = keys.question_recent(app_id)
+        names = [name, keys.question_open(app_id), keys.question_by(app_id, reader_id), recent]
+        done = int(await self._server.run(_ASK, names, args))
+        if done < 0:
+            raise TooMany("too many questions wait for their answers", retry_after_s=2)
+        return done == 1
+
+    async def shown(self, app_id: str, question_id: str) -> bytes | None:
+        """Return the public record; None when it is absent or broken."""
+        name = keys.question(app_id, question_id)
+        sealed = await self._server.execute("HGET", name, "shown")
+        return None if sealed is None else unseal(sealed, salt_from_key(name, "shown"))
+
+    async def shown_many(self, app_id: str, question_ids: Sequence[str]) -> list[bytes | None]:
+        return list(await asyncio.gather(*(self.shown(app_id, one) for one in question_ids)))
+
+    async def read(self, app_id: str, question_id: str) -> StoredQuestion | None:
+        name = keys.question(app_id, question_id)
+        found = await self._server.execute_slow("HMGET", name, "asked", "answer", "attempts")
+        return await self._recorded(app_id, name, found)
+
+    async def write(
+        self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
+    ) -> bool:
+        """Write the next revision and keep the lease.
+
+        Returns False, and writes nothing, if the answer is finished, another worker holds the lease, or the revision
+        is not larger. A finished answer is indexed under every product it cites or names.
+        """
+        app_id, question_id = question.app_id, question.question_id
+        name = keys.question(app_id, question_id)
+        shown_beside = (*answer.passages, *answer.related) if answer.finished else ()
+        cited = dict.fromkeys(one.product_id for one in shown_beside)
+        names = [
+            name,
+            keys.question_open(app_id),
+            *(keys.question_citing(app_id, product_id) for product_id in cited),
+        ]
+        args: list[Argument] = [
+            question_id, holder, seal_record(answer, name, "answer"), seal(shown, salt_from_key(name, "shown")),
+            answer.revision, _flag(answer.finished), until_ms, lifetime_ms(question),
+        ]  # fmt: skip
+        return bool(await self._server.run(_WRITE, names, args))
+
+    async def revise(self, question: Question, answer: Answer, shown: bytes, *, since: int) -> bool:
+        """Write the rest of a finished answer whose sources changed; return False if its revision is not `since`."""
+        name = keys.question(question.app_id, question.question_id)
+        args: list[Argument] = [
+            since, seal_record(answer, name, "answer"), seal(shown, salt_from_key(name, "shown")), answer.revision,
+        ]  # fmt: skip
+        return bool(await self._server.run(_REVISE, [name], args))
+
+    async def list_due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
+        """Return unfinished questions without a valid lease, the longest waiting first."""
+        found = await self._server.execute_slow(
+            "ZRANGEBYSCORE", keys.question_open(app_id), "-inf", now_ms, "LIMIT", 0, count
+        )
+        return [name_of(one) for one in found]
+
+    async def count_waiting(self, app_id: str) -> int:
+        """Return the number of unfinished questions."""
+        return int(await self._server.execute_slow("ZCARD", keys.question_open(app_id)))
+
+    async def claim(
+        self, app_id: str, question_id: str, *, holder: str, now_ms: int, until_ms: int
+    ) -> StoredQuestion | None:
+        """Claim a question without a valid lease; return None when it is leased, finished or absent."""
+        name = keys.question(app_id, question_id)
+        args: list[Argument] = [question_id, holder, now_ms, until_ms]
+        found = await self._server.run(_CLAIM, [name, keys.question_open(app_id)], args)
+        try:
+            return await self._recorded(app_id, name, found) if found else None
+        except NewerRelease:
+            return None  # a replica of the newer release takes it over when this lease ends
+
+    async def renew(self, app_id: str, question_id: str, *, holder: str, until_ms: int) -> bool:
+        """Renew the lease; return False when another worker has it."""
+        names = [keys.question(app_id, question_id), keys.question_open(app_id)]
+        return bool(await self._server.run(_RENEW, names, [question_id, holder, until_ms]))
+
+    async def release(self, app_id: str, question_id: str, *, holder: str) -> None:
+        """Release the lease, so that any worker may claim the question at once."""
+        await self.renew(app_id, question_id, holder=holder, until_ms=0)
+
+    async def remember(self, app_id: str, digest: str, question_id: str, *, ttl_ms: int) -> None:
+        """Record which question was answered from these inputs, so that equal questions reuse its answer."""
+        await self._server.execute_slow("SET", keys.question_same(app_id, digest), question_id, "PX", ttl_ms)
+
+    async def recall(self, app_id: str, digest: str) -> str | None:
+        found = await self._server.execute_slow("GET", keys.question_same(app_id, digest))
+        return None if found is None else name_of(found)
+
+    async def list_citing(self, app_id: str, product_id: str) -> list[str]:
+        """Return questions whose finished answers cite a product; some may be revised or deleted since."""
+        found = await self._server.execute_slow("SMEMBERS", keys.question_citing(app_id, product_id))
+        return sorted(name_of(one) for one in found)[:MOST_CITING]
+
+    async def list_recent(self, app_id: str, *, start: int, count: int) -> list[StoredQuestion]:
+        """Return questions with their answers, the newest first, from a place on; deleted ones are left out. The
+        newest 1,000 are listed."""
+        name = keys.question_recent(app_id)
+        last = start + count - 1
+        ids = [name_of(one) for one in await self._server.execute_slow("ZREVRANGE", name, start, last)]
+        read = await asyncio.gather(*(self.read(app_id, one) for one in ids))
+        return [one for one in read if one is not None]
+
+    async def count(self, app_id: str, reader_id: str, day: int) -> int:
+        """Increment the user's questions of a day and return the new count."""
+        mark = await self._salts.pseudonym(app_id, reader_id)
+        name = keys.question_count(app_id, mark, day)
+        counted = int(await self._server.execute_slow("INCR", name))
+        if counted == 1:
+            await self._server.execute_slow("PEXPIRE", name, COUNT_LIFE_MS)
+        return counted
+
+    async def count_stranger(self, app_id: str, address: str, day: int, *, each: int, total: int) -> bool:
+        """Count one more unverified question from an address (a digest) on a day.
+
+        Returns False, and counts nothing, when the address sent `each` or all of them sent `total`; 0: no bound.
+        """
+        args: list[Argument] = ["ask", address, each, total, MOST_ADDRESSES, COUNT_LIFE_MS // 1000]
+        return bool(await self._server.run(_COUNT, [keys.stranger(app_id, day)], args))
+
+    async def spend_tokens(self, app_id: str, day: int, tokens: int, *, most: int) -> bool:
+        """Spend tokens of the language model on a day; a negative number gives back.
+
+        Returns False, and spends nothing, when the sum would exceed `most`; 0: no bound.
+        """
+        names = [keys.provider_tokens(app_id, day)]
+        return bool(await self._server.run(_SPEND, names, [tokens, most, COUNT_LIFE_MS]))
+
+    async def record_question(self, app_id: str, text: str, reader_id: str, day: int) -> None:
+        """Count a question of a user on a day for the list of popular questions. Kept eight days; the same question
+        of the same user counts once in seven."""
+        earlier = [keys.question_asker(app_id, day - ago) for ago in range(1, FREQUENCY_DAYS)]
+        names = [keys.question_asker(app_id, day), keys.question_frequency(app_id, day), *earlier]
+        await self._server.run(
+            _NOTE, names, [text, question_fingerprint(text, reader_id), FREQUENCY_LIFE_MS, MOST_TEXTS]
+        )
+
+    async def list_popular(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
+        """Return questions that at least `readers` different users asked on these days, the most frequent first."""
+        asked: Counter[str] = Counter()
+        for day in days:
+            name = keys.question_frequency(app_id, day)
+            flat = await self._server.execute_slow("ZREVRANGE", name, 0, _TOP - 1, "WITHSCORES")
+            for text, count in zip(flat[::2], flat[1::2], strict=True):
+                asked[text_of(text)] += int(float(count))
+        return select_popular(asked, readers, rows)
+
+    async def erase(self, app_id: str, reader_ids: Sequence[str]) -> int:
+        """Erase all questions of users; return their number."""
+        return await erase_questions(self._server, app_id, reader_ids)
+
+    async def checked_offset(self, app_id: str, checker: str) -> str:
+        """Return the offset of the product log up to which `checker` checked finished answers; empty at first."""
+        found = await self._server.execute_slow("HGET", keys.question_checked(app_id), checker)
+        return "" if found is None else name_of(found)
+
+    async def record_checked_offset(self, app_id: str, checker: str, offset: str) -> None:
+        await self._server.execute_slow("HSET", keys.question_checked(app_id), checker, offset)
+
+    async def _recorded(self, app_id: str, name: str, found: Sequence[bytes | None]) -> StoredQuestion | None:
+        asked, sealed = found[0], found[1]
+        if asked is None or sealed is None:
+            return None
+        question = await self._records.get(Question, app_id, name, "asked", asked)
+        answer = await self._records.get(Answer, app_id, name, "answer", sealed)
+        if question is None or answer is None:
+            return None
+        return StoredQuestion(question, answer, int(found[2] or 0))
+
+
+async def erase_questions(server: RedisClient, app_id: str, reader_ids: Sequence[str]) -> int:
+    """Erase the questions and answers of users and return their number; see `QuestionStore`."""
+    gone = 0
+    for reader_id in reader_ids:
+        own = keys.question_by(app_id, reader_id)
+        ids = [name_of(one) for one in await server.execute_slow("SMEMBERS", own)]
+        for start in range(0, len(ids), 500):
+            some = ids[start : start + 500]
+            names = [own, keys.question_open(app_id), *(keys.question(app_id, one) for one in some)]
+            gone += int(await server.run(_ERASE, names, some))
+            await server.execute_slow("ZREM", keys.question_recent(app_id), *some)
+    return gone
+
+
+def reader_from_question(question: Question) -> str:
+    """Return the prefixed id of the user who asked; empty when unknown."""
+    if question.user_id:
+        return user_reader(question.user_id)
+    return anonymous_reader(question.anonymous_id) if question.anonymous_id else ""
+
+
+def lifetime_ms(question: Question) -> int:
+    """Return the lifetime of a question in milliseconds."""
+    if question.logged:
+        return LOGGED_LIFE_MS
+    return STRANGER_LIFE_MS if question.is_strangers else LIFE_MS
+
+
+def question_fingerprint(text: str, reader_id: str) -> str:
+    """Return a digest of a user's question that does not contain the user."""
+    return hashlib.sha256(f"{text}\0{reader_id}".encode()).hexdigest()[:24]
+
+
+def select_popular(asked: Counter[str], readers: int, rows: int) -> list[str]:
+    """Return the questions that enough users asked, the most frequent first."""
+    often = sorted((-count, text) for text, count in asked.items() if count >= readers)
+    return [text for _, text in often[:rows]]
+
+
+def _flag(truth: bool) -> str:
+    return "1" if truth else "0"

@@ -1,0 +1,135 @@
+"""Interactions: one change-log entry for each call, and the recent lists of the users."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import orjson
+
+from cluster.clock import Clock
+from cluster.errors import TooMany, Unavailable, messages
+from cluster.ids import anonymous_reader, user_reader
+from cluster.store import keys
+from cluster.store.archive.questions import erase_questions
+from cluster.store.archive.threads import erase_threads
+from cluster.store.client.multiplexer import Argument, name_of
+from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.script import Script
+from cluster.store.data.append_plan import MANY, AppendPlan, BrowserWriter, Recent, Renewals, merge_recent
+from cluster.store.engines.experiments import erase_exposures
+from cluster.store.seals.seal import salt_from_key, seal
+
+TRIES = 64
+"""Retries of a step whose links changed between read and write. Of concurrent writers to one visitor one
+succeeds in each attempt, so this is the number of concurrent writers."""
+
+TOO_MUCH_S = 30
+"When browsers that exceeded this minute's bytes may retry."
+_PAGE = 1_000
+_APPEND = Script.load("append_interactions")
+_APPEND_BROWSER = Script.load("append_browser")
+_ERASE = Script.load("erase_interactions")
+_SALT = salt_from_key("interaction")
+
+
+class InteractionStore:
+    """Interactions: API replicas append them and read them back as a user's recent list."""
+
+    def __init__(self, server: RedisClient, clock: Clock) -> None:
+        self._server = server
+        self._renewals = Renewals(clock)
+
+    async def append(
+        self, app_id: str, payload: bytes, recents: Sequence[Recent], writer: BrowserWriter | None = None
+    ) -> str:
+        """Append one change-log entry and push to recent lists in one step; return the offset.
+
+        `recents` are (user_id or "", anonymous_id or "", packed) per interaction that belongs in a recent
+        list, oldest first. Both ids link the visitor to the user: the visitor's interactions so far are copied to
+        the user's list, and later ones go to both lists. A visitor who was linked to another user moves
+        to the new user and starts an empty list; nothing is copied then. Empty bytes as `packed` only link.
+
+        With a `writer`, the limits of a publishable key apply: see `recents`.
+
+        Errors:
+            Unavailable: links between visitors and users change too fast
+            TooMany: browsers wrote too many bytes in this minute; nothing is written
+        """
+        sealed = seal(payload, _SALT)
+        believed: dict[str, str] = {}
+        script = _APPEND if writer is None else _APPEND_BROWSER
+        many = len(recents) >= MANY and writer is None
+        for _ in range(TRIES):
+            renewed = self._renewals.lately() if many else frozenset[str]()
+            plan = AppendPlan(app_id, sealed, recents, believed, renewed, writer)
+            verdict, *facts = await self._server.run(script, plan.keys, plan.args)
+            if verdict < 0:
+                raise TooMany(messages.TOO_MANY, retry_after_s=TOO_MUCH_S)
+            if verdict == 1:
+                if many:
+                    self._renewals.record(plan)
+                return str(facts[0], "ascii")
+            for visitor, user in zip(facts[::2], facts[1::2], strict=True):
+                believed[name_of(visitor)] = name_of(user)
+        raise Unavailable("links between visitors and users change too fast", retry_after_s=1)
+
+    async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
+        """Return the packed interactions of one or two prefixed ids (`u:`/`a:`), newest first, at most `limit` of
+        each list. An interaction in both lists comes once."""
+        if not reader_ids:
+            return []
+        asked = [
+            self._server.execute("LRANGE", keys.recent(app_id, reader_id), 0, limit - 1)
+            for reader_id in reader_ids
+        ]
+        lists: list[list[bytes]] = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
+        return merge_recent(lists)
+
+    async def links(self, app_id: str, anonymous_ids: Sequence[str]) -> dict[str, str]:
+        """Return the users that visitors were linked to; unlinked visitors are absent."""
+        found: dict[str, str] = {}
+        for start in range(0, len(anonymous_ids), _PAGE):
+            asked = anonymous_ids[start : start + _PAGE]
+            users = await self._server.execute_slow("HMGET", keys.link(app_id), *asked)
+            found |= {
+                visitor: name_of(user) for visitor, user in zip(asked, users, strict=True) if user is not None
+            }
+        return found
+
+    async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
+        """Erase all interactions and variant assignments of users and of their linked visitors; append an `erase`
+        change.
+
+        Errors:
+            Unavailable: links between visitors and users change too fast
+        """
+        users = list(dict.fromkeys(user_ids))
+        if not users:
+            return
+        for _ in range(TRIES):
+            visitors = await asyncio.gather(
+                *(self._server.execute_slow("SMEMBERS", keys.linked(app_id, user_id)) for user_id in users)
+            )
+            names = [keys.change(app_id, "interaction"), keys.link(app_id)]
+            args: list[Argument] = []
+            readers: list[str] = []
+            for user_id, members in zip(users, visitors, strict=True):
+                linked = sorted(name_of(member) for member in members)
+                own = [user_reader(user_id), *(anonymous_reader(visitor) for visitor in linked)]
+                lists = [keys.recent(app_id, reader_id) for reader_id in own]
+                names += (lists[0], keys.linked(app_id, user_id), *lists[1:])
+                args += (len(linked), *linked)
+                readers += own
+            await erase_threads(self._server, app_id, users)
+            await erase_questions(self._server, app_id, list(dict.fromkeys(readers)))
+            await erase_exposures(self._server, app_id, list(dict.fromkeys(readers)))
+            payload = seal(orjson.dumps([_readable(reader) for reader in dict.fromkeys(readers)]), _SALT)
+            if await self._server.run(_ERASE, names, [payload, *args]):
+                return
+        raise Unavailable("links between visitors and users change too fast", retry_after_s=1)
+
+
+def _readable(reader_id: str) -> str:
+    """Encode a prefixed user id as valid JSON text, even if it is damaged."""
+    return reader_id.encode("utf-8", "replace").decode()

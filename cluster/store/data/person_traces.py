@@ -1,0 +1,371 @@
+"""All data of a person in Redis, found by key name where possible and by a scan of the app's keys.
+
+    known by name    profile, recent lists, links, threads, questions, quarantine, change logs
+    by the walk      exposures, replies stored for repeated requests, counters, pages, task messages, references
+    to a question, and any key whose name contains a user id: also those of other releases
+
+One walk serves reading and erasing: every trace has its content and the step that removes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from cluster.records.erasure import Person
+from cluster.records.experiment import Exposure
+from cluster.records.logged_query import pseudonym
+from cluster.store import keys
+from cluster.store.archive.questions import question_fingerprint
+from cluster.store.client.multiplexer import name_of, text_of
+from cluster.store.client.redis_client import RedisClient
+from cluster.store.engines.experiments import erase_exposures_of
+from cluster.store.seals.seal import WIDTH, salt_from_key, seal, unseal
+
+PROFILE, RECENTS, LINKS = "profile", "recent list", "links to visitors"
+
+
+THREADS, QUESTIONS, POPULAR_QUESTIONS = "threads", "questions and answers", "question statistics"
+
+
+EXPOSURES, REPLIES, COUNTERS = "exposures of experiments", "replies kept for retries", "counters and pages"
+
+
+TASKS, QUARANTINE, LOG = "task messages", "quarantine", "change log"
+
+
+IMPORTS = "imports of files"
+
+
+REDIS_PLACES = (
+    PROFILE, RECENTS, LINKS, THREADS, QUESTIONS, POPULAR_QUESTIONS, EXPOSURES, REPLIES, COUNTERS, TASKS,
+    QUARANTINE, LOG, IMPORTS,
+)  # fmt: skip
+"All places in Redis, in the order of the receipts."
+
+
+PersonData = dict[str, list[Any]]
+"Place -> the person's data in it, as JSON values."
+
+
+_PAGE = 1_000
+_LOG_PAGE = 20
+_QUARANTINE_PAGE = 40
+_REFERENCES = ("question-same", "question-citing")
+_OWNED = frozenset(("user", "product", "recent", "linked", "question-by", "erasure", *_REFERENCES))
+"Key families named by record ids, or with an owner who erases them."
+_HIDDEN = "(names the person)"
+
+Act = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Data of a person in one place."""
+
+    place: str
+    items: list[Any]
+    erase: Act | None = None
+    "Removes the data; none: the intake or the owning store does."
+
+
+class PersonTraces:
+    """Finds all data of one person in Redis."""
+
+    def __init__(self, server: RedisClient, person: Person, salt: bytes) -> None:
+        self._server = server
+        self._person = person
+        self._app = person.app_id
+        self._marks = frozenset(pseudonym(salt, reader) for reader in person.reader_ids)
+        self._questions: set[str] = set()
+
+    async def find_all(self) -> AsyncIterator[Trace]:
+        """Iterate over all traces; references to a question come after the questions."""
+        for part in (
+            self._owned_keys,
+            self._threads,
+            self._question_traces,
+            self._quarantined,
+            self._logged,
+            self._imports,
+            self._walk,
+        ):
+            async for trace in part():
+                yield trace
+
+    async def _owned_keys(self) -> AsyncIterator[Trace]:
+        person, ask = self._person, self._server.execute_slow
+        if person.user_id:
+            key = keys.record(self._app, "user", person.user_id)
+            if (sealed := await ask("GET", key)) is not None:
+                yield Trace(PROFILE, [_read(unseal(sealed, salt_from_key(key)))])
+            visitors = await ask("SMEMBERS", keys.linked(self._app, person.user_id))
+            if visitors:
+                yield Trace(LINKS, sorted(map(name_of, visitors)))
+        for reader in person.reader_ids:
+            if packed := await ask("LRANGE", keys.recent(self._app, reader), 0, -1):
+                yield Trace(RECENTS, [_read(one) for one in packed])
+
+    async def _threads(self) -> AsyncIterator[Trace]:
+        user, of = self._person.user_id, keys
+        if not user:
+            return
+        sealed = await self._server.execute_slow("HGET", of.threads(self._app), user)
+        if sealed is not None:
+            body = _read(unseal(sealed, salt_from_key(of.threads(self._app), user)))
+            yield Trace(THREADS, body["threads"] if isinstance(body, dict) and "threads" in body else [body])
+        elif await self._server.execute_slow("HEXISTS", of.thread_revision(self._app), user):
+            yield Trace(THREADS, [{"revision": True}])
+
+    async def _question_traces(self) -> AsyncIterator[Trace]:
+        for reader in self._person.reader_ids:
+            for name in await self._server.execute_slow("SMEMBERS", keys.question_by(self._app, reader)):
+                self._questions.add(name_of(name))
+        for question_id in sorted(self._questions):
+            if shown := await self._question(question_id):
+                yield Trace(QUESTIONS, [shown])
+
+    async def _question(self, question_id: str) -> dict[str, Any]:
+        key = keys.question(self._app, question_id)
+        asked, shown = await self._server.execute_slow("HMGET", key, "asked", "shown")
+        if asked is None and shown is None:
+            return {}
+        return {
+            "question": _read(unseal(asked or b"", salt_from_key(key, "asked"))),
+            "answer": _read(unseal(shown or b"", salt_from_key(key, "shown"))),
+        }
+
+    async def _quarantined(self) -> AsyncIterator[Trace]:
+        name = keys.quarantine(self._app)
+        async for entry_id, fields in self._entries(name, _QUARANTINE_PAGE):
+            texts = [fields.get(part, b"") for part in (b"id", b"reason", b"payload")]
+            if name_of(texts[0]) in self._person.words or any(map(self._names, texts)):
+                item = {text_of(part): text_of(value) for part, value in fields.items()}
+                yield Trace(QUARANTINE, [item], self._act("XDEL", name, entry_id))
+
+    async def _logged(self) -> AsyncIterator[Trace]:
+        for noun in ("user", "interaction"):
+            async for _, fields in self._entries(keys.change(self._app, noun), _LOG_PAGE):
+                payload = fields.get(b"payload", b"")
+                if self._names(payload):
+                    yield Trace(LOG, self._mine(unseal(payload, salt_from_key(noun))))
+
+    async def _imports(self) -> AsyncIterator[Trace]:
+        """Find examples of refused rows that earlier releases stored, and names of files."""
+        for key in (keys.import_progress(self._app), keys.file_import(self._app)):
+            flat = await self._server.execute_slow("HGETALL", key)
+            for field, sealed in zip(flat[::2], flat[1::2], strict=True):
+                salt = salt_from_key(key, name_of(field))
+                stored = _read(unseal(sealed, salt))
+                if not isinstance(stored, dict):
+                    continue
+                reasons = stored.get("reasons") or []
+                mine = [one for one in reasons if self._person.is_named_in(orjson.dumps(one))]
+                name = str(stored.get("file_name", ""))
+                is_named = self._person.is_named_in_file(name)
+                if not mine and not is_named:
+                    continue
+                kept = [{**one, "example": "", "text": "erased"} if one in mine else one for one in reasons]
+                changed = {**stored, "reasons": kept} if mine else {**stored, "file_name": "erased"}
+                erase = self._act("HSET", key, field, seal(orjson.dumps(changed), salt))
+                yield Trace(IMPORTS, [*mine, *([name] if is_named else [])], erase)
+
+    def _mine(self, payload: bytes | None) -> list[Any]:
+        """Select the person's rows from the payload of a change."""
+        tree = _read(payload)
+        items = tree if isinstance(tree, list) else [tree]
+        return [item for item in items if self._person.is_named_in(orjson.dumps(item))] or [_HIDDEN]
+
+    async def _entries(self, stream: str, count: int) -> AsyncIterator[tuple[bytes, dict[bytes, bytes]]]:
+        start = "-"
+        while entries := await self._server.execute_slow("XRANGE", stream, start, "+", "COUNT", count):
+            for entry_id, flat in entries:
+                yield entry_id, dict(zip(flat[::2], flat[1::2], strict=True))
+            start = "(" + text_of(entries[-1][0])
+
+    async def _walk(self) -> AsyncIterator[Trace]:
+        """Scan all keys of the app; references to a question come after all questions are found."""
+        seen: set[str] = set()
+        references: list[str] = []
+        async for names in self._pages_of_keys():
+            references += [name for name in names if self._family(name) in _REFERENCES]
+            for name, trace in zip(names, await asyncio.gather(*map(self._inspect_key, names)), strict=True):
+                if trace is not None and name not in seen:  # a scan may return a key twice
+                    seen.add(name)
+                    yield trace
+        for some in _pages(list(dict.fromkeys(references))):
+            for trace in await asyncio.gather(*map(self._refers, some)):
+                if trace is not None:
+                    yield trace
+
+    async def _inspect_key(self, name: str) -> Trace | None:
+        looks: dict[str, Callable[[str], Awaitable[Trace | None]]] = {
+            "exposure": self._exposures, "idempotency": self._reply, "task": self._task,
+            "question": self._stray_question, "question-asked": self._statistics,
+        }  # fmt: skip
+        look = looks.get(self._family(name))
+        return self._named(name) if look is None else await look(name)
+
+    async def _refers(self, name: str) -> Trace | None:
+        return await (self._same if self._family(name) == "question-same" else self._citing)(name)
+
+    def _family(self, name: str) -> str:
+        return name[len(self._app) + 3 :].partition(":")[0]
+
+    async def _pages_of_keys(self) -> AsyncIterator[list[str]]:
+        cursor, pattern = b"0", f"{{{self._app}}}:*"
+        while True:
+            cursor, names = await self._server.execute_slow("SCAN", cursor, "MATCH", pattern, "COUNT", _PAGE)
+            yield list(map(name_of, names))
+            if cursor == b"0":
+                return
+
+    def _named(self, name: str) -> Trace | None:
+        """Find keys named by the person's id or a pseudonym; keys with an owner are not included."""
+        family, _, told = name[len(self._app) + 3 :].partition(":")
+        if family in _OWNED:
+            return None
+        plain = any(f":{reader}:" in f":{told}:" for reader in self._person.reader_ids)
+        if not plain and self._marks.isdisjoint(told.split(":")):
+            return None
+        return Trace(COUNTERS, [family], self._act("DEL", name))
+
+    async def _exposures(self, name: str) -> Trace | None:
+        experiment = name.rpartition(":")[2]
+        readers = list(self._person.reader_ids)
+        found = await self._server.execute_slow("HMGET", name, *readers)
+        given = [Exposure.unpack(name_of(one)) for one in found if one is not None]
+        if not given:
+            return None
+        items = [
+            {
+                "experiment_id": experiment,
+                "variant_id": one.variant_id if one else "",
+                "at": one.at_ms if one else 0,
+            }
+            for one in given
+        ]
+
+        async def erase() -> None:
+            await erase_exposures_of(self._server, self._app, experiment, readers)
+
+        return Trace(EXPOSURES, items, erase)
+
+    async def _reply(self, name: str) -> Trace | None:
+        reply, marks = await self._server.execute_slow("HMGET", name, "reply", "readers")
+        if not self._marks.isdisjoint(text_of(marks or b"").split()) or self._names(reply or b""):
+            return Trace(REPLIES, [_read(reply)], self._act("DEL", name))
+        return None
+
+    async def _task(self, name: str) -> Trace | None:
+        """Find messages that name the person; erasing keeps the count of failures and deletes the texts."""
+        parts = ("errors", "late_errors")
+        texts = dict(zip(parts, await self._server.execute_slow("HMGET", name, *parts), strict=True))
+        told: list[Any] = []
+        kept: list[str | bytes] = []
+        for part, text in texts.items():
+            if text and self._names(text):
+                found = _read(text)
+                messages = found if isinstance(found, list) else [found]
+                mine = [one for one in messages if self._person.is_named_in(orjson.dumps(one))]
+                told += mine
+                kept += (
+                    part,
+                    orjson.dumps(["the message is erased" if one in mine else one for one in messages]),
+                )
+        return Trace(TASKS, told, self._act("HSET", name, *kept)) if told else None
+
+    async def _stray_question(self, name: str) -> Trace | None:
+        """Find a question of the person that none of the person's lists contains."""
+        question_id = name.rpartition(":")[2]
+        if question_id in self._questions:
+            return None
+        asked = unseal(
+            await self._server.execute_slow("HGET", name, "asked") or b"", salt_from_key(name, "asked")
+        )
+        if not asked or not self._names(asked):
+            return None
+        found = _read(asked)
+        people = {found.get("user_id"), found.get("anonymous_id")} if isinstance(found, dict) else set()
+        if people.isdisjoint(self._person.words):
+            return None
+        self._questions.add(question_id)
+
+        async def erase() -> None:
+            await self._server.execute_slow("DEL", name)
+            await self._server.execute_slow("ZREM", keys.question_open(self._app), question_id)
+
+        return Trace(QUESTIONS, [await self._question(question_id)], erase)
+
+    async def _same(self, name: str) -> Trace | None:
+        question_id = name_of(await self._server.execute_slow("GET", name) or b"")
+        erase = self._act("DEL", name)
+        return Trace(COUNTERS, ["question-same"], erase) if question_id in self._questions else None
+
+    async def _citing(self, name: str) -> Trace | None:
+        """Find the list of questions that cite a product."""
+        if not self._questions:
+            return None
+        wanted = sorted(self._questions)
+        found = await self._server.execute_slow("SMISMEMBER", name, *wanted)
+        mine = [question_id for question_id, is_in in zip(wanted, found, strict=True) if is_in]
+        return (
+            Trace(COUNTERS, ["question-citing"] * len(mine), self._act("SREM", name, *mine)) if mine else None
+        )
+
+    async def _statistics(self, name: str) -> Trace | None:
+        """Find the person's questions among the popular questions."""
+        day = int(name.rpartition(":")[2])
+        texts = [name_of(text) for text in await self._server.execute_slow("ZRANGE", name, 0, -1)]
+        marks = [
+            (text, question_fingerprint(text, reader)) for text in texts for reader in self._person.reader_ids
+        ]
+        asker, found = keys.question_asker(self._app, day), list[tuple[str, str]]()
+        for some in _pages(marks):
+            known = await self._server.execute_slow("SMISMEMBER", asker, *(mark for _, mark in some))
+            found += [pair for pair, is_in in zip(some, known, strict=True) if is_in]
+        if not found:
+            return None
+
+        async def erase() -> None:
+            for text, mark in found:
+                if await self._server.execute_slow("SREM", asker, mark):
+                    await self._server.execute_slow("ZINCRBY", name, -1, text)
+            await self._server.execute_slow("ZREMRANGEBYSCORE", name, "-inf", 0)
+
+        return Trace(POPULAR_QUESTIONS, [text for text, _ in found], erase)
+
+    def _names(self, data: bytes) -> bool:
+        sealed = data[:1] == b"1" and data[WIDTH : WIDTH + 1] in (b"{", b"[")
+        return self._person.is_named_in(data[WIDTH:] if sealed else data)
+
+    def _act(self, *command: str | bytes) -> Act:
+        async def erase() -> None:
+            await self._server.execute_slow(*command)
+
+        return erase
+
+
+async def erase_all(traces: Iterable[Trace]) -> None:
+    """Remove all traces."""
+    acts = [trace.erase for trace in traces if trace.erase is not None]
+    for some in _pages(acts):
+        await asyncio.gather(*(act() for act in some))
+
+
+def _pages(things: Sequence[Any]) -> list[Any]:
+    return [things[start : start + _PAGE] for start in range(0, len(things), _PAGE)]
+
+
+def _read(body: bytes | None) -> Any:
+    """Parse JSON; return other content as text."""
+    if body is None:
+        return "(damaged)"
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return text_of(body)

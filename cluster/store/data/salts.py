@@ -1,0 +1,32 @@
+"""The secret salt of an app's user pseudonyms, read once by each process."""
+
+from __future__ import annotations
+
+import secrets
+
+from cluster.records.logged_query import pseudonym
+from cluster.store import keys
+from cluster.store.client.redis_client import RedisClient
+
+SALT_BYTES = 16
+
+
+class Salts:
+    """Salts of apps; the first call for an app creates its salt."""
+
+    def __init__(self, server: RedisClient) -> None:
+        self._server = server
+        self._read: dict[str, bytes] = {}
+
+    async def get(self, app_id: str) -> bytes:
+        """Return the salt of an app."""
+        salt = self._read.get(app_id)
+        if salt is None:
+            name = keys.query_salt(app_id)
+            await self._server.execute_slow("SET", name, secrets.token_bytes(SALT_BYTES), "NX")
+            salt = self._read[app_id] = bytes(await self._server.execute_slow("GET", name))
+        return salt
+
+    async def pseudonym(self, app_id: str, reader_id: str) -> str:
+        """Return a user's pseudonym for the name of a key."""
+        return pseudonym(await self.get(app_id), reader_id)

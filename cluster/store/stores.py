@@ -1,0 +1,82 @@
+"""All stores of one process in one value.
+
+Every method of a store may raise `cluster.errors.Unavailable`: the store can't be reached within its deadline. All are
+async.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.store.administration.access import AccessStore
+from cluster.store.administration.accounts import AccountStore
+from cluster.store.administration.admin_tokens import AdminTokenStore, InvitationStore
+from cluster.store.administration.audit import AuditLog
+from cluster.store.administration.grants import GrantStore
+from cluster.store.administration.registrations import RegistrationStore
+from cluster.store.app_bounds import UsageStore
+from cluster.store.archive.archive_calls import ArchiveCallStore, ClientRuleStore
+from cluster.store.archive.query_log import QueryStore
+from cluster.store.archive.question_bank import QuestionBankStore
+from cluster.store.archive.questions import QuestionStore
+from cluster.store.archive.threads import ThreadStore
+from cluster.store.data.changes import ChangeLog
+from cluster.store.data.erasures import ErasureStore
+from cluster.store.data.idempotency import IdempotencyStore
+from cluster.store.data.imports import ImportStore
+from cluster.store.data.intake import Intake
+from cluster.store.data.interactions import InteractionStore
+from cluster.store.data.records import RecordStore
+from cluster.store.data.tasks import TaskStore
+from cluster.store.engines.boost_rules import RuleStore, RuleVersionStore
+from cluster.store.engines.engine_watch import EngineWatch
+from cluster.store.engines.engines import EngineStore
+from cluster.store.engines.experiments import ExperimentStore
+from cluster.store.engines.pagination import PageStore
+from cluster.store.engines.promotions import PromotionStore
+from cluster.store.engines.runs import RunStore, ScheduleStore
+from cluster.store.installation.leases import LeaseStore
+from cluster.store.installation.limits import LimitStore
+from cluster.store.installation.quarantine_store import QuarantineStore
+from cluster.store.installation.schema import SchemaStore
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """All stores of one process, made once by a composition root (`connect.open_stores` or `memory`)."""
+
+    access: AccessStore
+    records: RecordStore
+    intake: Intake
+    tasks: TaskStore
+    interactions: InteractionStore
+    changes: ChangeLog
+    engines: EngineStore
+    engine_watch: EngineWatch
+    boost_rules: RuleStore
+    rule_versions: RuleVersionStore
+    limits: LimitStore
+    idempotency: IdempotencyStore
+    pages: PageStore
+    leases: LeaseStore
+    runs: RunStore
+    schedules: ScheduleStore
+    promotions: PromotionStore
+    accounts: AccountStore
+    grants: GrantStore
+    registrations: RegistrationStore
+    admin_tokens: AdminTokenStore
+    invitations: InvitationStore
+    audit: AuditLog
+    archive_calls: ArchiveCallStore
+    client_rules: ClientRuleStore
+    experiments: ExperimentStore
+    threads: ThreadStore
+    queries: QueryStore
+    question_bank: QuestionBankStore
+    questions: QuestionStore
+    erasures: ErasureStore
+    usage: UsageStore
+    imports: ImportStore
+    quarantine: QuarantineStore
+    schema: SchemaStore
