@@ -44,7 +44,7 @@ APP = "shop"
 QUERY = {"user_id": "gina-7", "rows": 10, "fl": ["title"]}
 FILTER = "brand:maker-1 OR brand:maker-2"
 STORE_FILES = frozenset(
-    f"cluster/store/redis/{stem}.py" for stem in ("interactions", "client", "multiplexer")
+    f"cluster/store/{stem}.py" for stem in ("data/interactions", "client/redis_client", "client/multiplexer")
 )
 PATH = b"/v1/recommendation/user_to_products"
 
