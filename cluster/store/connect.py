@@ -26,8 +26,8 @@ from cluster.store.client.cluster_client import ClusterClient
 from cluster.store.client.discovery import locator
 from cluster.store.client.library_client import LibraryClient
 from cluster.store.client.multiplexed_client import MultiplexedClient
-from cluster.store.client.multiplexer import text_of
 from cluster.store.client.redis_client import HOT_S, SLOW_S, RedisClient
+from cluster.store.client.replies import split_pairs, text_of
 from cluster.store.data.changes import ChangeLog
 from cluster.store.data.erasures import ErasureStore
 from cluster.store.data.idempotency import IdempotencyStore
@@ -83,7 +83,7 @@ class OpenStores(Stores):
     async def configuration(self, pattern: str) -> dict[str, str]:
         """Return settings of the server (`CONFIG GET`), as name -> text."""
         flat = [text_of(item) for item in await self.server.execute_slow("CONFIG", "GET", pattern)]
-        return dict(zip(flat[::2], flat[1::2], strict=True))
+        return dict(split_pairs(flat))
 
     def __await__(self) -> Generator[Any, None, OpenStores]:
         return self._opened().__await__()

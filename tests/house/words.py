@@ -28,7 +28,7 @@ NOUNS = _words(
     entry envelope environment erasure erasures error errors evaluation event events evidence experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
     file files filter folders follower followup followups form format forms formula front gate gateway generation
-    geo grams grants graph groups handler handover handshake haproxy head histories history host hosts html http
+    geo grams grants graph groups handler handover handshake haproxy hash head histories history host hosts html http
     idempotency identity ids index indexes info injection input installation intake interaction
     interactions invitations item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
     library lifecycle limits line links lists llm loader local lock log logs lookup loop machine management manifest map

@@ -54,7 +54,7 @@ from cluster.records.question import Answer, Question
 from cluster.records.validation.upload import parse_upload
 from cluster.secrecy import Signer, Vault
 from cluster.store import keys
-from cluster.store.client.multiplexer import text_of
+from cluster.store.client.replies import text_of
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.key_classes import key_class
 from deployments.cli.backup_verification import Verification, compare_answers

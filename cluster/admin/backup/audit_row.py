@@ -11,7 +11,7 @@ from cluster.store import keys
 from cluster.store.administration.audit import AuditLog
 from cluster.store.administration.audit_chain import RESTORE
 from cluster.store.client.key_reader import KeyPart
-from cluster.store.client.multiplexer import text_of
+from cluster.store.client.replies import split_pairs, text_of
 
 
 def find_audit_position(parts: Iterable[KeyPart]) -> AuditPosition:
@@ -20,7 +20,7 @@ def find_audit_position(parts: Iterable[KeyPart]) -> AuditPosition:
     for part in parts:
         if part.key == name and part.items:
             row_id, fields = part.items[-1]
-            values = dict(zip(fields[::2], fields[1::2], strict=True))
+            values = dict(split_pairs(fields))
             newest = AuditPosition(text_of(row_id), text_of(values.get(b"chain", b"")))
     return newest
 

@@ -38,7 +38,7 @@ from cluster.ids import new_request_id, position_from_offset
 from cluster.records.intake import Noun
 from cluster.store import keys
 from cluster.store.client.key_reader import PAGE, KeyPart, KeyReader
-from cluster.store.client.multiplexer import name_of, text_of
+from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.connect import OpenStores
 from cluster.store.data.changes import Follower
 from cluster.store.data.erasures import order_field
@@ -410,7 +410,7 @@ def _trimmed(parts: Sequence[KeyPart], app_id: str) -> dict[str, str]:
     for part in parts:
         if part.key == keys.trimmed(app_id).encode():
             flat = [text_of(item) for item in part.items]
-            return dict(zip(flat[::2], flat[1::2], strict=True))
+            return dict(split_pairs(flat))
     return {}
 
 

@@ -25,7 +25,7 @@ from cluster.ids import position_from_offset
 from cluster.records.intake import Noun
 from cluster.store import keys
 from cluster.store.client.key_reader import KeyPart, KeyReader
-from cluster.store.client.multiplexer import name_of
+from cluster.store.client.replies import name_of
 from cluster.store.connect import OpenStores
 
 _READ = 128

@@ -31,8 +31,8 @@ from cluster.records.intake import Noun
 from cluster.store import keys
 from cluster.store.client.key_reader import KeyPart, StreamState
 from cluster.store.client.key_writer import KeyWriter
-from cluster.store.client.multiplexer import name_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs
 from cluster.store.connect import OpenStores
 from cluster.store.data.erasures import erase_copies
 from cluster.store.installation.schema import StoredSchema
@@ -256,16 +256,14 @@ class RestoreJob:
                     "HSCAN", keys.product_type(app_id), cursor, "COUNT", _PAGE
                 )
                 index = keys.product_type_ids(app_id)
-                await self._writer.send(
-                    ("ZADD", index, 0, kind + one) for one, kind in zip(flat[::2], flat[1::2], strict=True)
-                )
+                await self._writer.send(("ZADD", index, 0, kind + one) for one, kind in split_pairs(flat))
                 if int(cursor) == 0:
                     break
 
 
 def _records_of(noun: str, flat: Sequence[bytes]) -> list[Any]:
     """Return the records and ids of a change; none if it is damaged."""
-    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    fields = dict(split_pairs(flat))
     payload = unseal(fields.get(b"payload", b""), salt_from_key(noun))
     if payload is None and b"copy" in fields:
         payload = unseal(fields[b"copy"], salt_from_key(noun))

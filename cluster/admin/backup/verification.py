@@ -19,6 +19,7 @@ from cluster.clock import Clock
 from cluster.errors import Fault, NotFound
 from cluster.store.client.key_reader import PAGE, KeyPart, KeyReader
 from cluster.store.client.key_writer import KeyWriter
+from cluster.store.client.replies import split_pairs
 from cluster.store.connect import OpenStores
 
 SAMPLE_S = 20.0
@@ -161,6 +162,6 @@ def _values(parts: Iterable[KeyPart]) -> dict[bytes, Any]:
 
 def _value(kind: str, items: list[Any]) -> Any:
     if kind in ("hash", "zset"):
-        pairs = zip(items[::2], items[1::2], strict=True)
+        pairs = split_pairs(items)
         return {name: float(value) if kind == "zset" else value for name, value in pairs}
     return set(items) if kind == "set" else items

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster.errors import Unavailable
 from cluster.records.account import Account
 from cluster.store import keys
-from cluster.store.client.multiplexer import name_of
 from cluster.store.client.redis_client import RedisClient
-from cluster.store.client.script import Script
+from cluster.store.client.replies import name_of, split_pairs
 from cluster.store.seals.quarantine import Quarantine
-from cluster.store.seals.record_seal import SealedRecords, seal_record, with_unknown_fields
-
-_TRIES = 10
-
-_SWAP = Script.load("swap_account")
+from cluster.store.seals.sealed_hash import SealedHash
 
 
 class AccountStore:
@@ -23,34 +17,22 @@ class AccountStore:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._records = SealedRecords(quarantine)
+        self._accounts = SealedHash(server, quarantine, Account, lambda _: keys.account())
 
     async def get(self, username: str) -> Account | None:
-        sealed = await self._server.execute_slow("HGET", keys.account(), username)
-        key = keys.account()
-        return None if sealed is None else await self._records.get(Account, "", key, username, sealed)
+        return await self._accounts.get("", username)
 
     async def all(self) -> list[Account]:
         """Return all accounts, sorted by name."""
-        flat = await self._server.execute_slow("HGETALL", keys.account())
-        named = sorted(zip(flat[::2], flat[1::2], strict=True))
-        key = keys.account()
-        accounts = [
-            await self._records.open(Account, "", key, name_of(name), sealed) for name, sealed in named
-        ]
-        return [account for account in accounts if account is not None]
+        return list((await self._accounts.all("")).values())
 
     async def add(self, account: Account) -> bool:
         """Create an account; return False when the name is taken."""
-        sealed = seal_record(account, keys.account(), account.username)
-        return bool(await self._server.execute_slow("HSETNX", keys.account(), account.username, sealed))
+        return await self._accounts.add("", account.username, account)
 
     async def put(self, account: Account) -> None:
         """Replace an account."""
-        key, username = keys.account(), account.username
-        stored: bytes | None = await self._server.execute_slow("HGET", key, username)
-        account = await self._records.replacing(account, "", key, username, stored)
-        await self._server.execute_slow("HSET", key, username, seal_record(account, key, username))
+        await self._accounts.put("", account.username, account)
 
     async def update(self, username: str, change: Callable[[Account], Account]) -> Account | None:
         """Replace an account by what `change` makes of it, and return it; None: there is no such account.
@@ -58,19 +40,9 @@ class AccountStore:
         Of concurrent changes none is lost: `change` is called again with what the other one wrote.
 
         Errors:
-            Unavailable: too many concurrent changes of the account
             HouseError: what `change` raises; nothing is written
         """
-        key = keys.account()
-        for _ in range(_TRIES):
-            stored: bytes | None = await self._server.execute_slow("HGET", key, username)
-            before = None if stored is None else await self._records.get(Account, "", key, username, stored)
-            if stored is None or before is None:
-                return None
-            after = with_unknown_fields(change(before), before)
-            if await self._server.run(_SWAP, [key], [username, stored, seal_record(after, key, username)]):
-                return after
-        raise Unavailable("this account is being changed by many at once", retry_after_s=1)
+        return await self._accounts.update("", username, change)
 
     async def session_mark(self, user_id: str) -> str:
         """Return the mark in an account's browser sessions; empty until the first sign-out."""
@@ -85,10 +57,10 @@ class AccountStore:
         """Remove an account, the mark of its sessions, and quarantined accounts of that name.
 
         Returns False when there was none."""
-        gone = bool(await self._server.execute_slow("HDEL", keys.account(), account.username))
+        removed = await self._accounts.remove("", [account.username])
         await self._server.execute_slow("HDEL", keys.account_sessions(), account.user_id)
         for entry_id, flat in await self._server.execute_slow("XRANGE", keys.account_quarantine(), "-", "+"):
-            fields = dict(zip(flat[::2], flat[1::2], strict=True))
+            fields = dict(split_pairs(flat))
             if name_of(fields.get(b"id", b"")) == account.username:
                 await self._server.execute_slow("XDEL", keys.account_quarantine(), entry_id)
-        return gone
+        return bool(removed)

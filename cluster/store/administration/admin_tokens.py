@@ -6,47 +6,35 @@ from typing import Generic, TypeVar
 
 from cluster.records.administration import AdminToken, Invitation
 from cluster.store import keys
-from cluster.store.client.multiplexer import name_of
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.seals.quarantine import Quarantine
-from cluster.store.seals.record_seal import SealedRecords, seal_record
+from cluster.store.seals.sealed_hash import SealedHash
 
-R = TypeVar("R", AdminToken, Invitation)
+Secret = TypeVar("Secret", AdminToken, Invitation)
 
 
-class _HashedSecrets(Generic[R]):
+class _HashedSecrets(Generic[Secret]):
     """Sealed records in one hash, under the SHA-256 of a secret that is not stored."""
 
-    def __init__(self, server: RedisClient, quarantine: Quarantine, kind: type[R], key: str) -> None:
-        self._server = server
-        self._records = SealedRecords(quarantine)
-        self._kind: type[R] = kind
-        self._key = key
+    def __init__(self, server: RedisClient, quarantine: Quarantine, kind: type[Secret], key: str) -> None:
+        self._secrets: SealedHash[Secret] = SealedHash(server, quarantine, kind, lambda _: key)
 
-    async def find(self, sha256: str) -> R | None:
-        sealed = await self._server.execute_slow("HGET", self._key, sha256)
-        record = (
-            None if sealed is None else await self._records.get(self._kind, "", self._key, sha256, sealed)
-        )
+    async def find(self, sha256: str) -> Secret | None:
+        """Return the record with a hash, expired or not."""
+        record = await self._secrets.get("", sha256)
         # The hash inside the record counts: a record that was copied to another hash is none.
         return record if record is not None and record.sha256 == sha256 else None
 
-    async def _put(self, record: R, *, now_ms: int) -> None:
-        over = [one.sha256 for one in await self._read_all() if one.expires_at <= now_ms]
-        sealed = seal_record(record, self._key, record.sha256)
-        await self._server.execute_slow("HSET", self._key, record.sha256, sealed)
-        await self._delete(over)
+    async def _put(self, record: Secret, *, now_ms: int) -> None:
+        expired = [other.sha256 for other in await self._read_all() if other.expires_at <= now_ms]
+        await self._secrets.put("", record.sha256, record)
+        await self._delete(expired)
 
-    async def _read_all(self) -> list[R]:
-        flat = await self._server.execute_slow("HGETALL", self._key)
-        records = [
-            await self._records.open(self._kind, "", self._key, name_of(name), sealed)
-            for name, sealed in zip(flat[::2], flat[1::2], strict=True)
-        ]
-        return [record for record in records if record is not None]
+    async def _read_all(self) -> list[Secret]:
+        return list((await self._secrets.all("")).values())
 
     async def _delete(self, hashes: list[str]) -> int:
-        return int(await self._server.execute_slow("HDEL", self._key, *hashes)) if hashes else 0
+        return await self._secrets.remove("", hashes)
 
 
 class AdminTokenStore(_HashedSecrets[AdminToken]):
@@ -69,7 +57,9 @@ class AdminTokenStore(_HashedSecrets[AdminToken]):
 
     async def remove(self, token_id: str) -> bool:
         """Remove a token; return False when there was none."""
-        return bool(await self._delete([one.sha256 for one in await self.all() if one.token_id == token_id]))
+        return bool(
+            await self._delete([token.sha256 for token in await self.all() if token.token_id == token_id])
+        )
 
     async def remove_user(self, user_id: str) -> int:
         """Remove all tokens of an account; return their number."""
@@ -88,7 +78,9 @@ class InvitationStore(_HashedSecrets[Invitation]):
 
     async def all(self) -> list[Invitation]:
         """Return all invitations, the oldest first."""
-        return sorted(await self._read_all(), key=lambda one: (one.created_at, one.invitation_id))
+        return sorted(
+            await self._read_all(), key=lambda invitation: (invitation.created_at, invitation.invitation_id)
+        )
 
     async def remove(self, sha256: str) -> bool:
         """Remove an invitation; of concurrent callers one gets True."""

@@ -35,8 +35,8 @@ from cluster.store.administration.audit_chain import (
     row_json,
 )
 from cluster.store.administration.audit_proof import AuditProof, SealedRow
-from cluster.store.client.multiplexer import text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import split_pairs, text_of
 from cluster.store.client.script import Script
 
 
@@ -119,9 +119,7 @@ class AuditLog:
     async def begun(self) -> list[tuple[str, AuditRow]]:
         """Return the changes that were begun and have no end yet, with their ids."""
         flat = await self._server.execute_slow("HGETALL", keys.audit_begun())
-        found = (
-            (name, _parse("", stored, "", "")) for name, stored in zip(flat[::2], flat[1::2], strict=True)
-        )
+        found = ((name, _parse("", stored, "", "")) for name, stored in split_pairs(flat))
         return [(text_of(name), row) for name, row in found if row is not None]
 
     async def append(self, row: AuditRow, *, begun_id: str = "", only_begun: bool = False) -> AuditRow:
@@ -313,7 +311,7 @@ def unpack_rows(block: bytes) -> list[StoredRow]:
 
 
 def _entry(entry: Any) -> StoredRow:
-    fields = dict(zip(entry[1][::2], entry[1][1::2], strict=True))
+    fields = dict(split_pairs(entry[1]))
     chain, proof = (fields.get(name, b"").decode("ascii", "replace") for name in (b"chain", b"proof"))
     return text_of(entry[0]), fields.get(b"row", b""), chain, proof
 

@@ -18,8 +18,8 @@ import structlog
 from cluster.records.account import Code, Grant
 from cluster.records.archive_client import revocation_id, short_id
 from cluster.store import keys
-from cluster.store.client.multiplexer import text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import split_pairs, text_of
 from cluster.store.client.script import Script
 from cluster.store.seals.record_seal import parse_record, seal_record
 from cluster.store.seals.seal import salt_from_key, unseal
@@ -183,7 +183,7 @@ class GrantStore:
         """Return the grants of an account, the last used first."""
         flat = await self._server.execute_slow("ZREVRANGE", keys.oauth_grants(user_id), 0, -1, "WITHSCORES")
         found = []
-        for name, used_at in zip(flat[::2], flat[1::2], strict=True):
+        for name, used_at in split_pairs(flat):
             grant = await self.grant(text_of(name))
             if grant is not None:
                 found.append(ActiveGrant(grant, int(float(used_at))))

@@ -12,7 +12,8 @@ from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.script import Script
 from cluster.store.seals.quarantine import Quarantine
-from cluster.store.seals.record_seal import SealedRecords, seal_record, with_unknown_fields
+from cluster.store.seals.record_seal import with_unknown_fields
+from cluster.store.seals.sealed_hash import SealedHash
 
 MOST_REGISTRATIONS = 10_000
 _TRIES = 5
@@ -27,14 +28,12 @@ class RegistrationStore:
         self, server: RedisClient, quarantine: Quarantine, *, most: int = MOST_REGISTRATIONS
     ) -> None:
         self._server = server
-        self._records = SealedRecords(quarantine)
+        self._registrations = SealedHash(server, quarantine, Registration, lambda _: keys.oauth_clients())
         self._most = most
 
     async def get(self, client_id: str) -> Registration | None:
         """Return a stored registration; None: the client id contains the registration."""
-        field = short_id(client_id)
-        sealed = await self._server.execute("HGET", keys.oauth_clients(), field)
-        return None if sealed is None else await self._open(field, sealed)
+        return await self._registrations.get("", short_id(client_id), hot=True)
 
     async def put(self, registration: Registration, *, now_ms: int) -> bool:
         """Write a change or a removal; return False when the client was removed before.
@@ -42,23 +41,21 @@ class RegistrationStore:
         Errors:
             Unavailable: too many concurrent changes of the registration
         """
-        key, field = keys.oauth_clients(), short_id(registration.client_id)
+        field = short_id(registration.client_id)
+        names = [keys.oauth_clients(), keys.oauth_clients_used()]
         for _ in range(_TRIES):
-            before = await self._server.execute_slow("HGET", key, field)
-            known = None if before is None else await self._open(field, before)
-            if known is not None and known.removed:
+            stored = await self._registrations.read("", field)
+            before = None if stored is None else await self._registrations.unseal("", field, stored)
+            if before is not None and before.removed:
                 return False
-            expected = b"" if known is None else before
-            after = registration if known is None else with_unknown_fields(registration, known)
-            sealed = seal_record(after, key, field)
-            args = [field, expected, sealed, now_ms, self._most]
-            if await self._server.run(_CHANGE, [key, keys.oauth_clients_used()], args):
+            # A damaged record is in the quarantine by now: the script must find none.
+            expected = b"" if stored is None or before is None else stored
+            after = registration if before is None else with_unknown_fields(registration, before)
+            sealed = self._registrations.seal("", field, after)
+            if await self._server.run(_CHANGE, names, [field, expected, sealed, now_ms, self._most]):
                 return True
         raise Unavailable("this registration is being changed by many at once", retry_after_s=1)
 
     async def touch(self, client_id: str, *, now_ms: int) -> None:
         """Record that a client with a stored registration was used, so that it is not evicted first."""
         await self._server.execute_slow("ZADD", keys.oauth_clients_used(), "XX", now_ms, short_id(client_id))
-
-    async def _open(self, field: str, sealed: bytes) -> Registration | None:
-        return await self._records.get(Registration, "", keys.oauth_clients(), field, sealed)

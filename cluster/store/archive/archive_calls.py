@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name
 from cluster.store import keys
-from cluster.store.client.multiplexer import name_of, text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import text_of
 from cluster.store.client.script import Script
 from cluster.store.seals.quarantine import Quarantine
-from cluster.store.seals.record_seal import SealedRecords, seal_record
 from cluster.store.seals.seal import salt_from_key, seal, unseal
+from cluster.store.seals.sealed_hash import SealedHash
 
 MOST_CALLS = 200_000
 "Calls kept in the log; the oldest go first. About 300 bytes each."
@@ -54,32 +54,18 @@ class ClientRuleStore:
     """The publisher's rules for the clients of an archive: few, read whole."""
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
-        self._server = server
-        self._records = SealedRecords(quarantine)
+        self._rules = SealedHash(server, quarantine, ClientRule, keys.client_rule)
 
     async def all(self, app_id: str) -> Mapping[str, ClientRule]:
         """Return all rules under their folded names."""
-        name = keys.client_rule(app_id)
-        flat = await self._server.execute("HGETALL", name)
-        found: dict[str, ClientRule] = {}
-        for raw, sealed in zip(flat[::2], flat[1::2], strict=True):
-            field = name_of(raw)
-            rule = await self._records.open(ClientRule, app_id, name, field, sealed)
-            if rule is not None:
-                found[field] = rule
-        return found
+        return await self._rules.all(app_id, hot=True)
 
     async def put(self, app_id: str, rule: ClientRule) -> None:
-        name, field = keys.client_rule(app_id), fold_client_name(rule.client)
-        stored: bytes | None = await self._server.execute_slow("HGET", name, field)
-        rule = await self._records.replacing(rule, app_id, name, field, stored)
-        await self._server.execute_slow("HSET", name, field, seal_record(rule, name, field))
+        await self._rules.put(app_id, fold_client_name(rule.client), rule)
 
     async def remove(self, app_id: str, client: str) -> bool:
         """Remove a rule; return False when it was absent."""
-        return bool(
-            await self._server.execute_slow("HDEL", keys.client_rule(app_id), fold_client_name(client))
-        )
+        return bool(await self._rules.remove(app_id, [fold_client_name(client)]))
 
 
 def _parse_calls(sealed: Sequence[bytes], name: str, at_ms: int) -> list[ArchiveCall]:

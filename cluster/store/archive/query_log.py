@@ -9,8 +9,8 @@ import orjson
 
 from cluster.records.logged_query import LoggedQuery
 from cluster.store import keys
-from cluster.store.client.multiplexer import text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import text_of
 from cluster.store.data.salts import Salts
 from cluster.store.seals.seal import salt_from_key, seal, unseal
 

@@ -12,8 +12,9 @@ from cluster.errors import NewerRelease, TooMany
 from cluster.ids import anonymous_reader, user_reader
 from cluster.records.question import Answer, Question
 from cluster.store import keys
-from cluster.store.client.multiplexer import Argument, name_of, text_of
+from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
 from cluster.store.data.append_plan import MOST_ADDRESSES
 from cluster.store.data.salts import Salts
@@ -240,7 +241,7 @@ class QuestionStore:
         for day in days:
             name = keys.question_frequency(app_id, day)
             flat = await self._server.execute_slow("ZREVRANGE", name, 0, _TOP - 1, "WITHSCORES")
-            for text, count in zip(flat[::2], flat[1::2], strict=True):
+            for text, count in split_pairs(flat):
                 asked[text_of(text)] += int(float(count))
         return select_popular(asked, readers, rows)
 

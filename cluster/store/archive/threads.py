@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from cluster.errors import NewerRelease
 from cluster.records.thread import ReaderThreads
 from cluster.store import keys
-from cluster.store.client.multiplexer import Argument, name_of, text_of
+from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
 from cluster.store.seals.quarantine import Quarantine
 from cluster.store.seals.record_seal import SealedRecords, record_json
@@ -107,10 +108,7 @@ class ThreadStore:
             0,
             limit,
         )
-        return [
-            ThreadWatcher(name_of(name), int(float(score)))
-            for name, score in zip(flat[::2], flat[1::2], strict=True)
-        ]
+        return [ThreadWatcher(name_of(name), int(float(score))) for name, score in split_pairs(flat)]
 
     async def judged_offset(self, app_id: str) -> str:
         """Return the product offset up to which the app's threads were judged; empty before the first time."""

@@ -6,7 +6,7 @@
     connection     one lasting connection     multiplexer   one socket, shared writes     handshake   opening it
     address        a parsed URL     routing   slots and writes of commands     acl   the rights that a user needs
     breaker        refuses at once while the server is away     durable_writes   writes that replicas confirm
-    error_replies  what an error of Redis means
+    error_replies  what an error of Redis means     replies   bytes as text, flat lists as pairs
     script         loads the atomic steps of `cluster/store/scripts`
     key_reader, key_writer    keys of any type, page by page, for backups
 

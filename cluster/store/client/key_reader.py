@@ -12,8 +12,8 @@ import msgspec
 from cluster.clock import Clock
 from cluster.errors import Fault
 from cluster.ids import position_from_offset
-from cluster.store.client.multiplexer import name_of, text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
 
 
@@ -238,4 +238,4 @@ def _id_before(entry_id: bytes) -> bytes:
 
 
 def _as_dict(flat: Sequence[Any]) -> dict[bytes, Any]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+    return dict(split_pairs(flat))

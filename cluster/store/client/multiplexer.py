@@ -194,16 +194,6 @@ def pack(command: tuple[Argument, ...]) -> bytes:
         return _pack(tuple(encode(item) if isinstance(item, str) else item for item in command))
 
 
-def text_of(raw: bytes) -> str:
-    """Decode stored text for people and replies; damaged bytes are replaced, never an error."""
-    return raw.decode("utf-8", "replace")
-
-
-def name_of(raw: bytes) -> str:
-    """Decode a stored name that goes back into a command: `pack` encodes it to the same bytes."""
-    return raw.decode("utf-8", "surrogateescape")
-
-
 def encode(text: str) -> bytes:
     """Encode any text, also the result of `name_of` for damaged bytes."""
     try:

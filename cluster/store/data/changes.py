@@ -11,8 +11,8 @@ import orjson
 
 from cluster.records.intake import Noun, Op
 from cluster.store import keys
-from cluster.store.client.multiplexer import text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import split_pairs, text_of
 from cluster.store.client.script import Script
 from cluster.store.seals.quarantine import Quarantine
 from cluster.store.seals.seal import salt_from_key, unseal
@@ -133,7 +133,7 @@ class ChangeLog:
         """Return the followers of an app by name, those that ended too; damaged entries are left out."""
         flat = await self._server.execute_slow("HGETALL", keys.follower(app_id))
         found = []
-        for name, value in zip(flat[::2], flat[1::2], strict=True):
+        for name, value in split_pairs(flat):
             try:
                 stored = orjson.loads(value)
                 offsets = {noun: str(stored[noun]) for noun in _NOUNS if noun in stored}
@@ -157,7 +157,7 @@ class ChangeLog:
 
     async def _offsets(self, key: str) -> dict[Noun, str]:
         flat = await self._server.execute_slow("HGETALL", key)
-        named = dict(zip(flat[::2], flat[1::2], strict=True))
+        named = dict(split_pairs(flat))
         return {
             noun: text_of(named[noun.encode()])
             for noun in _NOUNS
@@ -191,7 +191,7 @@ class ChangeLog:
     async def _open(self, app_id: str, noun: Noun, at: bytes, flat: list[bytes]) -> ChangeLogEntry:
         """Read an entry; a broken one becomes an empty change, so that followers can skip it."""
         offset = text_of(at)
-        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        fields = dict(split_pairs(flat))
         op, salt = fields.get(b"op", b""), salt_from_key(noun)
         payload = unseal(fields.get(b"payload", b""), salt)
         if b"copy" in fields and (payload is None or op not in (b"remove", b"erase")):

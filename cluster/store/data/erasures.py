@@ -18,8 +18,8 @@ from cluster.records.logged_query import pseudonym
 from cluster.store import keys
 from cluster.store.archive.questions import erase_questions
 from cluster.store.archive.threads import erase_threads
-from cluster.store.client.multiplexer import name_of, text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
 from cluster.store.data.changes import LIVE_MS, ChangeLog
 from cluster.store.data.interactions import InteractionStore
@@ -124,7 +124,7 @@ class ErasureStore:
         name = keys.erasure_order()
         flat = await self._server.execute_slow("HGETALL", name)
         found = []
-        for raw, sealed in zip(flat[::2], flat[1::2], strict=True):
+        for raw, sealed in split_pairs(flat):
             field = name_of(raw)
             app_id, _, erasure_id = field.partition(_BETWEEN)
             body = unseal(sealed, salt_from_key(name, field))
@@ -254,7 +254,7 @@ class ErasureStore:
         """Return the times (ISO 8601) of unreadable erasures in the change log."""
         found = []
         for _, flat in await self._server.execute_slow("XRANGE", keys.quarantine(app_id), "-", "+"):
-            fields = dict(zip(flat[::2], flat[1::2], strict=True))
+            fields = dict(split_pairs(flat))
             if fields.get(b"kind") == b"erasure":
                 found.append(iso_ms(int(text_of(fields.get(b"id", b"0")).partition("-")[0])))
         return found

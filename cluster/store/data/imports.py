@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
 
 from cluster.records.file_import import FileImport, ImportProgress
 from cluster.store import keys
-from cluster.store.client.multiplexer import name_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of
 from cluster.store.seals.quarantine import Quarantine
-from cluster.store.seals.record_seal import SealedRecords, seal_record
+from cluster.store.seals.sealed_hash import SealedHash
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class StoredImport:
     record: FileImport
     progress: ImportProgress | None
     is_stopping: bool = False
-    "Somebody asked its process to stop."
+    "An operator asked its process to stop."
 
 
 class ImportStore:
@@ -29,53 +28,41 @@ class ImportStore:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._records = SealedRecords(quarantine)
+        self._imports = SealedHash(server, quarantine, FileImport, keys.file_import)
+        self._progress = SealedHash(server, quarantine, ImportProgress, keys.import_progress)
 
     async def put(self, record: FileImport) -> None:
-        key = keys.file_import(record.app_id)
-        stored: bytes | None = await self._server.execute_slow("HGET", key, record.import_id)
-        record = await self._records.replacing(record, record.app_id, key, record.import_id, stored)
-        await self._server.execute_slow(
-            "HSET", key, record.import_id, seal_record(record, key, record.import_id)
-        )
+        await self._imports.put(record.app_id, record.import_id, record)
 
     async def get(self, app_id: str, import_id: str) -> StoredImport | None:
-        sealed, progress, stop = await asyncio.gather(
-            self._server.execute_slow("HGET", keys.file_import(app_id), import_id),
-            self._server.execute_slow("HGET", keys.import_progress(app_id), import_id),
+        (record,), (progress,), stop = await asyncio.gather(
+            self._imports.get_many(app_id, [import_id]),
+            self._progress.get_many(app_id, [import_id]),
             self._server.execute_slow("SISMEMBER", keys.import_stop(app_id), import_id),
         )
-        if sealed is None:
-            return None
-        return await self._open(app_id, import_id, sealed, progress, is_stopping=bool(stop))
+        return None if record is None else StoredImport(record, progress, bool(stop))
 
     async def all(self, app_id: str) -> list[StoredImport]:
         """Return the imports of an app, newest first."""
-        flat, progress, stopping = await asyncio.gather(
-            self._server.execute_slow("HGETALL", keys.file_import(app_id)),
-            self._server.execute_slow("HGETALL", keys.import_progress(app_id)),
+        records, progress, stops = await asyncio.gather(
+            self._imports.all(app_id),
+            self._progress.all(app_id),
             self._server.execute_slow("SMEMBERS", keys.import_stop(app_id)),
         )
-        written = {name_of(name): body for name, body in _pairs(progress)}
-        asked = set(map(name_of, stopping))
-        found = []
-        for field, sealed in _pairs(flat):
-            name = name_of(field)
-            one = await self._open(app_id, name, sealed, written.get(name), is_stopping=name in asked)
-            if one is not None:
-                found.append(one)
-        return sorted(found, key=lambda one: (-one.record.created_at, one.record.import_id))
+        stopping = set(map(name_of, stops))
+        newest_first = sorted(records.items(), key=lambda item: (-item[1].created_at, item[0]))
+        return [StoredImport(record, progress.get(name), name in stopping) for name, record in newest_first]
 
     async def remove(self, app_id: str, import_id: str) -> bool:
         """Remove an import with its progress; return False when it was absent."""
-        removed = await self._server.execute_slow("HDEL", keys.file_import(app_id), import_id)
-        await self._server.execute_slow("HDEL", keys.import_progress(app_id), import_id)
+        removed = await self._imports.remove(app_id, [import_id])
+        await self._progress.remove(app_id, [import_id])
         await self.clear_stop(app_id, import_id)
         return bool(removed)
 
     async def put_progress(self, app_id: str, import_id: str, progress: ImportProgress) -> None:
-        key = keys.import_progress(app_id)
-        await self._server.execute_slow("HSET", key, import_id, seal_record(progress, key, import_id))
+        sealed = self._progress.seal(app_id, import_id, progress)
+        await self._server.execute_slow("HSET", keys.import_progress(app_id), import_id, sealed)
 
     async def request_stop(self, app_id: str, import_id: str) -> None:
         """Ask the process of an import to stop."""
@@ -84,19 +71,3 @@ class ImportStore:
     async def clear_stop(self, app_id: str, import_id: str) -> None:
         """Take such a request back, before a new attempt."""
         await self._server.execute_slow("SREM", keys.import_stop(app_id), import_id)
-
-    async def _open(
-        self, app_id: str, import_id: str, sealed: bytes, progress: bytes | None, *, is_stopping: bool
-    ) -> StoredImport | None:
-        record = await self._records.open(FileImport, app_id, keys.file_import(app_id), import_id, sealed)
-        if record is None:
-            return None
-        opened = None
-        if progress is not None:
-            key = keys.import_progress(app_id)
-            opened = await self._records.open(ImportProgress, app_id, key, import_id, progress)
-        return StoredImport(record, opened, is_stopping)
-
-
-def _pairs(flat: list[Any]) -> list[tuple[bytes, bytes]]:
-    return list(zip(flat[::2], flat[1::2], strict=True))

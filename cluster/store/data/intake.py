@@ -27,8 +27,9 @@ from cluster.records.engine import Engine
 from cluster.records.intake import Noun, Op
 from cluster.store import keys
 from cluster.store.client.error_replies import NoGroup
-from cluster.store.client.multiplexer import Argument, name_of, text_of
+from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
 from cluster.store.data.records import type_prefix
 from cluster.store.data.tasks import LIFE_S
@@ -173,7 +174,7 @@ class Intake:
         verdict, *facts = await self._server.run(_ACCEPT, names, args, is_bulk=is_bulk)
         if verdict == b"full":
             raise TooMany("too many uploads are waiting", retry_after_s=5)
-        clashes = {text_of(name): text_of(kind) for name, kind in zip(facts[::2], facts[1::2], strict=True)}
+        clashes = {text_of(name): text_of(kind) for name, kind in split_pairs(facts)}
         return IntakeReceipt(task_id, clashes)
 
     async def claim(self, consumer: str, app_ids: Sequence[str], *, count: int, block_ms: int) -> list[Batch]:
@@ -354,7 +355,7 @@ class Intake:
         if flat is None:
             await self._server.execute_slow("XACK", keys.intake(app_id), GROUP, entry_id)
             return []
-        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        fields = dict(split_pairs(flat))
         noun, op, task_id = (_text(fields, name) for name in (b"noun", b"op", b"task"))
         sealed = fields.get(b"payload", b"")
         payload = unseal(sealed, salt_from_key(task_id))

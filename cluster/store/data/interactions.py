@@ -13,8 +13,9 @@ from cluster.ids import anonymous_reader, user_reader
 from cluster.store import keys
 from cluster.store.archive.questions import erase_questions
 from cluster.store.archive.threads import erase_threads
-from cluster.store.client.multiplexer import Argument, name_of
+from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs
 from cluster.store.client.script import Script
 from cluster.store.data.append_plan import MANY, AppendPlan, BrowserWriter, Recent, Renewals, merge_recent
 from cluster.store.engines.experiments import erase_exposures
@@ -70,7 +71,7 @@ class InteractionStore:
                 if many:
                     self._renewals.record(plan)
                 return str(facts[0], "ascii")
-            for visitor, user in zip(facts[::2], facts[1::2], strict=True):
+            for visitor, user in split_pairs(facts):
                 believed[name_of(visitor)] = name_of(user)
         raise Unavailable("links between visitors and users change too fast", retry_after_s=1)
 

@@ -21,8 +21,8 @@ from cluster.records.experiment import Exposure
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys
 from cluster.store.archive.questions import question_fingerprint
-from cluster.store.client.multiplexer import name_of, text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.engines.experiments import erase_exposures_of
 from cluster.store.seals.seal import WIDTH, salt_from_key, seal, unseal
 
@@ -158,7 +158,7 @@ class PersonTraces:
         """Find examples of refused rows that earlier releases stored, and names of files."""
         for key in (keys.import_progress(self._app), keys.file_import(self._app)):
             flat = await self._server.execute_slow("HGETALL", key)
-            for field, sealed in zip(flat[::2], flat[1::2], strict=True):
+            for field, sealed in split_pairs(flat):
                 salt = salt_from_key(key, name_of(field))
                 stored = _read(unseal(sealed, salt))
                 if not isinstance(stored, dict):
@@ -184,7 +184,7 @@ class PersonTraces:
         start = "-"
         while entries := await self._server.execute_slow("XRANGE", stream, start, "+", "COUNT", count):
             for entry_id, flat in entries:
-                yield entry_id, dict(zip(flat[::2], flat[1::2], strict=True))
+                yield entry_id, dict(split_pairs(flat))
             start = "(" + text_of(entries[-1][0])
 
     async def _walk(self) -> AsyncIterator[Trace]:

@@ -8,8 +8,8 @@ import orjson
 
 from cluster.records.intake import Noun
 from cluster.store import keys
-from cluster.store.client.multiplexer import text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import split_pairs, text_of
 from cluster.store.seals.quarantine import Quarantine
 from cluster.store.seals.seal import salt_from_key, unseal
 
@@ -92,4 +92,4 @@ class RecordStore:
     async def attribute_types(self, app_id: str, noun: Noun) -> dict[str, str]:
         """Return custom attribute name -> scalar type registered so far."""
         flat = await self._server.execute_slow("HGETALL", keys.attribute_types(app_id, noun))
-        return {text_of(name): text_of(kind) for name, kind in zip(flat[::2], flat[1::2], strict=True)}
+        return {text_of(name): text_of(kind) for name, kind in split_pairs(flat)}

@@ -9,8 +9,8 @@ import structlog
 
 from cluster.records.intake import Noun, Task
 from cluster.store import keys
-from cluster.store.client.multiplexer import name_of, text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.client.script import Script
 
 LIFE_S = 24 * 3600
@@ -34,7 +34,7 @@ class TaskStore:
         """Read a task; None when it is unknown, too old, or of another noun."""
         # Often read while the server writes the task's batch, so the deadline is longer.
         flat = await self._server.execute_slow("HGETALL", keys.task(app_id, task_id))
-        fields = {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        fields = {text_of(name): text_of(value) for name, value in split_pairs(flat)}
         try:
             return task_from_fields(task_id, fields) if fields.get("noun") == noun else None
         except (KeyError, ValueError):

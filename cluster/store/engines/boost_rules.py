@@ -12,12 +12,13 @@ from cluster.errors import NewerRelease
 from cluster.records.boost_rule import BoostRule
 from cluster.records.rule_version import RuleVersion
 from cluster.store import keys
-from cluster.store.client.multiplexer import name_of, text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import text_of
 from cluster.store.client.script import Script
 from cluster.store.seals.quarantine import Quarantine
-from cluster.store.seals.record_seal import SealedRecords, parse_record, seal_record
+from cluster.store.seals.record_seal import parse_record, seal_record
 from cluster.store.seals.seal import salt_from_key, unseal
+from cluster.store.seals.sealed_hash import SealedHash
 
 MOST_VERSIONS = 2_000
 "Changes kept for each app; the oldest go first. Some KB each."
@@ -31,31 +32,21 @@ class RuleStore:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._records = SealedRecords(quarantine)
+        self._rules = SealedHash(server, quarantine, BoostRule, keys.boost_rule)
 
     async def put(
         self, app_id: str, rules: Sequence[BoostRule], versions: Sequence[RuleVersion] = ()
     ) -> None:
         """Store rules and append the versions, all or none; a rule replaces one with the same engine and name."""
-        key = keys.boost_rule(app_id)
         pairs: list[str | bytes] = []
-        for given in rules:
-            field = _field(given.engine_id, given.name)
-            stored: bytes | None = await self._server.execute_slow("HGET", key, field)
-            rule = await self._records.replacing(given, app_id, key, field, stored)
-            pairs += [field, seal_record(rule, key, field)]
+        for rule in rules:
+            field = _field(rule.engine_id, rule.name)
+            pairs += [field, await self._rules.seal_update(app_id, field, rule)]
         await self._change(app_id, pairs, versions)
 
     async def all(self, app_id: str) -> list[BoostRule]:
         """Return all rules of all engines, by engine and name."""
-        key = keys.boost_rule(app_id)
-        flat = await self._server.execute_slow("HGETALL", key)
-        found: list[BoostRule] = []
-        for name, sealed in sorted(zip(flat[::2], flat[1::2], strict=True)):
-            rule = await self._records.open(BoostRule, app_id, key, name_of(name), sealed)
-            if rule is not None:
-                found.append(rule)
-        return found
+        return list((await self._rules.all(app_id)).values())
 
     async def remove(
         self, app_id: str, engine_id: str, names: Sequence[str], versions: Sequence[RuleVersion] = ()
@@ -71,7 +62,7 @@ class RuleStore:
         if not pairs:
             return 0
         history = keys.boost_rule_version(app_id)
-        sealed = [seal_record(one.model_copy(update={"version_id": ""}), history) for one in versions]
+        sealed = [seal_record(version.model_copy(update={"version_id": ""}), history) for version in versions]
         return int(
             await self._server.run(
                 _CHANGE, [keys.boost_rule(app_id), history], [len(pairs) // 2, MOST_VERSIONS, *pairs, *sealed]

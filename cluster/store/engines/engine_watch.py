@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from cluster.records.engine import EngineStatus, Placement
 from cluster.store import keys
-from cluster.store.client.multiplexer import text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import split_pairs, text_of
 from cluster.store.client.script import Script
 
 
@@ -73,7 +73,7 @@ class EngineWatch:
     async def list_statuses(self, app_id: str) -> dict[str, EngineStatus]:
         flat = await self._server.execute_slow("HGETALL", keys.engine_status(app_id))
         found = {}
-        for name, body in zip(flat[::2], flat[1::2], strict=True):
+        for name, body in split_pairs(flat):
             try:
                 found[text_of(name)] = EngineStatus.model_validate_json(body)
             except ValidationError:
@@ -87,4 +87,4 @@ class EngineWatch:
 
     async def _numbers(self, key: str) -> dict[str, int]:
         flat = await self._server.execute_slow("HGETALL", key)
-        return {text_of(name): int(count) for name, count in zip(flat[::2], flat[1::2], strict=True)}
+        return {text_of(name): int(count) for name, count in split_pairs(flat)}

@@ -9,12 +9,13 @@ from typing import Literal
 
 from cluster.records.experiment import Experiment, Exposure
 from cluster.store import keys
-from cluster.store.client.multiplexer import Argument, name_of
+from cluster.store.client.multiplexer import Argument
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs
 from cluster.store.client.script import Script
 from cluster.store.data.append_plan import MOST_ADDRESSES, STRANGER_LIFE_S, BrowserWriter
 from cluster.store.seals.quarantine import Quarantine
-from cluster.store.seals.record_seal import SealedRecords, seal_record
+from cluster.store.seals.sealed_hash import SealedHash
 
 AssignMode = Literal["read", "take", "force"]
 "Mode of an assignment: only read; give the proposed variant to users without one; replace any variant."
@@ -51,7 +52,7 @@ class ExperimentStore:
 
     def __init__(self, server: RedisClient, quarantine: Quarantine) -> None:
         self._server = server
-        self._records = SealedRecords(quarantine)
+        self._experiments = SealedHash(server, quarantine, Experiment, keys.experiment)
 
     async def version(self, app_id: str) -> int:
         """Return the counter that every change of an experiment increments; 0 before the first."""
@@ -60,13 +61,8 @@ class ExperimentStore:
     async def read_all(self, app_id: str) -> ExperimentBook:
         names = [keys.experiment_version(app_id), keys.experiment(app_id)]
         version, flat = await self._server.run(_READ, names, [])
-        found = []
-        for name, sealed in zip(flat[::2], flat[1::2], strict=True):
-            experiment = await self._open(app_id, name_of(name), sealed)
-            if experiment is not None:
-                found.append(experiment)
-        found.sort(key=_age)
-        return ExperimentBook(int(version), tuple(found))
+        experiments = (await self._experiments.open(app_id, flat)).values()
+        return ExperimentBook(int(version), tuple(sorted(experiments, key=_age)))
 
     async def compare_and_set(self, experiment: Experiment, version: int) -> Experiment | None:
         """Write an experiment if its stored revision and the app's version are unchanged, and return it.
@@ -76,15 +72,16 @@ class ExperimentStore:
         protects the other experiments too: two writers can't take the same slice of a layer.
         """
         app_id, experiment_id = experiment.app_id, experiment.experiment_id
-        key = keys.experiment(app_id)
-        sealed = await self._server.execute_slow("HGET", key, experiment_id)
-        before = await self._open(app_id, experiment_id, sealed) if sealed is not None else None
+        (before,) = await self._experiments.get_many(app_id, [experiment_id])
         after = experiment.model_copy(update={"revision": experiment.revision + 1})
         names = [
-            key, keys.experiment_revision(app_id), keys.experiment_slug(app_id), keys.experiment_version(app_id),
-        ]  # fmt: skip
+            keys.experiment(app_id),
+            keys.experiment_revision(app_id),
+            keys.experiment_slug(app_id),
+            keys.experiment_version(app_id),
+        ]
         args: list[Argument] = [
-            experiment_id, experiment.revision, seal_record(after, key, experiment_id),
+            experiment_id, experiment.revision, self._experiments.seal(app_id, experiment_id, after),
             experiment.slug, before.slug if before is not None else "", version,
         ]  # fmt: skip
         return after if await self._server.run(_SWAP, names, args) else None
@@ -134,7 +131,7 @@ class ExperimentStore:
         key, cursor, seen = keys.exposure(app_id, experiment_id), b"0", set[str]()
         while True:
             cursor, flat = await self._server.execute_slow("HSCAN", key, cursor, "COUNT", _PAGE)
-            for name, packed in zip(flat[::2], flat[1::2], strict=True):
+            for name, packed in split_pairs(flat):
                 exposure, reader = Exposure.unpack(name_of(packed)), name_of(name)
                 if exposure is not None and reader not in seen:
                     seen.add(reader)
@@ -151,10 +148,7 @@ class ExperimentStore:
 
     async def served(self, app_id: str, experiment_id: str) -> dict[str, int]:
         flat = await self._server.execute_slow("HGETALL", keys.experiment_served(app_id, experiment_id))
-        return {name_of(name): int(count) for name, count in zip(flat[::2], flat[1::2], strict=True)}
-
-    async def _open(self, app_id: str, experiment_id: str, sealed: bytes) -> Experiment | None:
-        return await self._records.open(Experiment, app_id, keys.experiment(app_id), experiment_id, sealed)
+        return {name_of(name): int(count) for name, count in split_pairs(flat)}
 
 
 async def erase_exposures(server: RedisClient, app_id: str, readers: Sequence[str]) -> int:

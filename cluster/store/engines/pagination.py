@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.store import keys
-from cluster.store.client.multiplexer import text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import text_of
 from cluster.store.client.script import Script
 from cluster.store.data.salts import Salts
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping
 
 from cluster.store import keys
-from cluster.store.client.multiplexer import text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import split_pairs, text_of
 from cluster.store.client.script import Script
 
 WINDOW_MS = 10_000
@@ -37,7 +37,4 @@ class LiveFigureStore:
                 for window in range(newest - windows + 1, newest + 1)
             )
         )
-        return [
-            {text_of(name): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
-            for flat in replies
-        ]
+        return [{text_of(name): int(value) for name, value in split_pairs(flat)} for flat in replies]

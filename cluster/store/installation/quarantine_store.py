@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from cluster.records.intake import QuarantineEntry
 from cluster.store import keys
-from cluster.store.client.multiplexer import name_of, text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.seals.quarantine import BROKEN, BROKEN_BATCH
 from cluster.store.seals.seal import WIDTH
 
@@ -49,7 +49,7 @@ def _streams(app_id: str) -> list[str]:
 
 
 def _entry(entry_id: str, flat: list[bytes], app_id: str) -> QuarantineEntry:
-    fields = {name_of(name): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
+    fields = {name_of(name): value for name, value in split_pairs(flat)}
     kind, noun, name, reason = (name_of(fields.get(name, b"")) for name in ("kind", "noun", "id", "reason"))
     at, payload = fields.get("at", b""), fields.get("payload", b"")
     is_damaged = reason in _DAMAGED

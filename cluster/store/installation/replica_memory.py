@@ -8,8 +8,8 @@ import orjson
 
 from cluster.records.replica_memory import ReplicaMemory
 from cluster.store import keys
-from cluster.store.client.multiplexer import text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import split_pairs, text_of
 
 SEEN_MS = 30_000
 "A replica that reported nothing for so long does not run."
@@ -35,7 +35,7 @@ class ReplicaMemoryStore:
         """Return the reports of the replicas that run, by name; old ones are removed."""
         flat = await self._server.execute_slow("HGETALL", keys.replica_memory())
         reports = []
-        for name, value in zip(flat[::2], flat[1::2], strict=True):
+        for name, value in split_pairs(flat):
             memory = ReplicaMemory(**orjson.loads(value))
             if abs(now_ms - memory.at_ms) <= SEEN_MS:
                 reports.append(memory)

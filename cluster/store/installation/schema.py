@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import orjson
 
 from cluster.store import keys
-from cluster.store.client.multiplexer import text_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import split_pairs, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class SchemaStore:
     async def read(self) -> StoredSchema:
         """Return the stored schema."""
         flat = await self._server.execute_slow("HGETALL", keys.schema())
-        fields = {text_of(name): text_of(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+        fields = {text_of(name): text_of(value) for name, value in split_pairs(flat)}
         numbers = [int(fields.get(name) or 0) for name in ("number", "oldest", "at")]
         return StoredSchema(
             numbers[0], numbers[1], fields.get("release", ""), numbers[2], fields.get(_RESTORING, "")
@@ -91,7 +91,7 @@ class SchemaStore:
         """Return the builds of releases that run, by name; entries of a day ago are removed."""
         flat = await self._server.execute_slow("HGETALL", keys.releases())
         found = []
-        for name, value in zip(flat[::2], flat[1::2], strict=True):
+        for name, value in split_pairs(flat):
             told = orjson.loads(value)
             running = RunningRelease(
                 told.get("release", text_of(name)),

@@ -21,8 +21,8 @@ from cluster.records.question import Answer, Question
 from cluster.records.run import Run, Schedule
 from cluster.records.thread import ReaderThreads
 from cluster.store import keys
-from cluster.store.client.multiplexer import name_of
 from cluster.store.client.redis_client import RedisClient
+from cluster.store.client.replies import name_of, split_pairs
 from cluster.store.seals.record_seal import has_unknown_fields, noun_of, parse_record
 from cluster.store.seals.seal import salt_from_key, unseal
 
@@ -90,7 +90,7 @@ async def _fields(server: RedisClient, key: str) -> AsyncIterator[tuple[str, byt
     cursor, seen = b"0", set[str]()
     while True:
         cursor, flat = await server.execute_slow("HSCAN", key, cursor, "COUNT", _PAGE)
-        for name, value in zip(flat[::2], flat[1::2], strict=True):
+        for name, value in split_pairs(flat):
             field_name = name_of(name)
             if field_name not in seen:
                 seen.add(field_name)

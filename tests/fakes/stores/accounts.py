@@ -23,26 +23,26 @@ class MemoryAccounts(AccountStore):
     """`AccountStore` in a dictionary."""
 
     def __init__(self) -> None:
-        self._accounts: dict[str, Account] = {}
+        self._accounts_by_name: dict[str, Account] = {}
         self._marks: dict[str, str] = {}
 
     async def get(self, username: str) -> Account | None:
-        return self._accounts.get(username)
+        return self._accounts_by_name.get(username)
 
     async def all(self) -> list[Account]:
-        return [account for _, account in sorted(self._accounts.items())]
+        return [account for _, account in sorted(self._accounts_by_name.items())]
 
     async def add(self, account: Account) -> bool:
-        return self._accounts.setdefault(account.username, account) is account
+        return self._accounts_by_name.setdefault(account.username, account) is account
 
     async def put(self, account: Account) -> None:
-        self._accounts[account.username] = account
+        self._accounts_by_name[account.username] = account
 
     async def update(self, username: str, change: Callable[[Account], Account]) -> Account | None:
-        if username not in self._accounts:
+        if username not in self._accounts_by_name:
             return None
-        self._accounts[username] = change(self._accounts[username])
-        return self._accounts[username]
+        self._accounts_by_name[username] = change(self._accounts_by_name[username])
+        return self._accounts_by_name[username]
 
     async def session_mark(self, user_id: str) -> str:
         return self._marks.get(user_id, "")
@@ -52,7 +52,7 @@ class MemoryAccounts(AccountStore):
 
     async def remove(self, account: Account) -> bool:
         self._marks.pop(account.user_id, None)
-        return self._accounts.pop(account.username, None) is not None
+        return self._accounts_by_name.pop(account.username, None) is not None
 
 
 @dataclass(slots=True)

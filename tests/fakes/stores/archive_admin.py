@@ -26,13 +26,13 @@ class MemoryClientRules(ClientRuleStore):
     """`ClientRuleStore` in dictionaries."""
 
     def __init__(self) -> None:
-        self._rules: dict[str, dict[str, ClientRule]] = {}
+        self._rules_by_app: dict[str, dict[str, ClientRule]] = {}
 
     async def all(self, app_id: str) -> Mapping[str, ClientRule]:
-        return dict(self._rules.get(app_id, {}))
+        return dict(self._rules_by_app.get(app_id, {}))
 
     async def put(self, app_id: str, rule: ClientRule) -> None:
-        self._rules.setdefault(app_id, {})[fold_client_name(rule.client)] = rule
+        self._rules_by_app.setdefault(app_id, {})[fold_client_name(rule.client)] = rule
 
     async def remove(self, app_id: str, client: str) -> bool:
-        return self._rules.get(app_id, {}).pop(fold_client_name(client), None) is not None
+        return self._rules_by_app.get(app_id, {}).pop(fold_client_name(client), None) is not None

@@ -13,23 +13,25 @@ class MemoryRules(RuleStore):
     """`RuleStore` in dictionaries."""
 
     def __init__(self, versions: MemoryRuleVersions) -> None:
-        self._rules: dict[str, dict[tuple[str, str], BoostRule]] = {}
+        self._rules_by_app: dict[str, dict[tuple[str, str], BoostRule]] = {}
         self._versions = versions
 
     async def put(
         self, app_id: str, rules: Sequence[BoostRule], versions: Sequence[RuleVersion] = ()
     ) -> None:
-        kept = self._rules.setdefault(app_id, {})
+        kept = self._rules_by_app.setdefault(app_id, {})
         kept.update({(rule.engine_id, rule.name): rule for rule in rules})
         self._versions.append(app_id, versions)
 
     async def all(self, app_id: str) -> list[BoostRule]:
-        return [rule for _, rule in sorted(self._rules.get(app_id, {}).items(), key=lambda item: item[0])]
+        return [
+            rule for _, rule in sorted(self._rules_by_app.get(app_id, {}).items(), key=lambda item: item[0])
+        ]
 
     async def remove(
         self, app_id: str, engine_id: str, names: Sequence[str], versions: Sequence[RuleVersion] = ()
     ) -> int:
-        kept = self._rules.get(app_id, {})
+        kept = self._rules_by_app.get(app_id, {})
         gone = [kept.pop((engine_id, name), None) for name in dict.fromkeys(names)]
         self._versions.append(app_id, versions)
         return sum(rule is not None for rule in gone)

@@ -26,32 +26,32 @@ class MemoryAccess(AccessStore):
 
     def __init__(self) -> None:
         self._version = 0
-        self._apps: dict[str, App] = {}
-        self._keys: dict[str, ApiKey] = {}
+        self._apps_by_id: dict[str, App] = {}
+        self._keys_by_sha256: dict[str, ApiKey] = {}
         self._exposed: dict[str, int] = {}
 
     async def version(self) -> int:
         return self._version
 
     async def read_all(self) -> AccessBook:
-        return AccessBook(self._version, dict(self._apps), dict(self._keys))
+        return AccessBook(self._version, dict(self._apps_by_id), dict(self._keys_by_sha256))
 
     async def put_app(self, app: App) -> None:
-        self._apps[app.app_id] = app
+        self._apps_by_id[app.app_id] = app
         self._version += 1
 
     async def put_key(self, key: ApiKey) -> None:
-        self._keys[key.sha256] = key
+        self._keys_by_sha256[key.sha256] = key
         self._version += 1
 
     async def replace_key(self, before: ApiKey, after: ApiKey) -> bool:
-        if self._keys.get(before.sha256) != before:
+        if self._keys_by_sha256.get(before.sha256) != before:
             return False
-        self._keys[before.sha256] = after
+        self._keys_by_sha256[before.sha256] = after
         return True
 
     async def revoke_key(self, sha256: str) -> bool:
-        if self._keys.pop(sha256, None) is None:
+        if self._keys_by_sha256.pop(sha256, None) is None:
             return False
         self._version += 1
         return True
