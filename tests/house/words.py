@@ -89,7 +89,7 @@ MODIFIERS = _words(
     """
     allowed checksummed cold compacted confidential connected delimited dry durable embedded external
     filtered folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed of plain
-    popular published recent refreshing refused running second seeded sequential shipped signed sparse stored
+    popular published recent refreshing refused running sealed second seeded sequential shipped signed sparse stored
     uncompacted unverified
     """
 )
