@@ -2,12 +2,14 @@
 
 Read in this order:
 
-    ids, errors, clock, meter, log, origin, secrecy, settings, paths, build_info   small shared modules
+    ids, errors, clock, meter, log, origin, secrecy, settings, paths, build_info, pace   small shared modules
     records/      the stored nouns and their validation
     query/        the filter language and the columns it is applied to
     store/        everything that accesses Redis
     artifacts/    segments and snapshots in the artifact store
     admin/        use cases that a first start needs: apps, keys, accounts
+    backup/       backup and restore
+    process/      what every process needs without Ray: stores, identity, tracing, guards
     runtime/      Ray: start, find and connect actors and applications
     local/        the supervisor of an installation on one machine
     docker/ helm/ kuberay/ serve/ prometheus/ locks/   files for deployments

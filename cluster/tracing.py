@@ -2,7 +2,7 @@
 
     RequestTrace    one request; holds its stages, and a span if the request is traced
     current_trace   the trace of the running task; None where nobody measures
-    Tracer          makes spans; `cluster.runtime.tracing` opens it
+    Tracer          makes spans; `cluster.process.tracing` opens it
 
 Spans follow W3C Trace Context: a `traceparent` comes with a request and goes to dedicated engines and trainings.
 Without a tracer and without a log of slow requests, a request costs one look at an attribute.

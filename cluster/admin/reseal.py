@@ -11,12 +11,12 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cluster.admin.backup.pace import Progress, ignore_progress
 from cluster.admin.second_factor import SecondFactors
 from cluster.admin.vault import derive_manifest_keys
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.signing import resign_manifests
 from cluster.errors import Fault
+from cluster.pace import Progress, ignore_progress
 from cluster.records.access import reseal_key
 from cluster.secrecy import Signer, Vault
 from cluster.store.administration.access import AccessStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from cluster.runtime import probe
+from cluster.process import probe
 
 EVERY_S = 1.0
 

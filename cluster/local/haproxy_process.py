@@ -35,8 +35,8 @@ from cluster.local.haproxy_wrapper import (
     render_wrapper_script,
 )
 from cluster.paths import InstallationPaths
-from cluster.runtime.processes import is_alive
-from cluster.runtime.sockets import answers
+from cluster.process.processes import is_alive
+from cluster.process.sockets import answers
 
 MOST_CONNECTIONS = 10_000
 RETRY_S = 60.0

@@ -23,14 +23,14 @@ from urllib.parse import quote
 
 import structlog
 
-from cluster.admin.memory import redis_memory_mb
 from cluster.errors import Fault, Unavailable
 from cluster.local.aof import repair
 from cluster.local.redis_binary import PRODUCTS, find_redis
 from cluster.local.redis_faults import Version
 from cluster.paths import InstallationPaths, write_private
+from cluster.process.memory import redis_memory_mb
+from cluster.process.progress import StallTimer, count_work_steps
 from cluster.runtime.handover import without_secrets
-from cluster.runtime.progress import StallTimer, count_work_steps
 
 AOF_NAME = "appendonly.aof"
 _REFUSED = re.compile(

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cluster.build_info import installed_version
-from cluster.runtime.artifact_access import open_artifact_store, open_patient_artifact_store
-from cluster.runtime.connecting import connect_actor, connect_serving_actor
+from cluster.process.artifact_access import open_artifact_store, open_patient_artifact_store
+from cluster.process.connecting import connect_actor, connect_serving_actor
 from cluster.runtime.meter import RayMeter
 from cluster.settings import Settings
 

@@ -29,7 +29,14 @@ from cluster.clock import SystemClock
 from cluster.errors import Fault, HouseError, Unavailable
 from cluster.log import redact, set_up_logging
 from cluster.paths import InstallationPaths
-from cluster.runtime import probe
+from cluster.process import probe
+from cluster.process.connecting import ADMIN_S, connect
+from cluster.process.identity_start import mark_identity
+from cluster.process.installation_state import find_lock_holder, load_state
+from cluster.process.processes import list_processes
+from cluster.process.progress import STALLED_S, StallTimer, count_work_steps, report_changes
+from cluster.process.signing_upgrade import sign_unsigned
+from cluster.process.tracing import check_tracing
 from cluster.runtime.actor_roles import (
     ActorRole,
     assigner_role,
@@ -40,16 +47,9 @@ from cluster.runtime.actor_roles import (
     trainer_role,
 )
 from cluster.runtime.cluster_plan import replica_arguments
-from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.runtime.handover import find_secrets, prepare_node
-from cluster.runtime.identity_start import mark_identity
-from cluster.runtime.installation_state import find_lock_holder, load_state
-from cluster.runtime.processes import list_processes
-from cluster.runtime.progress import STALLED_S, StallTimer, count_work_steps, report_changes
 from cluster.runtime.ray_environment import driver_environment
-from cluster.runtime.signing_upgrade import sign_unsigned
 from cluster.runtime.start_plan import API_APPLICATION, StartPlan
-from cluster.runtime.tracing import check_tracing
 from cluster.settings import Settings
 
 PLAYGROUND = "jobs.playground"

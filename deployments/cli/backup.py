@@ -23,11 +23,11 @@ from deployments.cli.installation import REDIS_S, Installation, read_clock_ms
 from jobs.command_line import DefaultGroup, build_app
 
 if TYPE_CHECKING:
-    from cluster.admin.backup.catalogue import Backup
-    from cluster.admin.backup.pace import Progress
-    from cluster.admin.backup.restoring import RestoreResult
-    from cluster.admin.backup.verification import SampleVerification
     from cluster.artifacts.artifact_store import ArtifactStore
+    from cluster.backup.catalogue import Backup
+    from cluster.backup.restoring import RestoreResult
+    from cluster.backup.verification import SampleVerification
+    from cluster.pace import Progress
     from cluster.settings import Settings
     from cluster.store.connect import OpenStores
 
@@ -89,10 +89,10 @@ def backup(
 ) -> None:
     """Back up Redis and the artifact store while the installation serves, and verify a sample for up to 20 seconds."""
     # Imported here: every other command starts faster without it.
-    from cluster.admin.backup.catalogue import load_backup
-    from cluster.admin.backup.creation import BackupJob, BackupResult
-    from cluster.admin.backup.pace import Pace
-    from cluster.runtime.artifact_access import open_artifact_store
+    from cluster.backup.catalogue import load_backup
+    from cluster.backup.creation import BackupJob, BackupResult
+    from cluster.pace import Pace
+    from cluster.process.artifact_access import open_artifact_store
     from deployments.cli.backup_verification import print_backup
 
     with contextlib.suppress(OSError):
@@ -119,7 +119,7 @@ def backup(
 
 
 async def _verify_sample(target: ArtifactStore, backup: Backup, settings: Settings) -> SampleVerification:
-    from cluster.admin.backup.verification import SampleVerification, verify_sample
+    from cluster.backup.verification import SampleVerification, verify_sample
     from cluster.clock import SystemClock
 
     try:
@@ -132,7 +132,7 @@ async def _verify_sample(target: ArtifactStore, backup: Backup, settings: Settin
 @app.command("list")
 def list_backups(uri: Target, as_json: AsJson = False) -> None:
     """List the complete backups of a target, oldest first."""
-    from cluster.admin.backup.catalogue import list_backup_ids, load_backup
+    from cluster.backup.catalogue import list_backup_ids, load_backup
 
     settings = Installation().settings
     target, marks = _open_target(uri, settings), _fingerprints(settings)
@@ -160,7 +160,7 @@ def remove(
     as_json: AsJson = False,
 ) -> None:
     """Remove old backups of a target, with the chunks that no kept backup needs."""
-    from cluster.admin.backup.removal import mark_running, plan_removal, remove_backups
+    from cluster.backup.removal import mark_running, plan_removal, remove_backups
     from cluster.ids import new_request_id
 
     settings = Installation().settings
@@ -200,8 +200,8 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Read a backup wholly, restore it beside, and compare records with the cut and answers with the installation."""
-    from cluster.admin.backup.restoring import plan_restore
-    from cluster.admin.backup.verification import find_damage
+    from cluster.backup.restoring import plan_restore
+    from cluster.backup.verification import find_damage
     from deployments.cli.backup_verification import Verification, print_verification, verify_restored
 
     installation = Installation()
@@ -235,10 +235,10 @@ def restore(
 ) -> None:
     """Restore a backup into this installation, which is stopped and empty, or into which a restore ended half way."""
     from cluster.admin.audit_log import protect_audit
-    from cluster.admin.backup.audit_row import record_restore
-    from cluster.admin.backup.restoring import RestoreJob, plan_restore, prepare_restore
     from cluster.admin.schema import ensure_schema
-    from cluster.runtime.artifact_access import open_artifact_store
+    from cluster.backup.audit_row import record_restore
+    from cluster.backup.restoring import RestoreJob, plan_restore, prepare_restore
+    from cluster.process.artifact_access import open_artifact_store
 
     installation = Installation()
     if installation.is_running:
@@ -283,7 +283,7 @@ def restore(
 
 
 def _open_target(uri: str, settings: Settings) -> ArtifactStore:
-    from cluster.runtime.artifact_access import open_artifact_store_at
+    from cluster.process.artifact_access import open_artifact_store_at
 
     return open_artifact_store_at(uri, settings)
 
@@ -294,7 +294,7 @@ async def _open_stores(installation: Installation) -> AsyncIterator[OpenStores]:
 
     A backup copies data of any schema, and a restore may replace that of a newer release.
     """
-    from cluster.runtime.connecting import ADMIN_S, connect
+    from cluster.process.connecting import ADMIN_S, connect
 
     async with installation.open_stores(any_schema=True), connect(slow_s=ADMIN_S, is_serving=True) as stores:
         yield stores
@@ -312,8 +312,8 @@ def _refuse_without_key(installation: Installation) -> None:
 
 
 def _fingerprints(settings: Settings) -> tuple[str, ...]:
-    from cluster.admin.backup.catalogue import fingerprint_of
     from cluster.admin.vault import open_vault
+    from cluster.backup.catalogue import fingerprint_of
 
     return tuple(map(fingerprint_of, open_vault(settings).derive_all("backup fingerprint")))
 
@@ -325,7 +325,7 @@ async def _open_source(installation: Installation) -> AsyncIterator[tuple[OpenSt
     Errors:
         HouseError: it is away, or another one
     """
-    from cluster.runtime.artifact_access import open_artifact_store
+    from cluster.process.artifact_access import open_artifact_store
 
     installation.refuse_absent()
     async with _open_stores(installation) as stores:
@@ -337,8 +337,8 @@ async def _scratch_installation(settings: Settings) -> AsyncIterator[tuple[OpenS
     """Start a Redis of its own with an artifact folder, both below a temporary folder."""
     from cluster.local.redis_server import RedisServer
     from cluster.paths import InstallationPaths
-    from cluster.runtime.artifact_access import open_scratch_artifact_store
-    from cluster.runtime.connecting import ADMIN_S
+    from cluster.process.artifact_access import open_scratch_artifact_store
+    from cluster.process.connecting import ADMIN_S
     from cluster.store.connect import open_stores
 
     with tempfile.TemporaryDirectory(prefix="kiosk-verify-") as folder:

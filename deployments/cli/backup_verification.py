@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 
 from actors.serving.answer_sample import MOST_SEARCHED, build_queries, compute_answers, has_equal_data
-from cluster.admin.backup.catalogue import Backup
-from cluster.admin.backup.creation import BackupResult
-from cluster.admin.backup.pace import Progress, ignore_progress
-from cluster.admin.backup.query_sample import find_active_readers, find_change_since, sample_app
-from cluster.admin.backup.restoring import RestoreJob, RestorePlan
-from cluster.admin.backup.verification import ComparedRecords, SampleVerification, compare_records
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.backup.catalogue import Backup
+from cluster.backup.creation import BackupResult
+from cluster.backup.query_sample import find_active_readers, find_change_since, sample_app
+from cluster.backup.restoring import RestoreJob, RestorePlan
+from cluster.backup.verification import ComparedRecords, SampleVerification, compare_records
 from cluster.clock import iso_ms
 from cluster.errors import HouseError
+from cluster.pace import Progress, ignore_progress
 from cluster.store.connect import OpenStores
 from deployments.cli import screen
 from deployments.cli.installation import read_clock_ms

@@ -96,7 +96,7 @@ def adopt(
 ) -> None:
     """Make this machine's artifact store and master key those of the installation, after either was replaced."""
     # Imported here: every other command starts faster without it.
-    from cluster.runtime.identity_start import adopt_identity
+    from cluster.process.identity_start import adopt_identity
 
     installation = Installation()
     if not yes:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from cluster.errors import Fault
-from cluster.runtime.installation_state import find_lock_holder
+from cluster.process.installation_state import find_lock_holder
 from deployments.cli import screen
 from deployments.cli.installation import Installation
 

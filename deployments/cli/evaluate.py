@@ -54,7 +54,7 @@ def evaluate(
 ) -> None:
     """Measure NDCG, recall, hit rate, MRR, coverage and novelty, by segment, with intervals."""
     from cluster.artifacts.segments import SegmentStore
-    from cluster.runtime.artifact_access import open_artifact_store
+    from cluster.process.artifact_access import open_artifact_store
     from jobs.refresh.runs.local_worker import lower_priority
     from jobs.refresh.runs.measurement import check_protocols, evaluate_protocols
     from jobs.refresh.runs.training_source import read_training_source

@@ -123,7 +123,7 @@ def parse_since(text: str) -> int:
 async def _export(
     installation: Installation, order: ExportOrder, watch: Callable[[int, int], None]
 ) -> ExportSummary:
-    from cluster.runtime.artifact_access import open_artifact_store
+    from cluster.process.artifact_access import open_artifact_store
     from jobs.export.file_export import export_to_file as write
 
     async with installation.open_stores() as stores:

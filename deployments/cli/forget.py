@@ -135,7 +135,7 @@ async def _intake(
     from cluster.admin.person_files import PersonFiles
     from cluster.artifacts.segments import SegmentStore
     from cluster.meter import SilentMeter
-    from cluster.runtime.artifact_access import open_artifact_store
+    from cluster.process.artifact_access import open_artifact_store
 
     settings = installation.settings
     if not settings.redis_is_external:

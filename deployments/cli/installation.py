@@ -15,7 +15,6 @@ import psutil
 from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.admin.audit_log import protect_audit
-from cluster.admin.disk import DiskGuard
 from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.schema import check_schema
 from cluster.admin.vault import ensure_master_key, open_vault
@@ -23,19 +22,20 @@ from cluster.clock import SystemClock
 from cluster.errors import Conflict, Fault, Unavailable
 from cluster.local.redis_server import RedisServer
 from cluster.paths import InstallationPaths
-from cluster.records.access import App
-from cluster.records.replica_memory import ReplicaMemory
-from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.connecting import ADMIN_S, connect
-from cluster.runtime.identity_check import prepare_master_key
-from cluster.runtime.installation_state import (
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.connecting import ADMIN_S, connect
+from cluster.process.disk import DiskGuard
+from cluster.process.identity_check import prepare_master_key
+from cluster.process.installation_state import (
     InstallationLock,
     InstallationState,
     find_lock_holder,
     load_state,
 )
-from cluster.runtime.processes import end_processes, list_processes
-from cluster.runtime.progress import StallTimer
+from cluster.process.processes import end_processes, list_processes
+from cluster.process.progress import StallTimer
+from cluster.records.access import App
+from cluster.records.replica_memory import ReplicaMemory
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.data.changes import find_differing

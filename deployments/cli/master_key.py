@@ -9,7 +9,6 @@ from typing import Annotated, TypeVar
 import typer
 
 from cluster.admin.audit_log import protect_audit
-from cluster.admin.backup.pace import Progress
 from cluster.admin.reseal import MasterKeyReseal, ResealResult
 from cluster.admin.vault import (
     derive_manifest_keys,
@@ -19,10 +18,11 @@ from cluster.admin.vault import (
     open_vault,
 )
 from cluster.errors import Conflict, InvalidSetting
+from cluster.pace import Progress
 from cluster.paths import write_private
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.identity import forget_previous_keys, switch_master_key
 from cluster.records.administration import AuditRow
-from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.identity import forget_previous_keys, switch_master_key
 from cluster.secrecy import MOST_MASTER_KEYS, key_text, new_master_key, read_master_keys
 from cluster.store.administration.audit_chain import RESEAL
 from cluster.store.connect import OpenStores

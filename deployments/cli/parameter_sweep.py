@@ -37,7 +37,7 @@ def run_sweep(
     """Examine every combination, show a live table, and write the comparison; `given` are the words that chose the
     recipe."""
     from cluster.artifacts.segments import SegmentStore
-    from cluster.runtime.artifact_access import artifact_store_opener, open_artifact_store
+    from cluster.process.artifact_access import artifact_store_opener, open_artifact_store
     from jobs.refresh.runs import sweep
     from jobs.refresh.runs.run_commands import check_engine
     from jobs.refresh.runs.training_source import read_training_source

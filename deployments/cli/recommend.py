@@ -100,7 +100,7 @@ async def _check(installation: Installation, order: ScoringOrder) -> None:
 async def _recommend_locally(
     installation: Installation, order: ScoringOrder, users: str, out: str, **options: Any
 ) -> dict[str, Any]:
-    from cluster.runtime.artifact_access import open_artifact_store
+    from cluster.process.artifact_access import open_artifact_store
     from jobs.scoring.driver import recommend_in_process
 
     settings = installation.settings

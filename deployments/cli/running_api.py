@@ -9,8 +9,8 @@ from typing import Any
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Fault, NotFound, Unavailable
-from cluster.runtime.installation_state import InstallationState
-from cluster.runtime.probe import send_request
+from cluster.process.installation_state import InstallationState
+from cluster.process.probe import send_request
 
 WITHIN_S = 30.0
 

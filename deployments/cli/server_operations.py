@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster.admin.allowed_learners import allow_learner, allowed_learners, remove_learner
 from cluster.artifacts.signing import SigningResult, sign_manifests
-from cluster.runtime.signing_upgrade import KeySigningResult, sign_keys
+from cluster.process.signing_upgrade import KeySigningResult, sign_keys
 from cluster.settings import Settings
 from cluster.store.administration.audit_chain import ACCEPT, AuditVerdict
 from deployments.operations.all_operations import OPERATIONS, AdminOperation, build_table

@@ -10,14 +10,14 @@ import psutil
 import typer
 from rich.text import Text
 
-from cluster.admin.disk import used_share
 from cluster.errors import HouseError
 from cluster.local.haproxy_wrapper import find_predecessor
 from cluster.local.redis_binary import RedisBinary
 from cluster.local.redis_faults import list_reachable_faults
-from cluster.runtime import probe
-from cluster.runtime.installation_state import InstallationState, load_state
-from cluster.runtime.processes import is_alive, list_processes, pss_bytes
+from cluster.process import probe
+from cluster.process.disk import used_share
+from cluster.process.installation_state import InstallationState, load_state
+from cluster.process.processes import is_alive, list_processes, pss_bytes
 from deployments.cli import screen
 from deployments.cli.doctor.running_checks import parse_redis_server
 from deployments.cli.installation import KILLED, Installation

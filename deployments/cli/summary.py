@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.admin.accounts import USERNAME, ensure_administrator
 from cluster.admin.key_admin import KeyAdmin
-from cluster.runtime.installation_state import InstallationState
+from cluster.process.installation_state import InstallationState
 from cluster.store.connect import OpenStores
 from deployments.cli.installation import Installation, read_clock_ms
 

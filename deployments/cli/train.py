@@ -155,7 +155,7 @@ async def _train(
     code: str = "",
 ) -> Run:
     from cluster.artifacts.artifact_store import PATIENT
-    from cluster.runtime.artifact_access import open_artifact_store
+    from cluster.process.artifact_access import open_artifact_store
     from jobs.refresh.runs.display import TrainingDisplay
     from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, run_locally, scratch_path
 
@@ -275,7 +275,7 @@ def _capitalised(sentence: str) -> str:
 
 def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, *, as_json: bool) -> None:
     from cluster.artifacts.segments import SegmentStore
-    from cluster.runtime.artifact_access import open_artifact_store
+    from cluster.process.artifact_access import open_artifact_store
     from jobs.refresh.runs.estimate import count_uncompacted_interactions, estimate_training
     from jobs.refresh.runs.local_worker import free_memory_mb
     from jobs.refresh.runs.run_commands import check_engine

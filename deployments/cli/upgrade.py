@@ -37,7 +37,7 @@ def upgrade(
     # Imported here: every other command starts faster without it.
     from cluster.admin.schema import ensure_schema
     from cluster.admin.upgrade_check import check_upgrade, count_formats
-    from cluster.runtime.artifact_access import open_artifact_store
+    from cluster.process.artifact_access import open_artifact_store
 
     installation = Installation()
 

@@ -29,7 +29,6 @@ from actors.serving.host import EngineHost
 from actors.serving.model_registry import SnapshotLoader
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.admin.audit_log import begin_audit
-from cluster.admin.memory import guard_writes
 from cluster.admin.schema import check_schema, record_running
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
@@ -41,15 +40,16 @@ from cluster.ids import new_request_id
 from cluster.log import open_stderr, set_up_logging
 from cluster.machine_memory import freeze_objects
 from cluster.paths import InstallationPaths
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.cache_sweeper import sweep_copies_forever
+from cluster.process.identity_check import IdentityWatch
+from cluster.process.memory import guard_writes
+from cluster.process.priority import restore_priority
+from cluster.process.tracing import open_tracing
 from cluster.records.replica_memory import ReplicaMemory
 from cluster.runtime import roster
-from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.cache_sweeper import sweep_copies_forever
-from cluster.runtime.identity_check import IdentityWatch
 from cluster.runtime.meter import RayMeter
-from cluster.runtime.priority import restore_priority
 from cluster.runtime.ray_environment import is_behind_haproxy, python_path
-from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from cluster.store.installation.live_figures import LiveFigureStore

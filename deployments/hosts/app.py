@@ -36,15 +36,15 @@ from cluster.errors import Invalid, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.log import open_stderr, set_up_logging
 from cluster.paths import InstallationPaths
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.cache_sweeper import sweep_copies_forever
+from cluster.process.connecting import connect
+from cluster.process.identity_check import IdentityWatch
+from cluster.process.priority import restore_priority
+from cluster.process.tracing import open_tracing
 from cluster.records.engine import Engine, Scaling, application_name
-from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.cache_sweeper import sweep_copies_forever
 from cluster.runtime.cluster_plan import reserved_bytes
-from cluster.runtime.connecting import connect
-from cluster.runtime.identity_check import IdentityWatch
 from cluster.runtime.meter import RayMeter
-from cluster.runtime.priority import restore_priority
-from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.tracing import PROCESS

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from cluster.admin.disk import used_share
-from cluster.admin.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.clock import iso_ms
+from cluster.process.disk import used_share
+from cluster.process.memory import REFUSED_FROM, WARNED_FROM, used_memory_share
 from cluster.records.access import IN_BROWSER, App
 from cluster.records.replica_memory import ReplicaMemory
 from cluster.store.administration.access import AccessStore

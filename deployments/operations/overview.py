@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cluster.admin.memory import used_memory_share
 from cluster.admin.schema import newest_schema
 from cluster.errors import Forbidden, HouseError
+from cluster.process.memory import used_memory_share
 from cluster.records.intake import Noun
 from cluster.store.data.changes import FOLLOWING_MS
 from cluster.store.installation.leases import LEASES, LeaseReader

@@ -14,7 +14,7 @@ from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Invalid
-from cluster.runtime.artifact_access import open_artifact_store
+from cluster.process.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from cluster.store.stores import Stores

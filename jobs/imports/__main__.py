@@ -8,13 +8,13 @@ import resource
 import socket
 import sys
 
-from cluster.admin.disk import DiskGuard
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
 from cluster.log import open_stderr, set_up_logging
 from cluster.machine_memory import available_memory
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.disk import DiskGuard
 from cluster.records.file_import import ImportProgress
-from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from jobs.ingest.upload_ingest import UploadedFileIngest

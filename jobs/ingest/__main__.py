@@ -7,12 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.admin.disk import DiskGuard
 from cluster.admin.schema import check_schema
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import HouseError, Unavailable
-from cluster.runtime.artifact_access import open_artifact_store
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.disk import DiskGuard
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from jobs.command_line import run_program

@@ -27,9 +27,9 @@ from cluster.admin.schema import check_schema
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import HouseError, Refusal
-from cluster.runtime.artifact_access import artifact_store_opener
+from cluster.process.artifact_access import artifact_store_opener
+from cluster.process.connecting import ADMIN_S, connect
 from cluster.runtime.bootstrap import connect_ray
-from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from actors.language.encoder_store import EncoderStore
-from cluster.runtime.artifact_access import open_artifact_store
+from cluster.process.artifact_access import open_artifact_store
 from cluster.settings import Settings
 
 

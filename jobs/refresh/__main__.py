@@ -13,10 +13,10 @@ from typing import Any
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.tracing import open_tracing
 from cluster.records.run import Run
-from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import drop_key_variables
-from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.command_line import run_program

@@ -31,13 +31,13 @@ from cluster.clock import SystemClock
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.log import set_up_logging
+from cluster.process.artifact_access import artifact_store_opener
+from cluster.process.connecting import connect_actor, run_blocking
+from cluster.process.tracing import open_tracing
 from cluster.records.run import Run
 from cluster.runtime.actor_thread import run_actor
-from cluster.runtime.artifact_access import artifact_store_opener
 from cluster.runtime.bootstrap import connect_installation
-from cluster.runtime.connecting import connect_actor, run_blocking
 from cluster.runtime.handover import drop_key_variables
-from cluster.runtime.tracing import open_tracing
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.tracing import PROCESS

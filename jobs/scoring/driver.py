@@ -30,9 +30,9 @@ from cluster.clock import SystemClock, iso_ms
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE
 from cluster.niceness import lower_priority, use_idle_priority
-from cluster.runtime.artifact_access import artifact_store_opener
+from cluster.process.artifact_access import artifact_store_opener
+from cluster.process.connecting import connect_actor
 from cluster.runtime.bootstrap import connect_installation
-from cluster.runtime.connecting import connect_actor
 from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores

@@ -33,7 +33,7 @@ from actors.serving.host import EngineHost
 from cluster.clock import SystemClock
 from cluster.log import set_up_logging
 from cluster.meter import SilentMeter
-from cluster.runtime.tracing import OtelTracer, traces_endpoint
+from cluster.process.tracing import OtelTracer, traces_endpoint
 from cluster.store.connect import open_stores
 from deployments.edge.request_observer import RequestObserver
 from tests.benchmarks.data import interactions, products

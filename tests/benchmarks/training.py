@@ -23,7 +23,7 @@ from rich.table import Table
 
 from cluster.admin.vault import ensure_master_key
 from cluster.artifacts.segments import SegmentStore
-from cluster.runtime.artifact_access import open_artifact_store
+from cluster.process.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
 from tests.fakes import generated_market

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.paths import InstallationPaths
+from cluster.process.installation_state import load_state
 from cluster.records.engine import application_name
-from cluster.runtime.installation_state import load_state
 from tests.benchmarks.stack import KIOSK, ROOT, Stack
 from tests.drills.engines import APP, asking, engine, installed, replicas, say, seed
 from tests.drills.journal import call, processes

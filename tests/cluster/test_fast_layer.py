@@ -24,9 +24,9 @@ import pytest
 
 from cluster.local.haproxy_wrapper import LAST, find_admin_socket
 from cluster.paths import InstallationPaths
-from cluster.runtime.installation_state import load_state
+from cluster.process.installation_state import load_state
+from cluster.process.sockets import free_ports
 from cluster.runtime.ray_environment import HARD_STOP_S
-from cluster.runtime.sockets import free_ports
 from tests.benchmarks.load import drive, http_request
 from tests.benchmarks.stack import ROOT, Stack, kiosk
 from tests.suites.busy_machine import busy_machine

@@ -28,7 +28,7 @@ from cluster.local.haproxy_config import BUSY, OVERLOADED, HAProxyOptions, tight
 from cluster.local.haproxy_process import HAProxyProcess, find_haproxy
 from cluster.local.haproxy_wrapper import fallback_config, find_predecessor, render_wrapper_script
 from cluster.paths import InstallationPaths
-from cluster.runtime.sockets import answers, free_ports
+from cluster.process.sockets import answers, free_ports
 from tests.suites.waiting import wait_until
 
 pytestmark = pytest.mark.ray

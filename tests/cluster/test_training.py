@@ -21,9 +21,9 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.signing import sign_manifests
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.processes import is_alive
 from cluster.records.run import Run, Schedule
-from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.processes import is_alive
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load_recipe_file

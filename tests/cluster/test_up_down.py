@@ -23,9 +23,9 @@ import psutil
 import pytest
 
 from cluster.paths import InstallationPaths
-from cluster.runtime import probe
-from cluster.runtime.processes import list_processes
-from cluster.runtime.sockets import free_ports
+from cluster.process import probe
+from cluster.process.processes import list_processes
+from cluster.process.sockets import free_ports
 from tests.fakes.archive_oauth import Person, Program, answer_of
 from tests.suites.busy_machine import QuietStopwatch
 

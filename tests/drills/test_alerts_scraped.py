@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from cluster.local.haproxy_process import find_haproxy
+from cluster.process.sockets import free_ports
 from cluster.records.interaction import RecentEvent
-from cluster.runtime.sockets import free_ports
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
 from tests.benchmarks import stack

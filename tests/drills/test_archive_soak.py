@@ -24,8 +24,8 @@ import psutil
 import pytest
 
 from cluster.clock import SystemClock
+from cluster.process.sockets import free_ports
 from cluster.records.account import Grant
-from cluster.runtime.sockets import free_ports
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, open_archive
 from tests.benchmarks.load import drive, http_request

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import pytest
 
+from cluster.process.connecting import connect
 from cluster.records.engine import Engine
-from cluster.runtime.connecting import connect
 from cluster.settings import Settings
 from tests.benchmarks.stack import Stack
 from tests.drills.bounds import Bounds

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.admin.backup.restoring import RestoreJob, plan_restore, prepare_restore
+from cluster.backup.restoring import RestoreJob, plan_restore, prepare_restore
 from cluster.errors import Conflict
 from tests.suites.restore_histories import APPS, MARK, Dump, History, is_record_key, open_histories
 

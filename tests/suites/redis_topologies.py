@@ -12,7 +12,7 @@ from pathlib import Path
 
 import redis
 
-from cluster.runtime.sockets import free_ports
+from cluster.process.sockets import free_ports
 from tests.suites.redis_process import redis_binary
 
 HOST = "127.0.0.1"

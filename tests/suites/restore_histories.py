@@ -32,11 +32,6 @@ from actors.intake.client import Erasures
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
-from cluster.admin.backup.catalogue import load_backup
-from cluster.admin.backup.creation import BackupJob
-from cluster.admin.backup.pace import Pace
-from cluster.admin.backup.restoring import RestoreJob, plan_restore, prepare_restore
-from cluster.admin.backup.verification import compare_records, verify_sample
 from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.person_files import PersonFiles
 from cluster.admin.reseal import MasterKeyReseal
@@ -44,10 +39,15 @@ from cluster.admin.schema import ensure_schema
 from cluster.admin.vault import derive_manifest_keys
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.backup.catalogue import load_backup
+from cluster.backup.creation import BackupJob
+from cluster.backup.restoring import RestoreJob, plan_restore, prepare_restore
+from cluster.backup.verification import compare_records, verify_sample
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import HouseError
 from cluster.ids import new_task_id
 from cluster.meter import SilentMeter
+from cluster.pace import Pace
 from cluster.records.experiment import Exposure
 from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.records.question import Answer, Question

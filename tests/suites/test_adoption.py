@@ -16,10 +16,10 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Invalid
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.signing_upgrade import sign_keys, sign_unsigned
 from cluster.records.access import App, issue_key
 from cluster.records.run import Run, Schedule
-from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.signing_upgrade import sign_keys, sign_unsigned
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.edge.keyring import Keyring

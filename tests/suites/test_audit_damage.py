@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from cluster.admin.audit_log import FIRST_PROVEN, begin_audit
-from cluster.admin.backup.audit_row import find_audit_position, record_restore
-from cluster.admin.backup.catalogue import AuditPosition, BackupFacts
+from cluster.backup.audit_row import find_audit_position, record_restore
+from cluster.backup.catalogue import AuditPosition, BackupFacts
 from cluster.clock import SystemClock
 from cluster.errors import Fault
 from cluster.records.administration import AuditRow

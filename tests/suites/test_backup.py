@@ -13,24 +13,24 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from cluster.admin.backup import catalogue
-from cluster.admin.backup.catalogue import list_backup_ids, load_backup
-from cluster.admin.backup.creation import FOLLOWER, BackupJob, BackupResult
-from cluster.admin.backup.pace import Pace
-from cluster.admin.backup.removal import (
+from cluster.admin.schema import ensure_schema
+from cluster.artifacts.artifact_store import ArtifactStore, checksum
+from cluster.artifacts.manifest import FileEntry, Manifest, save_manifest
+from cluster.backup import catalogue
+from cluster.backup.catalogue import list_backup_ids, load_backup
+from cluster.backup.creation import FOLLOWER, BackupJob, BackupResult
+from cluster.backup.removal import (
     RUNNING,
     STALE_MS,
     mark_running,
     plan_removal,
     remove_backups,
 )
-from cluster.admin.backup.restoring import RestoreJob, RestorePlan, plan_restore, prepare_restore
-from cluster.admin.backup.verification import compare_records, find_damage
-from cluster.admin.schema import ensure_schema
-from cluster.artifacts.artifact_store import ArtifactStore, checksum
-from cluster.artifacts.manifest import FileEntry, Manifest, save_manifest
+from cluster.backup.restoring import RestoreJob, RestorePlan, plan_restore, prepare_restore
+from cluster.backup.verification import compare_records, find_damage
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, NewerRelease, NotFound
+from cluster.pace import Pace
 from cluster.records.engine import Engine
 from cluster.secrecy import Signer, new_master_key, parse_master_key
 from cluster.store import keys

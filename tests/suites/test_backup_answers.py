@@ -12,16 +12,16 @@ import pytest
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
 from actors.language.embedder import HashingEmbedder
 from actors.serving.app_follower import AppFollower
-from cluster.admin.backup.creation import BackupJob
-from cluster.admin.backup.pace import Pace
-from cluster.admin.backup.restoring import RestoreJob, RestorePlan, plan_restore
-from cluster.admin.backup.verification import ComparedRecords
 from cluster.admin.schema import ensure_schema
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.backup.creation import BackupJob
+from cluster.backup.restoring import RestoreJob, RestorePlan, plan_restore
+from cluster.backup.verification import ComparedRecords
 from cluster.clock import SystemClock, iso_ms
 from cluster.meter import SilentMeter
+from cluster.pace import Pace
 from cluster.records.engine import Engine
 from cluster.records.interaction import RecentEvent
 from cluster.secrecy import Signer

@@ -13,20 +13,20 @@ import orjson
 import pytest
 
 from actors.intake.client import Erasures
-from cluster.admin.backup.audit_row import record_restore
-from cluster.admin.backup.catalogue import AuditPosition, Backup, load_backup
-from cluster.admin.backup.chunks import ChunkWriter
-from cluster.admin.backup.creation import BackupJob
-from cluster.admin.backup.pace import Pace
-from cluster.admin.backup.restoring import RestoreJob, plan_restore, prepare_restore
-from cluster.admin.backup.verification import verify_sample
 from cluster.admin.schema import check_schema, ensure_schema
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.checksummed_files import file_entry_from_path
 from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.backup.audit_row import record_restore
+from cluster.backup.catalogue import AuditPosition, Backup, load_backup
+from cluster.backup.chunks import ChunkWriter
+from cluster.backup.creation import BackupJob
+from cluster.backup.restoring import RestoreJob, plan_restore, prepare_restore
+from cluster.backup.verification import verify_sample
 from cluster.clock import SystemClock, iso_ms
 from cluster.errors import Conflict, Fault
+from cluster.pace import Pace
 from cluster.records.access import App
 from cluster.records.engine import Engine
 from cluster.records.erasure import Person

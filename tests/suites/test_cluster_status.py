@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from cluster.admin.schema import ensure_schema, record_running
 from cluster.build_info import installed_version
+from cluster.process.identity_check import prepare_external_key
+from cluster.process.identity_start import mark_identity
 from cluster.records.engine import Engine, EngineStatus
 from cluster.records.question import LATE_RECHECK, RECHECK
 from cluster.records.replica_memory import ReplicaMemory
 from cluster.runtime.cluster_report import LEASES, log_lag_ms, read_cluster
-from cluster.runtime.identity_check import prepare_external_key
-from cluster.runtime.identity_start import mark_identity
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores

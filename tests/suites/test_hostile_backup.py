@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.admin.backup import catalogue
-from cluster.admin.backup.catalogue import ArtifactCopy, Backup, list_backup_ids, load_backup
-from cluster.admin.backup.chunks import ChunkWriter
-from cluster.admin.backup.restoring import plan_restore
 from cluster.artifacts.manifest import FileEntry, Manifest
+from cluster.backup import catalogue
+from cluster.backup.catalogue import ArtifactCopy, Backup, list_backup_ids, load_backup
+from cluster.backup.chunks import ChunkWriter
+from cluster.backup.restoring import plan_restore
 from cluster.errors import Fault, HouseError
 from cluster.secrecy import Signer
 from cluster.store import keys

@@ -14,11 +14,11 @@ from cluster.admin.key_admin import KeyAdmin
 from cluster.admin.vault import ensure_master_key, open_vault
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import InvalidSetting
-from cluster.runtime.artifact_access import artifact_store_opener, open_artifact_store
-from cluster.runtime.connecting import connect
-from cluster.runtime.identity import IDENTITY_FILE
-from cluster.runtime.identity_check import IdentityWatch, prepare_external_key, prepare_master_key
-from cluster.runtime.identity_start import mark_identity
+from cluster.process.artifact_access import artifact_store_opener, open_artifact_store
+from cluster.process.connecting import connect
+from cluster.process.identity import IDENTITY_FILE
+from cluster.process.identity_check import IdentityWatch, prepare_external_key, prepare_master_key
+from cluster.process.identity_start import mark_identity
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.installation.identity import IdentityStore, StoredIdentity

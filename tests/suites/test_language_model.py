@@ -23,8 +23,8 @@ from actors.answers.wiring import LocalQuestionClient, open_question_client
 from cluster.clock import SystemClock
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter
+from cluster.process.tracing import OtelTracer
 from cluster.records.question import Question
-from cluster.runtime.tracing import OtelTracer
 from cluster.store.archive.questions import StoredQuestion
 from cluster.store.stores import Stores
 from cluster.tracing import PROCESS

@@ -14,21 +14,21 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from cluster.admin.backup.catalogue import fingerprint_of
-from cluster.admin.backup.creation import BackupJob
-from cluster.admin.backup.pace import Pace
-from cluster.admin.backup.restoring import RestoreJob, plan_restore
 from cluster.admin.reseal import MasterKeyReseal
 from cluster.admin.second_factor import SecondFactors
 from cluster.admin.vault import derive_manifest_keys, open_vault
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.backup.catalogue import fingerprint_of
+from cluster.backup.creation import BackupJob
+from cluster.backup.restoring import RestoreJob, plan_restore
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, InvalidSetting, Unavailable
+from cluster.pace import Pace
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.identity_start import mark_identity
 from cluster.records.access import ApiKey, App, issue_key, reveal_key
 from cluster.records.account import Account
-from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.identity_start import mark_identity
 from cluster.secrecy import Signer, Vault, key_text
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
@@ -52,8 +52,8 @@ from cluster.admin.second_factor import SecondFactors
 from cluster.admin.vault import open_vault
 from cluster.artifacts.segments import SegmentStore
 from cluster.log import set_up_logging
-from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.connecting import connect
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.connecting import connect
 from cluster.settings import Settings
 from deployments.edge.keyring import Keyring
 

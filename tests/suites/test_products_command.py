@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from cluster.errors import Conflict, HouseError, Invalid, NotFound, Unavailable, Unprocessable
 from cluster.paths import InstallationPaths
-from cluster.runtime.installation_state import InstallationLock, InstallationState, save_state
+from cluster.process.installation_state import InstallationLock, InstallationState, save_state
 from cluster.secrecy import key_text
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores

@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from cluster.admin.memory import MemoryGuard, redis_memory_mb, used_memory_share
 from cluster.clock import SystemClock
 from cluster.machine_memory import machine_memory
 from cluster.meter import SilentMeter
+from cluster.process.memory import MemoryGuard, redis_memory_mb, used_memory_share
 from cluster.store.connect import OpenStores
 from deployments.operations.installation_checks import check_redis_memory
 from tests.fakes.asgi import Answer, call

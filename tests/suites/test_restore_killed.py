@@ -17,8 +17,8 @@ import pytest
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import Unavailable
 from cluster.paths import InstallationPaths
-from cluster.runtime.processes import end_processes, list_processes
-from cluster.runtime.sockets import free_ports
+from cluster.process.processes import end_processes, list_processes
+from cluster.process.sockets import free_ports
 from cluster.secrecy import new_master_key
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores

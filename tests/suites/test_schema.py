@@ -28,6 +28,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest import Manifest
 from cluster.build_info import build_digest, installed_version
 from cluster.errors import Conflict, NewerRelease, NotFound, Refusal
+from cluster.process.connecting import connect_serving_actor
 from cluster.records.engine import Engine
 from cluster.runtime import actor_thread
 from cluster.runtime.actor_roles import (
@@ -38,7 +39,6 @@ from cluster.runtime.actor_roles import (
     tracker_role,
     trainer_role,
 )
-from cluster.runtime.connecting import connect_serving_actor
 from cluster.settings import Settings
 from cluster.store import keys
 from cluster.store.connect import OpenStores

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from cluster.errors import InvalidSetting
-from cluster.runtime.tracing import OtelTracer, check_tracing, open_tracing, traces_endpoint
+from cluster.process.tracing import OtelTracer, check_tracing, open_tracing, traces_endpoint
 from cluster.store.connect import open_stores
 from cluster.tracing import PROCESS, current_traceparent
 from tests.suites.redis_process import RedisProcess

@@ -25,9 +25,9 @@ from cluster.artifacts.snapshots import FOLDER, MANIFEST, SnapshotStore
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.meter import SilentMeter
+from cluster.process.tracing import OtelTracer
 from cluster.records.engine import Engine
 from cluster.records.run import LEASE_MS, STAGES, Run
-from cluster.runtime.tracing import OtelTracer
 from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
 from cluster.tracing import PROCESS

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from cluster.admin.vault import master_key_fingerprints
 from cluster.errors import HouseError, Invalid
-from cluster.runtime.artifact_access import open_artifact_store_at
+from cluster.process.artifact_access import open_artifact_store_at
+from cluster.process.connecting import ADMIN_S, connect, run_blocking
+from cluster.process.identity import find_mismatch, read_artifact_id
 from cluster.runtime.cluster_report import ClusterReport, read_cluster
-from cluster.runtime.connecting import ADMIN_S, connect, run_blocking
-from cluster.runtime.identity import find_mismatch, read_artifact_id
 from cluster.settings import Settings
 from cluster.store.installation.identity import StoredIdentity
 from deployments.operations.installation_checks import (

@@ -10,9 +10,9 @@ import psutil
 
 from cluster.admin.key_admin import KeyAdmin
 from cluster.local.redis_binary import RedisBinary
-from cluster.runtime import probe
-from cluster.runtime.installation_state import InstallationState
-from cluster.runtime.processes import list_processes
+from cluster.process import probe
+from cluster.process.installation_state import InstallationState
+from cluster.process.processes import list_processes
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor.machine_checks import check_redis_version

@@ -15,10 +15,10 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.marked_snapshots import find_marked_snapshots
 from cluster.artifacts.signing import sign_manifests
 from cluster.errors import HouseError, InvalidSetting
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.processes import list_processes
 from cluster.records.access import DEFAULT_STORAGE_MB, App, AppSettings
-from cluster.runtime.artifact_access import open_artifact_store
 from cluster.runtime.handover import find_exposed_files, find_secrets
-from cluster.runtime.processes import list_processes
 from cluster.store.administration.audit_chain import AuditVerdict
 from cluster.store.connect import OpenStores
 from deployments.cli.installation import Installation, read_clock_ms

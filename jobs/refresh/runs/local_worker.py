@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cluster.admin.training_memory import training_memory_mb
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.ids import new_request_id
 from cluster.machine_memory import available_memory
 from cluster.niceness import lower_priority as lower_priority
 from cluster.niceness import use_idle_priority as use_idle_priority
+from cluster.process.training_memory import training_memory_mb
 from cluster.records.run import Run
 from cluster.store.stores import Stores
 from jobs.refresh.runs.shipped_code import code_path

@@ -3,8 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from cluster.local.haproxy_config import HAProxyOptions, tighten
+from cluster.process.sockets import is_loopback
 from cluster.runtime.ray_environment import is_behind_haproxy
-from cluster.runtime.sockets import is_loopback
 
 WISHES = HAProxyOptions("haproxy", "0.0.0.0:8000", "/run/pid")
 WRITTEN = """global

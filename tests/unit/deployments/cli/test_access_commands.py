@@ -12,9 +12,9 @@ from typer.testing import CliRunner, Result
 
 from cluster.errors import Conflict, HouseError, Invalid
 from cluster.paths import InstallationPaths
+from cluster.process.installation_state import InstallationLock
+from cluster.process.processes import list_processes
 from cluster.records.access import SWITCHES, AppSettings
-from cluster.runtime.installation_state import InstallationLock
-from cluster.runtime.processes import list_processes
 from cluster.secrecy import recognise_key
 from deployments.cli.__main__ import command_line
 

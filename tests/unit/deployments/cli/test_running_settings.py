@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cluster.errors import Fault, Unavailable
 from cluster.paths import InstallationPaths
-from cluster.runtime.installation_state import InstallationLock, InstallationState, load_state, save_state
+from cluster.process.installation_state import InstallationLock, InstallationState, load_state, save_state
 from cluster.settings import Settings
 from deployments.cli import subprocess_commands, up
 from deployments.cli.__main__ import command_line

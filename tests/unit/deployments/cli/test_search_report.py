@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 from cluster.admin.key_admin import KeyAdmin
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.query_log import COLUMNS, QueryLogStore
+from cluster.process.artifact_access import open_artifact_store
 from cluster.records.access import App
 from cluster.records.logged_query import UNKNOWN, LoggedQuery
-from cluster.runtime.artifact_access import open_artifact_store
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
 from deployments.cli.installation import Installation, read_clock_ms

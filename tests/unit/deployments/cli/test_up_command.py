@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.errors import Invalid, Unavailable
-from cluster.runtime.installation_state import InstallationState
+from cluster.process.installation_state import InstallationState
 from cluster.settings import Settings
 from deployments.cli.__main__ import command_line, main
 from deployments.cli.summary import AppKeys, InstallationSummary

@@ -14,8 +14,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.meter import SilentMeter
+from cluster.process.tracing import OtelTracer
 from cluster.records.engine import Engine
-from cluster.runtime.tracing import OtelTracer
 from cluster.store.refreshing_cache import EngineRecords
 from cluster.tracing import current_span, current_trace, is_sampled, parse_traceparent
 from deployments.api.http.engine_router import EngineRouter

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from starlette.applications import Starlette
 
 from cluster.meter import SilentMeter
-from cluster.runtime.tracing import OtelTracer
+from cluster.process.tracing import OtelTracer
 from cluster.tracing import CURRENT
 from deployments.archive.services import build_archive_routes
 from deployments.edge.request_observer import RequestObserver

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cluster.admin.disk import used_share
 from cluster.local.redis_binary import RedisBinary
+from cluster.process.disk import used_share
+from cluster.process.installation_state import InstallationState
 from cluster.records.access import App, AppSettings, issue_key, new_app_settings
-from cluster.runtime.installation_state import InstallationState
 from cluster.secrecy import Vault, create_master_key
 from cluster.settings import Settings
 from deployments.cli.__main__ import command_line

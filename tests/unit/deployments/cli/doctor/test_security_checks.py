@@ -10,7 +10,7 @@ from cluster.admin.allowed_learners import allow_learner
 from cluster.admin.vault import ensure_master_key
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
-from cluster.runtime.artifact_access import open_artifact_store
+from cluster.process.artifact_access import open_artifact_store
 from cluster.settings import SECRET_VARIABLES, Settings
 from deployments.cli.doctor import security_checks
 from deployments.cli.installation import Installation

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from cluster.admin.vault import master_key_fingerprints, open_vault
 from cluster.errors import InvalidSetting
-from cluster.runtime.artifact_access import open_artifact_store_at
-from cluster.runtime.connecting import ADMIN_S, connect
-from cluster.runtime.identity import adopt_installation, mark_installation
-from cluster.runtime.signing_upgrade import sign_keys
+from cluster.process.artifact_access import open_artifact_store_at
+from cluster.process.connecting import ADMIN_S, connect
+from cluster.process.identity import adopt_installation, mark_installation
+from cluster.process.signing_upgrade import sign_keys
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.installation.identity import IdentityStore, StoredIdentity

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from cluster.errors import NotFound
-from cluster.runtime.connecting import run_blocking
+from cluster.process.connecting import run_blocking
 
 
 async def _answer() -> int:

@@ -7,11 +7,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cluster.admin.backup.catalogue import ArtifactCopy, Backup
-from cluster.admin.backup.chunks import PIECE_BYTES, ChunkWriter, read_chunk
 from cluster.artifacts.artifact_store import ArtifactStore, StoredFile, checksum
 from cluster.artifacts.manifest import FileEntry, Manifest, manifest_kind
 from cluster.artifacts.signing import is_manifest
+from cluster.backup.catalogue import ArtifactCopy, Backup
+from cluster.backup.chunks import PIECE_BYTES, ChunkWriter, read_chunk
 from cluster.errors import Conflict, Fault, NotFound
 
 _TRIES = 5

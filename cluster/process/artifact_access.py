@@ -13,7 +13,7 @@ from cluster.admin.vault import manifest_signer
 from cluster.artifacts.artifact_store import PATIENT, ArtifactStore, RetryPolicy
 from cluster.artifacts.mounts import is_network_folder
 from cluster.artifacts.node_cache import NodeCache
-from cluster.runtime.identity_check import check_artifact_store
+from cluster.process.identity_check import check_artifact_store
 from cluster.settings import Settings
 from cluster.store.writer_lock import lock_writer
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.admin.backup.catalogue import Backup
-from cluster.admin.backup.chunks import read_chunk, read_parts
-from cluster.admin.backup.pace import Progress, ignore_progress
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.backup.catalogue import Backup
+from cluster.backup.chunks import read_chunk, read_parts
 from cluster.clock import Clock
 from cluster.errors import Fault, NotFound
+from cluster.pace import Progress, ignore_progress
 from cluster.store.client.key_reader import PAGE, KeyPart, KeyReader
 from cluster.store.client.key_writer import KeyWriter
 from cluster.store.client.replies import split_pairs

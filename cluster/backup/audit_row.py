@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cluster.admin.backup.catalogue import AuditPosition, BackupFacts
+from cluster.backup.catalogue import AuditPosition, BackupFacts
 from cluster.errors import Fault
 from cluster.records.administration import AuditRow
 from cluster.store import keys

@@ -17,4 +17,4 @@ def test_the_artifact_store_is_opened_in_one_place() -> None:
         and isinstance(node.value, ast.Name)
         and node.value.id == "ArtifactStore"
     ]
-    assert set(opened) == {"cluster/runtime/artifact_access.py"}
+    assert set(opened) == {"cluster/process/artifact_access.py"}

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from cluster.runtime.progress import WORKED_S, StallTimer, count_work_steps, report_changes
+from cluster.process.progress import WORKED_S, StallTimer, count_work_steps, report_changes
 from tests.suites.manual_clock import ManualClock
 
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import orjson
 
-from cluster.admin.backup.catalogue import AppCut, Backup
-from cluster.admin.backup.chunks import read_parts
 from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.manifest_commits import newest_manifest
 from cluster.artifacts.segments import SegmentStore
+from cluster.backup.catalogue import AppCut, Backup
+from cluster.backup.chunks import read_parts
 from cluster.clock import SystemClock
 from cluster.ids import position_from_offset
 from cluster.records.intake import Noun

@@ -21,20 +21,20 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from cluster.admin.backup.artifact_copies import copy_artifacts
-from cluster.admin.backup.audit_row import find_audit_position
-from cluster.admin.backup.catalogue import AppCut, BackupFacts, commit_backup, load_newest, new_backup_id
-from cluster.admin.backup.chunks import CHUNK_BYTES, ChunkWriter
-from cluster.admin.backup.pace import Pace
-from cluster.admin.backup.removal import mark_running
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.manifest_commits import newest_manifest
 from cluster.artifacts.signing import is_manifest
 from cluster.artifacts.snapshots import FOLDER as SNAPSHOTS
+from cluster.backup.artifact_copies import copy_artifacts
+from cluster.backup.audit_row import find_audit_position
+from cluster.backup.catalogue import AppCut, BackupFacts, commit_backup, load_newest, new_backup_id
+from cluster.backup.chunks import CHUNK_BYTES, ChunkWriter
+from cluster.backup.removal import mark_running
 from cluster.build_info import installed_version
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Conflict, NewerRelease, Unavailable
 from cluster.ids import new_request_id, position_from_offset
+from cluster.pace import Pace
 from cluster.records.intake import Noun
 from cluster.store import keys
 from cluster.store.client.key_reader import PAGE, KeyPart, KeyReader

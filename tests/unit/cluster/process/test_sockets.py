@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from cluster.runtime.sockets import answers, free_ports, is_free, is_local_address, port_range
+from cluster.process.sockets import answers, free_ports, is_free, is_local_address, port_range
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from cluster.admin.backup.catalogue import FOLDER, list_backup_ids, load_backup
-from cluster.admin.backup.chunks import FOLDER as CHUNKS
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.backup.catalogue import FOLDER, list_backup_ids, load_backup
+from cluster.backup.chunks import FOLDER as CHUNKS
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Fault, NotFound
 

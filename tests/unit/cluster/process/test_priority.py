@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.runtime.priority import VARIABLE, can_raise_priority, restore_priority
+from cluster.process.priority import VARIABLE, can_raise_priority, restore_priority
 
 
 def test_a_process_takes_back_what_it_was_given_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ from cluster.admin.vault import open_vault
 from cluster.artifacts.signing import SigningResult, sign_manifests
 from cluster.errors import Fault
 from cluster.paths import InstallationPaths, write_private
+from cluster.process.artifact_access import open_artifact_store
+from cluster.process.connecting import ADMIN_S, connect
 from cluster.records.access import bind_key, is_bound, reveal_key
-from cluster.runtime.artifact_access import open_artifact_store
-from cluster.runtime.connecting import ADMIN_S, connect
 from cluster.secrecy import Vault
 from cluster.settings import Settings
 from cluster.store.administration.access import AccessStore

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.paths import InstallationPaths
-from cluster.runtime.installation_state import (
+from cluster.process.installation_state import (
     InstallationLock,
     InstallationState,
     find_lock_holder,
@@ -60,7 +60,7 @@ def test_one_process_holds_the_lock_and_records_its_name(tmp_path: Path) -> None
         [
             sys.executable,
             "-c",
-            "import sys, pathlib\nfrom cluster.runtime.installation_state import InstallationLock\n"
+            "import sys, pathlib\nfrom cluster.process.installation_state import InstallationLock\n"
             "print(InstallationLock(pathlib.Path(sys.argv[1])).acquire(), flush=True) or sys.stdin.read()",
             str(places.lock),
         ],
