@@ -26,14 +26,8 @@ import structlog
 
 from cluster.errors import Fault
 from cluster.local.haproxy_config import HAProxyOptions
-from cluster.local.haproxy_wrapper import (
-    LAST,
-    STAND_IN,
-    fallback_config,
-    find_predecessor,
-    is_listening_at,
-    render_wrapper_script,
-)
+from cluster.local.haproxy_handover import LAST, STAND_IN, fallback_config, find_predecessor, is_listening_at
+from cluster.local.haproxy_wrapper import render_wrapper_script
 from cluster.paths import InstallationPaths
 from cluster.process.processes import is_alive
 from cluster.process.sockets import answers

@@ -20,6 +20,8 @@ import sys
 import time
 from pathlib import Path
 
+from cluster.local.haproxy_handover import LAST, fallback_config, find_predecessor
+
 LOOK_S = 0.2
 REST_S = 2.0
 "Pause after a stand-in that could not start."
@@ -92,8 +94,6 @@ class HAProxyWatch:
 
     def look(self) -> None:
         """Start a stand-in if HAProxy is dead, and end one that served for too long."""
-        from cluster.local.haproxy_wrapper import find_predecessor
-
         now_s = time.monotonic()
         if self._stand_in is not None:
             if self._stand_in.poll() is not None:
@@ -121,8 +121,6 @@ class HAProxyWatch:
             return 0
 
     def _start(self, now_s: float) -> None:
-        from cluster.local.haproxy_wrapper import LAST, fallback_config
-
         self._rest_until_s = now_s + REST_S
         copy = self._folder / STAND_IN_CONFIG
         try:

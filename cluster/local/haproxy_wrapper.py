@@ -1,8 +1,8 @@
 """The wrapper between Ray Serve and HAProxy: tightens Serve's configuration, then becomes HAProxy.
 
 Serve starts HAProxy by a path it is given (`RAY_SERVE_HAPROXY_BINARY_PATH`); that path is a two-line script
-that calls `main`. It runs before every start and reload, so this file and `haproxy_config` import nothing but the
-standard library and take about 20 ms.
+that calls `main`. It runs before every start and reload, so this file and those that it imports need nothing but
+the standard library and take about 20 ms.
 
     1. rewrite the configuration file in place (`haproxy_config`)
     2. keep the replicas of the predecessor while Serve names none: it rebuilds an application whose configuration
@@ -22,16 +22,19 @@ from pathlib import Path
 
 from cluster.local import haproxy_watch
 from cluster.local.haproxy_config import HAProxyOptions, tighten
+from cluster.local.haproxy_handover import (
+    LAST,
+    STAND_IN,
+    find_admin_socket,
+    find_predecessor,
+    is_listening_at,
+)
 
-LAST = "last.cfg"
-"Copy of the newest configuration that named a replica."
 SECRET_VARIABLES = (
     "KIOSK_REDIS_URL", "KIOSK_REDIS_PASSWORD", "KIOSK_MASTER_KEY", "KIOSK_LLM_KEY", "KIOSK_REDIS_PASSWORD_FILE",
     "KIOSK_REDIS_URL_FILE", "KIOSK_MASTER_KEY_FILE", "KIOSK_LLM_KEY_FILE", "KIOSK_MANIFEST_KEY_FILE",
     "KIOSK_OIDC_CLIENT_SECRET", "KIOSK_OIDC_CLIENT_SECRET_FILE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH",
 )  # fmt: skip
-STAND_IN = "stand-in"
-"Name of the stand-in's admin socket; Serve must not take it for its own."
 
 _STAMP = "# tightened\n"
 _SERVER = re.compile(r"^[ \t]+server \S+ \S+:\d+ ", re.MULTILINE)
@@ -51,31 +54,6 @@ def render_wrapper_script(python: str, options: Path) -> str:
     return f'#!/bin/sh\nexec {run} "$@"\n'
 
 
-def fallback_config(config: str) -> str:
-    """Return a copy of a configuration with its own admin socket.
-
-    Serve's proxy actor must not find the stand-in: it would take it for its own HAProxy and never
-    change its list of replicas again.
-    """
-    return re.sub(r"(stats socket )(\S*/)\S+", rf"\1\2{STAND_IN}", config)
-
-
-def find_admin_socket(config: str) -> str:
-    """Return the admin socket of a configuration."""
-    found = re.search(r"^\s*stats socket (\S+)", config, re.MULTILINE)
-    return found[1] if found else ""
-
-
-def find_predecessor(pid_file: Path) -> int:
-    """Return a live HAProxy of this installation; 0 when there is none."""
-    try:
-        pid = int(pid_file.read_text().split()[0])
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (OSError, ValueError, IndexError):
-        return 0
-    return pid if b"haproxy" in command and str(pid_file.parent).encode() in command else 0
-
-
 def build_command(arguments: list[str], options: HAProxyOptions, config: str) -> list[str]:
     """Return Serve's command line with the takeover from the HAProxy that still serves."""
     words = [options.binary, *arguments]
@@ -89,19 +67,6 @@ def build_command(arguments: list[str], options: HAProxyOptions, config: str) ->
         given = next((path for path in sockets if "-x" not in words and is_listening_at(path)), "")
         words += ["-sf", str(before), *(["-x", given] if given else [])]
     return words
-
-
-def is_listening_at(path: str) -> bool:
-    """Return whether a process listens at a unix socket."""
-    import socket
-
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(0.2)
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-        return True
 
 
 def restore_replicas(config: str, options: HAProxyOptions, *, reload: bool) -> str:

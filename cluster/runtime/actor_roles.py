@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cluster.build_info import installed_version
 from cluster.process.artifact_access import open_artifact_store, open_patient_artifact_store
 from cluster.process.connecting import connect_actor, connect_serving_actor
 from cluster.runtime.meter import RayMeter
@@ -64,16 +63,6 @@ def tracker_role(kind: str, services: str) -> ActorRole:
 def engine_operator_role(build: str, leased: Sequence[ActorRole] = ()) -> ActorRole:
     """Return the role of the engine operator, which also keeps the stand-bys of `leased` and of itself."""
     return ActorRole("engines", ENGINE_OPERATOR, (connect_actor, build, tuple(leased)))
-
-
-def ensure_actor(actor: ActorRole) -> Any:
-    """Return the handle of a role's actor of this release; create it, and end those of other releases."""
-    from cluster.runtime import roster
-
-    release = installed_version()
-    roster.sweep(actor.role, keep=release)
-    roster.sweep(actor.role + STANDBY, keep=release)
-    return roster.find_or_create(actor.role, release, actor.kind, *actor.arguments, **actor.options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ from cluster.runtime.actor_roles import (
     ActorRole,
     assigner_role,
     engine_operator_role,
-    ensure_actor,
     intake_role,
     tracker_role,
     trainer_role,
@@ -49,6 +48,7 @@ from cluster.runtime.actor_roles import (
 from cluster.runtime.cluster_plan import replica_arguments
 from cluster.runtime.handover import find_secrets, prepare_node
 from cluster.runtime.ray_environment import driver_environment
+from cluster.runtime.roster import ensure_actor
 from cluster.runtime.start_plan import API_APPLICATION, StartPlan
 from cluster.settings import Settings
 

@@ -21,8 +21,9 @@ import ray
 import structlog
 from ray.util import list_named_actors
 
+from cluster.build_info import installed_version
 from cluster.deadline import run_within
-from cluster.runtime.actor_roles import STANDBY
+from cluster.runtime.actor_roles import STANDBY, ActorRole
 
 NAMESPACE = "kiosk"
 
@@ -56,6 +57,14 @@ def find_or_create(
         )
         .remote(*args, **kwargs)
     )
+
+
+def ensure_actor(actor: ActorRole) -> Any:
+    """Return the handle of a role's actor of this release; create it, and end those of other releases."""
+    release = installed_version()
+    sweep(actor.role, keep=release)
+    sweep(actor.role + STANDBY, keep=release)
+    return find_or_create(actor.role, release, actor.kind, *actor.arguments, **actor.options)
 
 
 def find(role: str, release: str) -> Any | None:

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from cluster.errors import HouseError
-from cluster.local.haproxy_wrapper import find_predecessor
+from cluster.local.haproxy_handover import find_predecessor
 from cluster.local.redis_binary import RedisBinary
 from cluster.local.redis_faults import list_reachable_faults
 from cluster.process import probe

@@ -22,7 +22,7 @@ import httpx
 import psutil
 import pytest
 
-from cluster.local.haproxy_wrapper import LAST, find_admin_socket
+from cluster.local.haproxy_handover import LAST, find_admin_socket
 from cluster.paths import InstallationPaths
 from cluster.process.installation_state import load_state
 from cluster.process.sockets import free_ports

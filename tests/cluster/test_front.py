@@ -25,8 +25,9 @@ import pytest
 import uvicorn
 
 from cluster.local.haproxy_config import BUSY, OVERLOADED, HAProxyOptions, tighten
+from cluster.local.haproxy_handover import fallback_config, find_predecessor
 from cluster.local.haproxy_process import HAProxyProcess, find_haproxy
-from cluster.local.haproxy_wrapper import fallback_config, find_predecessor, render_wrapper_script
+from cluster.local.haproxy_wrapper import render_wrapper_script
 from cluster.paths import InstallationPaths
 from cluster.process.sockets import answers, free_ports
 from tests.suites.waiting import wait_until

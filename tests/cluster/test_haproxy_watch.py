@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from cluster.local import haproxy_watch
+from cluster.local.haproxy_handover import LAST, find_predecessor
 from cluster.local.haproxy_process import find_haproxy, write_image_wrapper
 from cluster.local.haproxy_watch import HAProxyWatch
-from cluster.local.haproxy_wrapper import LAST, find_predecessor
 from cluster.process.sockets import free_ports
 
 pytestmark = pytest.mark.ray

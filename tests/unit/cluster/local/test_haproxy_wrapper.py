@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from cluster.local.haproxy_config import HAProxyOptions
-from cluster.local.haproxy_wrapper import LAST, build_command, restore_replicas
+from cluster.local.haproxy_handover import LAST
+from cluster.local.haproxy_wrapper import build_command, restore_replicas
 
 FULL = """global
     stats socket /x/a.sock mode 600
