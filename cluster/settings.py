@@ -165,6 +165,9 @@ class Settings(BaseSettings):
     )
     """What the archive covers, as agents read it in `/llms.txt` and in the tool's description; empty: nothing.
     Not secret."""
+    archive_connectors: bool = False
+    """Whether agents of the older MCP revisions see the tools `search` and `fetch` too; agents of revision 2026-07-28
+    always do. Not secret."""
     archive_licence: str = "CC BY 2.5"
     "Licence of articles that name none of their own. Not secret."
     archive_citation: str = ""

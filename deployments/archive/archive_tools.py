@@ -20,10 +20,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote
 
 from actors.answers.archive.client import ArchiveClient
 from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, Snippet
@@ -36,7 +38,7 @@ from deployments.archive.citation import (
     web_address,
 )
 from deployments.archive.text_fence import fence_line, fence_text, remove_invisible
-from deployments.archive.tools import GET, MOST_CONTEXT
+from deployments.archive.tools import FETCH, GET, MOST_CONTEXT, SEARCH
 
 PURPOSE = "archive offsets"
 "Purpose of the derived key."
@@ -103,6 +105,8 @@ NOT_ISSUED = (
     f"Invalid arguments for {GET}: product_id and offset were not returned by ask_archive; "
     "call ask_archive first"
 )
+NOT_FOUND_BY_SEARCH = f"Invalid arguments for {FETCH}: id was not returned by {SEARCH}; call {SEARCH} first"
+_OFFSET = re.compile(r"[0-9]{1,16}", re.ASCII)
 
 MOST_TITLE = 300
 "Characters of a title."
@@ -115,6 +119,8 @@ class ToolResult:
     """The reply of a tool, and data that only the usage report uses."""
 
     document: dict[str, Any]
+    articles: tuple[str, ...]
+    "Product ids."
     coverage: float | None = None
 
 
@@ -133,16 +139,35 @@ class ArchiveTools:
     async def ask(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
         """Return the result of `ask_archive`."""
         app_id = self.find_app()
+        snippets, coverage = await self._retrieve(app_id, arguments["question"], arguments.get("context", ""))
+        document = {"results": [self._result(app_id, person, snippet) for snippet in snippets]}
+        return ToolResult(document, tuple(snippet.product_id for snippet in snippets), coverage)
+
+    async def search(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
+        """Return the result of `search`: the passages of `ask_archive` as connectors read them."""
+        app_id = self.find_app()
+        snippets, coverage = await self._retrieve(app_id, arguments["query"], "")
+        results = [
+            {
+                "id": self._join_id(app_id, person, snippet),
+                "title": _plain_title(snippet.title),
+                "url": _citable_address(snippet.product_id, snippet.url),
+                "text": fence_line(snippet.text, self.fence_key),
+            }
+            for snippet in snippets
+        ]
+        return ToolResult({"results": results}, tuple(snippet.product_id for snippet in snippets), coverage)
+
+    async def _retrieve(self, app_id: str, question: str, context: str) -> tuple[list[Snippet], float | None]:
         query = ArchiveQuery(
             app_id,
-            remove_invisible(arguments["question"]),
-            context=remove_invisible(arguments.get("context", "")[:MOST_CONTEXT]),
+            remove_invisible(question),
+            context=remove_invisible(context[:MOST_CONTEXT]),
             rows=self.rows,
         )
         passages = await self.archive.ask(query)
         snippets = [snippet for snippet in passages.snippets if snippet.position < MOST_POSITIONS]
-        document = {"results": [self._result(app_id, person, snippet) for snippet in snippets]}
-        return ToolResult(document, coverage=passages.coverage)
+        return snippets, passages.coverage
 
     async def article(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
         """Return the result of `get_archive_article`.
@@ -150,14 +175,47 @@ class ArchiveTools:
         Errors:
             NotFound: the offset does not belong to this user, or the article is deleted; both have the same message
         """
-        app_id, product_id = self.find_app(), arguments["product_id"]
-        position = self.issuer.verify(app_id, person.user_id, product_id, arguments["offset"])
-        if position is None:
-            raise NotFound(NOT_ISSUED)
-        found = await self.archive.article(app_id, product_id, position)
-        if found is None:
-            raise NotFound(NOT_ISSUED)
-        return ToolResult(self._article(found))
+        article = await self._find(person, arguments["product_id"], arguments["offset"], NOT_ISSUED)
+        return ToolResult(self._article(article), (article.product_id,))
+
+    async def fetch(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
+        """Return the result of `fetch`: an article as connectors read it.
+
+        Errors:
+            NotFound: the id does not belong to this user, or the article is deleted; both have the same message
+        """
+        offset, _, product_id = arguments["id"].partition(".")
+        if not _OFFSET.fullmatch(offset):
+            raise NotFound(NOT_FOUND_BY_SEARCH)
+        article = await self._find(person, product_id, int(offset), NOT_FOUND_BY_SEARCH)
+        whole = self._article(article)
+        metadata = {name: whole[name] for name in ("citation_format", "citation_instruction")}
+        if whole["authors"]:
+            metadata["authors"] = ", ".join(whole["authors"])
+        if "published_date" in whole:
+            metadata["published_date"] = whole["published_date"]
+        document = {
+            "id": arguments["id"],
+            "title": _plain_title(article.title),
+            "text": whole["content"],
+            "url": _citable_address(article.product_id, article.url),
+            "metadata": metadata,
+        }
+        return ToolResult(document, (article.product_id,))
+
+    async def _find(
+        self, person: ArchiveCaller, product_id: str, offset: int, refusal: str
+    ) -> ArchiveArticle:
+        app_id = self.find_app()
+        position = self.issuer.verify(app_id, person.user_id, product_id, offset)
+        article = None if position is None else await self.archive.article(app_id, product_id, position)
+        if article is None:
+            raise NotFound(refusal)
+        return article
+
+    def _join_id(self, app_id: str, person: ArchiveCaller, snippet: Snippet) -> str:
+        offset = self.issuer.sign(app_id, person.user_id, snippet.product_id, snippet.position)
+        return f"{offset}.{snippet.product_id}"
 
     def _result(self, app_id: str, person: ArchiveCaller, snippet: Snippet) -> dict[str, Any]:
         product_id = snippet.product_id
@@ -198,3 +256,13 @@ class ArchiveTools:
 
 def _authors(names: Sequence[str]) -> list[str]:
     return [" ".join(remove_invisible(name[:_MOST_NAME]).split()) for name in names[:_MOST_AUTHORS]]
+
+
+def _plain_title(title: str) -> str:
+    """Return a title that a connector shows as a link; it is never empty."""
+    return " ".join(remove_invisible(title[:MOST_TITLE]).split()) or "Untitled"
+
+
+def _citable_address(product_id: str, url: str) -> str:
+    """Return the address of an article; without one a name, because connectors refuse an empty address."""
+    return web_address(url) or f"urn:article:{quote(product_id, safe='', errors='replace')}"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -20,10 +21,16 @@ from starlette.routing import BaseRoute, Route
 from deployments.archive.citation import CitationRules, licence_sentence
 from deployments.archive.methods import VERSIONS
 from deployments.archive.oauth.addresses import MCP_PATH
+from deployments.archive.stateless_requests import REVISION
 from deployments.archive.tools import Tool, list_notices
 from deployments.edge.server_addresses import ServerAddresses
 
 CARD_PATH = "/.well-known/mcp-server-card"
+"The first address of the card; its bytes stay as they were."
+NEW_CARD_PATH = MCP_PATH + "/server-card"
+CATALOG_PATH = "/.well-known/ai-catalog.json"
+CARD_TYPE = "application/mcp-server-card+json"
+CATALOG_TYPE = "application/ai-catalog+json"
 GUIDE_PATH = "/llms.txt"
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
 DESCRIPTION = "Searches a licensed news archive and returns citable articles."
@@ -34,6 +41,11 @@ _HEADERS = {
     "vary": "Host",
     **_NOSNIFF,
 }
+_CROSS_ORIGIN = {
+    "access-control-allow-methods": "GET",
+    "access-control-allow-headers": "Content-Type, If-None-Match",
+    "access-control-expose-headers": "ETag",
+}
 _PREFLIGHT = {
     **_NOSNIFF,
     "access-control-allow-origin": "*",
@@ -41,6 +53,9 @@ _PREFLIGHT = {
     "access-control-allow-headers": "MCP-Protocol-Version, Content-Type, Authorization",
     "access-control-max-age": "86400",
 }
+
+
+_NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 
 
 class CardConfig(Protocol):
@@ -73,18 +88,27 @@ class CardConfig(Protocol):
 
 
 def build_pages(config: CardConfig, addresses: ServerAddresses) -> list[BaseRoute]:
-    """Return the routes of both pages."""
+    """Return the routes of all pages."""
 
     def show_card(origin: str) -> tuple[str, str]:
         card = build_card(origin, config.title, config.version, list_notices(config.tools))
         return json.dumps(card), "application/json"
+
+    def show_new_card(origin: str) -> tuple[str, str]:
+        card = build_card(origin, config.title, config.version, list_notices(config.tools))
+        card["remotes"][0]["supportedProtocolVersions"].append(REVISION)
+        return json.dumps(card), CARD_TYPE
+
+    def show_catalog(origin: str) -> tuple[str, str]:
+        return json.dumps(build_catalog(origin, config.title)), CATALOG_TYPE
 
     def show_guide(origin: str) -> tuple[str, str]:
         return render_guide(origin, config, VERSIONS), "text/plain; charset=utf-8"
 
     return [
         Route(CARD_PATH, endpoint=_Page(show_card, addresses)),
-        Route(MCP_PATH + "/server-card", endpoint=_Page(show_card, addresses)),
+        Route(NEW_CARD_PATH, endpoint=_Page(show_new_card, addresses, _CROSS_ORIGIN)),
+        Route(CATALOG_PATH, endpoint=_Page(show_catalog, addresses, _CROSS_ORIGIN)),
         Route(GUIDE_PATH, endpoint=_Page(show_guide, addresses)),
     ]
 
@@ -106,12 +130,28 @@ def build_card(origin: str, title: str, version: str, notices: Sequence[str] = (
     }
 
 
+def build_catalog(origin: str, title: str) -> dict[str, Any]:
+    """Return the catalog of what this host offers to agents: the archive.
+
+    Source: Agent Card project, AI catalog 1.0
+    """
+    host = urlsplit(origin).hostname or "localhost"
+    card = {"identifier": f"urn:air:{host}:mcp:archive", "type": CARD_TYPE, "url": origin + NEW_CARD_PATH}
+    return {"specVersion": "1.0", "host": {"displayName": title}, "entries": [card]}
+
+
 class _Page:
     """A text that changes only with the configuration; an object, so that the framework does not filter methods."""
 
-    def __init__(self, show: Callable[[str], tuple[str, str]], addresses: ServerAddresses) -> None:
+    def __init__(
+        self,
+        show: Callable[[str], tuple[str, str]],
+        addresses: ServerAddresses,
+        cross_origin: Mapping[str, str] = _NOTHING_MORE,
+    ) -> None:
         self._show = show
         self._addresses = addresses
+        self._cross_origin = cross_origin
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         response = self._answer(Request(scope))
@@ -119,7 +159,7 @@ class _Page:
 
     def _answer(self, request: Request) -> Response:
         if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
-            return Response(None, 204, _PREFLIGHT)
+            return Response(None, 204, {**_PREFLIGHT, **self._cross_origin})
         if request.method not in ("GET", "HEAD"):
             body = b'{"message":"method not allowed"}'
             return Response(
@@ -131,7 +171,7 @@ class _Page:
         text, kind = self._show(self._addresses.origin_for_host(request.headers.get("host", "")))
         body = text.encode()
         tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
-        headers = {**_HEADERS, "etag": tag, "content-type": kind}
+        headers = {**_HEADERS, **self._cross_origin, "etag": tag, "content-type": kind}
         tags = [
             given_tag.strip().removeprefix("W/")
             for given_tag in request.headers.get("if-none-match", "").split(",")

@@ -3,9 +3,9 @@
     POST? (405) -> origin (403) -> bearer token (401) -> body -> JSON (-32700) -> shape (-32603)
     -> notification (202) -> version header -> client's rule -> method
 
-After the token check every reply has status 200 or 202, also after an internal error: clients stop for good at a 5xx.
-
-A batch, or a request without an id, gets -32603 and `id: null`.
+For clients of the handshake, every reply after the token check has status 200 or 202, also after an internal error.
+A batch, or a request without an id, gets -32603 and `id: null`. Requests of revision 2026-07-28 get 400 and 404 as
+well, see `stateless_requests`. Clients stop for good at a 5xx, so there is none.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from cluster.errors import HouseError, Malformed, TooLarge, Unavailable
 from cluster.tracing import current_trace
 from deployments.archive import transport
 from deployments.archive.admission import ArchiveCaller, ClientAdmission
-from deployments.archive.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_message, render_error
+from deployments.archive.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_message
 from deployments.archive.methods import BUSY, VERSIONS, McpMethods, rpc_error_from
 from deployments.archive.oauth.addresses import resource_of
+from deployments.archive.stateless_methods import StatelessMethods
+from deployments.archive.stateless_requests import read_stateless
 from deployments.archive.transport import AllowedOrigins
 from deployments.edge.envelope import Reply
 from deployments.edge.request import (
@@ -57,6 +59,7 @@ class McpEndpoint:
         self,
         *,
         methods: McpMethods,
+        stateless: StatelessMethods,
         gate: ClientAdmission,
         bearer: TokenReader,
         addresses: ServerAddresses,
@@ -69,6 +72,7 @@ class McpEndpoint:
         most_at_once: int = MOST_AT_ONCE,
     ) -> None:
         self._methods = methods
+        self._stateless = stateless
         self._gate = gate
         self._bearer = bearer
         self._addresses = addresses
@@ -131,41 +135,48 @@ class McpEndpoint:
         if message is None:
             return transport.accepted_reply()
         if isinstance(message, RpcError):
-            return transport.result_reply(render_error(message))
+            return transport.error_reply(message)
         # The time counts from this line: the token is valid, and the message is complete.
         begun_s = self._clock.monotonic_s()
         self._at_once += 1
         try:
-            return transport.result_reply(await self._answer(message, headers, person, request_id, begun_s))
+            return await self._answer(message, headers, person, request_id, begun_s)
         finally:
             self._at_once -= 1
             self.busy_s += self._clock.monotonic_s() - begun_s
 
     async def _answer(
         self, call: RpcCall, headers: _Headers, person: ArchiveCaller, request_id: str, begun_s: float
-    ) -> bytes:
-        version = headers.one(b"mcp-protocol-version")
-        if call.method != "initialize" and not _is_supported(version):
+    ) -> Reply:
+        methods: McpMethods = self._methods
+        if call.is_stateless:
+            methods = self._stateless
+            fault = self._stateless.find_fault(call)
+            if fault is not None:
+                return transport.error_reply(fault)
+        elif call.method != "initialize" and not _is_supported(headers.one(b"mcp-protocol-version")):
             words = f"Unsupported MCP-Protocol-Version; supported are {', '.join(VERSIONS)}"
-            return render_error(RpcError(words, id=call.id))
+            return transport.error_reply(RpcError(words, id=call.id))
         if self._at_once > self._most_at_once and call.method == "tools/call":
             busy = BUSY.format(seconds=1)
-            self._methods.record_refused(call, person, busy, begun_s)
-            return render_error(RpcError(busy, id=call.id))
+            methods.record_refused(call, person, busy, begun_s)
+            return transport.result_reply(methods.render_refusal(call, RpcError(busy, id=call.id)))
         try:
             rule = self._gate.check(person)
             if call.method == "tools/call":
                 await self._gate.spend(rule, person)
         except HouseError as error:
-            self._methods.record_refused(call, person, error.message, begun_s)
-            return render_error(rpc_error_from(error, call.id, request_id))
+            methods.record_refused(call, person, error.message, begun_s)
+            problem = rpc_error_from(error, call.id, request_id)
+            return transport.result_reply(methods.render_refusal(call, problem))
         trace = current_trace()
         if trace is None:
-            return await self._methods.answer(call, person, request_id, begun_s)
-        with trace.stage("method", attributes={"mcp.call": self._methods.trace_name(call)}):
-            return await self._methods.answer(call, person, request_id, begun_s)
+            return transport.result_reply(await methods.answer(call, person, request_id, begun_s))
+        with trace.stage("method", attributes={"mcp.call": methods.trace_name(call)}):
+            return transport.result_reply(await methods.answer(call, person, request_id, begun_s))
 
     async def _message(self, headers: _Headers, receive: Receive) -> RpcCall | RpcError | None:
+        body = b""
         try:
             with Deadline(self._body_s):
                 body = await read_body(
@@ -174,19 +185,20 @@ class McpEndpoint:
                     encoding=headers.one(b"content-encoding"),
                     most_bytes=self._most_bytes,
                 )
+            message = read_message(body)
         except TooLarge:
-            return RpcError(f"The request is larger than {self._most_bytes >> 10} kB; send less")
+            message = RpcError(f"The request is larger than {self._most_bytes >> 10} kB; send less")
         except Malformed as error:
-            return RpcError("Parse error", PARSE_ERROR, error.message)
+            message = RpcError("Parse error", PARSE_ERROR, error.message)
         except DeadlineExceeded:
-            return RpcError("The request did not arrive in time; send it again")
-        return read_message(body)
+            message = RpcError("The request did not arrive in time; send it again")
+        return read_stateless(message, body, headers.one)
 
     async def _unauthorized(self, headers: _Headers, receive: Receive, error: Unavailable) -> Reply:
         message = await self._message(headers, receive)
         if message is None:
             return transport.accepted_reply()
-        return transport.result_reply(render_error(rpc_error_from(error, message.id, "")))
+        return transport.error_reply(rpc_error_from(error, message.id, ""))
 
 
 def _is_supported(version: bytes | None) -> bool:

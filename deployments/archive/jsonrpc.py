@@ -40,16 +40,19 @@ class RpcCall:
     method: str
     params: dict[str, Any] = field(default_factory=dict)
     has_params: bool = False
+    is_stateless: bool = False
+    "Whether the request is one of revision 2026-07-28, which has no handshake."
 
 
 @dataclass(frozen=True, slots=True)
 class RpcError:
-    """An error answer; its HTTP status is 200."""
+    """An error answer; for clients of the handshake its HTTP status is 200."""
 
     message: str
     code: int = INTERNAL_ERROR
-    data: str = ""
+    data: Any = ""
     id: bytes = NO_ID
+    status: int = 200
 
 
 def read_message(body: bytes) -> RpcCall | RpcError | None:

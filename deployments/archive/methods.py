@@ -18,7 +18,7 @@ from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import ArchiveTools, ToolResult
 from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
-from deployments.archive.tools import TOOLS, Tool
+from deployments.archive.tools import ASK, FETCH, GET, SEARCH, TOOLS, Tool
 from deployments.archive.usage_log import PendingToolCall, UsageLog
 from deployments.edge.request import Deadline, DeadlineExceeded
 
@@ -59,10 +59,10 @@ class McpMethods:
         tools: Sequence[Tool] = TOOLS,
     ) -> None:
         self._usage = usage
-        runs: tuple[_Run, ...] = (research.ask, research.article)
-        self._tools: dict[str, tuple[Tool, _Run]] = {
-            tool.name: (tool, run) for tool, run in zip(tools, runs, strict=True)
-        }
+        runs: dict[str, _Run] = {
+            ASK: research.ask, GET: research.article, SEARCH: research.search, FETCH: research.fetch
+        }  # fmt: skip
+        self._tools: dict[str, tuple[Tool, _Run]] = {tool.name: (tool, runs[tool.name]) for tool in tools}
         self._initialized = dumps(
             {
                 "protocolVersion": SPOKEN,
@@ -84,7 +84,7 @@ class McpMethods:
         except HouseError as error:
             return render_error(rpc_error_from(error, call.id, request_id))
         except Exception as error:  # noqa: BLE001 - the last layer: a client that sees a 5xx gives up for good
-            return render_error(_fault(error, call.id, request_id))
+            return render_error(fault_from(error, call.id, request_id))
 
     def trace_name(self, call: RpcCall) -> str:
         """Return the method of a call, and its tool; `unknown` for texts that only the client chose."""
@@ -92,6 +92,10 @@ class McpMethods:
             name = call.params.get("name")
             return f"tools/call {name}" if isinstance(name, str) and name in self._tools else "unknown"
         return call.method if call.method in ("ping", "tools/list", "initialize") else "unknown"
+
+    def render_refusal(self, call: RpcCall, problem: RpcError) -> bytes:
+        """Return the answer to a call that was refused before it was parsed."""
+        return render_error(problem)
 
     def record_refused(self, call: RpcCall, person: ArchiveCaller, why: str, begun_s: float) -> None:
         """Record a call of a tool that was refused before it was parsed."""
@@ -113,6 +117,17 @@ class McpMethods:
         raise Invalid(f"Unknown method: {call.method[:200]}")
 
     async def _call_tool(self, call: RpcCall, person: ArchiveCaller, begun_s: float) -> bytes:
+        tool, run, arguments = self._find_tool(call)
+        usage = PendingToolCall.from_arguments(tool.name, person, arguments, begun_s)
+        try:
+            result = await run(person, tool.parse_arguments(arguments))
+        except HouseError as error:
+            self._usage.record(usage.refuse(error.message))
+            raise
+        self._usage.record(usage.finish(result.articles, result.coverage))
+        return _render_tool_result(result.document)
+
+    def _find_tool(self, call: RpcCall) -> tuple[Tool, _Run, dict[str, Any]]:
         name = call.params.get("name")
         if not isinstance(name, str):
             raise Invalid("Invalid arguments for tools/call: name must be the name of a tool")
@@ -124,14 +139,7 @@ class McpMethods:
         if type(arguments) is not dict:
             raise Invalid(f"Invalid arguments for {name}: arguments must be an object")
         tool, run = self._tools[name]
-        usage = PendingToolCall.from_arguments(tool.name, person, arguments, begun_s)
-        try:
-            result = await run(person, tool.parse_arguments(arguments))
-        except HouseError as error:
-            self._usage.record(usage.refuse(error.message))
-            raise
-        self._usage.record(usage.finish(result.document, result.coverage))
-        return _render_tool_result(result.document)
+        return tool, run, arguments
 
 
 def rpc_error_from(error: HouseError, call_id: bytes, request_id: str) -> RpcError:
@@ -141,10 +149,11 @@ def rpc_error_from(error: HouseError, call_id: bytes, request_id: str) -> RpcErr
         return RpcError(BUSY.format(seconds=seconds), id=call_id)
     if isinstance(error, Invalid | NotFound | TooMany):
         return RpcError(error.message, id=call_id)
-    return _fault(error, call_id, request_id)
+    return fault_from(error, call_id, request_id)
 
 
-def _fault(error: BaseException, call_id: bytes, request_id: str) -> RpcError:
+def fault_from(error: BaseException, call_id: bytes, request_id: str) -> RpcError:
+    """Log an unexpected error and return its error answer."""
     # The message of an unexpected error may contain any data. So the log gets only class and place, and the
     # client only the request id.
     frame = error.__traceback__

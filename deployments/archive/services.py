@@ -24,7 +24,8 @@ from deployments.archive.methods import McpMethods
 from deployments.archive.oauth.addresses import MCP_PATH
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth
-from deployments.archive.tools import SUBJECTS, Tool, build_tools
+from deployments.archive.stateless_methods import StatelessMethods
+from deployments.archive.tools import CONNECTOR_TOOLS, SUBJECTS, Tool, build_tools
 from deployments.archive.transport import AllowedOrigins
 from deployments.archive.usage_log import UsageLog
 from deployments.edge.client_address import DIRECT, ClientAddresses
@@ -52,6 +53,8 @@ class ArchiveConfig:
     "Origin by which browsers reach the API; empty: `public_url`."
     host: str = "127.0.0.1"
     port: int = 8000
+    connectors: bool = False
+    "Whether clients of the handshake see `search` and `fetch` too; clients of revision 2026-07-28 always do."
     origins: tuple[str, ...] = ()
     "Origins of pages that may call from a browser, beside this installation and loopback."
     citation: CitationRules = field(default_factory=CitationRules)
@@ -65,8 +68,13 @@ class ArchiveConfig:
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """Return the tools with the subjects of this archive."""
-        return build_tools(self.subjects)
+        """Return the tools for clients of the handshake, with the subjects of this archive."""
+        return self.all_tools if self.connectors else self.all_tools[:2]
+
+    @property
+    def all_tools(self) -> tuple[Tool, ...]:
+        """Return the tools for clients of revision 2026-07-28."""
+        return (*build_tools(self.subjects), *CONNECTOR_TOOLS)
 
 
 class ArchiveAppChoice(Protocol):
@@ -141,6 +149,13 @@ def open_archive(
     )
     endpoint = McpEndpoint(
         methods=McpMethods(research, usage, title=config.title, version=config.version, tools=config.tools),
+        stateless=StatelessMethods(
+            research,
+            usage,
+            title=config.title,
+            version=config.version,
+            tools=config.all_tools,
+        ),
         gate=gate,
         bearer=oauth.bearer,
         addresses=addresses,

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cluster.origin import WEB, canonical_origin, is_loopback
+from deployments.archive.jsonrpc import RpcError, render_error
 from deployments.archive.oauth.addresses import resource_metadata_of
 from deployments.edge.envelope import JSON_TYPE, NO_STORE, NOSNIFF, Header, Reply, dumps
 from deployments.edge.request import Send
@@ -57,6 +58,11 @@ def preflight_reply() -> Reply:
 def result_reply(body: bytes) -> Reply:
     """Return a 200 with JSON-RPC."""
     return Reply(200, body)
+
+
+def error_reply(problem: RpcError) -> Reply:
+    """Return an error of JSON-RPC with its HTTP status."""
+    return Reply(problem.status, render_error(problem))
 
 
 def accepted_reply() -> Reply:

@@ -37,16 +37,13 @@ class PendingToolCall:
             tool,
             person,
             _clip_text(arguments.get("skill_used"), _MOST_NAME),
-            _clip_text(arguments.get("question"), _MOST_QUESTION),
+            _clip_text(arguments.get("question", arguments.get("query")), _MOST_QUESTION),
             begun_s,
         )
 
-    def finish(self, result: Mapping[str, Any], coverage: float | None = None) -> FinishedToolCall:
-        """Return the finished call with the articles of an answer."""
-        articles = result.get("results", (result,))
-        return FinishedToolCall(
-            self, tuple(dict.fromkeys(article["product_id"] for article in articles)), coverage=coverage
-        )
+    def finish(self, articles: Iterable[str], coverage: float | None = None) -> FinishedToolCall:
+        """Return the finished call with the product ids of an answer."""
+        return FinishedToolCall(self, tuple(dict.fromkeys(articles)), coverage=coverage)
 
     def refuse(self, why: str) -> FinishedToolCall:
         """Return the finished call with a refusal."""

@@ -243,6 +243,7 @@ def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
     addresses = ClientAddresses(settings.proxy_networks, behind_haproxy=is_behind_haproxy(os.environ))
     return ArchiveConfig(
         app_id=settings.archive_app, title=settings.archive_title, subjects=settings.archive_subjects,
+        connectors=settings.archive_connectors,
         version=installed_version(), public_url=settings.public_url, edge_url=settings.edge_url, host=settings.host,
         port=settings.port, plain_sign_in=settings.plain_sign_in, client_addresses=addresses,
         origins=tuple(filter(None, map(str.strip, settings.archive_origins.split(",")))),

@@ -248,7 +248,7 @@ METHODS = [
         Row(f"version {version!r} in the header", PING, 200,
             error("Unsupported MCP-Protocol-Version; supported are 2024-11-05, 2025-03-26, 2025-06-18"),
             {"mcp-protocol-version": version})
-        for version in ("2025-11-25", "2026-07-28", "", "x", "2024-11-05, 2025-03-26")
+        for version in ("2025-11-25", "", "x", "2024-11-05, 2025-03-26")
     ),
     Row("initialize without params", {**PING, "method": "initialize"}, 200,
         error("Invalid arguments for initialize: params is missing")),

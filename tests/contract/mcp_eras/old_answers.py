@@ -1,6 +1,6 @@
 """The recording of old-era answers: raw requests, with the raw answers of the release before both eras were served.
 
-    python -m tests.contract.mcp_eras.old_answers     writes the file again; only before a change, never after it
+python -m tests.contract.mcp_eras.old_answers     writes the file again; only before a change, never after it
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from tests.fakes.archive import HOST, ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import call
 
 PATH = Path(__file__).with_name("old_answers.jsonl.gz")
-NEW_ERA = "version '2026-07-28' in the header"
-"The only row of the older tables whose answer changes: this header alone selects the new era."
 _DOCUMENTS = (
-    "/.well-known/mcp-server-card", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource",
+    "/.well-known/mcp-server-card", "/.well-known/oauth-protected-resource/mcp",
+    "/.well-known/oauth-protected-resource",
     "/.well-known/oauth-authorization-server/archive", "/.well-known/oauth-authorization-server",
     "/.well-known/openid-configuration", "/oauth/token", "/oauth/register", "/oauth/revoke",
 )  # fmt: skip
@@ -34,8 +33,6 @@ _ASKED = (
 def list_requests() -> Iterator[dict[str, Any]]:
     """Return method, target, headers, body and sign-in of each request, in order."""
     for row in (*test_mcp.TRANSPORT, *test_mcp.ENVELOPE, *test_mcp.METHODS):
-        if row.name == NEW_ERA:
-            continue
         raw = row.body if isinstance(row.body, bytes) else json.dumps(row.body).encode()
         yield _request(row.method, row.target, raw if row.method == "POST" else b"", row.headers, row.token)
     for arguments in _ASKED:
@@ -96,7 +93,8 @@ def _request(
     method: str, target: str, body: bytes, headers: dict[str, str | bytes], token: str | None
 ) -> dict[str, Any]:
     sent = {
-        name: value.decode("latin-1") if isinstance(value, bytes) else value for name, value in headers.items()
+        name: value.decode("latin-1") if isinstance(value, bytes) else value
+        for name, value in headers.items()
     }
     if token:
         sent["authorization"] = f"Bearer {token}"

@@ -34,10 +34,19 @@ async def fetch(corner: ArchiveCorner, target: str, method: str = "GET", **heade
     return await corner.post(b"", token="", method=method, target=target, headers=named)
 
 
-@pytest.mark.parametrize("path", [CARD, "/mcp/server-card"])
-async def test_the_card_tells_the_live_configuration_to_everybody(corner: ArchiveCorner, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "kind", "newest"),
+    [
+        (CARD, "application/json", []),
+        ("/mcp/server-card", "application/mcp-server-card+json", ["2026-07-28"]),
+    ],
+)
+async def test_the_card_tells_the_live_configuration_to_everybody(
+    corner: ArchiveCorner, path: str, kind: str, newest: list[str]
+) -> None:
     answer = await fetch(corner, path)
     assert answer.status == 200
+    assert answer.headers["content-type"] == kind
     assert answer.headers["access-control-allow-origin"] == "*"
     assert answer.headers["cache-control"] == "public, max-age=3600"
     assert answer.json() == {
@@ -51,7 +60,7 @@ async def test_the_card_tells_the_live_configuration_to_everybody(corner: Archiv
             {
                 "type": "streamable-http",
                 "url": f"{BASE}/mcp",
-                "supportedProtocolVersions": ["2024-11-05", "2025-03-26", "2025-06-18"],
+                "supportedProtocolVersions": ["2024-11-05", "2025-03-26", "2025-06-18", *newest],
             }
         ],
     }
@@ -163,3 +172,32 @@ async def test_pages_are_for_reading_only(corner: ArchiveCorner, path: str) -> N
 async def test_a_strangers_host_header_is_never_repeated(corner: ArchiveCorner, path: str) -> None:
     answer = await fetch(corner, path, host="evil.example", x_forwarded_host="evil.example")
     assert b"evil.example" not in answer.body
+
+
+async def test_the_catalog_names_the_card_at_its_new_address(corner: ArchiveCorner) -> None:
+    answer = await fetch(corner, "/.well-known/ai-catalog.json", origin="https://x.example")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/ai-catalog+json")
+    assert answer.json() == {
+        "specVersion": "1.0",
+        "host": {"displayName": "The Gazette"},
+        "entries": [
+            {
+                "identifier": "urn:air:news.example.com:mcp:archive",
+                "type": "application/mcp-server-card+json",
+                "url": f"{BASE}/mcp/server-card",
+            }
+        ],
+    }
+    again = await fetch(corner, "/.well-known/ai-catalog.json", if_none_match=answer.headers["etag"])
+    assert (again.status, again.body) == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["/mcp/server-card", "/.well-known/ai-catalog.json"])
+async def test_a_page_of_another_origin_may_read_the_new_documents(corner: ArchiveCorner, path: str) -> None:
+    answer = await fetch(corner, path)
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert answer.headers["access-control-expose-headers"] == "ETag"
+    asked = {"origin": "https://x.example", "access_control_request_method": "GET"}
+    preflight = await fetch(corner, path, "OPTIONS", **asked)
+    assert preflight.status == 204
+    assert preflight.headers["access-control-allow-headers"] == "Content-Type, If-None-Match"
