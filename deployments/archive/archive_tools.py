@@ -105,7 +105,9 @@ NOT_ISSUED = (
     f"Invalid arguments for {GET}: product_id and offset were not returned by ask_archive; "
     "call ask_archive first"
 )
-NOT_FOUND_BY_SEARCH = f"Invalid arguments for {FETCH}: id was not returned by {SEARCH}; call {SEARCH} first"
+NOT_RETURNED_BY_SEARCH = (
+    f"Invalid arguments for {FETCH}: id was not returned by {SEARCH}; call {SEARCH} first"
+)
 _OFFSET = re.compile(r"[0-9]{1,16}", re.ASCII)
 
 MOST_TITLE = 300
@@ -186,8 +188,8 @@ class ArchiveTools:
         """
         offset, _, product_id = arguments["id"].partition(".")
         if not _OFFSET.fullmatch(offset):
-            raise NotFound(NOT_FOUND_BY_SEARCH)
-        article = await self._find(person, product_id, int(offset), NOT_FOUND_BY_SEARCH)
+            raise NotFound(NOT_RETURNED_BY_SEARCH)
+        article = await self._find(person, product_id, int(offset), NOT_RETURNED_BY_SEARCH)
         whole = self._article(article)
         metadata = {name: whole[name] for name in ("citation_format", "citation_instruction")}
         if whole["authors"]:

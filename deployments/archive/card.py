@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 from deployments.archive.citation import CitationRules, licence_sentence
 from deployments.archive.methods import VERSIONS
 from deployments.archive.oauth.addresses import MCP_PATH
-from deployments.archive.stateless_requests import REVISION
+from deployments.archive.stateless_request import REVISION
 from deployments.archive.tools import Tool, list_notices
 from deployments.edge.server_addresses import ServerAddresses
 

@@ -5,7 +5,7 @@
 
 For clients of the handshake, every reply after the token check has status 200 or 202, also after an internal error.
 A batch, or a request without an id, gets -32603 and `id: null`. Requests of revision 2026-07-28 get 400 and 404 as
-well, see `stateless_requests`. Clients stop for good at a 5xx, so there is none.
+well, see `stateless_request`. Clients stop for good at a 5xx, so there is none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deployments.archive.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_mes
 from deployments.archive.methods import BUSY, VERSIONS, McpMethods, rpc_error_from
 from deployments.archive.oauth.addresses import resource_of
 from deployments.archive.stateless_methods import StatelessMethods
-from deployments.archive.stateless_requests import read_stateless
+from deployments.archive.stateless_request import read_stateless
 from deployments.archive.transport import AllowedOrigins
 from deployments.edge.envelope import Reply
 from deployments.edge.request import (

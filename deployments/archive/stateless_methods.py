@@ -24,7 +24,7 @@ from deployments.archive.methods import (
     fault_from,
     rpc_error_from,
 )
-from deployments.archive.stateless_requests import INVALID_PARAMS, METHOD_NOT_FOUND, PREFIX, REVISION
+from deployments.archive.stateless_request import INVALID_PARAMS, PREFIX, REVISION, UNKNOWN_METHOD
 from deployments.archive.tools import Tool
 from deployments.archive.usage_log import UsageLog
 from deployments.edge.request import Deadline, DeadlineExceeded
@@ -59,7 +59,7 @@ class StatelessMethods(McpMethods):
         """Return why a call can't be made at all: an unknown method or tool, or parameters of a wrong form."""
         if call.method not in _METHODS:
             words = f"Unknown method: {call.method[:_LONGEST]}"
-            return RpcError(words, METHOD_NOT_FOUND, id=call.id, status=404)
+            return RpcError(words, UNKNOWN_METHOD, id=call.id, status=404)
         if call.method == "tools/list" and call.params.get("cursor") is not None:
             words = "Invalid arguments for tools/list: the server returned no such cursor"
             return RpcError(words, INVALID_PARAMS, id=call.id, status=400)

@@ -89,8 +89,8 @@ MODIFIERS = _words(
     """
     allowed checksummed cold compacted confidential connected delimited dry durable embedded external
     filtered folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed of plain
-    popular published recent refreshing refused running sealed second seeded sequential shipped signed sparse stored
-    uncompacted unverified
+    popular published recent refreshing refused running sealed second seeded sequential shipped signed sparse
+    stateless stored uncompacted unverified
     """
 )
 "Adjectives and participles that stand before a noun, never last."

@@ -24,7 +24,7 @@ _DOCUMENTS = (
     "/.well-known/oauth-authorization-server/archive", "/.well-known/oauth-authorization-server",
     "/.well-known/openid-configuration", "/oauth/token", "/oauth/register", "/oauth/revoke",
 )  # fmt: skip
-_ASKED = (
+_QUESTIONS = (
     {"question": "river water rules"}, {"question": "comet", "context": "the sky", "skill_used": "digest"},
     {"question": "brackets and sums", "unknown": [1]}, {"question": "river", "context": None},
 )  # fmt: skip
@@ -35,7 +35,7 @@ def list_requests() -> Iterator[dict[str, Any]]:
     for row in (*test_mcp.TRANSPORT, *test_mcp.ENVELOPE, *test_mcp.METHODS):
         raw = row.body if isinstance(row.body, bytes) else json.dumps(row.body).encode()
         yield _request(row.method, row.target, raw if row.method == "POST" else b"", row.headers, row.token)
-    for arguments in _ASKED:
+    for arguments in _QUESTIONS:
         yield _post(test_mcp.call_of("ask_archive", arguments, "q"))
     for version in ("2024-11-05", "2025-11-25", "2026-07-28", "2099-01-01", ""):
         proposal = {**test_mcp.INITIALIZE, "protocolVersion": version}
@@ -110,7 +110,9 @@ def _request(
 async def _record() -> None:
     corner = await open_archive_corner()
     requests = [*list_requests(), *await follow_pairs(corner)]
-    lines = [json.dumps({"request": one, "answer": await ask(corner, one)}) + "\n" for one in requests]
+    lines = [
+        json.dumps({"request": request, "answer": await ask(corner, request)}) + "\n" for request in requests
+    ]
     with PATH.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as out:
         out.write("".join(lines).encode())
 

@@ -191,7 +191,7 @@ async def test_notifications_are_accepted_and_dropped(corner: ArchiveCorner, met
     assert (answer.status, answer.body) == (202, b"")
 
 
-async def test_discover_says_what_the_server_is(corner: ArchiveCorner) -> None:
+async def test_discover_describes_the_server(corner: ArchiveCorner) -> None:
     answer = await send(corner, DISCOVER, headers_of(DISCOVER))
     result = answer.json()["result"]
     initialized = await corner.rpc(
@@ -233,10 +233,10 @@ async def test_a_switch_shows_the_connectors_to_the_old_era() -> None:
 
 
 async def test_search_and_fetch_have_the_form_of_connectors(corner: ArchiveCorner) -> None:
-    found = await call_tool(corner, "search", query="river rules")
-    assert json.loads(found["content"][0]["text"]) == found["structuredContent"]
-    assert len(found["content"]) == 1
-    first = found["structuredContent"]["results"][0]
+    reply = await call_tool(corner, "search", query="river rules")
+    assert json.loads(reply["content"][0]["text"]) == reply["structuredContent"]
+    assert len(reply["content"]) == 1
+    first = reply["structuredContent"]["results"][0]
     assert (first["title"], first["url"]) == (
         "Parliament votes on river water rules",
         "https://news.example.com/articles/na-1002",
@@ -251,9 +251,9 @@ async def test_search_and_fetch_have_the_form_of_connectors(corner: ArchiveCorne
 
 
 async def test_an_article_without_an_address_still_has_one_to_cite(corner: ArchiveCorner) -> None:
-    found = await call_tool(corner, "search", query="comet returns june")
+    reply = await call_tool(corner, "search", query="comet returns june")
     assert {"na-8": "urn:article:na-8"}.items() <= {
-        entry["id"].partition(".")[2]: entry["url"] for entry in found["structuredContent"]["results"]
+        entry["id"].partition(".")[2]: entry["url"] for entry in reply["structuredContent"]["results"]
     }.items()
 
 
@@ -263,11 +263,12 @@ async def test_a_pair_belongs_to_the_person_in_both_eras(corner: ArchiveCorner) 
     assert (await call_tool(corner, "get_archive_article", **pair))["structuredContent"][
         "product_id"
     ] == "na-1002"
-    found = (await call_tool(corner, "search", query="river rules"))["structuredContent"]["results"][0]["id"]
-    body = message("tools/call", name="fetch", arguments={"id": found})
+    results = (await call_tool(corner, "search", query="river rules"))["structuredContent"]["results"]
+    article_id = results[0]["id"]
+    body = message("tools/call", name="fetch", arguments={"id": article_id})
     other = await corner.post(json.dumps(body).encode(), token=corner.token("eve"), headers=headers_of(body))
     assert other.json()["result"]["isError"] is True
-    offset, _, product_id = found.partition(".")
+    offset, _, product_id = article_id.partition(".")
     article = await corner.tool("get_archive_article", {"product_id": product_id, "offset": int(offset)})
     assert article["result"]["structuredContent"]["product_id"] == "na-1002"
 
@@ -299,7 +300,7 @@ async def test_a_fault_of_the_server_keeps_status_200(corner: ArchiveCorner) -> 
     assert b"secret" not in answer.body
 
 
-async def test_the_base64_form_of_a_name_counts(corner: ArchiveCorner) -> None:
+async def test_a_name_may_be_encoded(corner: ArchiveCorner) -> None:
     encoded = f"=?base64?{base64.b64encode(b'ask_archive').decode()}?="
     assert (await send(corner, ASK, headers_of(ASK) | {"mcp-name": encoded})).status == 200
 

@@ -197,7 +197,7 @@ async def test_a_page_of_another_origin_may_read_the_new_documents(corner: Archi
     answer = await fetch(corner, path)
     assert answer.headers["access-control-allow-origin"] == "*"
     assert answer.headers["access-control-expose-headers"] == "ETag"
-    asked = {"origin": "https://x.example", "access_control_request_method": "GET"}
-    preflight = await fetch(corner, path, "OPTIONS", **asked)
+    request_headers = {"origin": "https://x.example", "access_control_request_method": "GET"}
+    preflight = await fetch(corner, path, "OPTIONS", **request_headers)
     assert preflight.status == 204
     assert preflight.headers["access-control-allow-headers"] == "Content-Type, If-None-Match"
