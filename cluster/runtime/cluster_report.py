@@ -10,7 +10,7 @@ from cluster.records.intake import Noun
 from cluster.records.question import LATE_RECHECK
 from cluster.records.replica_memory import ReplicaMemory
 from cluster.store.connect import OpenStores
-from cluster.store.data.changes import FOLLOWING_MS, find_differing
+from cluster.store.data.changes import FOLLOWING_MS, find_differing, follower_lag_ms, log_lag_ms
 from cluster.store.installation.identity import IdentityStore, StoredIdentity
 from cluster.store.installation.leases import LEASES, LeaseHolder, LeaseReader
 from cluster.store.installation.replica_memory import ReplicaMemoryStore
@@ -104,23 +104,6 @@ async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
     )
 
 
-def log_lag_ms(last: str, offset: str) -> int:
-    """Return how much older the entry at an offset is than the last one; 0 in an empty log."""
-    newest, reached = (int(text.partition("-")[0] or 0) for text in (last, offset))
-    return max(0, newest - reached) if newest else 0
-
-
-def _follower_lag_ms(last: str, offset: str, at_ms: int) -> int:
-    """Return the lag of a follower; of one that had read nothing, at least how far its record is from the last entry.
-
-    Offset 0 has no time: every app begins with followers there.
-    """
-    if offset.partition("-")[0] == "0":
-        newest = int(last.partition("-")[0] or 0)
-        return abs(newest - at_ms) if newest else 0
-    return log_lag_ms(last, offset)
-
-
 async def _read_engines(stores: OpenStores, app_id: str) -> list[EngineOverview]:
     statuses = await stores.engine_watch.list_statuses(app_id)
     found = []
@@ -146,7 +129,7 @@ async def _read_logs(stores: OpenStores, app_id: str, now_ms: int) -> list[LogSt
         last = await stores.changes.last(app_id, noun)
         here = [one for one in live if noun in one.offsets]
         lags = [
-            _follower_lag_ms(last, one.offsets[noun], one.at_ms) for one in here if one.name != LATE_RECHECK
+            follower_lag_ms(last, one.offsets[noun], one.at_ms) for one in here if one.name != LATE_RECHECK
         ]
         settled = compacted.get(noun, "0")
         # nothing compacted yet: the age of the first entry would take a read of it

@@ -12,7 +12,8 @@ from cluster.admin.schema import newest_schema
 from cluster.errors import Forbidden, HouseError
 from cluster.process.memory import used_memory_share
 from cluster.records.intake import Noun
-from cluster.store.data.changes import FOLLOWING_MS
+from cluster.records.question import LATE_RECHECK
+from cluster.store.data.changes import FOLLOWING_MS, follower_lag_ms
 from cluster.store.installation.leases import LEASES, LeaseReader
 from cluster.store.installation.live_figures import WINDOW_MS, LiveFigureStore
 from cluster.store.installation.replica_memory import ReplicaMemoryStore
@@ -206,17 +207,17 @@ async def _read_app(services: AdminServices, app_id: str) -> AppState:
         ),
         asyncio.gather(*(stores.changes.last(app_id, noun) for noun in _NOUNS)),
     )  # fmt: skip
-    last = dict(zip(_NOUNS, (_time_of(text) for text in newest), strict=True))
+    last = dict(zip(_NOUNS, newest, strict=True))
     lags = [
-        max(0, last[noun] - _time_of(follower.offsets[noun]))
+        follower_lag_ms(last[noun], follower.offsets[noun], follower.at_ms)
         for follower in followers
-        if services.now_ms() - follower.at_ms < FOLLOWING_MS
+        if services.now_ms() - follower.at_ms < FOLLOWING_MS and follower.name != LATE_RECHECK
         for noun in _NOUNS
-        if noun in follower.offsets and last[noun]
+        if noun in follower.offsets
     ]
     ended = [run.finished_at or 0 for run in runs if run.status == "finished"]
     return AppState(
-        app_id, waiting, max(lags, default=0), max(last.values()), len(engines), max(ended, default=0)
+        app_id, waiting, max(lags, default=0), max(map(_time_of, newest)), len(engines), max(ended, default=0)
     )
 
 

@@ -110,6 +110,8 @@ async def test_somebody_orders_a_training_watches_and_cancels_it(
         await tab.page.get_by_text("Now: plan").wait_for()
         await _check(tab)
         await tab.page.get_by_role("button", name="Cancel the training").click()
+        await tab.page.wait_for_timeout(2_500)  # the page polls every two seconds; the dialog must outlive it
+        assert await tab.page.get_by_role("dialog").is_visible()
         await tab.page.get_by_role("dialog").get_by_role("button", name="Cancel the training").click()
         await tab.page.get_by_text("The training is cancelled.").wait_for()
         await tab.go(f"{BASE}/schedules")

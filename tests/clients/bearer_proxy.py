@@ -52,7 +52,7 @@ async def main(port: int, archive_port: int) -> None:
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{archive_port}", timeout=30) as client:
 
         async def passed(request: Request) -> Response:
-            given = dict(request.headers)
+            given = {name: value.strip() for name, value in request.headers.items()}
             headers = {"authorization": f"Bearer {token_for(given.get('host', ''))}", **given}
             body = await request.body()
             reply = await client.request(request.method, request.url.path, content=body, headers=headers)

@@ -8,9 +8,12 @@ import pytest
 
 from cluster.clock import SystemClock
 from cluster.errors import Forbidden
+from cluster.records.access import App
+from cluster.records.question import LATE_RECHECK
 from cluster.secrecy import Vault
 from cluster.store import keys
 from cluster.store.connect import OpenStores
+from cluster.store.data.changes import Follower
 from deployments.operations.installation_checks import check_lease, check_redis_memory
 from deployments.operations.operation import Arguments
 from deployments.operations.overview import Overview, read_overview
@@ -43,6 +46,24 @@ async def test_a_missing_data_directory_hides_nothing_and_breaks_nothing(
     assert findings["lease intake"].words.startswith("held by node-1, ")
     assert found.level == "bad"
     assert found.memory["used"] > 0
+
+
+async def test_a_follower_that_read_nothing_yet_is_not_late_by_decades(
+    redis_stores: OpenStores, tmp_path: Path
+) -> None:
+    now_ms = SystemClock().now_ms()
+    await redis_stores.access.put_app(App(app_id="shop", environment="development", created_at=now_ms))
+    log = keys.change("shop", "interaction")
+    await redis_stores.server.execute_slow("XADD", log, f"{now_ms}-0", "op", "put", "payload", "x")
+    await redis_stores.changes.record_follower("shop", Follower("replica", now_ms, {"interaction": "0"}))
+    ada = Principal("ada", "usr-ada", "console", is_administrator=True)
+    overview = await _read(redis_stores, tmp_path, ada)
+    (app,) = overview.apps
+    assert app.lag_ms < 1_000
+    late = Follower(LATE_RECHECK, now_ms, {"interaction": f"{now_ms - 110_000}-0"})
+    await redis_stores.changes.record_follower("shop", late)
+    (app,) = (await _read(redis_stores, tmp_path, ada)).apps
+    assert app.lag_ms < 1_000
 
 
 async def test_somebody_with_a_role_in_an_app_sees_no_findings(

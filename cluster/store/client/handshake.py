@@ -26,8 +26,14 @@ def dial_located(address: Address, locate: Locate) -> Dial:
     """
 
     async def dial(watch: ConnectionObserver, within_s: float) -> CommandMultiplexer:
+        opening = asyncio.ensure_future(_dial_now(address, locate, watch))
         try:
-            return await run_within(_dial_now(address, locate, watch), within_s)
+            return await run_within(opening, within_s)
+        except asyncio.CancelledError:
+            # The connection may have been opened in the same moment; then nobody else knows it.
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                opening.result().disconnect("the connection to the store was given up")
+            raise
         except asyncio.TimeoutError:
             raise Unavailable("the store did not answer in time", retry_after_s=1, unsent=True) from None
         except OSError as error:

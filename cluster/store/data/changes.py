@@ -54,6 +54,23 @@ FOLLOWING_MS = 60_000
 "A follower that was silent for longer has ended."
 
 
+def log_lag_ms(last: str, offset: str) -> int:
+    """Return how much older the entry at an offset is than the last one; 0 in an empty log."""
+    newest, reached = (int(text.partition("-")[0] or 0) for text in (last, offset))
+    return max(0, newest - reached) if newest else 0
+
+
+def follower_lag_ms(last: str, offset: str, at_ms: int) -> int:
+    """Return the lag of a follower; of one that had read nothing, at least how far its record is from the last entry.
+
+    Offset 0 has no time: every app begins with followers there.
+    """
+    if offset.partition("-")[0] == "0":
+        newest = int(last.partition("-")[0] or 0)
+        return abs(newest - at_ms) if newest else 0
+    return log_lag_ms(last, offset)
+
+
 def find_differing(followers: Iterable[Follower], now_ms: int) -> list[str]:
     """Return the names of live followers whose state differs from that of another one at the same offsets."""
     digests: dict[tuple[Any, ...], dict[str, list[str]]] = {}

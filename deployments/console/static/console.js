@@ -86,13 +86,19 @@
     }
   });
 
-  // htmx: the token of forms, and no polling while nobody looks.
+  // htmx: the token of forms, and no polling while nobody looks or a dialog of the polled part is open.
   document.addEventListener("htmx:configRequest", (event) => {
     const token = document.querySelector('meta[name="csrf-token"]');
     if (token) event.detail.headers["X-CSRF-Token"] = token.content;
   });
   document.addEventListener("htmx:beforeRequest", (event) => {
-    if (document.hidden && event.detail.elt.closest("[data-live]")) event.preventDefault();
+    const live = event.detail.elt.closest("[data-live]");
+    if (live && (document.hidden || live.querySelector("dialog[open]"))) event.preventDefault();
+  });
+  // The answer of a poll that began before the dialog opened would take the dialog away.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const live = event.detail.target.closest("[data-live]");
+    if (live && live.querySelector("dialog[open]")) event.detail.shouldSwap = false;
   });
 
   // A result that a form made is hidden once the form differs from it; the next result replaces it.
