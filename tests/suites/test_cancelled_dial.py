@@ -18,14 +18,14 @@ _OBSERVER = ConnectionObserver(answered=lambda: None, timed_out=lambda _: None, 
 async def test_a_connection_is_closed_whenever_its_opening_is_cancelled(tmp_path: Path) -> None:
     open_connections, finished = 0, 0
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(incoming: asyncio.StreamReader, outgoing: asyncio.StreamWriter) -> None:
         nonlocal open_connections
         open_connections += 1
         with contextlib.suppress(ConnectionError):
-            while await reader.read(1_000):
-                writer.write(b"+PONG\r\n")
+            while await incoming.read(1_000):
+                outgoing.write(b"+PONG\r\n")
         open_connections -= 1
-        writer.close()
+        outgoing.close()
 
     path = tmp_path / "s"
     server = await asyncio.start_unix_server(answer, path)
