@@ -1,6 +1,7 @@
-"""The two tools: answer a user's question from the archive, and return the article of a snippet that the user got.
+"""The tools: answer a user's question from the archive, and return the article of a snippet that the user got.
 
-`ask_archive` returns pairs of product and offset. Only Kiosk can create an offset, and every replica can verify it.
+`search` and `fetch` do the same in the form of connectors. `ask_archive` returns pairs of product and offset. Only
+Kiosk can create an offset, and every replica can verify it.
 
 An offset names one passage of one product for one user. It is an integer below 2^53, because JavaScript keeps no
 larger ones. It has two parts:

@@ -191,10 +191,11 @@ def _reverse_host(origin: str) -> str:
     return ".".join(reversed(host.split(".")))
 
 
+_COUNTS = {2: "two", 4: "four"}
 _TEXT = """# {title}
 
 > A news archive{subjects} for AI agents: a remote MCP server over streamable HTTP \
-with two tools. Sign-in is OAuth 2.1; clients find everything from the one address below.
+with {count} tools. Sign-in is OAuth 2.1; clients find everything from the one address below.
 
 Endpoint: {mcp}
 Transport: streamable-http (POST only; there is no event stream)
@@ -237,6 +238,7 @@ def render_guide(origin: str, config: CardConfig, versions: tuple[str, ...]) -> 
         title=config.title,
         subjects=f" ({config.subjects})" if config.subjects else "",
         notices=f"\n### Deprecated\n\n{notices}" if notices else "",
+        count=_COUNTS.get(len(tools), len(tools)),
         mcp=mcp,
         versions=", ".join(versions),
         install="\n".join(f"- {where}: {how}" for where, how in list_installs(mcp)),

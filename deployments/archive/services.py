@@ -69,7 +69,7 @@ class ArchiveConfig:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """Return the tools for clients of the handshake, with the subjects of this archive."""
-        return self.all_tools if self.connectors else self.all_tools[:2]
+        return self.all_tools if self.connectors else build_tools(self.subjects)
 
     @property
     def all_tools(self) -> tuple[Tool, ...]:

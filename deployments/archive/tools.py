@@ -1,4 +1,4 @@
-"""The definitions of the two tools for clients, and the validation of their arguments.
+"""The definitions of the tools for clients, and the validation of their arguments.
 
 Names and schemas are stable within a major version. A removal of a tool or an argument is announced first: a
 `ToolDeprecation` adds the date of removal to the tool's description, to `/llms.txt`, to the server card and to the
@@ -317,7 +317,7 @@ SUBJECTS = "world, politics, science, sport, business"
 
 
 def build_tools(subjects: str = SUBJECTS) -> tuple[Tool, ...]:
-    """Return the two tools of an archive that covers these subjects; empty: nothing is said of them."""
+    """Return `ask_archive` and `get_archive_article` with the subjects of an archive; empty: they name none."""
     covered = f" ({subjects})" if subjects else ""
     described = ASK_ARCHIVE.description.replace("{subjects}", covered)
     return replace(ASK_ARCHIVE, description=described), GET_ARCHIVE_ARTICLE

@@ -230,6 +230,9 @@ async def test_a_switch_shows_the_connectors_to_the_old_era() -> None:
     corner = await open_archive_corner(connectors=True)
     assert len((await corner.rpc("tools/list"))["result"]["tools"]) == 4
     assert (await corner.tool("search", {"query": "river"}))["result"]["structuredContent"]["results"]
+    guide = await corner.post(b"", token="", method="GET", target="/llms.txt")
+    assert b"with four tools" in guide.body
+    assert b"- `search`: " in guide.body
 
 
 async def test_search_and_fetch_have_the_form_of_connectors(corner: ArchiveCorner) -> None:
