@@ -75,8 +75,11 @@ def test_a_draining_node_goes_on_failing_its_health_check(options: HAProxyOption
 @pytest.fixture
 def predecessor(options: HAProxyOptions) -> Iterator[int]:
     """A live process with the command line of an HAProxy of this installation, noted in the pid file."""
-    command = (sys.executable, "-c", "import sys; sys.stdin.read()", "haproxy", options.pid_file)
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+    script = "import sys; print(flush=True); sys.stdin.read()"
+    command = (sys.executable, "-c", script, "haproxy", options.pid_file)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # Linux shows an empty command line for a moment after the process started.
         Path(options.pid_file).write_text(f"{process.pid} /x/haproxy.cfg\n")
         yield process.pid
 
