@@ -13,10 +13,10 @@ from typing import Any
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.records.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
-from deployments.operations import sample_results
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.operation import result_to_json
-from deployments.operations.services import AdminConfig
+from deployments.operations.frame import sample_results
+from deployments.operations.frame.operation import result_to_json
+from deployments.operations.frame.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP, NOW_MS
 

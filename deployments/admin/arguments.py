@@ -9,7 +9,7 @@ from starlette.datastructures import QueryParams
 
 from cluster.errors import Unprocessable
 from cluster.records.validation.json_limits import load_json
-from deployments.operations.operation import Operation
+from deployments.operations.frame.operation import Operation
 
 MOST_FIELDS = 100
 

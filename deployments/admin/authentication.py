@@ -21,7 +21,7 @@ from cluster.store.stores import Stores
 from deployments.edge.caller import HEADER as KEY_HEADER
 from deployments.edge.caller import PARAMETER
 from deployments.edge.signin_limits import AddressLimits, BucketRate
-from deployments.operations.principal import Principal, principal_of
+from deployments.operations.frame.principal import Principal, principal_of
 
 SessionPrincipal = Callable[[Request], Awaitable[Principal | None]]
 """Return who is signed in to the console; None: nobody. It raises `Forbidden` for a change without a valid token

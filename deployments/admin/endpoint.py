@@ -24,9 +24,9 @@ from deployments.edge.errors import method_not_allowed_reply, reply_from_error, 
 from deployments.edge.request import ClientDisconnected, DeadlineExceeded, read_body
 from deployments.edge.request_log import HEADER as REQUEST_ID
 from deployments.edge.request_log import AccessLog, RequestCounts, request_id_from
-from deployments.operations.administration import Administration
-from deployments.operations.operation import Download, result_to_json
-from deployments.operations.principal import Principal
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation import Download, result_to_json
+from deployments.operations.frame.principal import Principal
 
 MOST_BYTES = 1 << 20
 MOST_IN_FLIGHT = 32

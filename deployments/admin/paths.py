@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from deployments.operations.operation import Operation
+from deployments.operations.frame.operation import Operation
 
 PREFIX = "/v1/admin"
 _LONGEST_VALUE = 512

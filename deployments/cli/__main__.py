@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from cluster.errors import HouseError
-from deployments.cli import screen
 from deployments.cli.command_line import command_line
+from deployments.cli.frame import screen
 
 
 def main() -> None:

@@ -65,36 +65,36 @@ class _Part:
     add: Callable[..., None]
 
 
-def _command(word: str, module: str = "") -> _Part:
+def _command(word: str, room: str, module: str = "") -> _Part:
     """A command whose function has its name, in the module of its name."""
 
-    def add(line: typer.Typer, found: ModuleType) -> None:
-        line.command(word, epilog=getattr(found, "EPILOG", None))(getattr(found, word))
+    def add(line: typer.Typer, commands: ModuleType) -> None:
+        line.command(word, epilog=getattr(commands, "EPILOG", None))(getattr(commands, word))
 
-    return _Part((word,), (module or word,), add)
+    return _Part((word,), (f"{room}.{module or word}",), add)
 
 
 def _group(word: str, *modules: str) -> _Part:
     """A group of commands; further modules add commands to it."""
 
-    def add(line: typer.Typer, found: ModuleType, *_: ModuleType) -> None:
-        line.add_typer(found.app, name=word)
+    def add(line: typer.Typer, commands: ModuleType, *_: ModuleType) -> None:
+        line.add_typer(commands.app, name=word)
 
-    return _Part((word,), modules or (word,), add)
+    return _Part((word,), modules, add)
 
 
 def _registered(module: str, *words: str) -> _Part:
     """Commands that their module registers."""
 
-    def add(line: typer.Typer, found: ModuleType) -> None:
-        found.register_commands(line)
+    def add(line: typer.Typer, commands: ModuleType) -> None:
+        commands.register_commands(line)
 
     return _Part(words, (module,), add)
 
 
 def _subprocess(word: str) -> _Part:
-    def add(line: typer.Typer, found: ModuleType) -> None:
-        line.add_typer(getattr(found, f"build_{word}_commands")(), name=word)
+    def add(line: typer.Typer, commands: ModuleType) -> None:
+        line.add_typer(getattr(commands, f"build_{word}_commands")(), name=word)
 
     return _Part((word,), ("subprocess_commands",), add)
 
@@ -104,25 +104,28 @@ def _add_restore(line: typer.Typer, backup: ModuleType) -> None:
 
 
 _PARTS = (
-    *(_command(word) for word in ("up", "down", "status", "logs")),
-    _command("doctor", "doctor.doctor"),
-    _group("backup"),
-    _Part(("restore",), ("backup",), _add_restore),
-    *(_command(word) for word in ("upgrade", "sbom")),
-    *(_group(word) for word in ("apps", "keys", "users", "tokens", "audit", "rules", "products")),
-    _group("master-key", "master_key"),
-    _group("engines", "engines", "promote"),
-    *(
-        _group(word)
-        for word in (
-            "clients", "report", "quarantine", "runs", "schedules", "experiments", "learners", "artifacts", "support",
-        )
-    ),
-    _group("cluster", "cluster_commands"),
-    _group("node", "node_commands"),
-    *(_command(word) for word in ("train", "evaluate")),
-    _registered("promote", "promote", "rollback"),
-    _registered("forget", "forget", "export-user"),
-    *(_command(word) for word in ("export", "recommend")),
+    *(_command(word, "installation") for word in ("up", "down", "status", "logs")),
+    _command("doctor", "doctor"),
+    _group("backup", "installation.backup"),
+    _Part(("restore",), ("installation.backup",), _add_restore),
+    *(_command(word, "installation") for word in ("upgrade", "sbom")),
+    *(_group(word, f"access.{word}") for word in ("apps", "keys", "users", "tokens")),
+    _group("audit", "insight.audit"),
+    *(_group(word, f"content.{word}") for word in ("rules", "products")),
+    _group("master-key", "installation.master_key"),
+    _group("engines", "training.engines", "training.promote"),
+    _group("clients", "access.clients"),
+    _group("report", "insight.report"),
+    _group("quarantine", "content.quarantine"),
+    *(_group(word, f"training.{word}") for word in ("runs", "schedules")),
+    _group("experiments", "insight.experiments"),
+    _group("learners", "training.learners"),
+    *(_group(word, f"installation.{word}") for word in ("artifacts", "support")),
+    _group("cluster", "installation.cluster_commands"),
+    _group("node", "installation.node_commands"),
+    *(_command(word, "training") for word in ("train", "evaluate")),
+    _registered("training.promote", "promote", "rollback"),
+    _registered("content.forget", "forget", "export-user"),
+    *(_command(word, "content") for word in ("export", "recommend")),
     *(_subprocess(word) for word in ("ingest", "models", "bench")),
-)  # fmt: skip
+)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from cluster.errors import Forbidden
 from deployments.console import csrf
 from deployments.console.services import ConsoleServices
-from deployments.operations.principal import Principal, principal_of
+from deployments.operations.frame.principal import Principal, principal_of
 
 
 def find_session_principal(services: ConsoleServices) -> Callable[[Request], Awaitable[Principal | None]]:

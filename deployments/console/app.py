@@ -30,7 +30,7 @@ from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.errors import status_from_error
 from deployments.edge.request import ClientDisconnected
 from deployments.edge.signin_limits import BucketRate
-from deployments.operations.principal import principal_of
+from deployments.operations.frame.principal import principal_of
 from deployments.sign_in.sessions import PATH, BrowserSessions, Session
 
 SIGN_IN = "/sign-in"

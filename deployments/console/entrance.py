@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deployments.operations.principal import Principal
+from deployments.operations.frame.principal import Principal
 
 ANYBODY = Principal("", "", "console")
 "Somebody who is not signed in."

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from deployments.console.renderer import PAGE_HEADERS, Renderer
 from deployments.console.services import ConsoleServices
-from deployments.operations.principal import Principal
+from deployments.operations.frame.principal import Principal
 from deployments.sign_in.sessions import PATH, BrowserSessions, Session
 
 MOST_QUERY_FIELDS = 100

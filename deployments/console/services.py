@@ -16,8 +16,8 @@ from deployments.edge.body_pace import UploadSlots
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.server_addresses import ServerAddresses
 from deployments.edge.signin_limits import AddressLimits
-from deployments.operations.administration import Administration
-from deployments.operations.result_cache import ResultCache
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.result_cache import ResultCache
 from deployments.sign_in.sign_in import Browser, SignIn
 from deployments.sign_in.signing import SignInSigner
 

@@ -32,8 +32,8 @@ from deployments.edge.request_log import AccessLog, RequestCounts
 from deployments.front.import_processes import ImportProcesses
 from deployments.front.preview_processes import PreviewProcesses
 from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.frame.services import AdminConfig
 from deployments.operations.open_admin import open_admin
-from deployments.operations.services import AdminConfig
 
 
 def build_administration_routes(

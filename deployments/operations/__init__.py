@@ -1,8 +1,10 @@
 """Use cases of the administration, shared by the command line, HTTP and the console, and the reports they show.
 
-operation       what a use case is: name, right, place in HTTP, arguments, call
-principal       who performs it, and what that person may do
-services        what the use cases work on
-administration  authorizes, validates, performs and records an operation
-all_operations  the table of all use cases; each area has a file
+all_operations  the table of all use cases; each module of a subject adds its own
+open_admin      the administration over the stores of a process
+frame      what a use case is, who performs it, what authorizes, validates and records it
+access     apps, keys, accounts, invitations, tokens, clients of the archive
+content    products, users, imports, quarantine, rules, questions
+models     engines, recipes, runs, schedules, snapshots, promotions, evaluations
+insight    experiments, explanations, reports, measurements, the overview
 """

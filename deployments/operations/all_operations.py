@@ -6,41 +6,41 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from deployments.operations import (
+from deployments.operations.access import (
     apps,
     archive_clients,
-    audit,
-    catalog,
     credentials,
-    engines,
-    erasures,
-    evaluations,
-    experiments,
-    import_preview,
-    imports,
     invitations,
     keys,
-    measurements,
-    overview,
     people,
-    promotions,
+    tokens,
+)
+from deployments.operations.content import (
+    catalog,
+    erasures,
+    import_preview,
+    imports,
     quarantine,
     questions,
-    recipes,
     rule_history,
     rule_preview,
     rules,
-    runs,
-    schedules,
-    search_activity,
-    snapshot_lists,
-    snapshots,
-    tokens,
-    tryout,
     users,
 )
-from deployments.operations.operation import Operation
-from deployments.operations.services import AdminServices
+from deployments.operations.frame import audit
+from deployments.operations.frame.operation import Operation
+from deployments.operations.frame.services import AdminServices
+from deployments.operations.insight import experiments, measurements, overview, search_activity, tryout
+from deployments.operations.models import (
+    engines,
+    evaluations,
+    promotions,
+    recipes,
+    runs,
+    schedules,
+    snapshot_lists,
+    snapshots,
+)
 
 AdminOperation = Operation[AdminServices, Any]
 

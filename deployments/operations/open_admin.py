@@ -9,10 +9,10 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS, AdminOperation
-from deployments.operations.file_preview import Previewer, preview_in_thread
-from deployments.operations.services import (
+from deployments.operations.content.file_preview import Previewer, preview_in_thread
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.services import (
     AdminConfig,
     AdminServices,
     ApiCaller,

@@ -158,7 +158,7 @@ def counted(stack: Stack, app: str = "development") -> int:
 async def _count(app: str) -> int:
     from cluster.artifacts.artifact_store import ArtifactStore
     from cluster.artifacts.segments import SegmentStore
-    from deployments.cli.installation import Installation
+    from deployments.cli.frame.installation import Installation
 
     installation = Installation()
     segments = SegmentStore(ArtifactStore.open(installation.settings.artifacts_address))

@@ -27,8 +27,8 @@ from deployments.api.http.local_calls import LocalApi
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
 from deployments.console.services import ConsoleServices
-from deployments.operations.principal import Principal
-from deployments.operations.services import AdminConfig, AdminServices, ImportLauncher, refuse_imports
+from deployments.operations.frame.principal import Principal
+from deployments.operations.frame.services import AdminConfig, AdminServices, ImportLauncher, refuse_imports
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import open_console_services
 from tests.fakes.corner_shop import furnish

@@ -16,7 +16,7 @@ from cluster.records.question import Answer, CitedPassage, CitedSentence, Questi
 from cluster.store.connect import OpenStores
 from deployments.api.http.routes import build_application
 from deployments.console.app import build_console_routes
-from deployments.operations.services import AdminConfig
+from deployments.operations.frame.services import AdminConfig
 from tests.browser.stage import HOSTILE, NEEDS_BROWSER, Tab, open_browser, serve_application
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account

@@ -16,10 +16,10 @@ from cluster.records.administration import AppRole
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from deployments.api.http.local_calls import LocalApi
-from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.principal import Principal
-from deployments.operations.services import AdminConfig, AdminServices
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.principal import Principal
+from deployments.operations.frame.services import AdminConfig, AdminServices
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import APP, NOW_MS, furnish
 from tests.fakes.request_handler import Corner, StillClock, open_corner

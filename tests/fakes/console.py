@@ -21,9 +21,9 @@ from deployments.console.pages.table import PAGES
 from deployments.console.services import ConsoleServices, open_console
 from deployments.edge.server_addresses import ServerAddresses
 from deployments.edge.signin_limits import SignInRates
-from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.services import AdminServices
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.services import AdminServices
 from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
 from deployments.sign_in.sign_in import SignIn
 from tests.fakes.archive_oauth import MASTER, PASSWORD

@@ -14,10 +14,10 @@ from cluster.records.engine import Engine
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
-from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.principal import Principal
-from deployments.operations.services import AdminServices
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.principal import Principal
+from deployments.operations.frame.services import AdminServices
 from jobs.refresh.evaluation.reports import ReportStore
 from tests.fakes.audit_list import AuditList
 from tests.fakes.corner_shop import NOW_MS

@@ -57,8 +57,8 @@ _WHOLE_STORE = {
     "cluster/admin/upgrade_check.py": "reads every record in one walk through the keys, whatever release wrote it",
     "deployments/front/administration.py": "hands the open stores of the API replica on",
     "deployments/operations/open_admin.py": "hands the open stores of a command on",
-    "deployments/operations/overview.py": "reports on the Redis servers, which belong to no store",
-    "deployments/operations/services.py": "holds the open stores for all use cases",
+    "deployments/operations/insight/overview.py": "reports on the Redis servers, which belong to no store",
+    "deployments/operations/frame/services.py": "holds the open stores for all use cases",
 }
 "What works on everything that is stored, whatever store it belongs to, and why."
 

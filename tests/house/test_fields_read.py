@@ -71,7 +71,7 @@ _INTERACTIONS: Final = tuple(
 _HANDLERS: Final = (
     "actors/experiments/", "actors/history/", "actors/hosting/", "actors/intake/", "actors/recommender/state/",
     "actors/retrieval/popular_queries.py", "cluster/records/validation/recent_events.py",
-    "deployments/api/http/browser_writes.py", "deployments/operations/feedback_report.py", "jobs/refresh/data/",
+    "deployments/api/http/browser_writes.py", "deployments/operations/insight/feedback_report.py", "jobs/refresh/data/",
 )  # fmt: skip
 "Code that handles interactions. Elsewhere, names such as `value`, `category` and `region` name something else."
 _NOT_READERS = (

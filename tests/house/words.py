@@ -27,9 +27,9 @@ NOUNS = _words(
     draft drafts drain driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
     entry envelope environment erasure erasures error errors evaluation event events evidence experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
-    file files filter folders follower followup followups form format forms formula front gate gateway generation
+    file files filter folders follower followup followups form format forms formula frame front gate gateway generation
     geo grams grants graph groups handler handover handshake haproxy hash head histories history host hosts html http
-    idempotency identity ids index indexes info injection input installation intake interaction
+    idempotency identity ids index indexes info injection input insight installation intake interaction
     interactions invitations item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
     library lifecycle limits line links lists llm loader local lock log logs lookup loop machine management manifest map
     markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model

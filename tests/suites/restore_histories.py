@@ -57,9 +57,9 @@ from cluster.store import keys
 from cluster.store.client.replies import text_of
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.key_classes import key_class
-from deployments.cli.backup_verification import Verification, compare_answers
+from deployments.cli.installation.backup_verification import Verification, compare_answers
+from deployments.operations.frame.principal import COMMAND_LINE
 from deployments.operations.open_admin import open_admin
-from deployments.operations.principal import COMMAND_LINE
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.worker import TrainingWorker, WorkerContext

@@ -29,7 +29,7 @@ from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.data.changes import Follower
 from cluster.store.data.intake import RecordPut
-from deployments.cli.backup_verification import Verification, compare_answers
+from deployments.cli.installation.backup_verification import Verification, compare_answers
 from tests.fakes.trained_snapshot import RING, name, publish_ring_snapshot, ring_products
 from tests.suites.doing import APP, NOW, put
 from tests.suites.small import an_app

@@ -28,10 +28,10 @@ from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.data.changes import Follower, log_lag_ms
 from cluster.store.installation.replica_memory import ReplicaMemoryStore
-from deployments.cli.cluster_status import build_table
 from deployments.cli.command_line import command_line
 from deployments.cli.doctor.cluster_checks import inspect_cluster
-from deployments.cli.installation import read_clock_ms
+from deployments.cli.frame.installation import read_clock_ms
+from deployments.cli.installation.cluster_status import build_table
 from tests.suites.doing import APP
 from tests.suites.small import an_app
 from tests.suites.test_identity import write_identity

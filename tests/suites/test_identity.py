@@ -23,7 +23,7 @@ from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from cluster.store.installation.identity import IdentityStore, StoredIdentity
 from deployments.cli.command_line import command_line
-from deployments.cli.screen import exit_code_of
+from deployments.cli.frame.screen import exit_code_of
 from tests.suites.doing import NOW
 from tests.suites.redis_process import RedisProcess
 

@@ -33,10 +33,10 @@ from cluster.records.file_import import ALIVE_WITHIN_MS, KEPT_MS, STARTS_WITHIN_
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
 from cluster.store.data.person_traces import IMPORTS
-from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.principal import Principal
-from deployments.operations.services import AdminConfig, AdminServices
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.principal import Principal
+from deployments.operations.frame.services import AdminConfig, AdminServices
 from jobs.ingest.upload_ingest import UploadedFileIngest
 from tests.fakes.audit_list import AuditList
 from tests.fakes.request_handler import MASTER, open_corner

@@ -35,7 +35,7 @@ from cluster.store.connect import OpenStores
 from cluster.store.installation.identity import IdentityStore
 from deployments.cli.command_line import command_line
 from deployments.cli.doctor.security_checks import check_artifacts, check_previous_keys
-from deployments.cli.installation import Installation
+from deployments.cli.frame.installation import Installation
 from tests.fakes import generated_market
 from tests.suites.doing import NOW
 

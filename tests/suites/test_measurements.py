@@ -16,10 +16,10 @@ from cluster.records.administration import AppRole
 from cluster.records.run import Run
 from cluster.secrecy import Vault
 from cluster.store.connect import OpenStores
-from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.principal import Principal
-from deployments.operations.services import AdminServices
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.principal import Principal
+from deployments.operations.frame.services import AdminServices
 from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
 from tests.fakes import generated_market
 from tests.fakes.audit_list import AuditList

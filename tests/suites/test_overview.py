@@ -14,11 +14,11 @@ from cluster.secrecy import Vault
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.data.changes import Follower
-from deployments.operations.installation_checks import check_lease, check_redis_memory
-from deployments.operations.operation import Arguments
-from deployments.operations.overview import Overview, read_overview
-from deployments.operations.principal import Principal
-from deployments.operations.services import AdminConfig, AdminServices
+from deployments.operations.frame.operation import Arguments
+from deployments.operations.frame.principal import Principal
+from deployments.operations.frame.services import AdminConfig, AdminServices
+from deployments.operations.insight.installation_checks import check_lease, check_redis_memory
+from deployments.operations.insight.overview import Overview, read_overview
 from tests.fakes.archive_oauth import MASTER
 from tests.fakes.console import no_artifacts
 

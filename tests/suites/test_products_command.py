@@ -20,7 +20,7 @@ from cluster.secrecy import key_text
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.products import check_changes, read_changes
+from deployments.cli.content.products import check_changes, read_changes
 from tests.contract.oauth.test_browser import serving
 from tests.fakes.request_handler import MASTER, Corner, open_corner
 from tests.suites.redis_process import RedisProcess

@@ -13,7 +13,7 @@ from cluster.machine_memory import machine_memory
 from cluster.meter import SilentMeter
 from cluster.process.memory import MemoryGuard, redis_memory_mb, used_memory_share
 from cluster.store.connect import OpenStores
-from deployments.operations.installation_checks import check_redis_memory
+from deployments.operations.insight.installation_checks import check_redis_memory
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import open_corner
 from tests.suites.redis_process import RedisProcess

@@ -45,8 +45,8 @@ from cluster.store.connect import OpenStores
 from cluster.store.installation.schema import RunningRelease, StoredSchema
 from cluster.store.seals.seal import salt_from_key, seal
 from deployments.cli.command_line import command_line
-from deployments.cli.screen import exit_code_of
-from deployments.operations.installation_checks import check_release
+from deployments.cli.frame.screen import exit_code_of
+from deployments.operations.insight.installation_checks import check_release
 from jobs.playground.driver import load_into_app
 from tests.suites.doing import APP, NOW
 from tests.suites.small import an_app

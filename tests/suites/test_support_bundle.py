@@ -19,7 +19,7 @@ from cluster.records.run import Run
 from cluster.secrecy import mint_key
 from cluster.store.connect import open_stores
 from deployments.cli.__main__ import command_line
-from deployments.operations.support_bundle import LAST_BYTES, read_last_lines, strike, strike_text
+from deployments.operations.insight.support_bundle import LAST_BYTES, read_last_lines, strike, strike_text
 from tests.suites.redis_process import RedisProcess
 
 SECRET = mint_key("secret", "development")

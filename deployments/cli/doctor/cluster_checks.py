@@ -15,7 +15,7 @@ from cluster.process.identity import find_mismatch, read_artifact_id
 from cluster.runtime.cluster_report import ClusterReport, read_cluster
 from cluster.settings import Settings
 from cluster.store.installation.identity import StoredIdentity
-from deployments.operations.installation_checks import (
+from deployments.operations.insight.installation_checks import (
     LATE_MS,
     Finding,
     check_app_memory,

@@ -15,11 +15,11 @@ from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import SystemClock
 from cluster.errors import Conflict, HouseError, Invalid, Unavailable
 from cluster.store.connect import OpenStores
-from deployments.cli import screen
 from deployments.cli.doctor import cluster_checks, machine_checks, running_checks, security_checks
 from deployments.cli.doctor.mcp_check import McpCheck
-from deployments.cli.installation import Installation, read_clock_ms
-from deployments.operations.installation_checks import (
+from deployments.cli.frame import screen
+from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.operations.insight.installation_checks import (
     Finding,
     check_app_memory,
     check_app_storage,

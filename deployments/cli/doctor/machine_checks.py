@@ -18,8 +18,8 @@ from cluster.local.redis_binary import OLDEST, RedisBinary, find_distribution_pa
 from cluster.local.redis_faults import AS_OF, list_faults
 from cluster.process.installation_state import InstallationState
 from cluster.process.processes import list_processes
-from deployments.cli.installation import Installation
-from deployments.operations.installation_checks import Finding
+from deployments.cli.frame.installation import Installation
+from deployments.operations.insight.installation_checks import Finding
 
 RAY = "2.60."
 

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 from cluster.errors import HouseError, Unavailable
 from cluster.records.archive_client import CHECK_CLIENT
-from deployments.operations.installation_checks import Finding
+from deployments.operations.insight.installation_checks import Finding
 
 
 @dataclass(frozen=True, slots=True)

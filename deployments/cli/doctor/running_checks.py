@@ -16,9 +16,9 @@ from cluster.process.processes import list_processes
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor.machine_checks import check_redis_version
-from deployments.cli.installation import Installation
-from deployments.operations import installation_checks
-from deployments.operations.installation_checks import Finding
+from deployments.cli.frame.installation import Installation
+from deployments.operations.insight import installation_checks
+from deployments.operations.insight.installation_checks import Finding
 
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 CLOCK_SLACK_MS = 2_000

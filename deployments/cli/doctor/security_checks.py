@@ -21,8 +21,8 @@ from cluster.records.access import DEFAULT_STORAGE_MB, App, AppSettings
 from cluster.runtime.handover import find_exposed_files, find_secrets
 from cluster.store.administration.audit_chain import AuditVerdict
 from cluster.store.connect import OpenStores
-from deployments.cli.installation import Installation, read_clock_ms
-from deployments.operations.installation_checks import Finding, Level
+from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.operations.insight.installation_checks import Finding, Level
 
 
 def check_audit(installation: Installation) -> Finding:

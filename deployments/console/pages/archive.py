@@ -12,8 +12,8 @@ from cluster.records.archive_client import DEFAULT_CALLS_PER_MINUTE
 from cluster.records.times import moment_ms
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
-from deployments.operations.archive_clients import ArchiveClients
-from deployments.operations.archive_report import ArchiveReport
+from deployments.operations.access.archive_clients import ArchiveClients
+from deployments.operations.insight.archive_report import ArchiveReport
 
 ARCHIVE = "/apps/{app_id}/archive"
 SPANS = ("24h", "7d", "30d", "90d")

@@ -15,7 +15,7 @@ from deployments.console.file_replies import file_response
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.renderer import format_value
 from deployments.console.request import ConsoleRequest, path_of
-from deployments.operations.import_mapping import MappingChoices, build_mapping
+from deployments.operations.content.import_mapping import MappingChoices, build_mapping
 
 IMPORTS = "/apps/{app_id}/import"
 IMPORT = IMPORTS + "/{import_id}"

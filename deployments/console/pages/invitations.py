@@ -12,7 +12,7 @@ from deployments.console.page import Page
 from deployments.console.pages.account import HOME as ACCOUNT
 from deployments.console.pages.signin import HOME, bound_page, go_on
 from deployments.console.request import ConsoleRequest, path_of
-from deployments.operations.invitations import NewInvitation
+from deployments.operations.access.invitations import NewInvitation
 from deployments.sign_in.sessions import PATH
 from deployments.sign_in.sign_in import SignInResult
 

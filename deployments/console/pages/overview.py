@@ -12,7 +12,7 @@ from deployments.console.page import NavigationEntry, Page
 from deployments.console.pages.start import START
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.console.texts.console_texts import ConsoleTexts
-from deployments.operations.installation_checks import Finding
+from deployments.operations.insight.installation_checks import Finding
 
 LIVE_S = 4.5
 "Seconds for which all consoles get the same live part; they ask every five."

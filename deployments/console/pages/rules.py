@@ -15,8 +15,8 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.records.boost_rule import ApiName, BoostRule, Option, ProductBoost
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
-from deployments.operations.rule_history import rule_to_dict
-from deployments.operations.rules import sort_rules
+from deployments.operations.content.rule_history import rule_to_dict
+from deployments.operations.content.rules import sort_rules
 
 LIST = "/apps/{app_id}/rules"
 EDITOR = "/apps/{app_id}/rules/edit"

@@ -11,9 +11,9 @@ from cluster.records.logged_query import QueryKind
 from cluster.records.times import moment_ms
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
-from deployments.operations.questions import QuestionState
-from deployments.operations.search_activity import SearchActivity
-from deployments.operations.search_report import SearchReport
+from deployments.operations.content.questions import QuestionState
+from deployments.operations.insight.search_activity import SearchActivity
+from deployments.operations.insight.search_report import SearchReport
 
 SEARCH = "/apps/{app_id}/search"
 QUESTIONS = "/apps/{app_id}/questions"

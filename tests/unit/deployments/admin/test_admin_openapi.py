@@ -14,8 +14,8 @@ from deployments.admin.openapi import describe_administration
 from deployments.admin.paths import AdminPaths
 from deployments.api.http.docs import render_docs
 from deployments.api.http.openapi import extend_openapi
-from deployments.operations.administration import parse_arguments
 from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.frame.administration import parse_arguments
 from tests.performed_examples import perform_examples
 
 MESSAGE = re.compile(r"^[A-Z].*\.$", re.DOTALL)

@@ -10,13 +10,13 @@ import pytest
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.store.stores import Stores
-from deployments.operations.administration import strike_out
+from deployments.operations.access.apps import CreateApp
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.apps import CreateApp
+from deployments.operations.frame.administration import strike_out
+from deployments.operations.frame.operation import Operation
+from deployments.operations.frame.principal import COMMAND_LINE
+from deployments.operations.frame.services import AdminConfig
 from deployments.operations.open_admin import open_admin
-from deployments.operations.operation import Operation
-from deployments.operations.principal import COMMAND_LINE
-from deployments.operations.services import AdminConfig
 from tests.fakes.administration import VAULT, add_apps, add_person, bearer, give_token, serve
 from tests.fakes.asgi import Answer, call
 from tests.suites.doing import NOW

@@ -11,10 +11,10 @@ import pytest
 from cluster.admin.key_admin import KeyAdmin
 from cluster.records.administration import AppRole
 from cluster.store.stores import Stores
-from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.operation import Operation
-from deployments.operations.services import AdminServices
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation import Operation
+from deployments.operations.frame.services import AdminServices
 from tests.fakes.administration import (
     VAULT,
     add_apps,

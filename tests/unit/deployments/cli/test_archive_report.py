@@ -18,10 +18,10 @@ from cluster.errors import Invalid
 from cluster.records.archive_client import ArchiveCall
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.charts import build_bar_chart, write_charts
-from deployments.cli.installation import Installation, read_clock_ms
-from deployments.cli.report import build_charts, parse_span_ms
-from deployments.operations.archive_report import build_archive_report
+from deployments.cli.frame.charts import build_bar_chart, write_charts
+from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.insight.report import build_charts, parse_span_ms
+from deployments.operations.insight.archive_report import build_archive_report
 from jobs.refresh.evaluation.plots import render_png, render_svg
 
 DAY = 86_400_000

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from cluster.errors import Fault, Forbidden, HouseError, Invalid, NotFound
 from cluster.store import keys
 from deployments.cli.__main__ import command_line
-from deployments.cli.installation import Installation
+from deployments.cli.frame.installation import Installation
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 

@@ -9,8 +9,13 @@ from typer.testing import CliRunner
 
 from cluster.errors import Fault, Invalid
 from cluster.runtime.start_plan import StartPlan
-from deployments.cli.cluster_commands import _check_proxies, _parse_replicas, _prepare, _run_bootstrap
 from deployments.cli.command_line import command_line
+from deployments.cli.installation.cluster_commands import (
+    _check_proxies,
+    _parse_replicas,
+    _prepare,
+    _run_bootstrap,
+)
 from tests.cluster.nodes import cluster as three_nodes
 
 NOISY = """

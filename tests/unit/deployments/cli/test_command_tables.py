@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from deployments import cli
-from deployments.cli import screen
-from deployments.cli.screen import SHORT_ID, ResponsiveTable
+from deployments.cli.frame import screen
+from deployments.cli.frame.screen import SHORT_ID, ResponsiveTable
 
 FOLDER = Path(cli.__file__).parent
 ID = "54bfbc836d5ab08e0fc2a1b2"

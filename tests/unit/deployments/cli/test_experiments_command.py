@@ -22,7 +22,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
 from cluster.records.experiment import Experiment, Exposure
 from deployments.cli.__main__ import command_line
-from deployments.cli.experiments import build_charts, show_report
+from deployments.cli.insight.experiments import build_charts, show_report
 from jobs.refresh.evaluation.plots import PlotBox, render_svg
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import publish_ring_snapshot

@@ -21,9 +21,9 @@ from cluster.ids import new_task_id
 from cluster.records.access import App
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.export import parse_since
-from deployments.cli.installation import Installation, read_clock_ms
-from deployments.cli.screen import exit_code_of
+from deployments.cli.content.export import parse_since
+from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.frame.screen import exit_code_of
 from tests.fakes.corner_shop import PRODUCTS, upload
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]

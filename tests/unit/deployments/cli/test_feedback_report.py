@@ -19,14 +19,14 @@ from cluster.clock import iso_ms
 from cluster.records.question import Answer, Question
 from cluster.records.validation.upload import ORIGIN
 from cluster.store.stores import Stores
-from deployments.cli.report import print_search_report
-from deployments.operations.feedback_report import (
+from deployments.cli.insight.report import print_search_report
+from deployments.operations.insight.feedback_report import (
     FeedbackReport,
     build_feedback_report,
     read_judgements,
     read_questions,
 )
-from deployments.operations.search_report import build_search_report
+from deployments.operations.insight.search_report import build_search_report
 from tests.fakes.stores.memory import memory_stores
 
 APP = "shop"

@@ -21,7 +21,7 @@ from cluster.store.connect import OpenStores
 from cluster.store.data.changes import Follower
 from cluster.store.data.person_traces import REDIS_PLACES
 from deployments.cli.__main__ import command_line
-from deployments.cli.installation import Installation, read_clock_ms
+from deployments.cli.frame.installation import Installation, read_clock_ms
 from tests.suites.canary import MAIL, USER, VISITOR, a_recent, traces_in_files
 
 pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]

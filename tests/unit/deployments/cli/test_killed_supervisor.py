@@ -18,8 +18,8 @@ from cluster.paths import InstallationPaths
 from cluster.process.installation_state import InstallationState, save_state
 from cluster.process.processes import MARK, is_alive
 from cluster.process.sockets import free_ports
-from deployments.cli import up
 from deployments.cli.__main__ import command_line
+from deployments.cli.installation import up
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 LISTEN = (

@@ -13,11 +13,12 @@ from cluster.errors import Fault, Unavailable
 from cluster.paths import InstallationPaths
 from cluster.process.installation_state import InstallationLock, InstallationState, load_state, save_state
 from cluster.settings import Settings
-from deployments.cli import subprocess_commands, up
+from deployments.cli import subprocess_commands
 from deployments.cli.__main__ import command_line
-from deployments.cli.installation import Installation
-from deployments.cli.summary import AppKeys, InstallationSummary
-from deployments.operations.installation_checks import check_disk
+from deployments.cli.frame.installation import Installation
+from deployments.cli.installation import up
+from deployments.cli.installation.summary import AppKeys, InstallationSummary
+from deployments.operations.insight.installation_checks import check_disk
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 

@@ -17,9 +17,9 @@ from cluster.records.access import App
 from cluster.records.logged_query import UNKNOWN, LoggedQuery
 from cluster.store.connect import OpenStores
 from deployments.cli.__main__ import command_line
-from deployments.cli.installation import Installation, read_clock_ms
-from deployments.cli.report import build_search_charts
-from deployments.operations.search_report import SearchReport, build_search_report
+from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.insight.report import build_search_charts
+from deployments.operations.insight.search_report import SearchReport, build_search_report
 
 DAY = 86_400_000
 HOSTILE = '<script>alert("x")</script> \x1b[31m [bold]'

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cluster.records.run import Run
-from deployments.cli.train import is_failure, run_to_dict, show_run
+from deployments.cli.training.train import is_failure, run_to_dict, show_run
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.stages import report_without_interactions
 

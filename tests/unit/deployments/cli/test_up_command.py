@@ -15,7 +15,7 @@ from cluster.errors import Invalid, Unavailable
 from cluster.process.installation_state import InstallationState
 from cluster.settings import Settings
 from deployments.cli.__main__ import command_line, main
-from deployments.cli.summary import AppKeys, InstallationSummary
+from deployments.cli.installation.summary import AppKeys, InstallationSummary
 
 pytestmark = pytest.mark.usefixtures("allow_world")
 COMMANDS = ["up", "down", "status", "doctor"]

@@ -13,8 +13,8 @@ from deployments.console.page import Page
 from deployments.console.pages.table import PAGES
 from deployments.console.request import ConsoleRequest
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.overview import AppState, Overview, summarize_windows
-from deployments.operations.services import AdminServices
+from deployments.operations.frame.services import AdminServices
+from deployments.operations.insight.overview import AppState, Overview, summarize_windows
 from tests.fakes.administration import add_apps
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services

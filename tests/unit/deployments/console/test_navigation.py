@@ -6,7 +6,7 @@ import pytest
 
 from deployments.console.navigation import build_layout
 from deployments.console.pages.table import NAVIGATION
-from deployments.operations.principal import Principal
+from deployments.operations.frame.principal import Principal
 
 ADA = Principal("ada", "1", "console", is_administrator=True)
 

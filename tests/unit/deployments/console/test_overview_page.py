@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster.store.installation.leases import LEASES
 from deployments.console.pages.overview import describe_findings
 from deployments.console.texts.console_texts import ConsoleTexts
-from deployments.operations.installation_checks import Finding, check_lease
+from deployments.operations.insight.installation_checks import Finding, check_lease
 
 
 def test_a_healthy_installation_shows_no_lease_schema_or_owner() -> None:

@@ -12,7 +12,7 @@ import pytest
 from cluster.records.access import SWITCHES, AppSettings
 from deployments.console.pages.apps import CLOSED_GROUPS, SETTING_GROUPS, list_setting_groups
 from deployments.console.texts.console_texts import ConsoleTexts
-from deployments.operations.apps import switches_to_dict
+from deployments.operations.access.apps import switches_to_dict
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services

@@ -17,7 +17,7 @@ from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, BankQuestion, CitedPassage, CitedSentence, Question
 from deployments.console.pages import archive, experiments, rules, search
 from deployments.console.pages.rules import form_values, rule_from_form
-from deployments.operations.services import AdminConfig
+from deployments.operations.frame.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services

@@ -12,10 +12,10 @@ from cluster.records.account import check_password
 from cluster.records.administration import TOKEN_PREFIX, AppRole
 from cluster.secrecy import is_token, key_sha256
 from cluster.store.stores import Stores
-from deployments.operations.administration import Administration
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation import result_to_json
+from deployments.operations.frame.principal import COMMAND_LINE, Principal, principal_of
 from deployments.operations.open_admin import Admin
-from deployments.operations.operation import result_to_json
-from deployments.operations.principal import COMMAND_LINE, Principal, principal_of
 from tests.fakes.administration import add_apps, add_person, open_memory_admin
 from tests.suites.manual_clock import ManualClock
 

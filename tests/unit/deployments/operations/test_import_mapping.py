@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from deployments.console.pages.imports import format_field, format_preview
-from deployments.operations.import_mapping import MappingChoices, build_mapping, read_choices
+from deployments.operations.content.import_mapping import MappingChoices, build_mapping, read_choices
 
 NAMES = ["Artikelnummer", "Preis", "Auf Lager", "Datum", "rating", "Notiz: x"]
 COLUMNS: list[dict[str, Any]] = [{"name": name} for name in NAMES]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from deployments.operations import experiments, rules
+from deployments.operations.content import rules
+from deployments.operations.insight import experiments
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 
 PIN = {"boost": [{"field": "brand", "option": "is", "query": "Alder", "action": "pin"}]}

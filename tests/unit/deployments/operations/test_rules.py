@@ -13,8 +13,8 @@ import pytest
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.query.language.boost_rules import compile_rule
 from cluster.store.connect import OpenStores
-from deployments.operations.rule_conflicts import ConflictReport, check_rules
-from deployments.operations.rules import parse_rules
+from deployments.operations.content.rule_conflicts import ConflictReport, check_rules
+from deployments.operations.content.rules import parse_rules
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP, HOUR_MS, NOW_MS
 from tests.fakes.dying_shelf import Killed

@@ -17,13 +17,13 @@ from cluster.records.account import Code, Grant
 from cluster.records.archive_client import CHECK_CLIENT, ArchiveCall, short_id
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, CitedPassage, CitedSentence, Question
-from deployments.operations import search_activity
-from deployments.operations.administration import Administration
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.operation import result_to_json
-from deployments.operations.principal import Principal
-from deployments.operations.result_cache import AT_ONCE, MOST_OF_APP, ResultCache
-from deployments.operations.services import AdminConfig
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.operation import result_to_json
+from deployments.operations.frame.principal import Principal
+from deployments.operations.frame.result_cache import AT_ONCE, MOST_OF_APP, ResultCache
+from deployments.operations.frame.services import AdminConfig
+from deployments.operations.insight import search_activity
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.corner_shop import APP, DAY_MS, NOW_MS

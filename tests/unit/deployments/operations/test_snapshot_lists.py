@@ -16,8 +16,8 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault, Forbidden, NotFound, TooMany, Unavailable, Unprocessable
 from cluster.meter import SilentMeter
 from deployments.api.http.local_calls import LocalApi
-from deployments.operations import snapshot_lists
-from deployments.operations.snapshot_bounds import LOADED_S, SnapshotBounds
+from deployments.operations.models import snapshot_lists
+from deployments.operations.models.snapshot_bounds import LOADED_S, SnapshotBounds
 from tests.fakes.corner_shop import NOW_MS, happen, upload, view
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
 from tests.fakes.request_handler import StillClock, open_corner

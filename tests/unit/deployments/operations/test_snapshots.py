@@ -129,7 +129,7 @@ async def test_a_report_that_is_too_large_is_not_read(
     shop: ModelShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     version = shop.publish(tmp_path / "first")
-    monkeypatch.setattr("deployments.operations.evaluations.LARGEST_REPORT", 100)
+    monkeypatch.setattr("deployments.operations.models.evaluations.LARGEST_REPORT", 100)
     with pytest.raises(Exception, match="report is larger than 100 bytes"):
         await shop.perform("evaluations.get", **ENGINE, version=version)
     listed = (await shop.perform("evaluations.list", **ENGINE)).to_dict()

@@ -11,7 +11,7 @@ from cluster.errors import NotFound, TooLarge, TooMany, Unavailable, Unprocessab
 from cluster.records.access import AppSettings, Limits
 from cluster.records.engine import Engine
 from deployments.api.http.local_calls import MOST_SENT, LocalApi
-from deployments.operations.api_calls import api_path, call_api
+from deployments.operations.frame.api_calls import api_path, call_api
 from tests.fakes.request_handler import Corner, open_corner
 
 

@@ -20,10 +20,10 @@ from cluster.secrecy import Vault, create_master_key
 from cluster.settings import Settings
 from deployments.cli.__main__ import command_line
 from deployments.cli.doctor import machine_checks, running_checks, security_checks
-from deployments.cli.installation import Installation
-from deployments.cli.status import describe_server
-from deployments.operations import installation_checks
-from deployments.operations.installation_checks import Finding, check_app_storage
+from deployments.cli.frame.installation import Installation
+from deployments.cli.installation.status import describe_server
+from deployments.operations.insight import installation_checks
+from deployments.operations.insight.installation_checks import Finding, check_app_storage
 from tests.fakes.stores.memory import memory_stores
 
 pytestmark = pytest.mark.usefixtures("allow_world")

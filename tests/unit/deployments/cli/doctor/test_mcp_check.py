@@ -18,7 +18,7 @@ from cluster.records.account import Account, hash_password
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from deployments.cli.doctor.mcp_check import McpCheck
-from deployments.operations.installation_checks import Finding
+from deployments.operations.insight.installation_checks import Finding
 from tests.fakes.archive import SmallArchive, sample_articles
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.memory import memory_stores

@@ -13,7 +13,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.process.artifact_access import open_artifact_store
 from cluster.settings import SECRET_VARIABLES, Settings
 from deployments.cli.doctor import security_checks
-from deployments.cli.installation import Installation
+from deployments.cli.frame.installation import Installation
 from tests.fakes import generated_market
 
 

@@ -1,0 +1,1 @@
+"""Commands of access: apps, API keys, accounts, tokens, clients of the archive."""

@@ -1,0 +1,307 @@
+"""`kiosk users`: who may sign in, and what they allowed."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from cluster.clock import iso_ms
+from cluster.errors import Invalid
+from cluster.records.administration import ROLE_TEXTS
+from deployments.cli.frame import screen
+from deployments.cli.frame.installation import Installation
+from deployments.operations.access.invitations import InvitationList, NewInvitation
+from deployments.operations.access.people import AccountDetails, AccountList, Connections, PersonChange
+
+app = typer.Typer(help="Accounts: who may sign in and connect agents.", no_args_is_help=True)
+
+CREATE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk users create ada                           a password is made up and shown once
+  echo "$PASSWORD" | kiosk users create ada --password-stdin
+  kiosk users create grace --role administrator
+"""
+DISABLE_EPILOG = """
+[bold]Example[/]
+
+  kiosk users disable ada      cannot sign in; connected agents are refused within a second
+"""
+DELETE_EPILOG = """
+[bold]Example[/]
+
+  kiosk users delete ada       account, sign-ins and connections are gone; the last administrator stays
+"""
+FRESH_EPILOG = """
+[bold]Example[/]
+
+  kiosk users password ada     a new one is made up and shown once; old sign-ins and connections end
+"""
+INVITE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk users invite ada --role-in bookshop=editor     a link that works once, for 72 hours
+  kiosk users invite --role administrator --hours 4    the invited person chooses the user name
+  kiosk users invitations                              list them
+  kiosk users revoke-invitation inv-1f0c5d2a9b3e
+"""
+CLIENTS_EPILOG = """
+[bold]Examples[/]
+
+  kiosk users clients ada                          agents she connected
+  kiosk users disconnect ada g1f0c5d2a9b...        end one connection
+  kiosk users disconnect ada                       end all of them
+"""
+
+ROLES_EPILOG = """
+[bold]Examples[/]
+
+  kiosk users roles ada                             show them
+  kiosk users roles ada bookshop=editor news=viewer
+  kiosk users roles ada bookshop=                   take the role away
+"""
+RESET_EPILOG = """
+[bold]Example[/]
+
+  kiosk users reset-second-factor ada
+"""
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The user name.")]
+FromInput = Annotated[
+    bool, typer.Option("--password-stdin", help="Read the password from the first line of standard input.")
+]
+
+Temporary = Annotated[
+    bool, typer.Option("--temporary", help="The person chooses another password at the next sign-in.")
+]
+
+
+@app.command("create", epilog=CREATE_EPILOG)
+def create(
+    name: Name,
+    role: Annotated[str, typer.Option(help="reader or administrator.")] = "reader",
+    password_stdin: FromInput = False,
+    temporary: Temporary = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make an account; `kiosk users invite` lets the person choose the password."""
+    given = _read_password(password_stdin)
+    made: AccountDetails = Installation().perform(
+        "people.create", username=name, role=role, password=given, temporary=temporary
+    )
+    if as_json:
+        screen.print_json(made.to_dict())
+        return
+    screen.out().print(f"{made.account.username} may sign in now.")
+    if made.password:
+        screen.print_lines(f"  password  {made.password}   (shown this once)")
+
+
+@app.command("invite", epilog=INVITE_EPILOG)
+def invite(
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME]", help="The user name; default: they choose it.")
+    ] = "",
+    role: Annotated[str, typer.Option(help="reader or administrator.")] = "reader",
+    role_in: Annotated[
+        list[str] | None, typer.Option(help="APP=ROLE, can be repeated: viewer, analyst, editor or owner.")
+    ] = None,
+    hours: Annotated[int, typer.Option(help="Hours until the link expires.", min=1, max=168)] = 72,
+    as_json: AsJson = False,
+) -> None:
+    """Invite a person by a link that works once; they choose the password."""
+    roles = dict(_parse_role(change) for change in role_in or ())
+    made: NewInvitation = Installation().perform(
+        "invitations.create", username=name, role=role, roles=roles, hours=hours
+    )
+    if as_json:
+        screen.print_json(made.to_dict())
+        return
+    screen.out().print(f"Invitation {made.record.invitation_id} works once, for {hours} hours.")
+    screen.print_lines(f"  link  {made.to_dict()['link']}   (shown this once)")
+    if not made.base_url:
+        screen.out().print("Put the address of the installation before it, or set KIOSK_PUBLIC_URL.")
+
+
+@app.command("invitations")
+def list_invitations(as_json: AsJson = False) -> None:
+    """List invitations that nobody accepted yet."""
+    listed: InvitationList = Installation().perform("invitations.list")
+    if as_json:
+        screen.print_json(listed.to_dict())
+        return
+    table = screen.build_table("invitation", "name", "role", "roles in apps", "invited by", "expires")
+    for one in listed.invitations:
+        roles = ", ".join(f"{app_id}={role}" for app_id, role in one.roles.items())
+        expires = "expired" if one.expires_at <= listed.now_ms else iso_ms(one.expires_at)[:19]
+        table.add_row(one.invitation_id, one.username or "-", one.role, roles or "-", one.inviter, expires)
+    screen.out().print(table if listed.invitations else "There are no invitations.")
+
+
+@app.command("revoke-invitation")
+def revoke_invitation(
+    invitation: Annotated[str, typer.Argument(help="Its id, from `kiosk users invitations`.")],
+    as_json: AsJson = False,
+) -> None:
+    """Revoke an invitation; its link stops working at once."""
+    revoked = Installation().perform("invitations.revoke", invitation_id=invitation)
+    if as_json:
+        screen.print_json(revoked)
+        return
+    screen.out().print(f"Invitation {invitation} is revoked.")
+
+
+@app.command("list")
+def list_users(as_json: AsJson = False) -> None:
+    """List accounts. Passwords are kept as slow hashes and can't be shown."""
+    listed: AccountList = Installation().perform("people.list")
+    if as_json:
+        screen.print_json(listed.to_dict())
+        return
+    accounts = listed.accounts
+    table = screen.build_table("name", "role", "state", "made")
+    for account in accounts:
+        state = "disabled" if account.disabled else "active"
+        table.add_row(account.username, account.role, state, iso_ms(account.created_at)[:19])
+    screen.out().print(table if accounts else "There are no accounts yet; `kiosk up` makes the first one.")
+
+
+@app.command("disable", epilog=DISABLE_EPILOG)
+def disable(name: Name, as_json: AsJson = False) -> None:
+    """Lock an account: no sign-in, and its agents are refused within a second."""
+    change: PersonChange = Installation().perform("people.lock", username=name)
+    if as_json:
+        screen.print_json(change.to_dict())
+        return
+    screen.out().print(f"{name} can't sign in any more; {_describe_count(change)} cut off.")
+
+
+@app.command("delete", epilog=DELETE_EPILOG)
+def delete(name: Name, as_json: AsJson = False) -> None:
+    """Delete an account for good, with its sign-ins and connected agents."""
+    change: PersonChange = Installation().perform("people.delete", username=name)
+    if as_json:
+        screen.print_json(change.to_dict())
+        return
+    screen.out().print(f"{name} is deleted; {_describe_count(change)} cut off.")
+
+
+@app.command("enable")
+def enable(name: Name, as_json: AsJson = False) -> None:
+    """Unlock an account; the person signs in and connects their agents again, with the password they have."""
+    change: PersonChange = Installation().perform("people.unlock", username=name)
+    if as_json:
+        screen.print_json(change.to_dict())
+        return
+    screen.out().print(f"{name} may sign in again.")
+
+
+@app.command("password", epilog=FRESH_EPILOG)
+def password(
+    name: Name, password_stdin: FromInput = False, temporary: Temporary = False, as_json: AsJson = False
+) -> None:
+    """Give a new password; browsers are signed out and connected agents cut off."""
+    given = _read_password(password_stdin)
+    change: PersonChange = Installation().perform(
+        "people.set_password", username=name, password=given, temporary=temporary
+    )
+    if as_json:
+        screen.print_json(change.to_dict())
+        return
+    screen.out().print(f"{name} has a new password.")
+    if not given:
+        screen.print_lines(f"  password  {change.facts['password']}   (shown this once)")
+
+
+@app.command("clients", epilog=CLIENTS_EPILOG)
+def clients(name: Name, as_json: AsJson = False) -> None:
+    """List the agents a person connected."""
+    listed: Connections = Installation().perform("people.list_connections", username=name)
+    if as_json:
+        screen.print_json(listed.to_dict())
+        return
+    held = listed.grants
+    table = screen.build_table("connection", "client", "since", "last renewed")
+    for one in held:
+        since, used = iso_ms(one.grant.created_at)[:19], iso_ms(one.used_at)[:19]
+        table.add_row(one.grant.grant_id, one.grant.client_name, since, used)
+    screen.out().print(table if held else f"{name} has connected nothing.")
+
+
+@app.command("disconnect", epilog=CLIENTS_EPILOG)
+def disconnect(
+    name: Name,
+    connection: Annotated[str, typer.Argument(help="From `kiosk users clients`; else all.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """End one connection of a person, or all of them."""
+    change: PersonChange = Installation().perform("people.disconnect", username=name, connection=connection)
+    if as_json:
+        screen.print_json(change.to_dict())
+        return
+    screen.out().print(f"{_describe_count(change)} cut off.")
+
+
+@app.command("roles", epilog=ROLES_EPILOG)
+def roles(
+    name: Name,
+    changes: Annotated[
+        list[str] | None, typer.Argument(help="APP=ROLE, can be repeated; APP= takes the role away.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or change the roles of a person: viewer, analyst, editor or owner of an app."""
+    installation = Installation()
+    for change in changes or ():
+        app_id, role = _parse_role(change)
+        if role:
+            installation.perform("people.grant_role", app_id=app_id, username=name, role=role)
+        else:
+            installation.perform("people.revoke_role", app_id=app_id, username=name)
+    person: AccountDetails = installation.perform("people.get", username=name)
+    account = person.account
+    if as_json:
+        facts = {"administrator": account.role == "administrator", "roles": account.roles}
+        screen.print_json({"username": account.username, **facts})
+        return
+    if account.role == "administrator":
+        screen.out().print(f"{account.username} is an administrator and owns every app.")
+        return
+    table = screen.build_table("app", "role", "may")
+    for app_id, own in sorted(account.roles.items()):
+        table.add_row(app_id, own, ROLE_TEXTS[own])
+    screen.out().print(table if account.roles else f"{account.username} has no role in any app.")
+
+
+@app.command("reset-second-factor", epilog=RESET_EPILOG)
+def reset_second_factor(name: Name, as_json: AsJson = False) -> None:
+    """Remove the second factor of a person who lost it; browsers are signed out."""
+    change: PersonChange = Installation().perform("people.reset_second_factor", username=name)
+    if as_json:
+        screen.print_json(change.to_dict())
+        return
+    screen.out().print(f"{name} signs in with the password alone now.")
+
+
+def _parse_role(change: str) -> tuple[str, str]:
+    app_id, sign, role = change.partition("=")
+    if not sign or not app_id:
+        raise Invalid(f"{change!r} is no APP=ROLE; for example bookshop=editor")
+    return app_id, role
+
+
+def _read_password(from_input: bool) -> str:
+    if not from_input:
+        return ""
+    line = sys.stdin.readline().rstrip("\r\n")
+    if not line:
+        raise Invalid("no password came on standard input")
+    return line
+
+
+def _describe_count(change: PersonChange) -> str:
+    clients = change.facts["disconnected"]
+    return "1 connected agent is" if clients == 1 else f"{clients} connected agents are"

@@ -1,0 +1,1 @@
+"""Commands of what apps hold: products, rules, quarantine, exports, recommendations, erasure of users."""

@@ -1,0 +1,132 @@
+"""`kiosk products`: show, change or add one product."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from cluster.errors import Invalid
+from deployments.cli.frame import screen
+from deployments.cli.frame.installation import Installation
+from deployments.operations.content.catalog import ProductView
+
+app = typer.Typer(help="Single products: show, change or add one.", no_args_is_help=True)
+
+SET_EPILOG = """
+[bold]Examples[/]
+
+  kiosk products set bookshop b-1 price=24.5 availability=OUT_OF_STOCK
+  kiosk products set bookshop b-1 sale_price=                        remove the field
+  kiosk products set bookshop b-9 title="Oak board" price=22 type=tool --new
+  kiosk products set bookshop b-1 tags='wood|kitchen' custom_attributes.width_cm:=40
+
+FIELD=VALUE takes the text as `kiosk ingest` reads a cell of a CSV file: numbers, dates, lists with |, paths with >.
+FIELD:=JSON takes a JSON value. All other fields of the product stay. Products by the thousand: `kiosk ingest`.
+"""
+
+App = Annotated[str, typer.Argument(metavar="APP", help="The app.")]
+ProductId = Annotated[str, typer.Argument(metavar="ID", help="The product id.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
+
+
+@app.command("show")
+def show_product(name: App, product_id: ProductId, as_json: AsJson = False) -> None:
+    """Show the stored record of a product."""
+    view: ProductView = Installation().perform("catalog.get", app_id=name, product_id=product_id)
+    if as_json:
+        screen.print_json(view.to_dict())
+        return
+    screen.out().print(_build_table(view.product))
+
+
+@app.command("set", epilog=SET_EPILOG)
+def set_product(
+    name: App,
+    product_id: ProductId,
+    changes: Annotated[list[str], typer.Argument(help="FIELD=VALUE or FIELD:=JSON, can be repeated.")],
+    new: Annotated[bool, typer.Option("--new", help="Add the product; it must not exist.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Change fields of a stored product, or add a product; needs the running API."""
+    check_changes(changes)
+    installation = Installation()
+    record: dict[str, Any] = {}
+    if not new:
+        record = installation.perform("catalog.get", app_id=name, product_id=product_id).product
+    changed: dict[str, Any] = installation.perform(
+        "catalog.edit", app_id=name, product_id=product_id, fields=read_changes(changes, record), is_new=new
+    )
+    if as_json:
+        screen.print_json(changed)
+        return
+    screen.out().print(f"Product {product_id} of {name} is {'added' if new else 'changed'}.")
+    screen.out().print(_build_table(changed["product"]))
+
+
+def check_changes(changes: Sequence[str]) -> None:
+    """Check the form of changes and the names of their fields.
+
+    Errors:
+        Invalid: a change has no sign, names no field of products, or the product id
+    """
+    from jobs.ingest.record_fields import read_fields
+
+    for change in changes:
+        field = change.partition("=")[0].removesuffix(":")
+        if "=" not in change or not field:
+            raise Invalid(f"{change!r} is no FIELD=VALUE; for example price=24.5")
+        if field == "product_id":
+            raise Invalid("the id of a product can't be changed; add another product with --new")
+        read_fields("product").check_field(field.partition(".")[0])
+
+
+def read_changes(changes: Sequence[str], record: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that change; None removes one. An object of the record keeps its other members.
+
+    Errors:
+        Invalid: a value is no JSON
+    """
+    from jobs.ingest.mapping_rules import rule_from_name, set_value
+
+    fields: dict[str, Any] = {}
+    for change in changes:
+        field, _, text = change.partition("=")
+        rule = rule_from_name(field.removesuffix(":"))
+        top, *inner = rule.target
+        if inner and top not in fields:
+            fields[top] = {**(record.get(top) or {})}
+        if field.endswith(":"):
+            _put(fields, rule.target, _parse_json(text, change))
+        elif text:
+            set_value(fields, rule, text)
+        else:
+            _put(fields, rule.target, None)
+    return fields
+
+
+def _put(fields: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    """Set a value; in an object, None removes the member."""
+    *steps, last = path
+    for step in steps:
+        fields = fields.setdefault(step, {})
+    if steps and value is None:
+        fields.pop(last, None)
+    else:
+        fields[last] = value
+
+
+def _parse_json(text: str, change: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise Invalid(f"{change!r}: {text!r} is no JSON; texts need FIELD=VALUE") from error
+
+
+def _build_table(record: dict[str, Any]) -> Any:
+    table = screen.build_table("field", "value")
+    for field, value in record.items():
+        table.add_row(field, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    return table

@@ -1,0 +1,1 @@
+"""Commands of figures: experiments, reports of search and of the archive, the audit log."""

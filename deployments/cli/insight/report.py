@@ -1,0 +1,263 @@
+"""`kiosk report`: the use of the archive and of search."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cluster.clock import iso_ms
+from deployments.cli.access.clients import archive_app
+from deployments.cli.frame import screen
+from deployments.cli.frame.charts import FORMS, build_bar_chart, write_charts
+from deployments.cli.frame.installation import Installation
+from deployments.operations.frame.time_span import parse_span_ms as parse_span_ms
+from deployments.operations.insight.archive_report import UNANSWERED_BELOW, ArchiveReport
+from jobs.refresh.evaluation.plots import BarChart
+
+if TYPE_CHECKING:
+    from deployments.operations.insight.feedback_report import FeedbackReport
+    from deployments.operations.insight.search_report import QueryCounts, SearchReport
+
+
+app = typer.Typer(help="Reports of the archive and of search.", no_args_is_help=True)
+
+EPILOG = """
+[bold]Examples[/]
+
+  kiosk report mcp                          the last 30 days
+  kiosk report mcp --since 24h --json
+  kiosk report mcp --unanswered-below .4    fewer questions count as unanswered; 0: those that found nothing at all
+  kiosk report mcp --charts ./charts        calls by day, client, skill, question and article as SVG and PNG
+"""
+SEARCH_EPILOG = """
+[bold]Examples[/]
+
+  kiosk report search --app bookshop              the last 30 days
+  kiosk report search --app bookshop --kind search --since 24h --json
+  kiosk report search --app bookshop --charts ./charts    by day, most asked, found nothing, as SVG and PNG
+"""
+
+
+@app.callback()
+def reports() -> None:
+    """Reports of the archive and of search."""
+
+
+@app.command("mcp", epilog=EPILOG)
+def mcp(
+    since: Annotated[str, typer.Option(help="How far back: a number and m, h, d or w.")] = "30d",
+    top: Annotated[int, typer.Option(help="Lines of each table.", min=1, max=1000)] = 20,
+    charts: Annotated[Path | None, typer.Option(help="Folder for chart files.", metavar="DIR")] = None,
+    forms: Annotated[str, typer.Option(help="Forms of the chart files, separated by commas.")] = "svg,png",
+    name: Annotated[str, typer.Option("--app", help="The archive's app; default: KIOSK_ARCHIVE_APP.")] = "",
+    below: Annotated[
+        float,
+        typer.Option(
+            "--unanswered-below",
+            min=0.0,
+            max=1.0,
+            help="A question is unanswered when its best passage holds less of it than this share.",
+        ),
+    ] = UNANSWERED_BELOW,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Report the archive's use: clients, skills, questions, articles, refusals. No person is named."""
+    parse_span_ms(since)
+    installation = Installation()
+    app_id = name or archive_app(installation)
+    report: ArchiveReport = installation.perform(
+        "archive.report", app_id=app_id, since=since, top=top, unanswered_below=below
+    )
+    wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
+    files = write_charts(charts, build_charts(report), wanted) if charts is not None else []
+    if as_json:
+        told = {"app_id": app_id, **report.to_dict()}
+        screen.print_json({**told, "charts": [str(path) for path in files]} if files else told)
+        return
+    _show(report, app_id)
+    for path in files:
+        screen.print_lines(str(path))
+
+
+@app.command("search", epilog=SEARCH_EPILOG)
+def search(
+    since: Annotated[str, typer.Option(help="How far back: a number and m, h, d or w.")] = "30d",
+    kind: Annotated[str, typer.Option(help="Only search, autocomplete or ask.")] = "",
+    top: Annotated[int, typer.Option(help="Lines of each table.", min=1, max=1000)] = 20,
+    charts: Annotated[Path | None, typer.Option(help="Folder for chart files.", metavar="DIR")] = None,
+    forms: Annotated[str, typer.Option(help="Forms of the chart files, separated by commas.")] = "svg,png",
+    name: Annotated[str, typer.Option("--app", help="The app.")] = "playground",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Report what users searched for, and their feedback on answers. No person is named.
+
+    Top queries, searches without results, by day, latency; and the feedback on answers, the worst first.
+    """
+    # Imported here: every other command starts faster without it.
+    from deployments.operations.insight.search_activity import (
+        ReadSearchReport,
+        check_report,
+        load_search_activity,
+    )
+
+    span_ms = check_report(since, kind)
+    given = ReadSearchReport(app_id=name, since=since, kind=kind, top=top)
+
+    async def read() -> SearchReport:
+        async with Installation().open_administration() as administration:
+            activity = await load_search_activity(administration.services, given, span_ms, None)
+            return activity.report
+
+    report = asyncio.run(read())
+    wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
+    files = write_charts(charts, build_search_charts(report), wanted) if charts is not None else []
+    if as_json:
+        told = {"app_id": name, **report.to_dict()}
+        screen.print_json({**told, "charts": [str(path) for path in files]} if files else told)
+        return
+    print_search_report(report, name)
+    for path in files:
+        screen.print_lines(str(path))
+
+
+def build_charts(report: ArchiveReport) -> dict[str, BarChart]:
+    """Draw the report, one chart a question."""
+    note = f"{iso_ms(report.since)[:10]} to {iso_ms(report.until)[:10]}, {report.calls:,} calls"
+    return {
+        "days": build_bar_chart("Calls by day", report.days[-60:], note),
+        "clients": build_bar_chart(
+            "Calls by client", [(one.name, one.calls) for one in report.clients], note
+        ),
+        "skills": build_bar_chart("Calls by skill", report.skills, note),
+        "questions": build_bar_chart("Top questions", report.questions, note),
+        "articles": build_bar_chart(
+            "Most read articles", [(one, read) for one, read, _ in report.articles if read], note
+        ),
+        "refusals": build_bar_chart("Refusals", report.refusals, note),
+    }
+
+
+def _show(report: ArchiveReport, app_id: str) -> None:
+    out = screen.out()
+    days = f"{iso_ms(report.since)[:16]} to {iso_ms(report.until)[:16]}"
+    out.print(f"Archive {app_id}: {report.calls:,} calls, {days}")
+    if report.took_ms:
+        out.print("Took " + ", ".join(f"{took:.1f} ms ({name})" for name, took in report.took_ms.items()))
+    out.print()
+    if not report.calls:
+        out.print("There are no calls yet. `kiosk doctor mcp` makes some.")
+        return
+    table = screen.build_table("client", "asks", "reads", "refused", "ids", title="Clients")
+    for line in report.clients:
+        ids = line.client_ids[0] if len(line.client_ids) == 1 else f"{len(line.client_ids)} of them"
+        table.add_row(screen.quote_text(line.name), str(line.asks), str(line.reads), str(line.refused), ids)
+    out.print(table, "")
+    for title, rows in (
+        ("Skills", report.skills),
+        ("Questions", report.questions),
+        ("Refusals", report.refusals),
+    ):
+        if rows:
+            table = screen.build_table("calls", "", title=title)
+            for words, count in rows:
+                table.add_row(str(count), screen.quote_text(words))
+            out.print(table, "")
+    _show_unanswered(report)
+    table = screen.build_table("read", "found", "article", title="Articles")
+    for product_id, read, found in report.articles:
+        title = report.titles.get(product_id, "")
+        table.add_row(
+            str(read), str(found), screen.quote_text(f"{title} ({product_id})" if title else product_id)
+        )
+    out.print(table)
+
+
+def _show_unanswered(report: ArchiveReport) -> None:
+    if not report.missing:
+        return
+    share = f"{report.missing_calls:,} of {report.asked_calls:,} asks below {report.unanswered_below:g}"
+    table = screen.build_table("calls", "last", "found", "", title=f"Questions without an answer: {share}")
+    for line in report.missing:
+        last = iso_ms(line.last_at)[:16].replace("T", " ")
+        table.add_row(str(line.calls), last, f"{line.coverage:.0%}", screen.quote_text(line.question))
+    screen.out().print(table, "")
+
+
+def build_search_charts(report: SearchReport) -> dict[str, BarChart]:
+    """Draw the report, one chart a question."""
+    note = f"{iso_ms(report.since)[:10]} to {iso_ms(report.until)[:10]}, {report.queries:,} queries"
+    days = report.days[-60:]
+    return {
+        "search-days": build_bar_chart("Queries by day", [(line.day, line.queries) for line in days], note),
+        "search-unfound": build_bar_chart(
+            "Queries that found nothing, by day",
+            [(line.day, round(100 * line.share)) for line in days],
+            note,
+            unit="%",
+        ),
+        "search-queries": build_bar_chart("Top queries", report.texts, note),
+        "search-missing": build_bar_chart(
+            "Top queries without results",
+            report.missing_texts,
+            note,
+        ),
+    }
+
+
+def print_search_report(report: SearchReport, app_id: str) -> None:
+    """Print the tables."""
+    out = screen.out()
+    days = f"{iso_ms(report.since)[:16]} to {iso_ms(report.until)[:16]}"
+    out.print(f"Search in {app_id}: {report.queries:,} queries, {report.share:.1%} found nothing, {days}\n")
+    if not report.queries:
+        out.print("There are no queries yet, or `kiosk apps switch` has turned query_log off.")
+        print_feedback(report.feedback)
+        return
+    table = screen.build_table(
+        "kind", "queries", "nothing", "users", "p50 ms", "p95 ms", "p99 ms", title="Ways of asking"
+    )
+    for line in report.kinds:
+        table.add_row(
+            line.kind, str(line.queries), f"{line.unfound / line.queries:.1%}", str(line.readers),
+            f"{line.p50_ms:.1f}", f"{line.p95_ms:.1f}", f"{line.p99_ms:.1f}",
+        )  # fmt: skip
+    out.print(table, "")
+    table = screen.build_table("source", "queries", title="Where it was asked")
+    for source, count in report.served_by:
+        table.add_row(source or "-", str(count))
+    out.print(table, "")
+    _show_queries("Top queries", report.top)
+    _show_queries("Searches without results", report.missing)
+    print_feedback(report.feedback)
+    table = screen.build_table("day", "queries", "nothing", title="Days")
+    for day in report.days:
+        table.add_row(day.day, str(day.queries), f"{day.share:.1%}")
+    out.print(table)
+
+
+def print_feedback(feedback: FeedbackReport) -> None:
+    """Print the feedback on answers, the worst first."""
+    if not (feedback.helpful or feedback.not_helpful or feedback.other):
+        return
+    title = f"Feedback on answers: {feedback.helpful:,} helpful, {feedback.not_helpful:,} not helpful"
+    table = screen.build_table("helpful", "not helpful", "other", "sources", "question", title=title)
+    for line in feedback.questions:
+        table.add_row(
+            str(line.helpful), str(line.not_helpful), str(line.other), str(line.sources),
+            screen.quote_text(line.question or line.question_id),
+        )  # fmt: skip
+    screen.out().print(table, "")
+
+
+def _show_queries(title: str, lines: list[QueryCounts]) -> None:
+    if not lines:
+        return
+    table = screen.build_table("queries", "users", "results", "kind", "", title=title)
+    for line in lines:
+        table.add_row(
+            str(line.queries), str(line.readers), f"{line.found:g}", line.kind, screen.quote_text(line.text)
+        )
+    screen.out().print(table, "")

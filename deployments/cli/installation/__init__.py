@@ -1,0 +1,1 @@
+"""Commands of an installation: start, stop, status, logs, backup, upgrade, keys of the machine, Ray clusters."""

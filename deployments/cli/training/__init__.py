@@ -1,0 +1,1 @@
+"""Commands of engines and models: train, evaluate, promote, runs, schedules, learners."""

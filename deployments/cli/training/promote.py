@@ -1,0 +1,156 @@
+"""`kiosk promote`, `kiosk rollback` and `kiosk engines history`: what serves, what served, and who decided."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.clock import iso_ms
+from cluster.errors import HouseError
+from cluster.records.engine import Promotion
+from deployments.cli.frame import screen
+from deployments.cli.frame.installation import Installation
+from deployments.cli.training import engines
+from deployments.cli.training.train import AppName, AsJson, EngineName
+from deployments.operations.frame.principal import COMMAND_LINE
+from deployments.operations.models.promotions import PromotionHistory, PromotionView
+
+if TYPE_CHECKING:
+    from cluster.artifacts.artifact_store import ArtifactStore
+
+PROMOTE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk promote bookshop                                  the newest snapshot of the default engine
+  kiosk promote bookshop 053040c827b6cf19 --engine summer
+  kiosk promote bookshop --force "autumn range, worse on old events by design"
+
+Refused when the snapshot is certainly worse than what serves: the whole 95 % interval of the difference in NDCG,
+user by user, lies below zero. Was it compared with something else than what serves now, it is compared anew.
+"""
+ROLLBACK_EPILOG = """
+[bold]Examples[/]
+
+  kiosk rollback bookshop                     what served before; again: what served before that
+  kiosk rollback bookshop --to 053040c827b6cf19
+  kiosk rollback bookshop --to none           no trained model, only live signals
+
+Nothing restarts: every replica swaps to the other snapshot within seconds and drops no request.
+"""
+HISTORY_EPILOG = """
+[bold]Example[/]
+
+  kiosk engines history bookshop default
+"""
+
+
+def register_commands(line: typer.Typer) -> None:
+    """Add both commands to the command line."""
+    line.command("promote", epilog=PROMOTE_EPILOG)(promote)
+    line.command("rollback", epilog=ROLLBACK_EPILOG)(rollback)
+
+
+def promote(
+    app: AppName = "playground",
+    snapshot: Annotated[
+        str, typer.Argument(metavar="[SNAPSHOT]", help="A version or its start; else the newest one.")
+    ] = "",
+    engine: EngineName = "default",
+    force: Annotated[
+        str, typer.Option(help="Promote although the gate refuses; the reason is recorded.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Let a snapshot serve, unless it is certainly worse than what serves."""
+    installation = Installation()
+    entry = asyncio.run(_promote(installation, app, engine, snapshot, force))
+    if as_json:
+        screen.print_json(entry.model_dump(mode="json"))
+        return
+    screen.out().print(f"Snapshot {entry.version} serves engine {engine} of {app} from now on.")
+    screen.out().print(f"{'By force: ' if entry.forced else ''}{entry.reason}")
+    if entry.before:
+        screen.out().print(f"Undo: kiosk rollback {app} --engine {engine}")
+
+
+async def _promote(installation: Installation, app: str, engine: str, version: str, force: str) -> Promotion:
+    async with installation.open_administration() as administration:
+        compare = partial(_compare_anew, administration.services.artifacts)
+        administration.services = replace(administration.services, compare_versions=compare)
+        view: PromotionView = await administration.perform(
+            COMMAND_LINE,
+            "promotions.promote",
+            {"app_id": app, "engine_id": engine, "version": version, "force": force},
+        )
+        return view.entry
+
+
+async def _compare_anew(
+    shelf: ArtifactStore, app: str, engine: str, version: str, serving: str
+) -> dict[str, Any] | None:
+    """Compare a version with what serves now by training both again in this process."""
+    from cluster.artifacts.segments import SegmentStore
+    from cluster.artifacts.snapshots import SnapshotStore
+    from jobs.refresh.runs.local_worker import lower_priority
+    from jobs.refresh.runs.version_comparison import compare_versions
+
+    lower_priority()
+    with screen.err().status("comparing it with what serves now"):
+        try:
+            return await asyncio.to_thread(
+                compare_versions, SegmentStore(shelf), SnapshotStore(shelf), app, engine, version, serving
+            )
+        except HouseError as error:
+            screen.err().print(f"It can't be compared with what serves now: {error.message}")
+            return None
+
+
+def rollback(
+    app: AppName = "playground",
+    engine: EngineName = "default",
+    to: Annotated[str, typer.Option(help="A version or its start, or `none`; else what served before.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Let serve again what served before; no restart."""
+    view: PromotionView = Installation().perform("promotions.roll_back", app_id=app, engine_id=engine, to=to)
+    entry = view.entry
+    if as_json:
+        screen.print_json(entry.model_dump(mode="json"))
+        return
+    now = f"snapshot {entry.version}" if entry.version else "live signals, no trained model"
+    screen.out().print(f"Engine {engine} of {app} serves {now} again, instead of {entry.before}.")
+
+
+@engines.app.command("history", epilog=HISTORY_EPILOG)
+def history(
+    app: AppName = "playground",
+    engine: Annotated[str, typer.Argument(metavar="[ENGINE]", help="The engine.")] = "default",
+    limit: Annotated[int, typer.Option(help="How many entries.", min=1, max=10_000)] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """List which snapshot served from when on, who decided that, and its figures; newest first."""
+    found: PromotionHistory = Installation().perform(
+        "promotions.list", app_id=app, engine_id=engine, limit=limit
+    )
+    if as_json:
+        screen.print_json(found.to_dict())
+        return
+    entries = found.entries
+    table = screen.build_table(
+        "since", "what", "snapshot", "by", "run", "ndcg@10", "why",
+        ids=("snapshot", "run"), droppable=("run", "by"),
+    )  # fmt: skip
+    for entry in entries:
+        figure = entry.figures.get("ndcg@10")
+        table.add_row(
+            iso_ms(entry.at_ms)[:19], entry.kind.replace("_", " "), entry.version or "none",
+            entry.by, entry.run_id, "" if figure is None else f"{figure:.4f}",
+            f"forced: {entry.reason}" if entry.forced else entry.reason.partition(":")[0],
+        )  # fmt: skip
+    screen.out().print(
+        table if entries else f"Nothing that was learned ever served engine {engine} of {app}."
+    )

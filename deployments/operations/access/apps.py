@@ -1,0 +1,349 @@
+"""Apps: list and create them, set their rate limits and switches."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import Field
+
+from actors.hosting.uncompacted_interactions import read_uncompacted
+from cluster.admin.key_admin import FIRST_APPS, LONGEST_DISPLAY_NAME, KeyAdmin
+from cluster.artifacts.segments import SegmentStore
+from cluster.errors import Invalid
+from cluster.records.access import SWITCHES, App, AppSettings, Environment, IssuedKey, Limits
+from cluster.records.interaction import INTERACTION_TYPES
+from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.services import AdminServices
+
+_PAGE_EVENTS = (
+    "product_detail_page_view",
+    "click",
+    "home_page_view",
+    "category_page_view",
+    "impression",
+    "read",
+)
+"Interactions that web pages send."
+_LATE_PAGES = 3
+"Pages of the change log that are read for interactions that are not compacted yet."
+_DISPLAY_NAME = "The name that the console shows for the app; empty: its id."
+SwitchValue = str | bool | int | float | list[str] | dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AppList:
+    """Apps that a person may see."""
+
+    apps: list[App]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the apps for JSON."""
+        return {"apps": [app_to_dict(app) for app in self.apps]}
+
+
+@dataclass(frozen=True, slots=True)
+class AppDetails:
+    """One app with its limits and switches."""
+
+    app: App
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the app for JSON."""
+        return {**app_to_dict(self.app), "switches": switches_to_dict(self.app.settings)}
+
+
+@dataclass(frozen=True, slots=True)
+class NewKeys:
+    """Keys that were issued for an app; they are shown to whoever asked for them, and to nobody later."""
+
+    app_id: str
+    environment: str
+    "Empty where the app existed before."
+    issued: list[IssuedKey]
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Return `secret_key` and `publishable_key`, those that were issued."""
+        return {f"{key.record.kind}_key": key.text for key in self.issued}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the keys for JSON."""
+        environment = {"environment": self.environment} if self.environment else {}
+        return {"app_id": self.app_id, **environment, **self.keys}
+
+
+@dataclass(frozen=True, slots=True)
+class AppLimits:
+    """Rate limits of an app."""
+
+    app_id: str
+    limits: Limits
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the limits for JSON."""
+        return {"app_id": self.app_id, **self.limits.model_dump()}
+
+
+@dataclass(frozen=True, slots=True)
+class AppSwitches:
+    """Switches of an app."""
+
+    app_id: str
+    settings: AppSettings
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the switches for JSON."""
+        return {"app_id": self.app_id, **switches_to_dict(self.settings)}
+
+
+@dataclass(frozen=True, slots=True)
+class AppProgress:
+    """The first steps of an app, and how far each of them is."""
+
+    app_id: str
+    products: int
+    interactions: int
+    "Compacted ones; new ones follow within minutes."
+    orders: int
+    "Interactions of the type checkout."
+    models: int
+    "Engines that serve a trained model."
+    is_on_page: bool
+    "Whether web pages send views or clicks."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the progress for JSON."""
+        return asdict(self)
+
+
+class CreateApp(Arguments):
+    """Arguments of `apps.create`."""
+
+    app_id: str = Field(description="Up to 64 lower case letters, digits and -.")
+    environment: str = Field("development", description="playground, development or production.")
+    display_name: str = Field("", max_length=LONGEST_DISPLAY_NAME, description=_DISPLAY_NAME)
+
+
+class SetDisplayName(OfApp):
+    """Arguments of `apps.set_display_name`."""
+
+    display_name: str = Field(max_length=LONGEST_DISPLAY_NAME, description=_DISPLAY_NAME)
+
+
+class SetLimits(OfApp):
+    """Arguments of `apps.set_limits`; what is absent stays as it is."""
+
+    queries_per_s: float | None = Field(None, ge=0.1, le=1e6, description="Queries per second and key.")
+    writes_per_s: float | None = Field(
+        None, ge=0.1, le=1e6, description="Uploads and deletes per second and key."
+    )
+
+
+class SetSwitches(OfApp):
+    """Arguments of `apps.set_switches`; switches that are absent stay as they are."""
+
+    switches: dict[str, SwitchValue] = Field(
+        default_factory=dict, max_length=100, description="Switch -> value."
+    )
+
+
+def app_to_dict(app: App) -> dict[str, Any]:
+    """Return an app for JSON."""
+    facts = app.model_dump(include={"app_id", "display_name", "environment", "created_at"})
+    return {**facts, "read_only": app.read_only, "limits": app.settings.limits.model_dump()}
+
+
+def switches_to_dict(settings: AppSettings) -> dict[str, Any]:
+    """Return the switches of an app, name -> value."""
+    return settings.model_dump(include=set(SWITCHES))
+
+
+async def list_apps(services: AdminServices, _: Arguments) -> AppList:
+    """Return the apps in which the principal has a role."""
+    visible = services.principal.app_ids
+    apps = await key_admin(services).apps()
+    return AppList([app for app in apps if visible is None or app.app_id in visible])
+
+
+async def read_app(services: AdminServices, given: OfApp) -> AppDetails:
+    """Return one app.
+
+    Errors:
+        NotFound: no such app
+    """
+    return AppDetails(await key_admin(services).app(given.app_id))
+
+
+async def read_progress(services: AdminServices, given: OfApp) -> AppProgress:
+    """Return how far the first steps of an app are: catalog, orders, model, web page.
+
+    Errors:
+        NotFound: no such app
+    Cost:
+        reads the types of all interactions, once in 30 seconds
+    """
+    await key_admin(services).app(given.app_id)
+    stores = services.stores
+    products, engines, types = await asyncio.gather(
+        stores.records.count(given.app_id, "product"), stores.engines.all(given.app_id),
+        services.cache.get(("apps.progress", given.app_id), lambda: _count_types(services, given.app_id)),
+    )  # fmt: skip
+    return AppProgress(
+        given.app_id, products, sum(types.values()), types.get("checkout", 0),
+        sum(1 for engine in engines if engine.snapshot), any(types.get(kind) for kind in _PAGE_EVENTS),
+    )  # fmt: skip
+
+
+async def _count_types(services: AdminServices, app_id: str) -> dict[str, int]:
+    segments = SegmentStore(services.artifacts)
+    counts = Counter(await asyncio.to_thread(segments.count_interactions, app_id, "type"))
+    offsets = await asyncio.to_thread(segments.offsets, app_id)
+    late = await read_uncompacted(
+        services.stores.changes,
+        app_id,
+        offsets.get("interaction", "0"),
+        INTERACTION_TYPES,
+        most_pages=_LATE_PAGES,
+    )
+    counts.update(str(interaction.item["type"]) for interaction in late)
+    return dict(counts)
+
+
+async def create_app(services: AdminServices, given: CreateApp) -> NewKeys:
+    """Create an app with a secret and a publishable key.
+
+    Errors:
+        Conflict: the name is taken
+        Invalid: the name is not allowed, or there is no such environment
+    """
+    environment = _environment(given.environment)
+    issued = await key_admin(services).create_app(
+        given.app_id, environment, services.now_ms(), given.display_name
+    )
+    return NewKeys(given.app_id, environment, issued)
+
+
+async def set_display_name(services: AdminServices, given: SetDisplayName) -> AppDetails:
+    """Change the name that the console shows for an app; the id stays.
+
+    Errors:
+        NotFound: no such app
+        Invalid: the name has control characters
+    """
+    return AppDetails(await key_admin(services).set_display_name(given.app_id, given.display_name))
+
+
+async def set_limits(services: AdminServices, given: SetLimits) -> AppLimits:
+    """Change the rate limits of an app.
+
+    Errors:
+        NotFound: no such app
+    """
+    limits = await key_admin(services).set_rate_limits(
+        given.app_id, queries_per_s=given.queries_per_s, writes_per_s=given.writes_per_s
+    )
+    return AppLimits(given.app_id, limits)
+
+
+async def set_switches(services: AdminServices, given: SetSwitches) -> AppSwitches:
+    """Change switches of an app.
+
+    Errors:
+        NotFound: no such app
+        Invalid: no such switch, or a value it does not accept
+    """
+    changes = {name: _switch_text(value) for name, value in given.switches.items()}
+    return AppSwitches(given.app_id, await key_admin(services).set_switches(given.app_id, changes))
+
+
+def key_admin(services: AdminServices) -> KeyAdmin:
+    """Return the administration of apps and keys."""
+    return KeyAdmin(services.stores.access, services.vault)
+
+
+async def _read_display_name(services: AdminServices, given: SetDisplayName) -> dict[str, Any]:
+    return {"display_name": (await key_admin(services).app(given.app_id)).display_name}
+
+
+async def _read_limits(services: AdminServices, given: SetLimits) -> AppLimits:
+    app = await key_admin(services).app(given.app_id)
+    return AppLimits(given.app_id, app.settings.limits)
+
+
+async def _read_switches(services: AdminServices, given: SetSwitches) -> dict[str, Any]:
+    app = await key_admin(services).app(given.app_id)
+    switches = switches_to_dict(app.settings)
+    return {name: switches.get(name) for name in given.switches}
+
+
+def _switch_text(value: SwitchValue) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return ",".join(f"{name}:{bound}" for name, bound in value.items())
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def _environment(text: str) -> Environment:
+    for environment in FIRST_APPS:
+        if text == environment:
+            return environment
+    raise Invalid(f"there is no environment {text!r}; choose one of {', '.join(FIRST_APPS)}")
+
+
+_LIMITS = {"queries_per_s": 50.0, "query_burst": 100, "writes_per_s": 10.0, "write_burst": 20}
+_SHOP = {
+    "app_id": "bookshop", "display_name": "Book Shop", "environment": "production", "created_at": 1_760_000_000_000,
+    "read_only": False, "limits": _LIMITS,
+}  # fmt: skip
+SECRET_RESULTS = frozenset({"secret_key", "publishable_key"})
+
+OPERATIONS = (
+    Operation(
+        "apps.list", "List the apps in which you have a role.", "viewer", "GET", "/apps", Arguments, list_apps,
+        scope="person", example_result={"apps": [_SHOP]},
+    ),
+    Operation(
+        "apps.get", "Show one app with its limits and switches.", "viewer", "GET", "/apps/{app_id}", OfApp, read_app,
+        example={"app_id": "bookshop"},
+        example_result={**_SHOP, "switches": {"bot_rule": "on", "strict_user_hash": False}},
+    ),
+    Operation(
+        "apps.progress", "Show how far the first steps of an app are.", "viewer", "GET", "/apps/{app_id}/progress",
+        OfApp, read_progress, example={"app_id": "bookshop"},
+        example_result={
+            "app_id": "bookshop", "products": 1_199, "interactions": 66_489, "orders": 18_204, "models": 1,
+            "is_on_page": True,
+        },
+    ),
+    Operation(
+        "apps.create", "Make an app with a secret and a publishable key, which are shown once.", "owner", "POST",
+        "/apps", CreateApp, create_app, scope="installation", secret_results=SECRET_RESULTS,
+        example={"app_id": "bookshop", "environment": "production"},
+        example_result={
+            "app_id": "bookshop", "environment": "production", "secret_key": "ksk_prd_...",
+            "publishable_key": "kpk_prd_...",
+        },
+    ),
+    Operation(
+        "apps.set_display_name", "Change the name that the console shows for an app.", "owner", "PUT",
+        "/apps/{app_id}/display-name", SetDisplayName, set_display_name, read_before=_read_display_name,
+        example={"app_id": "bookshop", "display_name": "Book Shop"},
+        example_result={**_SHOP, "switches": {"bot_rule": "on", "strict_user_hash": False}},
+    ),
+    Operation(
+        "apps.set_limits", "Change the rate limits of an app.", "owner", "PATCH", "/apps/{app_id}/limits", SetLimits,
+        set_limits, read_before=_read_limits,
+        example={"app_id": "bookshop", "queries_per_s": 200, "writes_per_s": 50},
+        example_result={"app_id": "bookshop", **_LIMITS, "queries_per_s": 200.0, "query_burst": 400},
+    ),
+    Operation(
+        "apps.set_switches", "Change switches of an app; API replicas apply them within a second.", "owner", "PATCH",
+        "/apps/{app_id}/switches", SetSwitches, set_switches, read_before=_read_switches,
+        example={"app_id": "bookshop", "switches": {"bot_rule": "log", "strict_user_hash": True}},
+        example_result={"app_id": "bookshop", "bot_rule": "log", "strict_user_hash": True},
+    ),
+)  # fmt: skip

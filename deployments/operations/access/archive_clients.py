@@ -1,0 +1,425 @@
+"""Use cases of the archive: its use, the rules for its clients, and the applications that people connected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import orjson
+from pydantic import Field, ValidationError
+
+from cluster.admin.key_admin import KeyAdmin
+from cluster.clock import iso_ms
+from cluster.errors import Invalid, NotFound
+from cluster.records.access import find_archive_app
+from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name, short_id
+from cluster.store.administration.grants import ActiveGrant
+from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.sample_results import PERFORMED
+from deployments.operations.frame.services import AdminServices
+from deployments.operations.frame.time_span import parse_span_ms
+from deployments.operations.insight.archive_report import (
+    UNANSWERED_BELOW,
+    ArchiveReport,
+    ClientUsage,
+    build_archive_report,
+)
+
+SEEN_DAYS = "30d"
+_MOST_SEEN = 1_000
+_LONGEST_TITLE = 300
+_READ_AT_ONCE = 50
+"Accounts whose grants are read at once."
+
+
+class ReadArchiveReport(OfApp):
+    """Which calls to report."""
+
+    since: str = Field(default="30d", description="How far back: a number and m, h, d or w.")
+    top: int = Field(default=20, ge=1, le=1000, description="Rows of each list.")
+    unanswered_below: float = Field(
+        default=UNANSWERED_BELOW, ge=0, le=1, allow_inf_nan=False,
+        description="A question is unanswered if its best passage holds less of it than this share.",
+    )  # fmt: skip
+
+
+class ReadArchiveApp(Arguments):
+    """Arguments of `archive.app`."""
+
+    app_id: str = Field(
+        "", description="An app in which the caller has a role; empty: only administrators may read."
+    )
+
+
+class OfClient(OfApp):
+    """A client of the archive: its id, `host:` and a host, the name it claims, or `*`."""
+
+    client: str = Field(description="Id, `host:` and a host, the name it claims, or `*` for everybody else.")
+
+
+class RateClient(OfClient):
+    """How often a client may call."""
+
+    calls_per_minute: float = Field(ge=0, description="Calls of all its people together; 0: no bound.")
+
+
+class OfConnection(OfApp):
+    """A connected application."""
+
+    client_id: str = Field(description="Short id of the client, `c-...`.")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveClients:
+    """The rules for clients, and who called of late."""
+
+    app_id: str
+    rules: tuple[ClientRule, ...]
+    seen: tuple[ClientUsage, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return rules and callers as JSON."""
+        callers = [
+            {"client_name": usage.name, "client_ids": list(usage.client_ids), "calls": usage.calls}
+            for usage in self.seen
+        ]
+        return {"app_id": self.app_id, "rules": [rule.model_dump() for rule in self.rules], "seen": callers}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedClient:
+    """The rule of a client after a change."""
+
+    app_id: str
+    rule: ClientRule
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rule as JSON."""
+        return {"app_id": self.app_id, **self.rule.model_dump()}
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenClient:
+    """A client without a rule."""
+
+    app_id: str
+    client: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the client as JSON."""
+        return {"app_id": self.app_id, "client": self.client, "forgotten": True}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedApplication:
+    """A client that people gave access to; it names none of them."""
+
+    client_id: str
+    name: str
+    "The client's own claim."
+    target: str
+    "Where its codes were sent."
+    people: int
+    since: int
+    used_at: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the application as JSON."""
+        return {
+            "client_id": self.client_id,
+            "client_name": self.name,
+            "target": self.target,
+            "people": self.people,
+            "since": iso_ms(self.since),
+            "used_at": iso_ms(self.used_at),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedApplications:
+    """Connected applications, the last used first."""
+
+    applications: tuple[ConnectedApplication, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the applications as JSON."""
+        return {"applications": [application.to_dict() for application in self.applications]}
+
+
+@dataclass(frozen=True, slots=True)
+class DisconnectedApplication:
+    """How many grants of a client ended."""
+
+    client_id: str
+    ended: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the number as JSON."""
+        return {"client_id": self.client_id, "ended": self.ended}
+
+
+async def report_archive(services: AdminServices, given: ReadArchiveReport) -> ArchiveReport:
+    """Return the archive's use: clients, skills, questions, articles, refusals. No person is named.
+
+    Errors:
+        Invalid: no span of time
+    Cost:
+        200,000 calls: about two seconds in other threads, once in 30 seconds
+    """
+    span_ms = parse_span_ms(given.since)
+
+    async def load() -> ArchiveReport:
+        until = services.now_ms()
+        calls = await services.stores.archive_calls.read_since(given.app_id, until - span_ms)
+        report = await asyncio.to_thread(_build_report, calls, until - span_ms, until, given)
+        ids = [line[0] for line in report.articles]
+        bodies = await services.stores.records.get_many(given.app_id, "product", ids)
+        titles = {
+            product_id: str(orjson.loads(body).get("title") or "")[:_LONGEST_TITLE]
+            for product_id, body in zip(ids, bodies, strict=True)
+            if body is not None
+        }
+        return replace(report, titles=titles)
+
+    report: ArchiveReport = await services.cache.get(
+        ("archive.report", given.app_id, given.since, given.top, given.unanswered_below), load
+    )
+    return report
+
+
+async def list_clients(services: AdminServices, given: OfApp) -> ArchiveClients:
+    """Return the rules, and who called within 30 days."""
+    rules = await services.stores.client_rules.all(given.app_id)
+    usage = ReadArchiveReport(app_id=given.app_id, since=SEEN_DAYS, top=_MOST_SEEN)
+    seen = (await report_archive(services, usage)).clients
+    return ArchiveClients(given.app_id, tuple(rule for _, rule in sorted(rules.items())), tuple(seen))
+
+
+async def allow_client(services: AdminServices, given: OfClient) -> ChangedClient:
+    """Allow a client.
+
+    Errors:
+        Invalid: its name is empty or too long
+    """
+    return await _change(services, given, decision="allow")
+
+
+async def deny_client(services: AdminServices, given: OfClient) -> ChangedClient:
+    """Refuse a client.
+
+    Errors:
+        Invalid: its name is empty or too long
+    """
+    return await _change(services, given, decision="deny")
+
+
+async def rate_client(services: AdminServices, given: RateClient) -> ChangedClient:
+    """Bound the calls of a client, all its people together; under `*` those of one person.
+
+    Errors:
+        Invalid: its name is empty or too long
+    """
+    return await _change(services, given, calls_per_minute=given.calls_per_minute)
+
+
+async def forget_client(services: AdminServices, given: OfClient) -> ForgottenClient:
+    """Remove the rule of a client.
+
+    Errors:
+        NotFound: it has none
+    """
+    if not await services.stores.client_rules.remove(given.app_id, given.client):
+        raise NotFound("there is no rule for this client; see `kiosk clients list`")
+    return ForgottenClient(given.app_id, given.client)
+
+
+async def list_connections(services: AdminServices, given: OfApp) -> ConnectedApplications:
+    """Return the applications that people connected to the archive. No person is named.
+
+    Errors:
+        NotFound: the app is not the archive's
+    """
+    await _require_archive(services, given.app_id)
+    by_client: dict[str, list[ActiveGrant]] = {}
+    for active in await _load_grants(services):
+        by_client.setdefault(active.grant.client_id, []).append(active)
+    applications = [_summarize_grants(client_id, grants) for client_id, grants in by_client.items()]
+    return ConnectedApplications(
+        tuple(sorted(applications, key=lambda application: (-application.used_at, application.client_id)))
+    )
+
+
+async def disconnect_application(services: AdminServices, given: OfConnection) -> DisconnectedApplication:
+    """End all grants of a client; people may connect it again unless it is refused.
+
+    Errors:
+        NotFound: the app is not the archive's, or the client has no grant
+    """
+    await _require_archive(services, given.app_id)
+    grants = [
+        grant for grant in await _load_grants(services) if short_id(grant.grant.client_id) == given.client_id
+    ]
+    if not grants:
+        raise NotFound(f"there is no connected application {given.client_id}")
+    ended = 0
+    for active in grants:
+        ended += await services.stores.grants.revoke(active.grant.grant_id, now_ms=services.now_ms())
+    return DisconnectedApplication(given.client_id, ended)
+
+
+async def _change(services: AdminServices, given: OfClient, **change: object) -> ChangedClient:
+    stored = (await services.stores.client_rules.all(given.app_id)).get(fold_client_name(given.client))
+    try:
+        rule = ClientRule.model_validate(
+            {**(stored.model_dump() if stored else {}), "client": given.client.strip(), **change}
+        )
+    except ValidationError as error:
+        raise Invalid("a client's name has 1 to 200 characters") from error
+    await services.stores.client_rules.put(given.app_id, rule)
+    return ChangedClient(given.app_id, rule)
+
+
+async def _load_grants(services: AdminServices) -> list[ActiveGrant]:
+    accounts = await services.stores.accounts.all()
+    active: list[ActiveGrant] = []
+    for start in range(0, len(accounts), _READ_AT_ONCE):
+        some = accounts[start : start + _READ_AT_ONCE]
+        for grants in await asyncio.gather(
+            *(services.stores.grants.of_user(account.user_id) for account in some)
+        ):
+            active += grants
+    return active
+
+
+def _summarize_grants(client_id: str, grants: Sequence[ActiveGrant]) -> ConnectedApplication:
+    newest = max(grants, key=lambda active: active.used_at)
+    return ConnectedApplication(
+        short_id(client_id),
+        newest.grant.client_name,
+        newest.grant.target,
+        len({active.grant.user_id for active in grants}),
+        min(active.grant.created_at for active in grants),
+        newest.used_at,
+    )
+
+
+def _build_report(
+    calls: Sequence[ArchiveCall], since: int, until: int, given: ReadArchiveReport
+) -> ArchiveReport:
+    return build_archive_report(
+        calls, since=since, until=until, top=given.top, unanswered_below=given.unanswered_below
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveChoice:
+    """The app that agents read."""
+
+    app_id: str
+    is_chosen: bool
+    "Whether somebody chose it; else it is the one of KIOSK_ARCHIVE_APP."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the choice for JSON."""
+        return asdict(self)
+
+
+async def read_archive_app(services: AdminServices, _: Arguments) -> ArchiveChoice:
+    """Return the app that agents read."""
+    apps = (await services.stores.access.read_all()).apps
+    app_id = find_archive_app(apps, services.config.archive_app)
+    return ArchiveChoice(app_id, any(app.archive_since for app in apps.values()))
+
+
+async def choose_archive_app(services: AdminServices, given: OfApp) -> ArchiveChoice:
+    """Let agents read an app from now on; API replicas follow within a second.
+
+    Errors:
+        NotFound: no such app
+    """
+    keys = KeyAdmin(services.stores.access, services.vault)
+    chosen = await keys.choose_archive_app(given.app_id, services.now_ms())
+    return ArchiveChoice(chosen.app_id, True)
+
+
+async def _read_choice(services: AdminServices, given: OfApp) -> Any:
+    return (await read_archive_app(services, given)).to_dict()
+
+
+async def _require_archive(services: AdminServices, app_id: str) -> None:
+    chosen = (await read_archive_app(services, Arguments())).app_id
+    if app_id != chosen:
+        raise NotFound(f"agents do not read {app_id}; they read {chosen}")
+
+
+async def _read_rule(services: AdminServices, given: OfClient) -> dict[str, Any] | None:
+    rule = (await services.stores.client_rules.all(given.app_id)).get(fold_client_name(given.client))
+    return None if rule is None else rule.model_dump()
+
+
+_CLIENTS = "/apps/{app_id}/archive/clients"
+_EXAMPLE = {"app_id": "archive", "client": "host:claude.ai"}
+_EXAMPLE_RESULT = {**_EXAMPLE, "decision": "allow", "calls_per_minute": None}
+
+
+def _client_operation(
+    verb: str, summary: str, arguments: type[OfClient], call: Any, **more: Any
+) -> Operation[AdminServices, Any]:
+    return Operation(
+        f"clients.{verb}", summary, "owner", "POST", f"{_CLIENTS}/{verb}", arguments, call,
+        read_before=_read_rule, **more,
+    )  # fmt: skip
+
+
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "archive.app", "Show the app that agents read.", "viewer", "GET", "/archive", ReadArchiveApp,
+        read_archive_app, example={"app_id": "archive"}, example_result={"app_id": "archive", "is_chosen": True},
+    ),
+    Operation(
+        "archive.choose", "Let agents read an app from now on.", "owner", "POST", "/apps/{app_id}/archive/choose",
+        OfApp, choose_archive_app, scope="installation", read_before=_read_choice, example={"app_id": "archive"},
+        example_result={"app_id": "archive", "is_chosen": True},
+    ),
+    Operation(
+        "archive.report", "Report the archive's use by clients, skills and questions.", "analyst", "GET",
+        "/apps/{app_id}/archive/report", ReadArchiveReport, report_archive,
+        example={"app_id": "archive", "since": "7d"},
+        example_result=PERFORMED["archive.report"],
+    ),
+    Operation(
+        "clients.list", "List rules for clients of the archive, and who called within 30 days.", "viewer", "GET",
+        _CLIENTS, OfApp, list_clients, example={"app_id": "archive"},
+        example_result={"app_id": "archive", "rules": [], "seen": []},
+    ),
+    _client_operation(
+        "allow", "Allow a client of the archive.", OfClient, allow_client, example=_EXAMPLE,
+        example_result=_EXAMPLE_RESULT,
+    ),
+    _client_operation(
+        "deny", "Refuse a client of the archive.", OfClient, deny_client, example=_EXAMPLE,
+        example_result={**_EXAMPLE_RESULT, "decision": "deny"},
+    ),
+    _client_operation(
+        "rate", "Bound the calls of a client of the archive.", RateClient, rate_client,
+        example={**_EXAMPLE, "calls_per_minute": 120.0},
+        example_result={**_EXAMPLE_RESULT, "calls_per_minute": 120.0},
+    ),
+    _client_operation(
+        "forget", "Remove the rule of a client of the archive.", OfClient, forget_client, example=_EXAMPLE,
+        example_result={**_EXAMPLE, "forgotten": True},
+    ),
+    Operation(
+        "connections.list", "List the applications that people connected to the archive.", "viewer", "GET",
+        "/apps/{app_id}/archive/connections", OfApp, list_connections, example={"app_id": "archive"},
+        example_result={"applications": []},
+    ),
+    Operation(
+        "connections.end", "Disconnect an application from the archive.", "owner", "DELETE",
+        "/apps/{app_id}/archive/connections/{client_id}", OfConnection, disconnect_application,
+        example={"app_id": "archive", "client_id": "c-0123456789abcdef"},
+        example_result={"client_id": "c-0123456789abcdef", "ended": 1},
+    ),
+)  # fmt: skip

@@ -1,0 +1,174 @@
+"""API keys: list, reveal, rotate and revoke them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from cluster.admin.key_admin import KINDS, KeyEntry
+from cluster.errors import Invalid, NotFound
+from cluster.records.access import KeyKind
+from deployments.operations.access.apps import SECRET_RESULTS, NewKeys, key_admin
+from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.services import AdminServices
+
+
+@dataclass(frozen=True, slots=True)
+class KeyList:
+    """Keys in use, app by app."""
+
+    entries: list[KeyEntry]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the keys for JSON."""
+        return {"keys": [entry.to_dict() for entry in self.entries]}
+
+
+@dataclass(frozen=True, slots=True)
+class RevokedKey:
+    """A key that was revoked."""
+
+    entry: KeyEntry
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the key for JSON."""
+        return {"revoked": True, **self.entry.to_dict()}
+
+
+class RotateKeys(OfApp):
+    """Arguments of `keys.rotate`."""
+
+    kind: str = Field("both", description="secret, publishable or both.")
+
+
+class RevokeKey(OfApp):
+    """Arguments of `keys.revoke`."""
+
+    key_id: str
+
+
+class RevokeAnyKey(Arguments):
+    """Arguments of `keys.revoke_any`."""
+
+    key: str = Field(max_length=200, description="Key id (best), hint, or the key itself.")
+
+
+async def list_keys(services: AdminServices, given: OfApp) -> KeyList:
+    """Return the keys of an app without their texts.
+
+    Errors:
+        NotFound: no such app
+    """
+    return KeyList(await key_admin(services).keys(app_id=given.app_id))
+
+
+async def list_all_keys(services: AdminServices, _: Arguments) -> KeyList:
+    """Return the keys of all apps without their texts."""
+    return KeyList(await key_admin(services).keys())
+
+
+async def reveal_keys(services: AdminServices, given: OfApp) -> KeyList:
+    """Return the keys of an app with their texts.
+
+    Errors:
+        NotFound: no such app
+        Fault: a key does not open under the master key
+    """
+    return KeyList(await key_admin(services).keys(app_id=given.app_id, reveal=True))
+
+
+async def reveal_all_keys(services: AdminServices, _: Arguments) -> KeyList:
+    """Return the keys of all apps with their texts.
+
+    Errors:
+        Fault: a key does not open under the master key
+    """
+    return KeyList(await key_admin(services).keys(reveal=True))
+
+
+async def rotate_keys(services: AdminServices, given: RotateKeys) -> NewKeys:
+    """Replace keys of an app; the old ones are refused within a second.
+
+    Errors:
+        NotFound: no such app
+        Invalid: no such kind of key
+    """
+    kinds = _kinds(given.kind)
+    return NewKeys(given.app_id, "", await key_admin(services).rotate(given.app_id, kinds, services.now_ms()))
+
+
+async def revoke_key(services: AdminServices, given: RevokeKey) -> RevokedKey:
+    """Revoke one key of an app for good.
+
+    Errors:
+        NotFound: the app has no such key
+    """
+    admin = key_admin(services)
+    if all(entry.key.key_id != given.key_id for entry in await admin.keys(app_id=given.app_id)):
+        raise NotFound(f"{given.app_id} has no key {given.key_id}")
+    return RevokedKey(await admin.revoke(given.key_id))
+
+
+async def revoke_any_key(services: AdminServices, given: RevokeAnyKey) -> RevokedKey:
+    """Revoke one key of any app for good, given by its id, its hint or its text.
+
+    Errors:
+        NotFound: no key in use matches
+        Invalid: several keys match
+    """
+    return RevokedKey(await key_admin(services).revoke(given.key))
+
+
+def _kinds(text: str) -> tuple[KeyKind, ...]:
+    if text == "both":
+        return KINDS
+    for kind in KINDS:
+        if text == kind:
+            return (kind,)
+    raise Invalid(f"there is no kind of key called {text!r}; choose secret, publishable or both")
+
+
+_KEY = {
+    "app_id": "bookshop", "environment": "production", "kind": "secret", "key_id": "key-1f0c5d2a9b",
+    "hint": "ksk_prd_...x7Qa", "created_at": 1_760_000_000_000,
+}  # fmt: skip
+_REVEALED = frozenset({"key", "token_key"})
+
+OPERATIONS = (
+    Operation(
+        "keys.list", "List the keys of an app, without their texts.", "owner", "GET", "/apps/{app_id}/keys", OfApp,
+        list_keys, example={"app_id": "bookshop"}, example_result={"keys": [_KEY]},
+    ),
+    Operation(
+        "keys.list_all", "List the keys of all apps, without their texts.", "owner", "GET", "/keys", Arguments,
+        list_all_keys, scope="installation", example_result={"keys": [_KEY]},
+    ),
+    Operation(
+        "keys.reveal", "Show the keys of an app; the audit log records it.", "owner", "POST",
+        "/apps/{app_id}/keys/reveal", OfApp, reveal_keys, secret_results=_REVEALED,
+        example={"app_id": "bookshop"}, example_result={"keys": [{**_KEY, "key": "ksk_prd_..."}]},
+    ),
+    Operation(
+        "keys.reveal_all", "Show the keys of all apps; the audit log records it.", "owner", "POST", "/keys/reveal",
+        Arguments, reveal_all_keys, scope="installation", secret_results=_REVEALED,
+        example_result={"keys": [{**_KEY, "key": "ksk_prd_..."}]},
+    ),
+    Operation(
+        "keys.rotate", "Replace keys of an app; the new ones are shown once, the old ones are refused within a second.",
+        "owner", "POST", "/apps/{app_id}/keys/rotate", RotateKeys, rotate_keys, secret_results=SECRET_RESULTS,
+        example={"app_id": "bookshop", "kind": "secret"},
+        example_result={"app_id": "bookshop", "secret_key": "ksk_prd_..."},
+    ),
+    Operation(
+        "keys.revoke", "Revoke one key of an app for good.", "owner", "DELETE", "/apps/{app_id}/keys/{key_id}",
+        RevokeKey, revoke_key, example={"app_id": "bookshop", "key_id": "key-1f0c5d2a9b"},
+        example_result={"revoked": True, **_KEY},
+    ),
+    Operation(
+        "keys.revoke_any", "Revoke a key that leaked, given by its id, its hint or its text.", "owner", "POST",
+        "/keys/revoke", RevokeAnyKey, revoke_any_key, scope="installation", secret_fields=frozenset({"key"}),
+        example={"key": "ksk_prd_..."}, example_result={"revoked": True, **_KEY},
+    ),
+)  # fmt: skip

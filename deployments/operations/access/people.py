@@ -1,0 +1,436 @@
+"""People: accounts, their passwords, their roles in apps, their second factor, and the agents they connected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from cluster.admin.accounts import AccountAdmin, account_to_dict
+from cluster.errors import Conflict, Forbidden, Invalid, NotFound
+from cluster.records.account import Account, Role
+from cluster.records.administration import APP_ROLES, AppRole
+from cluster.store.administration.grants import ActiveGrant
+from deployments.operations.access.apps import key_admin
+from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.services import AdminServices
+
+
+@dataclass(frozen=True, slots=True)
+class AccountList:
+    """Accounts by name."""
+
+    accounts: list[Account]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the accounts for JSON."""
+        return {"users": [account_to_dict(account) for account in self.accounts]}
+
+
+@dataclass(frozen=True, slots=True)
+class AccountDetails:
+    """One account; with its password where a new one was generated."""
+
+    account: Account
+    password: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the account for JSON."""
+        return {**account_to_dict(self.account), **({"password": self.password} if self.password else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class PersonChange:
+    """What became of an account."""
+
+    username: str
+    facts: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change for JSON."""
+        return {"username": self.username, **self.facts}
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """Agents that a person connected, the last used first."""
+
+    username: str
+    grants: list[ActiveGrant]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the connections for JSON."""
+        named = [
+            {
+                "connection": active.grant.grant_id,
+                "client_name": active.grant.client_name,
+                "created_at": active.grant.created_at,
+                "used_at": active.used_at,
+            }
+            for active in self.grants
+        ]
+        return {"username": self.username, "clients": named}
+
+
+@dataclass(frozen=True, slots=True)
+class AppPeople:
+    """AccountList with a role in an app; administrators, who own every app, are not among them."""
+
+    app_id: str
+    accounts: list[Account]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return names and roles for JSON."""
+        named = [
+            {"username": account.username, "role": account.roles[self.app_id], "disabled": account.disabled}
+            for account in self.accounts
+        ]
+        return {"app_id": self.app_id, "users": named}
+
+
+_TEMPORARY = (
+    "Whether the person must choose another password at the next sign-in to the console; absent: yes for a generated "
+    "one, except on the command line."
+)
+
+
+class OfPerson(Arguments):
+    """Arguments of an operation on one account."""
+
+    username: str = Field(max_length=64)
+
+
+class CreatePerson(OfPerson):
+    """Arguments of `people.create`."""
+
+    role: str = Field("reader", description="reader or administrator.")
+    password: str = Field("", max_length=256, description="At least 10 characters; empty: one is generated.")
+    temporary: bool | None = Field(None, description=_TEMPORARY)
+
+
+class SetPassword(OfPerson):
+    """Arguments of `people.set_password`."""
+
+    password: str = Field("", max_length=256, description="At least 10 characters; empty: one is generated.")
+    temporary: bool | None = Field(None, description=_TEMPORARY)
+
+
+class Disconnect(OfPerson):
+    """Arguments of `people.disconnect`."""
+
+    connection: str = Field("", max_length=64, description="Id of one connection; empty: all of them.")
+
+
+class OfAppPerson(OfApp):
+    """Arguments of an operation on the role of one account in an app."""
+
+    username: str = Field(max_length=64)
+
+
+class GrantRole(OfAppPerson):
+    """Arguments of `people.grant_role`."""
+
+    role: str = Field(description="viewer, analyst, editor or owner.")
+
+
+async def list_people(services: AdminServices, _: Arguments) -> AccountList:
+    """Return all accounts."""
+    return AccountList(await account_admin(services).all())
+
+
+async def read_person(services: AdminServices, given: OfPerson) -> AccountDetails:
+    """Return one account.
+
+    Errors:
+        NotFound: no such account
+    """
+    return AccountDetails(await account_admin(services).find(given.username))
+
+
+async def create_person(services: AdminServices, given: CreatePerson) -> AccountDetails:
+    """Create an account; a generated password is part of the result.
+
+    Errors:
+        Invalid: the name, the role or the password is not allowed
+        Conflict: the name is taken
+    """
+    role = account_role(given.role)
+    account, password = await account_admin(services).create(
+        given.username,
+        role,
+        given.password,
+        services.now_ms(),
+        is_temporary=_is_temporary(services, given),
+    )
+    return AccountDetails(account, "" if given.password else password)
+
+
+def _is_temporary(services: AdminServices, given: CreatePerson | SetPassword) -> bool:
+    """Return whether the person must replace the password; on the command line, programs use generated ones."""
+    if given.temporary is not None:
+        return given.temporary
+    return not given.password and services.principal.way != "command line"
+
+
+async def lock_person(services: AdminServices, given: OfPerson) -> PersonChange:
+    """Lock an account; sessions, tokens and connections of it end.
+
+    Errors:
+        NotFound: no such account
+    """
+    ended = await account_admin(services).lock(given.username, services.now_ms())
+    return _changed(given, disabled=True, disconnected=ended)
+
+
+async def unlock_person(services: AdminServices, given: OfPerson) -> PersonChange:
+    """Unlock an account.
+
+    Errors:
+        NotFound: no such account
+    """
+    await account_admin(services).unlock(given.username)
+    return _changed(given, disabled=False)
+
+
+async def delete_person(services: AdminServices, given: OfPerson) -> PersonChange:
+    """Delete an account for good, with its sessions, tokens and connections.
+
+    Errors:
+        NotFound: no such account
+        Conflict: it is the only administrator
+    """
+    people = account_admin(services)
+    account = await people.find(given.username)
+    ended = await people.delete(given.username, services.now_ms())
+    await services.stores.admin_tokens.remove_user(account.user_id)
+    await services.stores.erasures.request_log_rewrite(services.now_ms())
+    return _changed(given, deleted=True, disconnected=ended)
+
+
+async def set_password(services: AdminServices, given: SetPassword) -> PersonChange:
+    """Set a password; a generated one is part of the result. Sessions, tokens and connections of the account end.
+
+    Errors:
+        NotFound: no such account
+        Invalid: the password is not allowed
+        Forbidden: it is the principal's own account
+    """
+    _refuse_same_account(services, given)
+    fresh = await account_admin(services).set_password(
+        given.username,
+        given.password,
+        services.now_ms(),
+        is_temporary=_is_temporary(services, given),
+    )
+    return _changed(given, **({} if given.password else {"password": fresh}))
+
+
+async def reset_second_factor(services: AdminServices, given: OfPerson) -> PersonChange:
+    """Remove the second factor of a person who lost it; their sessions end.
+
+    Errors:
+        NotFound: no such account
+        Forbidden: it is the principal's own account
+    """
+    _refuse_same_account(services, given)
+    account = await account_admin(services).reset_second_factor(given.username)
+    return _changed(given, second_factor=account.has_second_factor)
+
+
+async def list_connections(services: AdminServices, given: OfPerson) -> Connections:
+    """Return the agents that a person connected.
+
+    Errors:
+        NotFound: no such account
+    """
+    return Connections(given.username.lower(), await account_admin(services).clients(given.username))
+
+
+async def disconnect(services: AdminServices, given: Disconnect) -> PersonChange:
+    """End one connection of a person, or all of them.
+
+    Errors:
+        NotFound: no such account, or no such connection of it
+    """
+    ended = await account_admin(services).disconnect(given.username, given.connection, services.now_ms())
+    return _changed(given, disconnected=ended)
+
+
+async def list_app_people(services: AdminServices, given: OfApp) -> AppPeople:
+    """Return the people with a role in an app.
+
+    Errors:
+        NotFound: no such app
+    """
+    await key_admin(services).app(given.app_id)
+    accounts = [account for account in await account_admin(services).all() if given.app_id in account.roles]
+    return AppPeople(given.app_id, accounts)
+
+
+async def grant_role(services: AdminServices, given: GrantRole) -> PersonChange:
+    """Give a person a role in an app in place of the one they have.
+
+    Errors:
+        NotFound: no such app or account
+        Invalid: no such role
+        Conflict: the account is an administrator; owners of an app get NotFound
+    """
+    await key_admin(services).app(given.app_id)
+    return await _set_role(services, given, app_role(given.role))
+
+
+async def revoke_role(services: AdminServices, given: OfAppPerson) -> PersonChange:
+    """Take a person's role in an app away.
+
+    Errors:
+        NotFound: no such account, or it has no role in the app
+    """
+    return await _set_role(services, given, None)
+
+
+def account_admin(services: AdminServices) -> AccountAdmin:
+    """Return the administration of accounts."""
+    return AccountAdmin(services.stores.accounts, services.stores.grants)
+
+
+async def _read_role(services: AdminServices, given: OfAppPerson) -> dict[str, Any]:
+    account = await services.stores.accounts.get(given.username.lower())
+    return {"role": None if account is None else account.roles.get(given.app_id)}
+
+
+def _refuse_same_account(services: AdminServices, given: OfPerson) -> None:
+    """Refuse to change one's own credentials without proof of them: a stolen session or token has none.
+
+    Errors:
+        Forbidden: it is the principal's own account
+    """
+    principal = services.principal
+    if principal.way != "command line" and given.username.lower() == principal.username:
+        raise Forbidden("change your own password and second factor under My account, or on the command line")
+
+
+def _changed(given: OfPerson, **facts: Any) -> PersonChange:
+    return PersonChange(given.username.lower(), facts)
+
+
+async def _set_role(services: AdminServices, given: OfAppPerson, role: AppRole | None) -> PersonChange:
+    """Set a role; an owner of an app does not learn which other accounts there are, and who administers."""
+    try:
+        return _role_changed(
+            given, await account_admin(services).set_role(given.username, given.app_id, role)
+        )
+    except (NotFound, Conflict):
+        if services.principal.may("owner", ""):
+            raise
+        raise NotFound(f"no role of {given.username} in {given.app_id} can be changed") from None
+
+
+def _role_changed(given: OfAppPerson, account: Account) -> PersonChange:
+    return PersonChange(account.username, {"app_id": given.app_id, "role": account.roles.get(given.app_id)})
+
+
+def account_role(text: str) -> Role:
+    """Return a role of the installation from its name.
+
+    Errors:
+        Invalid: no such role
+    """
+    if text == "reader":
+        return "reader"
+    if text == "administrator":
+        return "administrator"
+    raise Invalid(f"there is no role called {text!r}; choose reader or administrator")
+
+
+def app_role(text: str) -> AppRole:
+    """Return a role in an app from its name.
+
+    Errors:
+        Invalid: no such role
+    """
+    for role in APP_ROLES:
+        if text == role:
+            return role
+    raise Invalid(f"there is no role called {text!r}; choose one of {', '.join(APP_ROLES)}")
+
+
+_ADA = {
+    "username": "ada", "user_id": "usr-1f0c5d2a9b3e4d5f", "role": "reader", "disabled": False,
+    "created_at": 1_760_000_000_000, "roles": {"bookshop": "editor"}, "second_factor": False,
+}  # fmt: skip
+_WHO = {"username": "ada"}
+_IN_SHOP = {"app_id": "bookshop", "username": "ada"}
+_PASSWORD = frozenset({"password"})
+
+OPERATIONS = (
+    Operation(
+        "people.list", "List the accounts of the installation.", "owner", "GET", "/people", Arguments, list_people,
+        scope="installation", example_result={"users": [_ADA]},
+    ),
+    Operation(
+        "people.get", "Show one account.", "owner", "GET", "/people/{username}", OfPerson, read_person,
+        scope="installation", example=_WHO, example_result=_ADA,
+    ),
+    Operation(
+        "people.create", "Make an account; a generated password is shown once.", "owner", "POST", "/people",
+        CreatePerson, create_person, scope="installation", secret_fields=_PASSWORD, secret_results=_PASSWORD,
+        example={**_WHO, "role": "reader"}, example_result={**_ADA, "roles": {}, "password": "..."},
+    ),
+    Operation(
+        "people.lock", "Lock an account; its sessions, tokens and connections end within a second.", "owner", "POST",
+        "/people/{username}/lock", OfPerson, lock_person, scope="installation", example=_WHO,
+        example_result={**_WHO, "disabled": True, "disconnected": 0},
+    ),
+    Operation(
+        "people.unlock", "Unlock an account.", "owner", "POST", "/people/{username}/unlock", OfPerson, unlock_person,
+        scope="installation", example=_WHO, example_result={**_WHO, "disabled": False},
+    ),
+    Operation(
+        "people.delete", "Delete an account for good.", "owner", "DELETE", "/people/{username}", OfPerson,
+        delete_person, scope="installation", read_before=read_person, example=_WHO,
+        example_result={**_WHO, "deleted": True, "disconnected": 0},
+    ),
+    Operation(
+        "people.set_password", "Set a password; a generated one is shown once.", "owner", "PUT",
+        "/people/{username}/password", SetPassword, set_password, scope="installation", secret_fields=_PASSWORD,
+        secret_results=_PASSWORD, example=_WHO, example_result={**_WHO, "password": "..."},
+    ),
+    Operation(
+        "people.reset_second_factor", "Remove the second factor of a person who lost it.", "owner", "DELETE",
+        "/people/{username}/second-factor", OfPerson, reset_second_factor, scope="installation", example=_WHO,
+        example_result={**_WHO, "second_factor": False},
+    ),
+    Operation(
+        "people.list_connections", "List the agents that a person connected.", "owner", "GET",
+        "/people/{username}/connections", OfPerson, list_connections, scope="installation", example=_WHO,
+        example_result={
+            **_WHO,
+            "clients": [
+                {"connection": "g1f0c5d2a9b", "client_name": "Claude", "created_at": 1_760_000_000_000,
+                 "used_at": 1_760_000_000_000},
+            ],
+        },
+    ),
+    Operation(
+        "people.disconnect", "End one connection of a person, or all of them.", "owner", "DELETE",
+        "/people/{username}/connections", Disconnect, disconnect, scope="installation",
+        example={**_WHO, "connection": "g1f0c5d2a9b"}, example_result={**_WHO, "disconnected": 1},
+    ),
+    Operation(
+        "people.list_of_app", "List the people with a role in an app.", "owner", "GET", "/apps/{app_id}/people", OfApp,
+        list_app_people, example={"app_id": "bookshop"},
+        example_result={"app_id": "bookshop", "users": [{**_WHO, "role": "editor", "disabled": False}]},
+    ),
+    Operation(
+        "people.grant_role", "Give a person a role in an app.", "owner", "PUT", "/apps/{app_id}/people/{username}",
+        GrantRole, grant_role, read_before=_read_role, example={**_IN_SHOP, "role": "editor"},
+        example_result={**_IN_SHOP, "role": "editor"},
+    ),
+    Operation(
+        "people.revoke_role", "Take a person's role in an app away.", "owner", "DELETE",
+        "/apps/{app_id}/people/{username}", OfAppPerson, revoke_role, read_before=_read_role, example=_IN_SHOP,
+        example_result={**_IN_SHOP, "role": None},
+    ),
+)  # fmt: skip

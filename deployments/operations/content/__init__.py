@@ -1,0 +1,1 @@
+"""Use cases of what apps hold: products, users, imports, quarantine, boost rules and questions."""

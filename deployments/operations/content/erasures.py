@@ -1,0 +1,140 @@
+"""Use cases on everything that is known of a user or a visitor: erase it, export it, read receipts of erasures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from pydantic import Field
+
+from actors.intake.client import Erasures
+from actors.intake.person_places import PersonPlaces
+from cluster.admin.person_files import PersonFiles
+from cluster.clock import iso_ms
+from cluster.errors import Conflict, Invalid
+from cluster.ids import new_request_id
+from cluster.records.erasure import Erasure
+from deployments.operations.content.users import UserLookup
+from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.operation import OfApp, Operation
+from deployments.operations.frame.sample_results import RESULTS
+from deployments.operations.frame.services import AdminServices
+
+_WAYS = {"command line": "command", "console": "console"}
+
+
+class EraseUser(UserLookup):
+    """Whom to erase."""
+
+    later: bool = Field(
+        False, description="The append-only file of Redis is rewritten within the hour, not now."
+    )
+
+
+class OneErasure(OfApp):
+    """One receipt."""
+
+    erasure_id: str = Field(min_length=1, max_length=100)
+
+
+async def erase_user(services: AdminServices, given: EraseUser) -> Erasure:
+    """Order the erasure of a person everywhere; the receipt tells what was where and what is left until when.
+
+    Errors:
+        NotFound: there is no such app
+        Invalid: not exactly one of both ids is given
+        Conflict: the visitor is linked to a user
+    """
+    await require_app(services.stores, given.app_id)
+    try:
+        return await Erasures(services.stores, services.clock).order(
+            given.app_id,
+            user_id=given.user_id,
+            anonymous_id=given.anonymous_id,
+            request_id=new_request_id(),
+            by=_WAYS.get(services.principal.way, "api"),
+            later=given.later,
+        )
+    except Conflict as error:
+        # The message names the user that a visitor is linked to; the audit log must not.
+        raise Conflict(error.message, audit_reason="this visitor is linked to a user") from None
+
+
+async def get_erasure(services: AdminServices, given: OneErasure) -> Erasure:
+    """Return the receipt of an erasure."""
+    await require_app(services.stores, given.app_id)
+    return await Erasures(services.stores, services.clock).receipt(given.app_id, given.erasure_id)
+
+
+async def list_erasures(services: AdminServices, given: OfApp) -> list[Erasure]:
+    """Return the newest receipts; they name nobody."""
+    await require_app(services.stores, given.app_id)
+    return await Erasures(services.stores, services.clock).receipts(given.app_id)
+
+
+@dataclass(frozen=True, slots=True)
+class UserExport:
+    """Everything that is known of a person: what the export is about, then one row for each thing."""
+
+    about: dict[str, Any]
+    rows: tuple[dict[str, Any], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the export for JSON."""
+        return {"about": self.about, "rows": list(self.rows)}
+
+    def to_lines(self) -> bytes:
+        """Return the export as JSON Lines."""
+        return b"".join(orjson.dumps(row) + b"\n" for row in (self.about, *self.rows))
+
+
+async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
+    """Return everything that is known of a person, with its place.
+
+    Errors:
+        Invalid: not exactly one of both ids is given
+    """
+    if bool(given.user_id) == bool(given.anonymous_id):
+        raise Invalid("name either a user (--user) or a visitor (--anonymous)")
+    await require_app(services.stores, given.app_id)
+    person = await services.stores.erasures.person(given.app_id, given.user_id, given.anonymous_id)
+    files = None if services.config.data_dir is None else PersonFiles(services.config.data_dir)
+    items_of_places = await PersonPlaces(services.stores, services.artifacts, files).read(person)
+    about = {
+        "app_id": given.app_id,
+        "user_id": given.user_id,
+        "anonymous_ids": list(person.anonymous_ids),
+        "exported_at": iso_ms(services.now_ms()),
+        "places": {place: len(items) for place, items in items_of_places.items()},
+    }
+    rows = ({"place": place, "item": item} for place, items in items_of_places.items() for item in items)
+    return UserExport(about, tuple(rows))
+
+
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "users.erase", "Erase a user or a visitor everywhere.", "owner", "POST", "/apps/{app_id}/erasures",
+        EraseUser, erase_user, secret_fields=frozenset({"user_id", "anonymous_id"}),
+        example={"app_id": "bookshop", "user_id": "ada"},
+        example_result=RESULTS["users.erase"],
+    ),
+    Operation(
+        "users.erasure", "Show the receipt of an erasure.", "analyst", "GET",
+        "/apps/{app_id}/erasures/{erasure_id}", OneErasure, get_erasure,
+        example={"app_id": "bookshop", "erasure_id": "0190d2b4-7c1e-7000-8000-5f3a1c9d2e10"},
+        example_result=RESULTS["users.erasure"],
+    ),
+    Operation(
+        "users.erasures", "List the newest receipts of erasures.", "analyst", "GET", "/apps/{app_id}/erasures",
+        OfApp, list_erasures, example={"app_id": "bookshop"},
+        example_result=RESULTS["users.erasures"],
+    ),
+    Operation(
+        "users.export", "Export everything that is known of a user or a visitor.", "owner", "GET",
+        "/apps/{app_id}/users/one/export", UserLookup, export_user,
+        secret_fields=frozenset({"user_id", "anonymous_id"}), recorded=True,
+        example={"app_id": "bookshop", "user_id": "ada"},
+        example_result=RESULTS["users.export"],
+    ),
+)  # fmt: skip

@@ -1,0 +1,134 @@
+"""What an uploaded file holds: its columns, a proposed mapping, and what its first rows would become.
+
+A small file can need any amount of memory and time: Parquet expands, a line can have a million cells. So API replicas
+look at files in processes of their own, with bounds (`deployments.front.preview_processes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from cluster.errors import Invalid
+from cluster.records.file_import import FileImport
+from deployments.operations.content.import_mapping import read_choices
+from deployments.operations.content.upload_files import check_parquet
+from jobs.ingest.column_proposal import list_noun_fields, propose_columns, propose_mapping
+from jobs.ingest.delimited_files import DelimitedFormat
+from jobs.ingest.preview import IngestPreview, preview_ingest
+from jobs.ingest.record_fields import read_fields
+from jobs.ingest.sources import PlainFiles, propose_source_encoding
+from jobs.ingest.upload_ingest import build_order
+
+_FIRST_ROWS = 200
+_LONGEST_VALUE = 2_000
+"Characters of a value of a sample record that are shown."
+
+
+class PreviewTask(BaseModel):
+    """A look at a file of this machine."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["check", "columns", "rows"]
+    "`check` only refuses files that no import can read."
+    record: FileImport
+    path: str
+    now_ms: int
+    mapping: tuple[str, ...] | None = None
+    "None: the proposed one, for columns."
+    limit: int = _FIRST_ROWS
+    encoding: str | None = None
+    "None: the one of the upload."
+
+
+Previewer = Callable[[PreviewTask], Awaitable[dict[str, Any]]]
+
+
+async def preview_in_thread(task: PreviewTask) -> dict[str, Any]:
+    """Look at a file in a thread of this process."""
+    return await asyncio.to_thread(preview_file, task)
+
+
+def preview_file(task: PreviewTask) -> dict[str, Any]:
+    """Look at a file.
+
+    Errors:
+        Invalid: the file does not have its format, or a rule is invalid
+    """
+    record, path = task.record, Path(task.path)
+    if task.encoding is not None:
+        record = record.model_copy(update={"encoding": task.encoding})
+    if task.kind == "check":
+        if record.format == "parquet":
+            check_parquet(path)
+        return {}
+    if task.kind == "rows":
+        return _preview_rows(record, path, task.mapping or (), task.limit, task.now_ms)
+    return _preview_columns(record, path, task.mapping, task.now_ms)
+
+
+def _preview_columns(
+    record: FileImport, path: Path, given: Sequence[str] | None, now_ms: int
+) -> dict[str, Any]:
+    files = PlainFiles(record.format, DelimitedFormat(record.delimiter, record.encoding))
+    (source,) = files.find(str(path))
+    proposed_encoding = propose_source_encoding(source)
+    try:
+        columns = propose_columns(source, files, record.noun)
+    except Invalid:
+        # not even the header is UTF-8, so there is nothing to choose
+        if not proposed_encoding:
+            raise
+        record = record.model_copy(update={"encoding": proposed_encoding})
+        return _preview_columns(record, path, given, now_ms)
+    rules = tuple(propose_mapping(columns, record.noun))
+    is_plain = record.format == "jsonl" and all(column.field == column.name for column in columns)
+    names = [column.name for column in columns]
+    proposed = () if is_plain else rules
+    mapping = proposed if given is None else given
+    return {
+        "columns": [column.to_dict() for column in columns],
+        **read_choices(names, mapping, record.noun, is_plain=is_plain and not mapping).to_dict(),
+        "fields": list_noun_fields(record.noun),
+        "choices": {name: list(values) for name, values in read_fields(record.noun).choices.items()},
+        "encoding": record.encoding,
+        "proposed_encoding": proposed_encoding,
+        "proposed": list(proposed),
+        "mapping": list(mapping),
+        "preview": _preview_rows(record, path, mapping, _FIRST_ROWS, now_ms),
+    }
+
+
+def _preview_rows(
+    record: FileImport, path: Path, mapping: Sequence[str], limit: int, now_ms: int
+) -> dict[str, Any]:
+    order = build_order(record.model_copy(update={"mapping": tuple(mapping)}), path, limit=limit)
+    return _preview_to_dict(preview_ingest(order, now_ms=now_ms))
+
+
+def _preview_to_dict(preview: IngestPreview) -> dict[str, Any]:
+    return {
+        "rows": preview.rows,
+        "accepted": preview.accepted,
+        "refused": preview.refused,
+        "reasons": [asdict(reason) for reason in preview.reasons],
+        "warnings": list(preview.warnings),
+        "samples": [_shorten(sample) for sample in preview.samples],
+    }
+
+
+def _shorten(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name[:_LONGEST_VALUE]: _shorten(part) for name, part in islice(value.items(), 200)}
+    if isinstance(value, list):
+        return [_shorten(part) for part in value[:50]]
+    if isinstance(value, str) and len(value) > _LONGEST_VALUE:
+        return value[:_LONGEST_VALUE] + "…"
+    return value

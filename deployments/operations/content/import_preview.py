@@ -1,0 +1,99 @@
+"""Use cases of looking at an uploaded file: its columns with a mapping, the first faults, and a dry run."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from cluster.errors import NotFound
+from cluster.records.file_import import FileImport
+from deployments.operations.content.file_preview import PreviewTask
+from deployments.operations.content.imports import Encoding, OneImport, Rules, find_import, state_folder
+from deployments.operations.frame.operation import Operation
+from deployments.operations.frame.sample_results import RESULTS
+from deployments.operations.frame.services import AdminServices
+from jobs.ingest.delimited_files import DelimitedFormat
+from jobs.ingest.upload_ingest import fetch_upload
+
+
+class PreviewImport(OneImport):
+    """How to look at the file."""
+
+    mapping: Rules | None = Field(None, description="Rules of a mapping; null: the proposed ones.")
+    encoding: Encoding = Field(None, description="Encoding of CSV; null: that of the upload.")
+
+
+class DryRunImport(OneImport):
+    """How to read the file."""
+
+    mapping: Rules = ()
+    encoding: Encoding = Field(None, description="Encoding of CSV; null: that of the upload.")
+    limit: int = Field(1_000, ge=1, le=10_000)
+
+
+async def preview_import(services: AdminServices, given: PreviewImport) -> dict[str, Any]:
+    """Return the columns of a file with kinds, samples and proposed rules, and the first faults with them.
+
+    Errors:
+        NotFound: there is no such import, or its file was removed
+        Invalid: the file does not have its format, or a rule is invalid
+    """
+    record = (await find_import(services, given)).record
+    path = await _local_file(services, record)
+    return await services.preview(
+        PreviewTask(
+            kind="columns",
+            record=record,
+            path=str(path),
+            mapping=given.mapping,
+            now_ms=services.now_ms(),
+            encoding=_check_encoding(given.encoding),
+        )
+    )
+
+
+async def dry_run_import(services: AdminServices, given: DryRunImport) -> dict[str, Any]:
+    """Return what the first rows would become; nothing is written."""
+    record = (await find_import(services, given)).record
+    path = await _local_file(services, record)
+    return await services.preview(
+        PreviewTask(
+            kind="rows", record=record, path=str(path), mapping=given.mapping, limit=given.limit,
+            now_ms=services.now_ms(), encoding=_check_encoding(given.encoding),
+        )
+    )  # fmt: skip
+
+
+def _check_encoding(encoding: str | None) -> str | None:
+    """Return an encoding that exists.
+
+    Errors:
+        Invalid: it does not
+    """
+    DelimitedFormat("", encoding or "")
+    return encoding
+
+
+async def _local_file(services: AdminServices, record: FileImport) -> Path:
+    if record.is_removed:
+        raise NotFound("the uploaded file was removed; upload it again")
+    return await asyncio.to_thread(fetch_upload, record, services.artifacts, state_folder(services))
+
+
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "imports.preview", "Show the columns of a file, a proposed mapping and the first faults.", "editor", "POST",
+        "/apps/{app_id}/imports/{import_id}/preview", PreviewImport, preview_import, is_query=True,
+        example={"app_id": "bookshop", "import_id": "0190d2b4"},
+        example_result=RESULTS["imports.preview"],
+    ),
+    Operation(
+        "imports.dry_run", "Show what the first rows of a file would become.", "editor", "POST",
+        "/apps/{app_id}/imports/{import_id}/dry-run", DryRunImport, dry_run_import, is_query=True,
+        example={"app_id": "bookshop", "import_id": "0190d2b4", "mapping": ["product_id=sku", "title=name"]},
+        example_result=RESULTS["imports.dry_run"],
+    ),
+)  # fmt: skip

@@ -1,0 +1,11 @@
+"""What every use case of the administration shares.
+
+operation       what a use case is: name, right, place in HTTP, arguments, call
+principal       who performs it, and what that person may do
+services        what the use cases work on
+administration  authorizes, validates, performs and records an operation
+audit           the use cases of the audit log
+result_cache    results that several callers share for a moment
+app_access      the app of an operation     api_calls   writes through the REST API     time_span   "7d" as milliseconds
+sample_results  the results that the reference shows; `performed_examples.json` holds those that operations gave
+"""

@@ -1,0 +1,161 @@
+"""Use cases of measuring recipes: order an evaluation or a sweep, and read what it found. Workers do the measuring."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from actors.models.allowed_learners import ALLOWED
+from cluster.errors import Conflict, Invalid, NotFound
+from cluster.records.run import Run, RunKind
+from deployments.operations.frame.operation import OfApp, Operation
+from deployments.operations.frame.services import AdminServices
+from deployments.operations.models.evaluations import load_report
+from deployments.operations.models.recipes import choose_recipe
+from deployments.operations.models.runs import OfRun, RunView, get_run, run_example
+
+_RecipeChoice = Annotated[str | dict[str, Any], Field(union_mode="left_to_right")]
+_Text = Annotated[str, Field(min_length=1, max_length=2_000)]
+
+
+class OrderEvaluation(OfApp):
+    """What to evaluate; without recipe and snapshot, the serving version."""
+
+    engine_id: str = "default"
+    recipe: _RecipeChoice = ""
+    "A built-in recipe by its name, or all fields of one."
+    changes: dict[str, Any] | str = Field(default_factory=dict)
+    "Path of a field -> value, as `parts.rules.window`; or a text with a line FIELD=VALUE for each."
+    snapshot: str = Field(default="", max_length=64)
+    "A version whose recipe is evaluated."
+    protocols: Annotated[list[str], Field(max_length=4)] = Field(default_factory=list)
+    "Of `by_time`, `leave_last_out`, `next_in_session`; none: the first two."
+    readers: int = Field(default=4_000, ge=10, le=100_000)
+    "Most users in the test."
+
+
+class OrderSweep(OfApp):
+    """A recipe, and the values of its fields to try."""
+
+    engine_id: str = "default"
+    recipe: _RecipeChoice = "default"
+    changes: dict[str, Any] | str = Field(default_factory=dict)
+    sweep: Annotated[list[_Text], Field(min_length=1, max_length=20)]
+    "FIELD=A,B,C for each field; every combination is evaluated."
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementReport:
+    """What an evaluation or a sweep found."""
+
+    run: Run
+    report: Mapping[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"run_id": self.run.run_id, "kind": self.run.kind, **self.report}
+
+
+async def order_evaluation(services: AdminServices, given: OrderEvaluation) -> RunView:
+    """Order an evaluation; a worker of the running system claims it, and nothing is published.
+
+    Errors:
+        Invalid: recipe and snapshot are both named, changes have no recipe, or a protocol does not exist
+    """
+    if given.recipe and given.snapshot:
+        raise Invalid("choose one of recipe and snapshot")
+    recipe = await choose_recipe(given.recipe, given.changes) if given.recipe else None
+    if recipe is None and given.changes:
+        raise Invalid("changes change a recipe; name one")
+    from jobs.refresh.runs.measurement import check_protocols, select_target
+    from jobs.refresh.runs.promotion import get_engine
+    from jobs.refresh.runs.run_commands import check_engine
+
+    protocols = check_protocols(given.protocols)
+    await check_engine(services.stores, given.app_id, given.engine_id)
+    serving = (await get_engine(services.stores, given.app_id, given.engine_id)).snapshot
+    target = await asyncio.to_thread(
+        select_target, services.artifacts, given.app_id, given.engine_id, serving, recipe, given.snapshot
+    )
+    compare = target.serving is not None
+    options = {"protocols": list(protocols), "readers": given.readers, "compare": compare}
+    return await _order(services, given, "evaluation", target.recipe.model_dump(mode="json"), options)
+
+
+async def order_sweep(services: AdminServices, given: OrderSweep) -> RunView:
+    """Order a sweep; a worker of the running system claims it, and nothing is published."""
+    recipe = await choose_recipe(given.recipe, given.changes)
+    from jobs.refresh.runs.sweep import build_variants
+
+    for variant in await asyncio.to_thread(build_variants, recipe, given.sweep):
+        ALLOWED.check_recipe(variant.recipe.model_dump(mode="json"))
+    return await _order(services, given, "sweep", recipe.model_dump(mode="json"), {"sweep": given.sweep})
+
+
+async def read_report(services: AdminServices, given: OfRun) -> MeasurementReport:
+    """Return what an evaluation or a sweep found.
+
+    Errors:
+        NotFound: no such run, it is a training, or its report was removed for newer ones
+        Conflict: it has not finished
+    """
+    run = (await get_run(services, given)).run
+    if run.kind == "training":
+        raise NotFound(f"{run.run_id} is a training; its evaluation is that of its snapshot")
+    if run.status != "finished":
+        raise Conflict(
+            f"{run.run_id} is {run.status}; it has no report" + (f": {run.error}" if run.error else "")
+        )
+    report = await asyncio.to_thread(load_report, services.artifacts, run.app_id, run.engine_id, run.run_id)
+    if report is None:
+        raise NotFound(f"the report of {run.run_id} was removed for newer ones")
+    return MeasurementReport(run, report)
+
+
+async def _order(
+    services: AdminServices,
+    given: OrderEvaluation | OrderSweep,
+    kind: RunKind,
+    recipe: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> RunView:
+    from jobs.refresh.runs.run_commands import create_run
+
+    return RunView(
+        await create_run(
+            services.stores, given.app_id, given.engine_id, recipe,
+            now_ms=services.now_ms(), by=services.principal.username, kind=kind, options=options,
+        )
+    )  # fmt: skip
+
+
+_EVALUATION: Final = {"app_id": "bookshop", "recipe": "fast", "protocols": ["by_time"], "readers": 1_000}
+_SWEEP: Final = {"app_id": "bookshop", "recipe": "fast", "sweep": ["parts.rules.window=5,10"]}
+_REPORT: Final = {
+    "run_id": "run-1f0c5d2a9b", "kind": "sweep", "recipe": "fast", "sweep": "sweep-1f0c5d2a9b",
+    "rows": [{"parts.rules.window": 10, "ndcg@10": 0.181, "low": 0.174, "high": 0.188, "seconds": 4.1, "error": ""}],
+}  # fmt: skip
+
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "evaluations.order", "Order an evaluation of a recipe, a snapshot or what serves.", "editor", "POST",
+        "/apps/{app_id}/evaluations", OrderEvaluation, order_evaluation, example=_EVALUATION,
+        example_result=run_example(
+            kind="evaluation", options={"protocols": ["by_time"], "readers": 1_000, "compare": True}
+        ),
+    ),
+    Operation(
+        "evaluations.sweep", "Order a sweep: evaluate every combination of some values of a recipe.", "editor",
+        "POST", "/apps/{app_id}/sweeps", OrderSweep, order_sweep, example=_SWEEP,
+        example_result=run_example(kind="sweep", options={"sweep": _SWEEP["sweep"]}),
+    ),
+    Operation(
+        "evaluations.report", "Read what an evaluation or a sweep found.", "viewer", "GET",
+        "/apps/{app_id}/runs/{run_id}/report", OfRun, read_report,
+        example={"app_id": "bookshop", "run_id": "run-1f0c5d2a9b"}, example_result=_REPORT,
+    ),
+)  # fmt: skip

@@ -1,0 +1,319 @@
+"""Use cases of engines: list, read, create, place, scale and delete.
+
+They change records; the engine operator brings the change about while everything runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import Field, ValidationError
+
+from cluster.admin.key_admin import KeyAdmin
+from cluster.errors import Conflict, HouseError, Invalid, NotFound
+from cluster.records.access import App
+from cluster.records.changes import with_changes
+from cluster.records.engine import ENGINE_NAME, Engine, Placement, Scaling
+from cluster.store.app_bounds import check_new_engine
+from cluster.store.stores import Stores
+from deployments.operations.frame.operation import Arguments, OfApp, OfEngine, Operation
+from deployments.operations.frame.services import AdminServices
+from deployments.operations.models.engine_views import EngineView, read_engine_view, read_engine_views
+
+BUSY_PER_S = 0.05
+"An engine asked at least three times in the last minute has traffic."
+
+PLACEMENTS: Final[dict[str, Placement]] = {
+    "embedded": "door",
+    "dedicated": "own",
+    "door": "door",
+    "own": "own",
+}
+"Words of people -> stored placements; the stored words are valid too."
+
+
+@dataclass(frozen=True, slots=True)
+class EngineList:
+    """Engines at one moment."""
+
+    engines: tuple[EngineView, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as JSON."""
+        return {"engines": [view.to_dict() for view in self.engines]}
+
+
+class ScalingChange(OfEngine):
+    """What to change of how a dedicated engine scales; what is not named stays."""
+
+    replicas_min: int | None = None
+    replicas_max: int | None = None
+    target_requests: float | None = None
+    memory_budget_mb: int | None = None
+    num_cpus: float | None = None
+    upscale_delay_s: float | None = None
+    downscale_delay_s: float | None = None
+    look_back_s: float | None = None
+    max_replicas_per_node: int | None = Field(default=None, ge=0, le=256)
+    "0: no limit."
+
+    def apply(self, before: Scaling) -> Scaling:
+        """Return the changed scaling.
+
+        Errors:
+            Invalid: the message names the setting and what it may be
+        """
+        named = {field: getattr(self, field) for field in Scaling.model_fields}
+        try:
+            return with_changes(before, {field: value for field, value in named.items() if value is not None})
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            words = first["msg"].removeprefix("Value error, ")
+            where = f"{first['loc'][0]}: " if first["loc"] else ""
+            raise Invalid(f"{where}{words[:1].lower()}{words[1:]}") from None
+
+
+class NewEngine(ScalingChange):
+    """An engine to create."""
+
+    dedicated: bool = False
+    "Run it in a deployment of its own instead of in the API replicas."
+
+
+class PlaceEngine(OfEngine):
+    """Where an engine shall run."""
+
+    placement: str
+    "`embedded` or `dedicated`."
+
+
+class DeleteEngine(OfEngine):
+    """An engine to delete."""
+
+    force: bool = False
+    "Delete it even though it is being asked."
+
+
+async def list_apps(services: AdminServices) -> list[App]:
+    """Return the apps, the first ones first."""
+    return await KeyAdmin(services.stores.access, services.vault).apps()
+
+
+async def list_visible(services: AdminServices) -> list[str]:
+    """Return the names of the apps that the principal may see, the first ones first."""
+    visible = services.principal.app_ids
+    return [app.app_id for app in await list_apps(services) if visible is None or app.app_id in visible]
+
+
+async def check_app(services: AdminServices, app_id: str) -> App:
+    """Return an app.
+
+    Errors:
+        NotFound: no such app; the message lists the existing ones
+    """
+    apps = {app.app_id: app for app in await list_apps(services)}
+    if app_id not in apps:
+        raise no_app_error(app_id, list(apps))
+    return apps[app_id]
+
+
+def no_app_error(app_id: str, app_ids: Sequence[str]) -> HouseError:
+    """Return the error for the name of no app."""
+    return NotFound(f"there is no app named {app_id}; there are: {', '.join(app_ids) or 'none'}")
+
+
+async def list_engines(services: AdminServices, given: Arguments) -> EngineList:
+    """Return the engines of an app, or of all apps if the arguments name none."""
+    app_id, visible = getattr(given, "app_id", ""), await list_visible(services)
+    if app_id and app_id not in visible:
+        raise no_app_error(app_id, visible)
+    views = await read_engine_views(
+        services.stores, [app_id] if app_id else visible, services.now_ms(), services.artifacts
+    )
+    return EngineList(tuple(views))
+
+
+async def get_engine(services: AdminServices, given: OfEngine) -> EngineView:
+    """Return one engine."""
+    engine = await find_engine(services.stores, given.app_id, given.engine_id)
+    return await read_engine_view(services.stores, engine, services.now_ms())
+
+
+def build_engine(given: NewEngine, now_ms: int) -> Engine:
+    """Return the record of a new engine.
+
+    Errors:
+        Invalid: the name or the scaling is not allowed
+    """
+    if not re.fullmatch(ENGINE_NAME, given.engine_id):
+        raise Invalid(
+            f"{given.engine_id!r} can't be the name of an engine: up to 64 lower case letters, digits and -, "
+            "the first no -"
+        )
+    return Engine(
+        app_id=given.app_id,
+        engine_id=given.engine_id,
+        scaling=given.apply(Scaling()),
+        max_replicas_per_node=given.max_replicas_per_node or 0,
+        moving_to="own" if given.dedicated else None,
+        created_at=now_ms,
+    )
+
+
+async def create_engine(services: AdminServices, given: NewEngine) -> EngineView:
+    """Create an engine that reads its app's products and interactions.
+
+    Errors:
+        Invalid: the name or the scaling is not allowed
+        NotFound: no such app
+        Conflict: the app has an engine of that name, or as many engines as it may
+    """
+    made = build_engine(given, services.now_ms())
+    apps = {app.app_id: app for app in await list_apps(services)}
+    if given.app_id not in apps:
+        raise no_app_error(given.app_id, sorted(apps))
+    await check_new_engine(services.stores.engines, apps[given.app_id], given.engine_id)
+    if not await services.stores.engines.add(made):
+        raise Conflict(
+            f"{given.app_id} has an engine named {given.engine_id} already; see `kiosk engines list "
+            f"{given.app_id}`, change it with `kiosk engines scale` or `kiosk engines place`"
+        )
+    return await read_engine_view(services.stores, made, services.now_ms())
+
+
+async def place_engine(services: AdminServices, given: PlaceEngine) -> EngineView:
+    """Move an engine between the API replicas and a dedicated deployment, without losing a request."""
+    to = parse_placement(given.placement)
+
+    def moved(engine: Engine) -> Engine:
+        return engine.model_copy(update={"moving_to": None if engine.placement == to else to})
+
+    changed = await _change_engine(services.stores, given, moved)
+    return await read_engine_view(services.stores, changed, services.now_ms())
+
+
+def parse_placement(word: str) -> Placement:
+    """Return the stored placement that a word means.
+
+    Errors:
+        Invalid: there is no such place
+    """
+    if word not in PLACEMENTS:
+        raise Invalid(f"there is no place {word!r}; choose embedded or dedicated")
+    return PLACEMENTS[word]
+
+
+async def scale_engine(services: AdminServices, given: ScalingChange) -> EngineView:
+    """Change how a dedicated engine scales."""
+
+    def scaled(engine: Engine) -> Engine:
+        per_node = given.max_replicas_per_node
+        return engine.model_copy(
+            update={
+                "scaling": given.apply(engine.scaling),
+                "max_replicas_per_node": engine.max_replicas_per_node if per_node is None else per_node,
+            }
+        )
+
+    changed = await _change_engine(services.stores, given, scaled)
+    return await read_engine_view(services.stores, changed, services.now_ms())
+
+
+async def delete_engine(services: AdminServices, given: DeleteEngine) -> EngineView:
+    """Delete an engine and what serves it, and return it as it was; the app's records stay.
+
+    Errors:
+        NotFound: no such app or engine
+        Invalid: it is the default engine
+        Conflict: requests come in, and `force` is off
+    """
+    stores, app_id, engine_id = services.stores, given.app_id, given.engine_id
+    engine = await find_engine(stores, app_id, engine_id)
+    if engine.is_default:
+        raise Invalid("the default engine answers requests that name none and can't be deleted")
+    view = await read_engine_view(stores, engine, services.now_ms())
+    if view.per_s >= BUSY_PER_S and not given.force:
+        raise Conflict(
+            f"{engine_id} is asked {view.per_s:.2g} times a second; stop asking it and try again in a minute, or "
+            f"`kiosk engines delete {app_id} {engine_id} --force`"
+        )
+    await stores.engines.remove(app_id, engine_id)
+    return view
+
+
+async def find_engine(stores: Stores, app_id: str, engine_id: str) -> Engine:
+    """Return an engine.
+
+    Errors:
+        NotFound: no such app or engine; the message says how to make it
+    """
+    engine = await stores.engines.get(app_id, engine_id)
+    if engine is None:
+        raise await _no_engine_error(stores, app_id, engine_id)
+    return engine
+
+
+async def _change_engine(stores: Stores, given: OfEngine, change: Any) -> Engine:
+    changed = await stores.engines.change(given.app_id, given.engine_id, change)
+    if changed is None:
+        raise await _no_engine_error(stores, given.app_id, given.engine_id)
+    return changed
+
+
+async def _no_engine_error(stores: Stores, app_id: str, engine_id: str) -> HouseError:
+    apps = sorted((await stores.access.read_all()).apps)
+    if app_id not in apps:
+        return no_app_error(app_id, apps)
+    names = [engine.engine_id for engine in await stores.engines.all(app_id)]
+    if engine_id == "default" and not names:
+        return NotFound(f"{app_id} has no engine yet; `default` comes with its first products")
+    return NotFound(
+        f"{app_id} has no engine named {engine_id}; there are: {', '.join(names) or 'none'}. "
+        f"`kiosk engines create {app_id} {engine_id}` makes it"
+    )
+
+
+_OF_ENGINE = "/apps/{app_id}/engines/{engine_id}"
+_EXAMPLE = {"app_id": "bookshop", "engine_id": "summer"}
+_RESULT: Final[dict[str, Any]] = {
+    "app_id": "bookshop", "engine_id": "summer", "placement": "door", "moving_to": None,
+    "snapshot": "053040c827b6cf19", "erased_since": 0, "state": "running", "replicas": 0, "target_replicas": 0,
+    "message": "", "requests_per_s": 3.2, "scaling": Scaling().model_dump(), "created_at": 1_700_000_000_000,
+}  # fmt: skip
+
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "engines.list_all", "List the engines of all apps.", "viewer", "GET", "/engines", Arguments,
+        list_engines, scope="person", example_result={"engines": [_RESULT]},
+    ),
+    Operation(
+        "engines.list", "List the engines of an app.", "viewer", "GET", "/apps/{app_id}/engines", OfApp,
+        list_engines, example={"app_id": "bookshop"}, example_result={"engines": [_RESULT]},
+    ),
+    Operation(
+        "engines.get", "Read an engine.", "viewer", "GET", _OF_ENGINE, OfEngine, get_engine,
+        example=_EXAMPLE, example_result=_RESULT,
+    ),
+    Operation(
+        "engines.create", "Create an engine that reads its app's products and interactions.", "owner", "POST",
+        "/apps/{app_id}/engines", NewEngine, create_engine, example={**_EXAMPLE, "dedicated": False},
+        example_result={**_RESULT, "snapshot": "", "requests_per_s": 0.0},
+    ),
+    Operation(
+        "engines.place", "Move an engine between the API replicas and a dedicated deployment.", "owner", "POST",
+        f"{_OF_ENGINE}/place", PlaceEngine, place_engine, read_before=get_engine,
+        example={**_EXAMPLE, "placement": "dedicated"}, example_result={**_RESULT, "moving_to": "own"},
+    ),
+    Operation(
+        "engines.scale", "Change how a dedicated engine scales.", "owner", "POST", f"{_OF_ENGINE}/scale",
+        ScalingChange, scale_engine, read_before=get_engine,
+        example={**_EXAMPLE, "replicas_min": 2, "replicas_max": 6}, example_result=_RESULT,
+    ),
+    Operation(
+        "engines.delete", "Delete an engine; the app's records stay.", "owner", "DELETE", _OF_ENGINE,
+        DeleteEngine, delete_engine, read_before=get_engine, example=_EXAMPLE, example_result=_RESULT,
+    ),
+)  # fmt: skip

@@ -1,0 +1,320 @@
+"""Use cases of promotions: what the gate says of a snapshot, promote it, roll back, and what served when."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import Field
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.errors import Conflict, NotFound
+from cluster.records.engine import Promotion
+from deployments.operations.frame.operation import OfEngine, Operation
+from deployments.operations.frame.principal import Principal
+from deployments.operations.frame.services import AdminServices
+from deployments.operations.models.snapshots import (
+    OfSnapshot,
+    SnapshotComparison,
+    SnapshotView,
+    find_version,
+    read_snapshot,
+)
+
+_VERSION = r"^[0-9A-Za-z_-]{0,128}$"
+
+
+class PromoteSnapshot(OfEngine):
+    """The snapshot that shall serve."""
+
+    version: str = Field(default="", pattern=_VERSION)
+    "A version or its start; empty: the newest one."
+    force: str = Field(default="", max_length=2_000)
+    "Why it is promoted although the gate refuses; the history keeps the reason."
+
+
+class RollBack(OfEngine):
+    """What shall serve again."""
+
+    to: str = Field(default="", pattern=_VERSION)
+    "A version or its start, or `none`: no trained model; empty: what served before."
+
+
+class ReadHistory(OfEngine):
+    """How much of the history."""
+
+    limit: int = Field(default=50, ge=1, le=10_000)
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionPreview:
+    """What the gate says of a snapshot, and what its promotion would change."""
+
+    snapshot: SnapshotView
+    serving: SnapshotView | None
+    allowed: bool
+    verdict: str
+    is_current: bool
+    "Whether the verdict compares with what serves now."
+
+    @property
+    def recipe_changes(self) -> list[dict[str, Any]]:
+        """Return the fields in which the recipes differ, at most 200."""
+        before = {} if self.serving is None else flatten_recipe(self.serving.recipe)
+        after = flatten_recipe(self.snapshot.recipe)
+        return [
+            {"field": field, "before": before.get(field), "after": after.get(field)}
+            for field in dict.fromkeys([*before, *after])
+            if before.get(field) != after.get(field)
+        ][:200]
+
+    @property
+    def comparison(self) -> SnapshotComparison | None:
+        """Return what serves and the snapshot beside each other; None while nothing learned serves."""
+        return None if self.serving is None else SnapshotComparison(self.serving, self.snapshot)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        beside = self.comparison
+        return {
+            "version": self.snapshot.version,
+            "serving": "" if self.serving is None else self.serving.version,
+            "allowed": self.allowed,
+            "verdict": self.verdict,
+            "is_current": self.is_current,
+            "figures": [] if beside is None else beside.figures,
+            "weights": [] if beside is None else beside.weights,
+            "recipe_changes": self.recipe_changes,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionView:
+    """One entry of the history."""
+
+    entry: Promotion
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return self.entry.model_dump(mode="json")
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionHistory:
+    """What served an engine, newest first."""
+
+    app_id: str
+    engine_id: str
+    serving: str
+    entries: tuple[Promotion, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "app_id": self.app_id,
+            "engine_id": self.engine_id,
+            "serving": self.serving,
+            "history": [entry.model_dump(mode="json") for entry in self.entries],
+        }
+
+
+async def preview_promotion(services: AdminServices, given: OfSnapshot) -> PromotionPreview:
+    """Return what the gate says of a snapshot, and what would change."""
+    from jobs.refresh.runs.promotion import get_engine
+
+    engine = await get_engine(services.stores, given.app_id, given.engine_id)
+    return await asyncio.to_thread(_preview, services.artifacts, given, engine.snapshot)
+
+
+async def promote_snapshot(services: AdminServices, given: PromoteSnapshot) -> PromotionView:
+    """Let a snapshot serve, unless it is certainly worse than what serves."""
+    from jobs.refresh.runs import promotion
+
+    app_id, engine_id, artifacts = given.app_id, given.engine_id, services.artifacts
+    serving = (await promotion.get_engine(services.stores, app_id, engine_id)).snapshot
+    version = await asyncio.to_thread(_choose_version, artifacts, app_id, engine_id, given.version)
+    report = await _current_report(services, given, version, serving)
+    return PromotionView(
+        await promotion.promote_version(
+            services.stores,
+            artifacts,
+            app_id,
+            engine_id,
+            version,
+            now_ms=services.now_ms(),
+            by=name_of(services.principal),
+            force=given.force,
+            report=report,
+        )
+    )
+
+
+async def roll_back(services: AdminServices, given: RollBack) -> PromotionView:
+    """Let serve again what served before; no restart."""
+    from jobs.refresh.runs.promotion import roll_back_version
+
+    app_id, engine_id, artifacts = given.app_id, given.engine_id, services.artifacts
+    to = None if not given.to else ""
+    if given.to not in ("", "none"):
+        to = await asyncio.to_thread(SnapshotStore(artifacts).find_version, app_id, engine_id, given.to)
+    entry = await roll_back_version(
+        services.stores,
+        artifacts,
+        app_id,
+        engine_id,
+        now_ms=services.now_ms(),
+        by=name_of(services.principal),
+        to=to,
+    )
+    return PromotionView(entry)
+
+
+async def read_history(services: AdminServices, given: ReadHistory) -> PromotionHistory:
+    """Return which snapshot served from when on, who decided that, and its figures."""
+    from jobs.refresh.runs.promotion import get_engine
+
+    engine = await get_engine(services.stores, given.app_id, given.engine_id)
+    entries = await services.stores.promotions.history(given.app_id, given.engine_id, given.limit)
+    return PromotionHistory(given.app_id, given.engine_id, engine.snapshot, tuple(entries))
+
+
+def name_of(principal: Principal) -> str:
+    """Return the name of whoever decides, for the history."""
+    if principal.way != "command line":
+        return principal.username
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "an administrator"
+
+
+def flatten_recipe(recipe: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return the fields of a recipe by their paths: `parts.rules.window`."""
+    fields: dict[str, Any] = {}
+    for name, value in recipe.items():
+        path = f"{above}{name}"
+        fields |= flatten_recipe(value, f"{path}.") if isinstance(value, Mapping) and value else {path: value}
+    return fields
+
+
+def _choose_version(artifacts: ArtifactStore, app_id: str, engine_id: str, start: str) -> str:
+    if start:
+        return SnapshotStore(artifacts).find_version(app_id, engine_id, start)
+    versions = SnapshotStore(artifacts).versions(app_id, engine_id)
+    if not versions:
+        raise NotFound(
+            f"engine {engine_id} of {app_id} has no snapshot; make one: kiosk train {app_id} --engine {engine_id}"
+        )
+    return versions[-1].version
+
+
+async def _current_report(
+    services: AdminServices, given: PromoteSnapshot, version: str, serving: str
+) -> dict[str, Any] | None:
+    """Return a report that compares with what serves now.
+
+    Errors:
+        Conflict: the kept report compares with something else, and this process can't compare anew
+    """
+    from jobs.refresh.evaluation.reports import ReportStore
+    from jobs.refresh.runs.promotion import is_compared
+
+    app_id, engine_id, artifacts = given.app_id, given.engine_id, services.artifacts
+    kept = await asyncio.to_thread(ReportStore(artifacts).get, app_id, engine_id, version)
+    has = SnapshotStore(artifacts).has
+    if (
+        serving == version
+        or is_compared(kept, serving)
+        or not await asyncio.to_thread(has, app_id, engine_id, version)
+    ):
+        return kept
+    if services.compare_versions is not None:
+        fresh = await services.compare_versions(app_id, engine_id, version, serving)
+        return kept if fresh is None else {**fresh, "run_id": (kept or {}).get("run_id", "")}
+    if not given.force:
+        raise Conflict(
+            f"{version} was not compared with {serving}, which serves now. `kiosk promote {app_id} {version} "
+            f"--engine {engine_id}` compares them on the server; or train again, or give a reason"
+        )
+    return kept
+
+
+def _preview(artifacts: ArtifactStore, given: OfSnapshot, serving: str) -> PromotionPreview:
+    from jobs.refresh.evaluation.gate import check_gate
+    from jobs.refresh.runs.promotion import is_compared
+
+    app_id, engine_id = given.app_id, given.engine_id
+    version = find_version(artifacts, app_id, engine_id, given.version)
+    snapshot = read_snapshot(artifacts, app_id, engine_id, version, serving)
+    now = None
+    if serving and serving != version:
+        now = read_snapshot(artifacts, app_id, engine_id, serving, serving)
+    report = None if snapshot.report is None else dict(snapshot.report)
+    is_current = is_compared(report, serving) or not serving
+    reason = _refusal_reason(snapshot)
+    if reason:
+        return PromotionPreview(snapshot, now, False, reason, is_current)
+    if report is None:
+        return PromotionPreview(snapshot, now, not serving, "never measured", is_current)
+    verdict = check_gate(report)
+    allowed = verdict.allowed and is_current
+    sentence = verdict.sentence
+    if not is_current:
+        sentence = f"not compared with what serves now; against what served at its training it was {sentence}"
+    return PromotionPreview(snapshot, now, allowed, sentence, is_current)
+
+
+def _refusal_reason(snapshot: SnapshotView) -> str:
+    if snapshot.serving:
+        return "it serves already"
+    if snapshot.erasures:
+        return "it learned from people who were erased since; train again, or give a reason"
+    if snapshot.has_shipped_code:
+        return "it was trained with code that was shipped for that run only, and what serves can't import it"
+    return ""
+
+
+_ENGINE = {"app_id": "bookshop", "engine_id": "default"}
+_SNAPSHOT = {**_ENGINE, "version": "053040c827b6cf19"}
+_ENTRY: Final[dict[str, Any]] = {
+    **_SNAPSHOT, "before": "9b1c00aa27b6cf19", "kind": "promoted", "at_ms": 1_700_000_000_000, "by": "ada",
+    "run_id": "run-1f0c5d2a9b", "reason": "certainly better: ndcg@10 0.1810 against 0.1702 of what serves",
+    "forced": False, "figures": {"ndcg@10": 0.181},
+}  # fmt: skip
+_OF_ENGINE = "/apps/{app_id}/engines/{engine_id}"
+
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "promotions.preview", "Read what the gate says of a snapshot and what its promotion would change.",
+        "viewer", "GET", f"{_OF_ENGINE}/snapshots/{{version}}/promotion", OfSnapshot, preview_promotion,
+        example=_SNAPSHOT,
+        example_result={
+            "version": "053040c827b6cf19", "serving": "9b1c00aa27b6cf19", "allowed": True,
+            "verdict": "certainly better: ndcg@10 0.1810 against 0.1702 of what serves", "is_current": True,
+            "figures": [], "weights": [{"part": "rules", "first": 0.8, "second": 1.0}],
+            "recipe_changes": [{"field": "parts.rules.window", "before": 10, "after": 30}],
+        },
+    ),
+    Operation(
+        "promotions.list", "List which snapshot served from when on, and who decided that; newest first.",
+        "viewer", "GET", f"{_OF_ENGINE}/promotions", ReadHistory, read_history, example=_ENGINE,
+        example_result={**_ENGINE, "serving": "053040c827b6cf19", "history": [_ENTRY]},
+    ),
+    Operation(
+        "promotions.promote", "Let a snapshot serve, unless it is certainly worse than what serves.", "editor",
+        "POST", f"{_OF_ENGINE}/promotions", PromoteSnapshot, promote_snapshot, example=_SNAPSHOT,
+        example_result=_ENTRY,
+    ),
+    Operation(
+        "promotions.roll_back", "Let serve again what served before.", "editor", "POST",
+        f"{_OF_ENGINE}/rollback", RollBack, roll_back, example=_ENGINE,
+        example_result={
+            **_ENTRY, "version": "9b1c00aa27b6cf19", "before": "053040c827b6cf19", "kind": "rolled_back",
+            "run_id": "", "reason": "", "figures": {},
+        },
+    ),
+)  # fmt: skip

@@ -1,0 +1,293 @@
+"""Use cases of trainings: order, estimate, list, read, follow and cancel. Workers elsewhere do the training."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from cluster.clock import iso_ms
+from cluster.errors import Conflict, NotFound
+from cluster.records.run import Run
+from cluster.store.stores import Stores
+from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.services import AdminServices
+from deployments.operations.models.engines import check_app, list_visible, no_app_error
+from deployments.operations.models.recipes import choose_recipe
+from deployments.operations.models.training_estimate import TrainingEstimate, estimate_from_counts
+
+SEARCHED = 500
+"How many of an app's newest runs are searched for the start of a name."
+
+
+class ListRuns(OfApp):
+    """Which runs of an app."""
+
+    limit: int = Field(default=20, ge=1, le=500)
+    engine_id: str = ""
+    "Only of this engine."
+
+
+class ListAllRuns(Arguments):
+    """Which runs of all apps."""
+
+    limit: int = Field(default=20, ge=1, le=500)
+    "Of each app."
+
+
+class OfRun(OfApp):
+    """A run by its name, or by the start of it while that is the only one."""
+
+    run_id: str = Field(min_length=1, max_length=200)
+
+
+class FindRun(Arguments):
+    """A run of any app."""
+
+    run_id: str = Field(min_length=1, max_length=200)
+
+
+class EstimateRun(OfApp):
+    """The training to estimate."""
+
+    engine_id: str = "default"
+    recipe: Annotated[str | dict[str, Any], Field(union_mode="left_to_right")] = "default"
+    "A built-in recipe by its name, or all fields of one."
+    changes: dict[str, Any] | str = Field(default_factory=dict)
+    "Path of a field -> value, as `parts.rules.window`; or a text with a line FIELD=VALUE for each."
+
+
+class OrderRun(EstimateRun):
+    """The training to order."""
+
+    promote: bool = False
+    "Let the result serve if the gate allows."
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run."""
+
+    run: Run
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return run_to_dict(self.run)
+
+
+@dataclass(frozen=True, slots=True)
+class RunList:
+    """Runs, newest first."""
+
+    runs: tuple[Run, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as JSON."""
+        return {"runs": [run_to_dict(run) for run in self.runs]}
+
+
+@dataclass(frozen=True, slots=True)
+class RunLog:
+    """What a run did, oldest first."""
+
+    run: Run
+    lines: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"run_id": self.run.run_id, "status": self.run.status, "lines": list(self.lines)}
+
+
+def run_to_dict(run: Run) -> dict[str, Any]:
+    """Write a run as JSON for programs."""
+    return run.model_dump(mode="json", exclude={"revision", "until_ms", "owner", "log"})
+
+
+async def list_runs(services: AdminServices, given: ListRuns) -> RunList:
+    """Return the runs of an app, newest first."""
+    await check_app(services, given.app_id)
+    if not given.engine_id:
+        return RunList(tuple(await services.stores.runs.newest(given.app_id, given.limit)))
+    runs = await services.stores.runs.newest(given.app_id, SEARCHED)
+    return RunList(tuple(run for run in runs if run.engine_id == given.engine_id)[: given.limit])
+
+
+async def list_all_runs(services: AdminServices, given: ListAllRuns) -> RunList:
+    """Return the runs of all apps, newest first."""
+    runs: list[Run] = []
+    for app_id in await list_visible(services):
+        runs += await services.stores.runs.newest(app_id, given.limit)
+    return RunList(tuple(sorted(runs, key=lambda run: -run.created_at)))
+
+
+async def get_run(services: AdminServices, given: OfRun) -> RunView:
+    """Return one run of an app."""
+    return RunView(await _find(services, given.app_id, given.run_id))
+
+
+async def search_run(services: AdminServices, given: FindRun) -> RunView:
+    """Return one run of any app."""
+    return RunView(await _find(services, "", given.run_id))
+
+
+async def read_run_log(services: AdminServices, given: OfRun) -> RunLog:
+    """Return what a run did so far."""
+    run = await _find(services, given.app_id, given.run_id)
+    return RunLog(run, tuple(describe_run(run)))
+
+
+async def order_run(services: AdminServices, given: OrderRun) -> RunView:
+    """Order a training; a worker of the running system claims it, unless this process trains."""
+    recipe = await choose_recipe(given.recipe, given.changes)
+    from jobs.refresh.runs.run_commands import check_promotable, create_run
+
+    if given.promote:
+        await check_promotable(services.stores, given.app_id)
+    principal = services.principal
+    by = "kiosk train" if principal.way == "command line" else principal.username
+    return RunView(
+        await create_run(
+            services.stores, given.app_id, given.engine_id, recipe.model_dump(mode="json"),
+            now_ms=services.now_ms(), by=by, promote=given.promote, owner=services.training_owner,
+            code=services.training_code,
+        )
+    )  # fmt: skip
+
+
+async def estimate_run(services: AdminServices, given: EstimateRun) -> TrainingEstimate:
+    """Estimate memory and time of a training from the counts of its data, without reading the data."""
+    recipe = await choose_recipe(given.recipe, given.changes)
+    from jobs.refresh.runs.run_commands import check_engine
+
+    await check_engine(services.stores, given.app_id, given.engine_id)
+    newest = await services.stores.runs.newest(given.app_id, 20)
+    return await asyncio.to_thread(
+        estimate_from_counts, services.artifacts, given.app_id, given.engine_id, recipe, newest
+    )
+
+
+async def cancel_run(services: AdminServices, given: OfRun) -> RunView:
+    """Cancel a run; its worker notices within seconds, and nothing of it is published."""
+    from jobs.refresh.runs.run_commands import cancel_training
+
+    run = await _find(services, given.app_id, given.run_id)
+    return RunView(await cancel_training(services.stores, run.app_id, run.run_id, services.now_ms()))
+
+
+async def find_run(stores: Stores, apps: Sequence[str], words: Sequence[str]) -> Run:
+    """Return the run that `[APP] RUN` names; RUN may be the start of a name.
+
+    Errors:
+        NotFound: no such app, or no run of that name
+        Conflict: several runs begin like that
+    """
+    *app_words, run_name = [word for word in words if word]
+    if app_words and app_words[0] not in apps:
+        raise no_app_error(app_words[0], apps)
+    searched = app_words or list(apps)
+    for app_id in searched:
+        if exact := await stores.runs.get(app_id, run_name):
+            return exact
+    newest = [run for app_id in searched for run in await stores.runs.newest(app_id, SEARCHED)]
+    matches = [run for run in newest if run.run_id.startswith(run_name)]
+    if not matches:
+        where, listed = (
+            (f"app {app_words[0]}", f" {app_words[0]}") if app_words else ("this installation", "")
+        )
+        raise NotFound(f"{where} has no run {run_name}; see `kiosk runs list{listed}`")
+    if len(matches) > 1:
+        names = ", ".join(run.run_id for run in matches[:5])
+        raise Conflict(f"{len(matches)} runs begin with {run_name}: {names}")
+    return matches[0]
+
+
+def describe_run(run: Run) -> list[str]:
+    """Return what a run did as lines, oldest first."""
+    promotes = ", to serve if the gate allows" if run.promote else ""
+    lines = [f"{_time(run.created_at)}  ordered by {run.by or 'nobody'}{promotes}"]
+    if run.started_at is not None:
+        lines.append(f"{_time(run.started_at)}  claimed by a worker, attempt {run.attempt}")
+    lines += run.log
+    if run.finished_at is not None:
+        why = f": {run.error}" if run.error else ""
+        lines.append(f"{_time(run.finished_at)}  {run.status}{why}")
+    elif run.error:
+        lines.append(f"{' ' * 19}  the last attempt ended: {run.error}")
+    return lines
+
+
+def _time(at_ms: int) -> str:
+    return iso_ms(at_ms)[:19]
+
+
+async def _find(services: AdminServices, app_id: str, run_id: str) -> Run:
+    return await find_run(services.stores, await list_visible(services), (app_id, run_id))
+
+
+_RUN: Final[dict[str, Any]] = {
+    "app_id": "bookshop", "run_id": "run-1f0c5d2a9b", "engine_id": "default", "recipe": {"name": "fast"},
+    "kind": "training", "options": {}, "promote": False,
+    "code": "", "by": "ada", "traceparent": "", "status": "running", "attempt": 1,
+    "most_attempts": 5, "stage": "evaluate", "message": "examine", "fraction": 0.4,
+    "stages": [{"name": "dataset", "seconds": 1.2, "facts": {"events": 120_000}}], "version": "",
+    "promoted": False, "figures": {}, "verdict": "", "chosen": "", "parts": [], "error": "",
+    "created_at": 1_700_000_000_000, "started_at": 1_700_000_001_000, "finished_at": None,
+}  # fmt: skip
+
+
+def run_example(**changes: Any) -> dict[str, Any]:
+    """Return the example of an ordered run for the reference."""
+    return {**_RUN, "status": "queued", "attempt": 0, "stage": "", "stages": [], **changes}
+
+
+_EXAMPLE = {"app_id": "bookshop", "run_id": "run-1f0c5d2a9b"}
+_ORDER = {"app_id": "bookshop", "engine_id": "default", "recipe": "fast", "changes": {"seed": 7}}
+
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "runs.list_all", "List the trainings of all apps, newest first.", "viewer", "GET", "/runs", ListAllRuns,
+        list_all_runs, scope="person", example={"limit": 5}, example_result={"runs": [_RUN]},
+    ),
+    Operation(
+        "runs.find", "Read a training of any app.", "viewer", "GET", "/runs/{run_id}", FindRun, search_run,
+        scope="person", example={"run_id": "run-1f0c"}, example_result=_RUN,
+    ),
+    Operation(
+        "runs.list", "List the trainings of an app, newest first.", "viewer", "GET", "/apps/{app_id}/runs",
+        ListRuns, list_runs, example={"app_id": "bookshop", "limit": 5}, example_result={"runs": [_RUN]},
+    ),
+    Operation(
+        "runs.get", "Read a training: its stages, figures and verdict, or why it failed.", "viewer", "GET",
+        "/apps/{app_id}/runs/{run_id}", OfRun, get_run, example=_EXAMPLE, example_result=_RUN,
+    ),
+    Operation(
+        "runs.log", "Read what a training did, line by line.", "viewer", "GET",
+        "/apps/{app_id}/runs/{run_id}/log", OfRun, read_run_log, example=_EXAMPLE,
+        example_result={
+            "run_id": "run-1f0c5d2a9b", "status": "running",
+            "lines": ["2023-11-14T22:13:20  ordered by ada", "2023-11-14T22:13:21  claimed by a worker, attempt 1"],
+        },
+    ),
+    Operation(
+        "runs.estimate", "Estimate memory and time of a training; train nothing.", "editor", "POST",
+        "/apps/{app_id}/runs/estimate", EstimateRun, estimate_run, example=_ORDER,
+        example_result={
+            "events": 120_000, "readers": 8_000, "items": 5_000, "products": 5_200, "memory_mb": 900,
+            "memory_allowed_mb": 4_096, "fits": True, "seconds": 41.5,
+            "parts": [{"part": "rules", "memory_mb": 300, "seconds": 12.0, "trainings": 4}], "extras": [],
+        },
+    ),
+    Operation(
+        "runs.order", "Order a training of an engine on all accepted data.", "editor", "POST",
+        "/apps/{app_id}/runs", OrderRun, order_run, example={**_ORDER, "promote": True},
+        example_result=run_example(),
+    ),
+    Operation(
+        "runs.cancel", "Cancel a training; what serves stays.", "editor", "POST",
+        "/apps/{app_id}/runs/{run_id}/cancel", OfRun, cancel_run, read_before=get_run, example=_EXAMPLE,
+        example_result={**_RUN, "status": "cancelled", "finished_at": 1_700_000_060_000},
+    ),
+)  # fmt: skip

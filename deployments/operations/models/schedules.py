@@ -1,0 +1,179 @@
+"""Use cases of schedules: engines that are trained again by themselves."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from cluster.clock import iso_ms
+from cluster.errors import Conflict, Invalid, NotFound
+from cluster.records.run import Schedule, next_slot, period_of
+from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.services import AdminServices
+from deployments.operations.models.engines import list_visible, no_app_error
+from deployments.operations.models.recipes import choose_recipe
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+
+
+class OfSchedule(OfApp):
+    """One schedule."""
+
+    schedule: str
+    "Its name."
+
+
+class NewSchedule(OfSchedule):
+    """A schedule to add."""
+
+    when: str = "nightly"
+    "`nightly`, `daily HH:MM` (UTC), or `every N` with m, h or d."
+    engine_id: str = "default"
+    recipe: Annotated[str | dict[str, Any], Field(union_mode="left_to_right")] = "default"
+    "A built-in recipe by its name, or all fields of one; kept as it is now."
+    promote: bool = True
+    "Let the result serve if the gate allows."
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleView:
+    """One schedule at one moment."""
+
+    schedule: Schedule
+    at_ms: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        schedule = self.schedule
+        return {
+            "app_id": schedule.app_id,
+            "name": schedule.name,
+            "engine_id": schedule.engine_id,
+            "when": schedule.when,
+            "recipe": str(schedule.recipe.get("name", "")),
+            "promote": schedule.promote,
+            "last": iso_ms(schedule.last_slot) if schedule.last_slot else None,
+            "next": iso_ms(next_slot(schedule, self.at_ms)),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleList:
+    """Schedules at one moment."""
+
+    schedules: tuple[ScheduleView, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as JSON."""
+        return {"schedules": [view.to_dict() for view in self.schedules]}
+
+
+async def list_schedules(services: AdminServices, given: Arguments) -> ScheduleList:
+    """Return the schedules of an app, or of all apps if the arguments name none."""
+    visible = await list_visible(services)
+    name = getattr(given, "app_id", "")
+    if name and name not in visible:
+        raise no_app_error(name, visible)
+    schedules = [
+        schedule
+        for app_id in ([name] if name else visible)
+        for schedule in await services.stores.schedules.all(app_id)
+    ]
+    return ScheduleList(tuple(ScheduleView(schedule, services.now_ms()) for schedule in schedules))
+
+
+def check_schedule(given: OfSchedule, when: str) -> None:
+    """Check the name and the time of a new schedule.
+
+    Errors:
+        Invalid: one is not allowed; the message shows what is
+    """
+    if not _NAME.fullmatch(given.schedule):
+        raise Invalid(
+            f"{given.schedule!r} is no name for a schedule: up to 40 lower case letters, digits and -; "
+            f'the time comes with another option: kiosk schedules add {given.app_id} NAME --when "nightly"'
+        )
+    period_of(when)
+
+
+async def add_schedule(services: AdminServices, given: NewSchedule) -> ScheduleView:
+    """Train an engine again and again.
+
+    Errors:
+        Invalid: the name, the time or the recipe is not allowed
+        NotFound: no such app, engine or recipe
+        Conflict: the app has a schedule of that name
+    """
+    check_schedule(given, given.when)
+    recipe = await choose_recipe(given.recipe, {})
+    from jobs.refresh.runs.run_commands import check_engine, check_memory_limit
+
+    app_id, name, now_ms = given.app_id, given.schedule, services.now_ms()
+    made = Schedule(
+        app_id=app_id,
+        name=name,
+        engine_id=given.engine_id,
+        when=given.when,
+        recipe=recipe.model_dump(mode="json"),
+        promote=given.promote,
+        created_at=now_ms,
+    )
+    check_memory_limit(made.recipe, await check_engine(services.stores, app_id, given.engine_id))
+    if any(other.name == name for other in await services.stores.schedules.all(app_id)):
+        raise Conflict(
+            f"app {app_id} has a schedule {name} already; remove it first: "
+            f"kiosk schedules remove {app_id} {name}"
+        )
+    await services.stores.schedules.put(made)
+    return ScheduleView(made, now_ms)
+
+
+async def remove_schedule(services: AdminServices, given: OfSchedule) -> dict[str, Any]:
+    """Remove a schedule; a run under way goes on.
+
+    Errors:
+        NotFound: no such schedule
+    """
+    if not await services.stores.schedules.remove(given.app_id, given.schedule):
+        raise NotFound(
+            f"app {given.app_id} has no schedule {given.schedule}; see `kiosk schedules list {given.app_id}`"
+        )
+    return {"app_id": given.app_id, "name": given.schedule, "removed": True}
+
+
+async def _read_schedule(services: AdminServices, given: OfSchedule) -> Any:
+    for schedule in await services.stores.schedules.all(given.app_id):
+        if schedule.name == given.schedule:
+            return ScheduleView(schedule, services.now_ms())
+    return None
+
+
+_RESULT: Final[dict[str, Any]] = {
+    "app_id": "bookshop", "name": "nightly", "engine_id": "default", "when": "daily 03:00", "recipe": "default",
+    "promote": True, "last": None, "next": "2023-11-15T03:00:00.000Z",
+}  # fmt: skip
+_EXAMPLE = {"app_id": "bookshop", "schedule": "nightly"}
+
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "schedules.list_all", "List the schedules of all apps.", "viewer", "GET", "/schedules", Arguments,
+        list_schedules, scope="person", example_result={"schedules": [_RESULT]},
+    ),
+    Operation(
+        "schedules.list", "List the schedules of an app, when they fired last and when they are due.", "viewer",
+        "GET", "/apps/{app_id}/schedules", OfApp, list_schedules, example={"app_id": "bookshop"},
+        example_result={"schedules": [_RESULT]},
+    ),
+    Operation(
+        "schedules.add", "Train an engine again and again.", "editor", "POST", "/apps/{app_id}/schedules",
+        NewSchedule, add_schedule, example={**_EXAMPLE, "when": "daily 03:00"}, example_result=_RESULT,
+    ),
+    Operation(
+        "schedules.remove", "Remove a schedule; a run under way goes on.", "editor", "DELETE",
+        "/apps/{app_id}/schedules/{schedule}", OfSchedule, remove_schedule, read_before=_read_schedule,
+        example=_EXAMPLE, example_result={"app_id": "bookshop", "name": "nightly", "removed": True},
+    ),
+)  # fmt: skip

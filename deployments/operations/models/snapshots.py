@@ -1,0 +1,276 @@
+"""Use cases of snapshots: list, read, and compare two of them by their figures."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.marked_snapshots import count_erasures_since
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotInfo, SnapshotStore
+from cluster.errors import HouseError
+from deployments.operations.frame.operation import OfEngine, Operation
+from deployments.operations.frame.services import AdminServices
+from deployments.operations.models.engines import find_engine
+
+Version = Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{1,128}$")]
+"A version, or the start of one. The form is checked: versions are parts of paths in the artifact store."
+
+
+class ListSnapshots(OfEngine):
+    """Which snapshots of an engine, newest first."""
+
+    limit: int = Field(default=50, ge=1, le=1_000)
+    offset: int = Field(default=0, ge=0, le=1_000_000)
+
+
+class OfSnapshot(OfEngine):
+    """A snapshot by its version, or by the start of it while that is the only one."""
+
+    version: Version
+
+
+class CompareSnapshots(OfEngine):
+    """Two snapshots of one engine."""
+
+    first: Version
+    second: Version
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotList:
+    """Snapshots of an engine, newest first."""
+
+    snapshots: tuple[SnapshotInfo, ...]
+    total: int
+    serving: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return them as JSON."""
+        rows = [
+            {
+                "version": snapshot.version,
+                "published_at": snapshot.published_ms,
+                "bytes": snapshot.size,
+                "files": snapshot.files,
+                "serving": snapshot.version == self.serving,
+            }
+            for snapshot in self.snapshots
+        ]
+        return {"snapshots": rows, "total": self.total, "serving": self.serving}
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotView:
+    """One snapshot: what it was trained from, what it consists of, and its figures."""
+
+    version: str
+    serving: bool
+    published_ms: int
+    size: int
+    recipe: Mapping[str, Any]
+    parts: tuple[Mapping[str, Any], ...]
+    data: Mapping[str, Any]
+    release: str
+    has_shipped_code: bool
+    erasures: int
+    "Erasures of rows that it learned from, since its training."
+    report: Mapping[str, Any] | None
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """Return the figures of all users; empty if it was never measured."""
+        return dict((self.report or {}).get("figures", {}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        report = self.report or {}
+        return {
+            "version": self.version,
+            "serving": self.serving,
+            "published_at": self.published_ms,
+            "bytes": self.size,
+            "recipe": dict(self.recipe),
+            "parts": [dict(part) for part in self.parts],
+            "data": dict(self.data),
+            "release": self.release,
+            "erased_since": self.erasures,
+            "run_id": report.get("run_id", ""),
+            "figures": dict(self.figures),
+            "verdict": report.get("verdict"),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotComparison:
+    """Two snapshots beside each other."""
+
+    first: SnapshotView
+    second: SnapshotView
+
+    @property
+    def figures(self) -> list[dict[str, Any]]:
+        """Return each figure of both with its interval, in the order of the first."""
+        first, second = read_intervals(self.first.report), read_intervals(self.second.report)
+        return [
+            {"figure": name, "first": first.get(name), "second": second.get(name)}
+            for name in dict.fromkeys([*first, *second])
+        ]
+
+    @property
+    def weights(self) -> list[dict[str, Any]]:
+        """Return the weight of each part in both blends; None where a snapshot lacks the part."""
+        first = {str(part["part"]): part["weight"] for part in self.first.parts}
+        second = {str(part["part"]): part["weight"] for part in self.second.parts}
+        return [
+            {"part": name, "first": first.get(name), "second": second.get(name)}
+            for name in dict.fromkeys([*first, *second])
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "first": self.first.to_dict(),
+            "second": self.second.to_dict(),
+            "figures": self.figures,
+            "weights": self.weights,
+        }
+
+
+def read_intervals(report: Mapping[str, Any] | None) -> dict[str, dict[str, float]]:
+    """Return the figures of all users in a report: mean, low and high; empty without a report."""
+    segments = (report or {}).get("segments") or []
+    return dict(segments[0]["figures"]) if segments else {}
+
+
+async def list_snapshots(services: AdminServices, given: ListSnapshots) -> SnapshotList:
+    """Return the complete snapshots of an engine, newest first."""
+    engine = await find_engine(services.stores, given.app_id, given.engine_id)
+    snapshots = await asyncio.to_thread(
+        SnapshotStore(services.artifacts).versions, given.app_id, given.engine_id
+    )
+    page = snapshots[::-1][given.offset : given.offset + given.limit]
+    return SnapshotList(tuple(page), len(snapshots), engine.snapshot)
+
+
+async def get_snapshot(services: AdminServices, given: OfSnapshot) -> SnapshotView:
+    """Return one snapshot."""
+    engine = await find_engine(services.stores, given.app_id, given.engine_id)
+    return await asyncio.to_thread(
+        read_snapshot, services.artifacts, given.app_id, given.engine_id, given.version, engine.snapshot
+    )
+
+
+async def compare_snapshots(services: AdminServices, given: CompareSnapshots) -> SnapshotComparison:
+    """Return two snapshots of an engine beside each other."""
+    engine = await find_engine(services.stores, given.app_id, given.engine_id)
+    first, second = await asyncio.gather(
+        *(
+            asyncio.to_thread(
+                read_snapshot, services.artifacts, given.app_id, given.engine_id, version, engine.snapshot
+            )
+            for version in (given.first, given.second)
+        )
+    )
+    return SnapshotComparison(first, second)
+
+
+def find_version(store: ArtifactStore, app_id: str, engine_id: str, start: str) -> str:
+    """Return the version that begins with a text; a whole version is found without listing. Blocks."""
+    snapshots = SnapshotStore(store)
+    if snapshots.has(app_id, engine_id, start):
+        return start
+    return snapshots.find_version(app_id, engine_id, start)
+
+
+def read_snapshot(
+    store: ArtifactStore, app_id: str, engine_id: str, start: str, serving: str
+) -> SnapshotView:
+    """Return the snapshot whose version begins with a text. Blocks.
+
+    Errors:
+        NotFound, Conflict: no version begins with it, or several do
+        Fault: the manifest or the report is damaged
+    """
+    from jobs.refresh.evaluation.reports import ReportStore
+
+    version = find_version(store, app_id, engine_id, start)
+    manifest = SnapshotStore(store).manifest(app_id, engine_id, version)
+    facts = manifest.facts
+    return SnapshotView(
+        version=version,
+        serving=version == serving,
+        published_ms=manifest.written_at_ms,
+        size=sum(entry.size for entry in manifest.files),
+        recipe=facts.get("recipe", {}),
+        parts=tuple(_read_parts(manifest)),
+        data=facts.get("data", {}),
+        release=str(facts.get("release", "")),
+        has_shipped_code=bool(facts.get("code")),
+        erasures=_count_erasures(store, app_id, manifest),
+        report=ReportStore(store).get(app_id, engine_id, version),
+    )
+
+
+def _read_parts(manifest: Manifest) -> list[dict[str, Any]]:
+    return [
+        {
+            "part": str(part.get("name", "")),
+            "learner": str(part.get("learner", "")),
+            "weight": float(part.get("weight", 0.0)),
+            "weight_new": float(part.get("weight_new", 0.0)),
+        }
+        for part in manifest.facts.get("parts", ())
+    ]
+
+
+def _count_erasures(store: ArtifactStore, app_id: str, manifest: Manifest) -> int:
+    try:
+        return count_erasures_since(manifest, SegmentStore(store).erasures(app_id))
+    except HouseError:  # `kiosk doctor` says what is wrong there
+        return 0
+
+
+_SNAPSHOTS = "/apps/{app_id}/engines/{engine_id}/snapshots"
+_ROW: Final[dict[str, Any]] = {
+    "version": "053040c827b6cf19", "published_at": 1_700_000_000_000, "bytes": 4_200_000, "files": 14,
+    "serving": True,
+}  # fmt: skip
+_VIEW: Final[dict[str, Any]] = {
+    "version": "053040c827b6cf19", "serving": True, "published_at": 1_700_000_000_000, "bytes": 4_200_000,
+    "recipe": {"name": "fast"},
+    "parts": [{"part": "rules", "learner": "rules", "weight": 1.0, "weight_new": 0.0}],
+    "data": {"events": 120_000}, "release": "1.0.0", "erased_since": 0, "run_id": "run-1f0c5d2a9b",
+    "figures": {"ndcg@10": 0.181}, "verdict": {"allowed": True, "sentence": "certainly better"},
+}  # fmt: skip
+_ENGINE = {"app_id": "bookshop", "engine_id": "default"}
+_FIGURE = {"mean": 0.181, "low": 0.174, "high": 0.188}
+
+OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
+    Operation(
+        "snapshots.list", "List the snapshots of an engine, newest first.", "viewer", "GET", _SNAPSHOTS,
+        ListSnapshots, list_snapshots, example=_ENGINE,
+        example_result={"snapshots": [_ROW], "total": 1, "serving": "053040c827b6cf19"},
+    ),
+    Operation(
+        "snapshots.get", "Read a snapshot: its recipe, parts, data and figures.", "viewer", "GET",
+        f"{_SNAPSHOTS}/{{version}}", OfSnapshot, get_snapshot,
+        example={**_ENGINE, "version": "053040c827b6cf19"}, example_result=_VIEW,
+    ),
+    Operation(
+        "snapshots.compare", "Compare the figures and weights of two snapshots.", "viewer", "GET",
+        f"{_SNAPSHOTS}/{{first}}/compare/{{second}}", CompareSnapshots, compare_snapshots,
+        example={**_ENGINE, "first": "053040c827b6cf19", "second": "9b1c00aa27b6cf19"},
+        example_result={
+            "first": _VIEW, "second": {**_VIEW, "version": "9b1c00aa27b6cf19", "serving": False},
+            "figures": [{"figure": "ndcg@10", "first": _FIGURE, "second": _FIGURE}],
+            "weights": [{"part": "rules", "first": 1.0, "second": 0.8}],
+        },
+    ),
+)  # fmt: skip
