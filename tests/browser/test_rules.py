@@ -67,7 +67,7 @@ async def test_a_rule_is_made_previewed_seen_in_conflict_and_undone(
         assert await tab.find_faults() == []
         await page.get_by_role("button", name="Save", exact=True).click()
         await page.get_by_text("boards first was saved").wait_for()
-        await page.get_by_text("both pin products at place 1").wait_for()
+        await page.get_by_text("both pin products at position 1").wait_for()
         await page.get_by_role("link", name="History").click()
         row = page.get_by_role("row").filter(has_text="boards first")
         await row.get_by_role("button", name="Undo").first.click()

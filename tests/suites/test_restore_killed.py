@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import pty
 import subprocess
 import sys
 import time
@@ -117,3 +118,22 @@ def test_a_restore_without_the_master_key_creates_none(tmp_path: Path) -> None:
     _, err = finish(command("restore", str(tmp_path / "there"), data_dir=folder), 2)
     assert f"copy that of the backup to {folder / 'master.key'}" in " ".join(err.split())
     assert not (folder / "master.key").exists()
+
+
+@pytest.mark.parametrize(("words", "asks"), [(["--replace"], True), (["--replace", "--yes"], False)])
+def test_a_terminal_confirms_that_data_is_removed(tmp_path: Path, words: list[str], asks: bool) -> None:
+    terminal, typed = pty.openpty()
+    os.write(terminal, b"n\n")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("KIOSK_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "deployments.cli", "restore", str(tmp_path / "none"), *words],
+        env={**clean, "KIOSK_DATA_DIR": str(tmp_path / "data"), "PYTHONPATH": str(ROOT)}, cwd=ROOT, stdin=typed,
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    os.close(terminal)
+    os.close(typed)
+    assert done.returncode != 0, "no answer, or no backup"
+    assert (f"Remove everything that {tmp_path / 'data'} has?" in done.stderr, "Aborted" in done.stderr) == (
+        asks,
+        asks,
+    )

@@ -2,7 +2,7 @@
 
 Two rules contradict each other if one query can trigger both, and
 
-    place      both pin products at one place; only one of them gets it
+    place      both pin products at one position; only one of them gets it
     opposite   one pins the products that the other buries or removes
 
 Whether one query can trigger both is decided by their conditions. Search texts are compared by trying the texts of
@@ -98,7 +98,7 @@ def compare_rules(first: CompiledRule, second: CompiledRule) -> RuleConflict | N
     places = sorted(_pinned_places(first) & _pinned_places(second))
     if places:
         words = ", ".join(str(place + 1) for place in places[:5])
-        text = f"both pin products at {'place' if len(places) == 1 else 'places'} {words}"
+        text = f"both pin products at {'position' if len(places) == 1 else 'positions'} {words}"
         return RuleConflict("place", first.rule.engine_id, winner, loser, text)
     for effect in first.effects:
         for other in second.effects:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
 from starlette.responses import Response
 
 from cluster.errors import Conflict
@@ -43,10 +44,14 @@ async def _thorny(request: ConsoleRequest) -> Response:
     return request.page("error.html", code=1, message=request.form.get("name", "empty"))
 
 
+async def _faulty(request: ConsoleRequest) -> Response:
+    raise RuntimeError("a secret cause")
+
+
 @pytest.fixture
 async def visitor(memory_stores: Stores) -> Visitor:
     await memory_stores.accounts.add(an_account(role="administrator"))
-    pages = (*PAGES, Page("/thorny", _thorny, methods=("GET", "POST")))
+    pages = (*PAGES, Page("/thorny", _thorny, methods=("GET", "POST")), Page("/faulty", _faulty))
     services = open_console_services(memory_stores, ManualClock())
     return Visitor(console_app(services, pages))
 
@@ -124,6 +129,19 @@ async def test_a_refused_form_is_shown_again_with_the_message_and_what_was_enter
     part = await visitor.post("/thorny", headers={"hx-request": "true"}, name="x")
     assert part.headers["hx-retarget"] == "#notices"
     assert "<html" not in part.text
+
+
+@pytest.mark.parametrize("headers", [{}, {"hx-request": "true"}], ids=["page", "part"])
+async def test_an_unexpected_error_names_the_request_id_of_its_log_line(
+    visitor: Visitor, headers: dict[str, str]
+) -> None:
+    await visitor.sign_in()
+    with structlog.testing.capture_logs() as lines:
+        page = await visitor.get("/faulty", **headers)
+    (line,) = [line for line in lines if line["event"] == "console_failed"]
+    assert page.status_code == 500
+    assert f"kiosk logs {line['request_id']}" in page.text
+    assert "a secret cause" not in page.text
 
 
 async def test_a_form_from_elsewhere_or_without_its_token_is_refused(visitor: Visitor) -> None:

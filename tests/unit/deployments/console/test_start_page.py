@@ -84,3 +84,14 @@ async def test_pages_show_the_display_name_of_an_app_and_addresses_its_id(shop: 
         assert f"Geschenke &lt;Laden&gt; · {title}</h1>" in page.text
         assert f">Geschenke &lt;Laden&gt; ({APP})</option>" in page.text
         assert f"/console/apps/{APP}/catalog" in page.text
+
+
+async def test_a_new_app_is_offered_two_environments_with_their_difference(shop: AdminShop) -> None:
+    stores = shop.corner.stores
+    await stores.accounts.add(an_account(role="administrator"))
+    services = open_console_services(stores, shop.corner.clock, services=shop.services, app_ids=(APP,))
+    visitor = Visitor(console_app(services))
+    await visitor.sign_in()
+    page = await visitor.get("/apps")
+    for words in ("for building and testing", "for your customers", "Production requires a proof for writes"):
+        assert words in page.text

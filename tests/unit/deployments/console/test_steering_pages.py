@@ -89,7 +89,8 @@ async def _make_hostile(shop: AdminShop) -> None:
         at=NOW_MS - 5, tool="ask", client="c-0123456789abcdef", client_name=HOSTILE, question=HOSTILE,
         skill_used=HOSTILE, articles=(HOSTILE,), took_ms=2.0, coverage=0.1,
     )  # fmt: skip
-    await stores.archive_calls.append(APP, [call, replace(call, outcome="refused", refusal=HOSTILE)])
+    refused = replace(call, outcome="refused", refusal=HOSTILE)
+    await stores.archive_calls.append(APP, [call, refused, replace(call, skill_used="")])
     await shop.perform("clients.deny", client=HOSTILE)
 
 
@@ -171,7 +172,7 @@ async def test_a_rule_is_made_previewed_moved_deleted_and_brought_back(desk: Des
     assert saved.headers["location"] == "/console/apps/shop/rules"
     page = await visitor.get("/apps/shop/rules")
     assert "boards was saved" in page.text
-    assert "both pin products at place 1" in page.text
+    assert "both pin products at position 1" in page.text
     moved = await visitor.post("/apps/shop/rules/move", name="boards", engine_id="default", direction="down")
     assert moved.status_code == 303
     await visitor.get("/apps/shop/rules")
@@ -257,6 +258,7 @@ async def test_the_question_bank_and_clients_are_changed(desk: Desk) -> None:
     await visitor.post("/apps/shop/archive/clients", verb="rate", client="Bot", calls_per_minute="12")
     page = await visitor.get("/apps/shop/archive")
     assert "The rate limit of Bot is saved." in page.text
+    assert ("without a skill" in page.text, "(direct)" in page.text) == (True, False)
     refused = await visitor.post(
         "/apps/shop/archive/clients", verb="rate", client="Bot", calls_per_minute="x"
     )

@@ -188,7 +188,7 @@ def test_rules_that_want_one_place_conflict() -> None:
     report = check(a_rule("a", position=[1, 3]), a_rule("b", boost_fq="brand:Mori", position=[3], priority=1))
     (conflict,) = report.conflicts
     assert (conflict.kind, conflict.winner, conflict.loser) == ("place", "b", "a")
-    assert conflict.text == "both pin products at place 3"
+    assert conflict.text == "both pin products at position 3"
 
 
 def test_a_rule_that_removes_what_another_pins_conflicts() -> None:

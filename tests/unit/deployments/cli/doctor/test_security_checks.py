@@ -12,6 +12,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.process.artifact_access import open_artifact_store
 from cluster.settings import SECRET_VARIABLES, Settings
+from cluster.store.administration.audit_chain import AuditVerdict
 from deployments.cli.doctor import security_checks
 from deployments.cli.frame.installation import Installation
 from tests.fakes import generated_market
@@ -41,6 +42,22 @@ def test_secrets_in_the_shell_are_reported(
     (found,) = security_checks.check_secrets(installation)
     assert (found.level, "canary" in found.words) == ("warning", False)
     assert "KIOSK_LLM_KEY_FILE" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("verdict", "level", "words"),
+    [
+        (AuditVerdict(9, proven_from="1-0", chain="c" * 64), "ok", "9 rows, proven"),
+        (AuditVerdict(9), "warning", "9 rows without a proof"),
+        (AuditVerdict(4, broken_at="5-0", reason="rows were removed"), "bad", "row 5-0: rows were removed"),
+    ],
+)
+def test_an_audit_log_that_was_changed_is_bad(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch, verdict: AuditVerdict, level: str, words: str
+) -> None:
+    monkeypatch.setattr(installation, "perform", lambda operation: verdict)
+    finding = security_checks.check_audit(installation)
+    assert (finding.level, words in finding.words, bool(finding.advice)) == (level, True, level != "ok")
 
 
 @pytest.mark.parametrize(("mode", "level"), [(0o644, "bad"), (0o440, "ok"), (0o600, "ok")])
