@@ -54,11 +54,14 @@ REPLACED = {
     "Found nothing": "No-result rate",
     "dealt with": "viewed or bought",
     "shut out": "refused",
+    "at place ": "at position",
+    "readers of history": "users of history threads",
+    "readers get": "users get",
 }
 "Phrase -> what stands there now."
 PLACES = (
     "deployments/console", "deployments/cli", "deployments/operations", "deployments/demo", "deployments/archive",
-    "actors/experiments", "cluster/records",
+    "actors/experiments", "cluster/records", "jobs/refresh/learners",
 )  # fmt: skip
 KINDS = {".toml", ".html", ".py", ".js"}
 

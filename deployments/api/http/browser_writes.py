@@ -111,7 +111,7 @@ class WritePermission:
         self._user_ids.add(writer_id)
         most = self._settings.browser_readers
         if most and len(self._user_ids) > most:
-            text = f"The entries should be of at most {most} readers with a publishable key."
+            text = f"The entries should be of at most {most} users with a publishable key."
             raise rejected_upload_error("interaction", f"data is invalid. {text}")
 
 

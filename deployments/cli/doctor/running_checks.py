@@ -28,7 +28,7 @@ ACTORS = (
         "AssignerHost",
         "API replicas assign variants themselves, other programs can't request them",
     ),
-    ("tracker", "TrackerHost", "readers of history threads are not told of news"),
+    ("tracker", "TrackerHost", "users of history threads are not notified of news"),
 )
 "Part, its class, and what is missing without it."
 

@@ -322,8 +322,8 @@ def _check_personalization(learner: Learner) -> None:
     same = np.array([row[colour == user % 2].mean() for user, row in enumerate(scores)])
     other = np.array([row[colour != user % 2].mean() for user, row in enumerate(scores)])
     assert (same > other).all(), (
-        f"{int((same <= other).sum())} of {USERS} readers get the other readers' items. That is so for a model that "
-        "says the same to everybody, such as popularity; one that should tell readers apart does not"
+        f"{int((same <= other).sum())} of {USERS} users get the other users' items. That is so for a model that "
+        "says the same to everybody, such as popularity; one that should tell users apart does not"
     )
 
 
@@ -341,12 +341,12 @@ PROMISES: Mapping[str, Callable[[Learner], None]] = MappingProxyType(
         "histories are scored alike alone and together": _check_batch_independence,
         "nothing to learn from is not an error": _check_empty_training,
         "the cheaper forms say the same": _check_sparse_forms,
-        "readers get what readers like them took": _check_personalization,
+        "users get what users like them took": _check_personalization,
     }
 )
 "Promise -> its check."
 
 ADVICE = frozenset(
-    ("nothing to learn from is not an error", "readers get what readers like them took"),
+    ("nothing to learn from is not an error", "users get what users like them took"),
 )
 "Promises without which a learner stays usable; a check may also find that only advice is broken (`AdviceNotFollowed`)."

@@ -144,7 +144,7 @@ def test_a_plain_popularity_model_passes_with_advice_only() -> None:
     text = "\n".join(lines)
     assert "advice an empty history gets a row without preferences of its own" in text
     assert "should have common()" in text
-    assert "advice readers get what readers like them took" in text
+    assert "advice users get what users like them took" in text
     assert lines[-1] == "only advice is left: it can be trained, published and served as it is"
 
 
