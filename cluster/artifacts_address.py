@@ -63,8 +63,10 @@ def parse_artifacts_address(text: str) -> ArtifactsAddress:
         )
     allowed = OPTIONS[parts.scheme]
     if not given.keys() <= set(allowed):
-        known = ", ".join(allowed) or "none"
-        raise Invalid(f"unknown option in the address of the artifact store; {parts.scheme}:// has: {known}")
+        options = ", ".join(allowed) or "none"
+        raise Invalid(
+            f"unknown option in the address of the artifact store; {parts.scheme}:// has: {options}"
+        )
     prefix = unquote(parts.path).strip("/")
     if (
         not parts.netloc

@@ -105,10 +105,10 @@ class IntakeLoop:
         self._eraser: PersonEraser | None = None
         self._storage: StorageMeter | None = None
         if segments is not None:
-            self._storage = StorageMeter(stores.usage, segments.shelf, clock)
+            self._storage = StorageMeter(stores.usage, segments.artifacts, clock)
             rebuilder = SegmentRebuilder(stores, segments, embedder, clock)
             self._queries = QueryCompactor(
-                stores.queries, QueryLogStore(segments.shelf, clock), clock, meter, self._rules.queries
+                stores.queries, QueryLogStore(segments.artifacts, clock), clock, meter, self._rules.queries
             )
             self._compactor = ChangeLogCompactor(
                 stores.changes, segments, rebuilder, clock, meter, self._rules.compaction, self._queries.delete_queries,
@@ -117,7 +117,7 @@ class IntakeLoop:
             if files is not None:  # an ingest that applies its uploads itself does not execute orders
                 self._eraser = PersonEraser(
                     stores,
-                    segments.shelf,
+                    segments.artifacts,
                     self._compactor,
                     self._queries,
                     clock,

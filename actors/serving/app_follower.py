@@ -117,7 +117,7 @@ class AppFollower:
             clock,
             meter,
         )
-        query_log = None if segments is None else QueryLogStore(segments.shelf, clock)
+        query_log = None if segments is None else QueryLogStore(segments.artifacts, clock)
         run_short = partial(self._run_exclusive, is_short=True)
         self._query_log = QueryLogFollower(app_id, stores.queries, query_log, clock, run_short)
         self._preparing = asyncio.Lock()

@@ -71,7 +71,7 @@ class AccountAdmin:
         Errors:
             NotFound: no such account
         """
-        account = await self.update(username, lambda one: {"disabled": True, "epoch": one.epoch + 1})
+        account = await self.update(username, lambda account: {"disabled": True, "epoch": account.epoch + 1})
         return await self._grants.revoke_user(account.user_id, now_ms=now_ms)
 
     async def delete(self, username: str, now_ms: int) -> int:
@@ -84,8 +84,10 @@ class AccountAdmin:
             Conflict: it is the only administrator
         """
         account = await self.find(username)
-        others = [one for one in await self.all() if one.username != account.username and not one.disabled]
-        if account.role == "administrator" and not any(one.role == "administrator" for one in others):
+        others = [
+            other for other in await self.all() if other.username != account.username and not other.disabled
+        ]
+        if account.role == "administrator" and not any(other.role == "administrator" for other in others):
             raise Conflict(
                 f"{account.username} is the only administrator; make another one first: "
                 "`kiosk users create NAME --role administrator`"
@@ -116,8 +118,8 @@ class AccountAdmin:
         await self.find(username)
         password = password or new_password()
         kept = await asyncio.to_thread(hash_password, password)
-        account = await self.update(username, lambda one: {
-            "password": kept, "epoch": one.epoch + 1, "has_temporary_password": is_temporary,
+        account = await self.update(username, lambda account: {
+            "password": kept, "epoch": account.epoch + 1, "has_temporary_password": is_temporary,
         })  # fmt: skip
         await self._grants.revoke_user(account.user_id, now_ms=now_ms)
         return password
@@ -157,7 +159,7 @@ class AccountAdmin:
                 raise NotFound(f"{account.username} has no role in {app_id}")
             if role is not None and account.role == "administrator":
                 raise Conflict(f"{account.username} is an administrator and owns every app")
-            others = {name: own for name, own in account.roles.items() if name != app_id}
+            others = {name: app_role for name, app_role in account.roles.items() if name != app_id}
             return {"roles": others if role is None else {**others, app_id: role}}
 
         return await self.update(username, change)
@@ -170,8 +172,8 @@ class AccountAdmin:
         """
         return await self.update(
             username,
-            lambda one: {
-                "totp": "", "totp_step": 0, "wrong_codes": 0, "wrong_code_at": 0, "epoch": one.epoch + 1
+            lambda account: {
+                "totp": "", "totp_step": 0, "wrong_codes": 0, "wrong_code_at": 0, "epoch": account.epoch + 1
             },
         )  # fmt: skip
 
@@ -182,7 +184,7 @@ class AccountAdmin:
             NotFound: no such account
         """
         account = await self._accounts.update(
-            username.lower(), lambda one: one.model_copy(update=dict(change(one)))
+            username.lower(), lambda account: account.model_copy(update=dict(change(account)))
         )
         if account is None:
             raise _nobody_error(username)

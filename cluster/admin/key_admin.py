@@ -66,7 +66,7 @@ class KeyEntry:
 
     def to_dict(self) -> dict[str, object]:
         """Return the entry for JSON; a revealed one has `key`, and the key of user tokens where it is separate."""
-        told: dict[str, object] = {
+        fields: dict[str, object] = {
             "app_id": self.app.app_id,
             "environment": self.app.environment,
             "kind": self.key.kind,
@@ -75,11 +75,11 @@ class KeyEntry:
             "created_at": self.key.created_at,
         }
         if not self.text:
-            return told
-        told["key"] = self.text
+            return fields
+        fields["key"] = self.text
         if self.key.kind == "secret" and self.app.settings.derived_token_key:
-            told["token_key"] = derive_token_key(self.text.encode()).decode()
-        return told
+            fields["token_key"] = derive_token_key(self.text.encode()).decode()
+        return fields
 
 
 class KeyAdmin:
@@ -258,13 +258,15 @@ class KeyAdmin:
         """
         book = await self._access.read_all()
         digest = key_sha256(name)
-        found = [key for key in book.keys.values() if digest == key.sha256 or name in (key.key_id, key.hint)]
-        if not found:
+        matches = [
+            key for key in book.keys.values() if digest == key.sha256 or name in (key.key_id, key.hint)
+        ]
+        if not matches:
             raise NotFound("no key in use is called that; see `kiosk keys list`")
-        if len(found) > 1:
+        if len(matches) > 1:
             raise Invalid("several keys are called that; use the key id from `kiosk keys list`")
-        await self._access.revoke_key(found[0].sha256)
-        return KeyEntry(book.apps[found[0].app_id], found[0], "")
+        await self._access.revoke_key(matches[0].sha256)
+        return KeyEntry(book.apps[matches[0].app_id], matches[0], "")
 
     async def app(self, app_id: str) -> App:
         """Return one app.

@@ -84,18 +84,18 @@ class MasterKeyReseal:
         Errors:
             Unavailable: a store does not answer
         """
-        total = found = await self._pass(dry_run)
+        total = result = await self._pass(dry_run)
         for _ in range(0 if dry_run else _PASSES):
-            if not found.count:
+            if not result.count:
                 break
-            found = await self._pass(dry_run)
+            result = await self._pass(dry_run)
             total = replace(
-                found,
-                api_keys=total.api_keys + found.api_keys,
-                second_factors=total.second_factors + found.second_factors,
-                manifests=total.manifests + found.manifests,
+                result,
+                api_keys=total.api_keys + result.api_keys,
+                second_factors=total.second_factors + result.second_factors,
+                manifests=total.manifests + result.manifests,
             )
-        return replace(total, is_settled=not found.count)
+        return replace(total, is_settled=not result.count)
 
     async def _pass(self, dry_run: bool) -> ResealResult:
         api_keys, newer, skipped = await self._reseal_keys(dry_run)

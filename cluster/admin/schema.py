@@ -60,7 +60,7 @@ def newest_schema(migrations: Sequence[Migration] = MIGRATIONS) -> int:
     return migrations[-1].number
 
 
-def check_readable(stored: StoredSchema, known: int) -> None:
+def check_readable(stored: StoredSchema, newest: int) -> None:
     """Refuse data that this release can't run on.
 
     Errors:
@@ -72,10 +72,10 @@ def check_readable(stored: StoredSchema, known: int) -> None:
             f"a restore of the backup {stored.restoring} ended half way here, so data is missing: repeat "
             "`kiosk restore`, which starts over"
         )
-    if stored.oldest > known:
+    if stored.oldest > newest:
         raise NewerRelease(
             f"the stored data has schema {stored.number}, written by kiosk {stored.release}, and needs a release with "
-            f"schema {stored.oldest} or newer; this is kiosk {installed_version()} with schema {known}: start the "
+            f"schema {stored.oldest} or newer; this is kiosk {installed_version()} with schema {newest}: start the "
             "newer release, or restore a backup of this one"
         )
 
@@ -106,11 +106,11 @@ async def ensure_schema(
         Conflict: a migration has to wait until older releases have ended
         Unavailable: another process migrates for too long, or Redis is away
     """
-    schema, owner, known = stores.schema, uuid.uuid4().hex, newest_schema(migrations)
+    schema, owner, newest = stores.schema, uuid.uuid4().hex, newest_schema(migrations)
     for _ in range(int(WAIT_S / _POLL_S)):
         stored = await schema.read()
-        check_readable(stored, known)
-        if stored.number >= known:
+        check_readable(stored, newest)
+        if stored.number >= newest:
             return ()
         if await stores.leases.hold(LEASE, owner, LEASE_MS):
             try:
@@ -151,7 +151,9 @@ async def _migrate(
 
 
 async def _refuse_beside_older(schema: SchemaStore, step: Migration, now_ms: int) -> None:
-    older = [one.release for one in await schema.list_releases(now_ms) if one.schema < step.oldest]
+    older = [
+        release.release for release in await schema.list_releases(now_ms) if release.schema < step.oldest
+    ]
     if older:
         raise Conflict(
             f"the migration to schema {step.number} ({step.name}) can't be read by kiosk {', '.join(older)}, which "

@@ -93,13 +93,13 @@ class SecondFactors:
             return None
         codes = [base64.b32encode(self._randomness(10)).decode().lower() for _ in range(RECOVERY_CODES)]
 
-        def change(one: Account) -> Account:
-            if one.has_second_factor:
+        def change(stored: Account) -> Account:
+            if stored.has_second_factor:
                 raise Conflict("this account has a second factor; remove it first")
             hashes = tuple(_hash(code) for code in codes)
             # sealed anew, because the page may be older than the current master key
-            totp = self._vault.seal(secret, _place(one))
-            return one.model_copy(update={"totp": totp, "totp_step": step, "recovery_codes": hashes})
+            totp = self._vault.seal(secret, _place(stored))
+            return stored.model_copy(update={"totp": totp, "totp_step": step, "recovery_codes": hashes})
 
         await self._accounts.update(account.username, change)
         return codes
@@ -108,17 +108,17 @@ class SecondFactors:
         """Use a code up and return whether it was right; a wrong one counts, also when many come at once."""
         result = CodeCheck(False)
 
-        def change(one: Account) -> Account:
+        def change(stored: Account) -> Account:
             nonlocal result
-            locked_ms = one.wrong_code_at + LOCKED_MS - now_ms if one.wrong_codes >= LOCKED_AFTER else 0
-            update = self._use(one, code, now_ms, is_locked=locked_ms > 0)
+            locked_ms = stored.wrong_code_at + LOCKED_MS - now_ms if stored.wrong_codes >= LOCKED_AFTER else 0
+            update = self._use(stored, code, now_ms, is_locked=locked_ms > 0)
             if update is not None:
-                result = CodeCheck(True, one.wrong_codes)
-                return one.model_copy(update={**update, "wrong_codes": 0, "wrong_code_at": 0})
-            result = CodeCheck(False, one.wrong_codes, max(0, math.ceil(locked_ms / 1000)))
+                result = CodeCheck(True, stored.wrong_codes)
+                return stored.model_copy(update={**update, "wrong_codes": 0, "wrong_code_at": 0})
+            result = CodeCheck(False, stored.wrong_codes, max(0, math.ceil(locked_ms / 1000)))
             if locked_ms > 0:
-                return one
-            return one.model_copy(update={"wrong_codes": one.wrong_codes + 1, "wrong_code_at": now_ms})
+                return stored
+            return stored.model_copy(update={"wrong_codes": stored.wrong_codes + 1, "wrong_code_at": now_ms})
 
         await self._accounts.update(account.username, change)
         return result
@@ -134,7 +134,7 @@ class SecondFactors:
     async def remove(self, account: Account) -> None:
         """Remove the second factor and its recovery codes."""
         nothing = {"totp": "", "totp_step": 0, "recovery_codes": (), "wrong_codes": 0, "wrong_code_at": 0}
-        await self._accounts.update(account.username, lambda one: one.model_copy(update=nothing))
+        await self._accounts.update(account.username, lambda stored: stored.model_copy(update=nothing))
 
     def _reseal(self, account: Account) -> Account:
         try:
@@ -151,7 +151,11 @@ class SecondFactors:
         plain = code.replace(" ", "").replace("-", "").lower()
         if _RECOVERY.fullmatch(plain):
             given = _hash(plain)
-            kept = tuple(one for one in account.recovery_codes if not hmac.compare_digest(one, given))
+            kept = tuple(
+                recovery_code
+                for recovery_code in account.recovery_codes
+                if not hmac.compare_digest(recovery_code, given)
+            )
             return {"recovery_codes": kept} if len(kept) < len(account.recovery_codes) else None
         if is_locked:
             return None
@@ -167,11 +171,11 @@ def find_step(secret: str, code: str, now_ms: int) -> int | None:
     # Authenticators know SHA-1 only; its weaknesses do not touch HMAC.
     totp = TOTP(base64.b32decode(secret), DIGITS, SHA1(), STEP_S)  # noqa: S303
     now = now_ms // 1000 // STEP_S
-    found = None
+    matched = None
     for step in range(now - DRIFT, now + DRIFT + 1):
         if hmac.compare_digest(totp.generate(step * STEP_S), code.encode()):
-            found = step
-    return found
+            matched = step
+    return matched
 
 
 def _place(account: Account) -> str:

@@ -34,23 +34,23 @@ class UpgradeReport:
     @property
     def problems(self) -> list[str]:
         """Return why this release can't run beside the running releases; empty if it can."""
-        found = []
+        problems = []
         if self.stored.oldest > self.known:
-            found.append(
+            problems.append(
                 f"the data needs a release with schema {self.stored.oldest}; this one has {self.known}"
             )
         for step in self.pending:
-            older = [one.release for one in self.running if one.schema < step.oldest]
+            older = [release.release for release in self.running if release.schema < step.oldest]
             if older:
-                found.append(f"schema {step.number} can't be read by kiosk {', '.join(older)}, which runs")
+                problems.append(f"schema {step.number} can't be read by kiosk {', '.join(older)}, which runs")
         for noun, count in sorted(self.records.unreadable.items()):
-            found.append(f"{count} of {noun} were written by a newer release and can't be read")
+            problems.append(f"{count} of {noun} were written by a newer release and can't be read")
         newer = {form: count for form, count in (self.formats or {}).items() if int(form) > FORMAT}
-        found += [
+        problems += [
             f"{count} manifests have format {form}; this release reads {FORMAT}"
             for form, count in newer.items()
         ]
-        return found
+        return problems
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""
@@ -97,11 +97,11 @@ def count_formats(store: ArtifactStore) -> dict[str, int]:
     Cost:
         one read for each manifest
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for entry in store.entries(""):
         if is_manifest(entry.path):
             try:
-                found[str(manifest_format(store.read(entry.path)))] += 1
+                counts[str(manifest_format(store.read(entry.path)))] += 1
             except (Fault, NotFound):  # damaged (`kiosk doctor` reports it), or replaced since the listing
                 continue
-    return dict(sorted(found.items()))
+    return dict(sorted(counts.items()))

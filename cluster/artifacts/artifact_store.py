@@ -132,13 +132,13 @@ class ArtifactStore:
         Errors:
             Invalid: the address is not supported, or holds credentials
         """
-        found = open_location(address, copy=copy)
+        location = open_location(address, copy=copy)
         return cls(
-            found.files,
-            found.root,
-            local=found.local,
-            in_place=found.in_place,
-            creator=found.creator,
+            location.files,
+            location.root,
+            local=location.local,
+            in_place=location.in_place,
+            creator=location.creator,
             **options,
         )
 
@@ -237,7 +237,7 @@ class ArtifactStore:
             raise Fault("files of a bucket can't be mapped without a cache folder on this node")
 
         def download(name: str, target: Path) -> None:
-            entry = next(one for one in files if one.name == name)
+            entry = next(file for file in files if file.name == name)
             self.download(f"{folder}/{name}", target, size=entry.size, sha256=entry.sha256)
 
         return self._cache.get(origin, files, download)
@@ -277,8 +277,8 @@ class ArtifactStore:
 
         length = 0
         for tried in range(self._attempts):
-            length, found = self._retry("read", path, attempt)
-            if (length, found) == (size, sha256):
+            length, actual = self._retry("read", path, attempt)
+            if (length, actual) == (size, sha256):
                 return
             if tried + 1 < self._attempts:
                 self._pause(tried)
@@ -293,12 +293,12 @@ class ArtifactStore:
         def attempt() -> list[StoredFile]:
             above = self._full_path(folder) if folder else self._root
             selector = fs.FileSelector(above, allow_not_found=True, recursive=True)
-            found = self._files.get_file_info(selector)
+            infos = self._files.get_file_info(selector)
             if self._local:
-                found = without_links(found)
+                infos = without_links(infos)
             return [
                 StoredFile(info.path[len(self._root) + 1 :], info.size, (info.mtime_ns or 0) // 1_000_000)
-                for info in found
+                for info in infos
                 if info.type == fs.FileType.File and not info.path.endswith(PART_SUFFIX)
             ]
 
@@ -309,10 +309,10 @@ class ArtifactStore:
 
         def attempt() -> list[str]:
             selector = fs.FileSelector(self._full_path(folder), allow_not_found=True)
-            found = self._files.get_file_info(selector)
+            infos = self._files.get_file_info(selector)
             if self._local:
-                found = without_links(found)
-            return [info.base_name for info in found if info.type == fs.FileType.Directory]
+                infos = without_links(infos)
+            return [info.base_name for info in infos if info.type == fs.FileType.Directory]
 
         return sorted(self._retry("list", folder, attempt))
 

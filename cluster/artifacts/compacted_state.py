@@ -64,7 +64,7 @@ class CompactedState:
 def assemble_products(oldest_first: Iterable[Any]) -> CompactedProducts:
     """Return the products of record tables, oldest first; vectors of the newest embedder only."""
     tables = [table.select(_COLUMNS) for table in oldest_first]
-    embedder = next((found for table in reversed(tables) if (found := _newest_embedder(table))), "")
+    embedder = next((name for table in reversed(tables) if (name := _newest_embedder(table))), "")
     return CompactedProducts(embedder, tuple(tables))
 
 

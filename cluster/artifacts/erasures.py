@@ -39,18 +39,18 @@ class ErasureLog:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the log as facts of a manifest."""
-        return {"count": self.count, "listed": [list(one) for one in self.listed]}
+        return {"count": self.count, "listed": [list(entry) for entry in self.listed]}
 
     def add(self, noun: str, first: str, at_ms: int) -> ErasureLog:
         """Return the log with one more erasure."""
         return ErasureLog(self.count + 1, (*self.listed, (noun, first, at_ms))[-MOST:])
 
-    def since(self, known: int, offsets: Mapping[str, str]) -> int:
-        """Return the number of erasures that affect data read after the first `known` erasures.
+    def since(self, seen: int, offsets: Mapping[str, str]) -> int:
+        """Return the number of erasures that affect data read after the first `seen` erasures.
 
         `offsets` (noun -> offset) is how far that data was read.
         """
-        unlisted = max(0, self.count - len(self.listed) - known)
-        newer = self.listed[max(0, known - (self.count - len(self.listed))) :]
-        held = [one for one in newer if _position(one[1]) <= _position(offsets.get(one[0], "0"))]
-        return unlisted + len(held)
+        unlisted = max(0, self.count - len(self.listed) - seen)
+        newer = self.listed[max(0, seen - (self.count - len(self.listed))) :]
+        applied = [entry for entry in newer if _position(entry[1]) <= _position(offsets.get(entry[0], "0"))]
+        return unlisted + len(applied)

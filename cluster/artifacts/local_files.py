@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 
-def without_links(found: list[Any]) -> list[Any]:
+def without_links(infos: list[Any]) -> list[Any]:
     """Leave out symbolic links and everything below linked folders, so that no foreign file is ever removed."""
-    links = {info.path for info in found if os.path.islink(info.path)}
+    links = {info.path for info in infos if os.path.islink(info.path)}
     if not links:
-        return found
+        return infos
     below = tuple(f"{link}/" for link in links)
-    return [info for info in found if info.path not in links and not info.path.startswith(below)]
+    return [info for info in infos if info.path not in links and not info.path.startswith(below)]
 
 
 def move_into_place(part: Path, target: Path, new: bool) -> None:

@@ -22,10 +22,10 @@ class MarkedSnapshot:
     "Erasures, since its training, of rows it was trained on."
 
 
-def find_marked_snapshots(store: ArtifactStore, app_id: str, known: int = 0) -> list[MarkedSnapshot]:
+def find_marked_snapshots(store: ArtifactStore, app_id: str, seen: int = 0) -> list[MarkedSnapshot]:
     """Return the marked versions of all engines of an app, including deleted engines.
 
-    With `known`, only erasures after so many count.
+    With `seen`, only erasures after so many count.
 
     Errors:
         Fault: the manifest of the segments is damaged
@@ -35,22 +35,22 @@ def find_marked_snapshots(store: ArtifactStore, app_id: str, known: int = 0) -> 
     log = SegmentStore(store).erasures(app_id)
     if not log.count:
         return []
-    snapshots, above, found = SnapshotStore(store), f"{FOLDER}/{app_id}", list[MarkedSnapshot]()
+    snapshots, above, marked = SnapshotStore(store), f"{FOLDER}/{app_id}", list[MarkedSnapshot]()
     for entry in store.entries(above):
         engine_id, _, rest = entry.path[len(above) + 1 :].partition("/")
         version, _, name = rest.partition("/")
         if name != MANIFEST:
             continue
         try:
-            count = count_erasures_since(snapshots.manifest(app_id, engine_id, version), log, known)
+            count = count_erasures_since(snapshots.manifest(app_id, engine_id, version), log, seen)
         except HouseError:  # it is being removed or damaged, so no replica can serve it
             continue
         if count:
-            found.append(MarkedSnapshot(engine_id, version, count))
-    return found
+            marked.append(MarkedSnapshot(engine_id, version, count))
+    return marked
 
 
-def count_erasures_since(manifest: Manifest, log: ErasureLog, known: int = 0) -> int:
-    """Return the number of erasures, after the first `known`, of rows that a snapshot was trained on."""
+def count_erasures_since(manifest: Manifest, log: ErasureLog, seen: int = 0) -> int:
+    """Return the number of erasures, after the first `seen`, of rows that a snapshot was trained on."""
     facts = manifest.facts
-    return log.since(max(known, int(facts.get("erasures", 0))), facts.get("offsets", {}))
+    return log.since(max(seen, int(facts.get("erasures", 0))), facts.get("offsets", {}))

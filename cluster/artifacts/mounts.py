@@ -52,4 +52,4 @@ def file_system_kind(folder: Path, mounts: str | None = None) -> str:
 
 def _decode(text: str) -> str:
     """Return a path of the mount table, where a space is `\\040`."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -137,7 +137,7 @@ class NodeCache:
 
     def size(self) -> int:
         """Return the bytes of all copies."""
-        return sum(_folder_size(one) for one in self._sets())
+        return sum(_folder_size(folder) for folder in self._sets())
 
     def _share(self, key: str, files: Sequence[StoredEntry]) -> bool:
         """Mark a complete set as used by this process; return False when it is absent."""
@@ -201,7 +201,9 @@ class NodeCache:
     def _prune(self, coming: int) -> None:
         """Remove sets that no process maps, those unused for longest first, until the bound holds."""
         mapped = self._release_unmapped()
-        by_age = sorted((one.stat().st_mtime, one.name, _folder_size(one)) for one in self._sets())
+        by_age = sorted(
+            (folder.stat().st_mtime, folder.name, _folder_size(folder)) for folder in self._sets()
+        )
         too_much = sum(size for _, _, size in by_age) + coming - self._max_bytes
         for _, key, size in by_age:
             if too_much <= 0:
@@ -235,9 +237,9 @@ class NodeCache:
 
     def _sets(self) -> Iterator[Path]:
         for note in self.folder.glob("*.origin"):
-            one = self.folder / note.stem
-            if one.is_dir():
-                yield one
+            folder = self.folder / note.stem
+            if folder.is_dir():
+                yield folder
 
     def _path(self, key: str, suffix: str) -> Path:
         return self.folder / f"{key}{suffix}"

@@ -84,19 +84,21 @@ class QueryLogStore:
             Fault: the newest manifest keeps changing
         """
         for _ in range(_READ_TRIES):
-            found = [COLUMNS.empty_table()]
+            tables = [COLUMNS.empty_table()]
             try:
                 for entry in self._manifest(app_id).files:
                     if entry.facts["last"] < since_ms or entry.facts["first"] > until_ms:
                         continue
                     table = self._table(app_id, entry)
                     if table is not None:
-                        found.append(table)
+                        tables.append(table)
             except NotFound:  # a writer replaced the file during the read
                 continue
-            inside = pa.concat_tables(found)
-            wanted = pc.and_(pc.greater_equal(inside["at"], since_ms), pc.less_equal(inside["at"], until_ms))
-            return inside.filter(wanted).sort_by("at")
+            inside = pa.concat_tables(tables)
+            is_inside = pc.and_(
+                pc.greater_equal(inside["at"], since_ms), pc.less_equal(inside["at"], until_ms)
+            )
+            return inside.filter(is_inside).sort_by("at")
         raise Fault("the newest manifest of the queries keeps changing")
 
     def commit(self, app_id: str) -> Manifest:
@@ -120,13 +122,13 @@ class QueryLogStore:
                 tables.append(table.filter(pc.greater_equal(table["at"], since_ms)))
             yield pa.concat_tables(tables).sort_by("at")
 
-    def rows_of(self, app_id: str, readers: Sequence[str]) -> list[dict[str, Any]]:
+    def rows_of(self, app_id: str, pseudonyms: Sequence[str]) -> list[dict[str, Any]]:
         """Return the queries of some users (pseudonyms), oldest first."""
         table = self.read(app_id, 0)
-        found: list[dict[str, Any]] = table.filter(
-            pc.is_in(table["reader"], value_set=pa.array(list(readers), pa.string()))
+        rows: list[dict[str, Any]] = table.filter(
+            pc.is_in(table["reader"], value_set=pa.array(list(pseudonyms), pa.string()))
         ).to_pylist()
-        return found
+        return rows
 
     def append(self, app_id: str, queries: Iterable[LoggedQuery], last: str) -> int:
         """Append queries of the batches up to `last`, without those of erased users; return their number.
@@ -144,7 +146,7 @@ class QueryLogStore:
         self._commit(app_id, manifest, files, offset=last)
         return sum(map(len, by_day.values()))
 
-    def delete(self, app_id: str, readers: Sequence[str]) -> int:
+    def delete(self, app_id: str, pseudonyms: Sequence[str]) -> int:
         """Delete all queries of these users (pseudonyms), also those that arrive later but were sent before now.
 
         Returns the number deleted; idempotent. A damaged file is deleted whole, because its users are unknown.
@@ -152,13 +154,13 @@ class QueryLogStore:
         manifest = self._manifest(app_id)
         now_ms = self._clock.now_ms()
         gone, kept = 0, []
-        wanted = pa.array(list(readers), pa.string())
+        value_set = pa.array(list(pseudonyms), pa.string())
         for entry in manifest.files:
             table = self._table(app_id, entry)
             if table is None:
                 gone += entry.rows
                 continue
-            rest = table.filter(pc.invert(pc.is_in(table["reader"], value_set=wanted)))
+            rest = table.filter(pc.invert(pc.is_in(table["reader"], value_set=value_set)))
             if rest.num_rows == table.num_rows:
                 kept.append(entry)
                 continue
@@ -166,7 +168,7 @@ class QueryLogStore:
             if rest.num_rows:
                 kept.append(self._write(app_id, entry.facts["day"], rest))
         forgotten = manifest.facts.get("forgotten", {})
-        self._commit(app_id, manifest, kept, forgotten={**forgotten, **dict.fromkeys(readers, now_ms)})
+        self._commit(app_id, manifest, kept, forgotten={**forgotten, **dict.fromkeys(pseudonyms, now_ms)})
         return gone
 
     def drop_before(self, app_id: str, oldest_ms: int) -> int:

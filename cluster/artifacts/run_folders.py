@@ -12,11 +12,11 @@ TRAINING_FOLDERS = (RUNS, SWEEPS)
 
 def run_folders(store: ArtifactStore, app_id: str, folder: str = RUNS) -> dict[str, list[str]]:
     """Return the files of an app's runs: run -> paths."""
-    above, found = f"{folder}/{app_id}", dict[str, list[str]]()
+    above, folders = f"{folder}/{app_id}", dict[str, list[str]]()
     for entry in store.entries(above):
         run_id = entry.path[len(above) + 1 :].partition("/")[0]
-        found.setdefault(run_id, []).append(entry.path)
-    return found
+        folders.setdefault(run_id, []).append(entry.path)
+    return folders
 
 
 def clear_run(store: ArtifactStore, app_id: str, run_id: str, folder: str = RUNS) -> int:

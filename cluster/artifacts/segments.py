@@ -30,7 +30,7 @@ from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.segment_files import DamagedFile, SegmentFiles
 from cluster.artifacts.tables import INTERACTIONS, LOADED_INTERACTIONS, Noun
-from cluster.artifacts.unverified_users import limit_readers_per_address
+from cluster.artifacts.unverified_users import limit_users_per_address
 from cluster.clock import Clock, SystemClock
 from cluster.errors import Fault, NotFound
 from cluster.ids import position_from_offset
@@ -65,7 +65,7 @@ class SegmentStore:
     def __init__(
         self, store: ArtifactStore, clock: Clock | None = None, rules: MergeRules | None = None
     ) -> None:
-        self.shelf = store
+        self.artifacts = store
         "The artifact store, which also contains other files of an app."
         self._clock = SystemClock() if clock is None else clock
         self._files = SegmentFiles(store, self._clock)
@@ -106,16 +106,16 @@ class SegmentStore:
         Errors:
             Fault: a segment is damaged, so it may contain them
         """
-        column, wanted = _name_column(noun), pa.array(list(who), pa.string())
+        column, value_set = _name_column(noun), pa.array(list(who), pa.string())
 
         def attempt() -> list[bytes]:
-            found: list[bytes] = []
+            records: list[bytes] = []
             for entry in self._files.manifest(app_id).files:
-                if entry.facts["noun"] == noun and self._has_rows_of(app_id, entry, column, wanted):
+                if entry.facts["noun"] == noun and self._has_rows_of(app_id, entry, column, value_set):
                     table = self._files.table(app_id, entry, [column, "json"])
-                    rows = table.filter(pc.is_in(table[column], value_set=wanted))["json"].to_pylist()
-                    found += [row for row in rows if row is not None]
-            return found
+                    rows = table.filter(pc.is_in(table[column], value_set=value_set))["json"].to_pylist()
+                    records += [row for row in rows if row is not None]
+            return records
 
         return self._retry_when_replaced(attempt)
 
@@ -137,10 +137,12 @@ class SegmentStore:
         """Return the newest JSON of every record that was not removed; with `newest` at most so many, newest first."""
 
         def attempt() -> list[bytes]:
-            found = self._newest_first(app_id, self._files.manifest(app_id), noun, [] if salvage else None)
+            newest_first = self._newest_first(
+                app_id, self._files.manifest(app_id), noun, [] if salvage else None
+            )
             if newest is None:
-                return [record for table in found for record in table["json"].to_pylist()]
-            tables = order_by_offset([table.select(["offset", "json"]) for table in found][::-1])
+                return [record for table in newest_first for record in table["json"].to_pylist()]
+            tables = order_by_offset([table.select(["offset", "json"]) for table in newest_first][::-1])
             latest = (record for table in reversed(tables) for record in reversed(table["json"].to_pylist()))
             return list(islice(latest, newest))
 
@@ -160,9 +162,9 @@ class SegmentStore:
     def load_interactions_of_types(self, app_id: str, kinds: Sequence[str], since_ms: int) -> Any:
         """Return compacted interactions of some types like `load_searches`, of few unverified users for each address.
 
-        Source: `limit_readers_per_address`
+        Source: `limit_users_per_address`
         """
-        return limit_readers_per_address(self._load_interactions(app_id, kinds, since_ms, _JSON_COLUMNS))
+        return limit_users_per_address(self._load_interactions(app_id, kinds, since_ms, _JSON_COLUMNS))
 
     def count_product_interactions(
         self, app_id: str, product_id: str, since_ms: int
@@ -191,8 +193,8 @@ class SegmentStore:
                 )
                 hits = table.select(["type", "at_ms"]).take(rows)
                 days = pc.divide(hits["at_ms"], _DAY_MS)
-                found = pa.table({"type": hits["type"], "day": days}).group_by(["type", "day"])
-                for row in found.aggregate([([], "count_all")]).to_pylist():
+                groups = pa.table({"type": hits["type"], "day": days}).group_by(["type", "day"])
+                for row in groups.aggregate([([], "count_all")]).to_pylist():
                     counts[row["type"], row["day"]] += row["count_all"]
             return dict(counts)
 
@@ -213,11 +215,11 @@ class SegmentStore:
         return self._retry_when_replaced(attempt)
 
     def load_interaction_times(
-        self, app_id: str, kinds: Sequence[str], since_ms: int, readers: Sequence[str]
+        self, app_id: str, kinds: Sequence[str], since_ms: int, user_keys: Sequence[str]
     ) -> Any:
         """Return only the columns `reader` and `at_ms` of `load_interactions_of_types`, and only of some users."""
         table = self.load_interactions_of_types(app_id, kinds, since_ms).select(_TIME_COLUMNS)
-        return table.filter(pc.is_in(table["reader"], value_set=pa.array(readers, pa.string())))
+        return table.filter(pc.is_in(table["reader"], value_set=pa.array(user_keys, pa.string())))
 
     def load_records_since(
         self, app_id: str, noun: Noun, after: str, *, salvage: bool = False
@@ -262,7 +264,7 @@ class SegmentStore:
                 for entry in manifest.files
                 if position_from_offset(entry.facts["last"]) > position_from_offset(after)
             ]
-            found: dict[str, list[bytes]] = {}
+            records: dict[str, list[bytes]] = {}
             for table in self._newest_first(app_id, replace(manifest, files=tuple(later)), noun, []):
                 for offset, record in zip(
                     table["offset"].to_pylist(), table["json"].to_pylist(), strict=True
@@ -272,8 +274,8 @@ class SegmentStore:
                         < position_from_offset(offset)
                         <= position_from_offset(until)
                     ):
-                        found.setdefault(offset, []).append(record)
-            return sorted(found.items(), key=lambda one: position_from_offset(one[0]))
+                        records.setdefault(offset, []).append(record)
+            return sorted(records.items(), key=lambda item: position_from_offset(item[0]))
 
         return self._retry_when_replaced(attempt)
 
@@ -323,16 +325,16 @@ class SegmentStore:
         """
         manifest = self._files.manifest(app_id)
         column = _name_column(noun)
-        wanted = pa.array(list(who), pa.string())
+        value_set = pa.array(list(who), pa.string())
         kept: list[FileEntry] = []
         firsts: list[str] = []
         erased = 0
         for entry in manifest.files:
-            if entry.facts["noun"] != noun or not self._has_rows_of(app_id, entry, column, wanted):
+            if entry.facts["noun"] != noun or not self._has_rows_of(app_id, entry, column, value_set):
                 kept.append(entry)
                 continue
             table = self._files.table(app_id, entry)
-            theirs = pc.is_in(table[column], value_set=wanted)
+            theirs = pc.is_in(table[column], value_set=value_set)
             rest = table.filter(pc.invert(theirs))
             erased += table.num_rows - rest.num_rows
             firsts += pc.unique(table.filter(theirs)["offset"]).to_pylist()
@@ -433,24 +435,24 @@ class SegmentStore:
     def _load_interactions(
         self, app_id: str, kinds: Sequence[str], since_ms: int, columns: Sequence[str]
     ) -> Any:
-        wanted = pa.array(list(kinds), pa.string())
+        value_set = pa.array(list(kinds), pa.string())
 
         def attempt() -> Any:
             damaged: list[DamagedFile] = []
-            found = [INTERACTIONS.empty_table().select(columns)]
+            tables = [INTERACTIONS.empty_table().select(columns)]
             for entry in self._files.manifest(app_id).files:
                 if entry.facts["noun"] != "interaction":
                     continue
                 types = self._files.table(app_id, entry, ["type"], damaged)
-                if types is None or not pc.any(pc.is_in(types["type"], wanted)).as_py():
+                if types is None or not pc.any(pc.is_in(types["type"], value_set)).as_py():
                     continue
                 table = self._files.table(app_id, entry, ["type", *columns], damaged)
                 if table is not None:
                     rows = pc.and_(
-                        pc.is_in(table["type"], wanted), pc.greater_equal(table["at_ms"], since_ms)
+                        pc.is_in(table["type"], value_set), pc.greater_equal(table["at_ms"], since_ms)
                     )
-                    found.append(table.filter(rows).select(columns))
-            return pa.concat_tables(found)
+                    tables.append(table.filter(rows).select(columns))
+            return pa.concat_tables(tables)
 
         return self._retry_when_replaced(attempt)
 
@@ -469,9 +471,9 @@ class SegmentStore:
         for entry, rows in zip(entries, reversed(latest), strict=True):
             yield self._files.table(app_id, entry).take(rows)
 
-    def _has_rows_of(self, app_id: str, entry: FileEntry, column: str, wanted: Any) -> bool:
-        found = pc.any(pc.is_in(self._files.table(app_id, entry, [column])[column], value_set=wanted))
-        return bool(found.as_py())
+    def _has_rows_of(self, app_id: str, entry: FileEntry, column: str, value_set: Any) -> bool:
+        has_any = pc.any(pc.is_in(self._files.table(app_id, entry, [column])[column], value_set=value_set))
+        return bool(has_any.as_py())
 
     def _retry_when_replaced(self, attempt: Callable[[], T]) -> T:
         """Repeat the read from the newest manifest when a writer replaced a segment during it."""

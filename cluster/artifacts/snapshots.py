@@ -73,11 +73,11 @@ class SnapshotStore:
             sizes[version] = files + 1, size + entry.size
             if name == MANIFEST:
                 complete[version] = entry.modified_ms
-        found = [
+        infos = [
             SnapshotInfo(version, at, sizes[version][1], sizes[version][0])
             for version, at in complete.items()
         ]
-        return sorted(found, key=lambda one: (one.published_ms, one.version))
+        return sorted(infos, key=lambda info: (info.published_ms, info.version))
 
     def has(self, app_id: str, engine_id: str, version: str) -> bool:
         """Return whether the version is complete."""
@@ -90,14 +90,16 @@ class SnapshotStore:
             NotFound: no version begins with `start`
             Conflict: several versions do
         """
-        found = [one.version for one in self.versions(app_id, engine_id) if one.version.startswith(start)]
-        if start in found:
+        matches = [
+            info.version for info in self.versions(app_id, engine_id) if info.version.startswith(start)
+        ]
+        if start in matches:
             return start
-        if not found:
+        if not matches:
             raise NotFound(f"engine {engine_id} of {app_id} has no snapshot {start}")
-        if len(found) > 1:
-            raise Conflict(f"{len(found)} snapshots begin with {start}: {', '.join(found[:5])}")
-        return found[0]
+        if len(matches) > 1:
+            raise Conflict(f"{len(matches)} snapshots begin with {start}: {', '.join(matches[:5])}")
+        return matches[0]
 
     def fetch(self, app_id: str, engine_id: str, version: str) -> tuple[Path, Manifest]:
         """Return the folder of a version on this machine, copied there if need be, and the stored manifest.
@@ -119,7 +121,7 @@ class SnapshotStore:
         return self._store.discard_copy(folder)
 
     def publish(
-        self, app_id: str, engine_id: str, folder: Path, told: PublishProgress = ignore_progress
+        self, app_id: str, engine_id: str, folder: Path, report_progress: PublishProgress = ignore_progress
     ) -> str:
         """Copy a built folder to the artifact store and return its version; it becomes visible in the last step.
 
@@ -141,7 +143,7 @@ class SnapshotStore:
             if self._store.size(f"{place}/{entry.name}") != entry.size:
                 self._store.upload(f"{place}/{entry.name}", path)
             done += entry.size
-            told(f"publish {entry.name}", done / total)
+            report_progress(f"publish {entry.name}", done / total)
         try:
             save_manifest(self._store, f"{place}/{MANIFEST}", manifest)
         except Conflict:
@@ -163,15 +165,15 @@ class SnapshotStore:
         Returns the removed versions.
         """
         complete = self.versions(app_id, engine_id)
-        kept = {one.version for one in complete[-newest:]} | set(keep) if newest else set(keep)
-        gone = [one.version for one in complete if one.version not in kept]
+        kept = {info.version for info in complete[-newest:]} | set(keep) if newest else set(keep)
+        gone = [info.version for info in complete if info.version not in kept]
         for version in gone:
             self.remove(app_id, engine_id, version)
-        known = {one.version for one in complete}
+        versions = {info.version for info in complete}
         above = f"{FOLDER}/{app_id}/{engine_id}"
         for entry in self._store.entries(above):
             version = entry.path[len(above) + 1 :].partition("/")[0]
-            if version not in known and entry.modified_ms < older_than_ms:
+            if version not in versions and entry.modified_ms < older_than_ms:
                 self._store.remove(entry.path)
         return gone
 

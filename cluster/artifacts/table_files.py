@@ -33,23 +33,23 @@ _FORMULA: Final = r"^[=+\-@\t\r]"
 "First characters of a cell that a spreadsheet takes for a formula."
 
 
-def choose_format(out: str, asked: str = "") -> Format:
+def choose_format(out: str, format_name: str = "") -> Format:
     """Return the format by its name, else by the suffix of the file.
 
     Errors:
         Invalid: neither names a format, or Parquet would go to standard output
     """
-    if asked and asked not in FORMATS:
-        raise Invalid(f"there is no format {asked!r}; choose from {', '.join(FORMATS)}")
+    if format_name and format_name not in FORMATS:
+        raise Invalid(f"there is no format {format_name!r}; choose from {', '.join(FORMATS)}")
     by_ending = next((name for name, ending in _ENDINGS if out.lower().endswith(ending)), "")
-    found = asked or by_ending
-    if not found:
+    chosen = format_name or by_ending
+    if not chosen:
         raise Invalid(
             f"{out!r} does not say its format; end it with .parquet, .jsonl or .csv, or add --format"
         )
-    if out == STANDARD_OUTPUT and found == "parquet":
+    if out == STANDARD_OUTPUT and chosen == "parquet":
         raise Invalid("Parquet can't go to standard output; choose --format jsonl or csv, or name a file")
-    return cast(Format, found)
+    return cast(Format, chosen)
 
 
 class TableFile:

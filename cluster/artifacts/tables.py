@@ -73,11 +73,11 @@ def from_parquet(data: bytes, noun: Noun, columns: Sequence[str] | None = None) 
         Fault: not Parquet, or with other columns than the noun's
     """
     schema = schema_of(noun)
-    wanted = [name for name in schema.names if columns is None or name in columns]
+    names = [name for name in schema.names if columns is None or name in columns]
     try:
         # one thread: a host may serve during the load, and the checksum costs more than all columns
-        table = pq.read_table(pa.BufferReader(data), columns=wanted, use_threads=False)
-        return table.select(wanted).cast(pa.schema([schema.field(name) for name in wanted]))
+        table = pq.read_table(pa.BufferReader(data), columns=names, use_threads=False)
+        return table.select(names).cast(pa.schema([schema.field(name) for name in names]))
     except (pa.ArrowException, KeyError, OSError) as error:
         raise Fault(f"segment can't be read as {noun} rows: {error}") from error
 

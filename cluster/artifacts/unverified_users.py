@@ -8,33 +8,33 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-MOST_READERS = 20
+MOST_USERS = 20
 "Number of unverified users counted for one address in 30 days, where they are counted."
 
 _LAST_FIELD = r'"_origin":"(?P<origin>[0-9a-f]{16})"\}$'
 "`cluster.records.validation.upload.ORIGIN`, which is always written last; the client's fields are before it."
 
 
-def limit_readers_per_address(table: Any) -> Any:
-    """Return the table without the rows of unverified users beyond the first `MOST_READERS` of each address.
+def limit_users_per_address(table: Any) -> Any:
+    """Return the table without the rows of unverified users beyond the first `MOST_USERS` of each address.
 
     Shapes:
         table: any columns with `reader` and `json` among them; returns the same columns
     Cost:
         one pass of a pattern over `json`; Python only for rows of unverified users
     """
-    found = pc.struct_field(pc.extract_regex(table["json"], _LAST_FIELD), [0])
-    strange = pc.indices_nonzero(pc.is_valid(found))
+    addresses = pc.struct_field(pc.extract_regex(table["json"], _LAST_FIELD), [0])
+    strange = pc.indices_nonzero(pc.is_valid(addresses))
     if not len(strange):
         return table
     admitted: defaultdict[str, set[str]] = defaultdict(set)
     dropped = []
-    readers, origins = table["reader"].take(strange).to_pylist(), found.take(strange).to_pylist()
-    for row, reader, origin in zip(strange.to_pylist(), readers, origins, strict=True):
-        known = admitted[origin]
-        if reader not in known and len(known) >= MOST_READERS:
+    user_keys, origins = table["reader"].take(strange).to_pylist(), addresses.take(strange).to_pylist()
+    for row, user_key, origin in zip(strange.to_pylist(), user_keys, origins, strict=True):
+        admitted_users = admitted[origin]
+        if user_key not in admitted_users and len(admitted_users) >= MOST_USERS:
             dropped.append(row)
         else:
-            known.add(reader)
+            admitted_users.add(user_key)
     kept = pc.invert(pc.is_in(pa.array(range(len(table)), pa.int64()), pa.array(dropped, pa.int64())))
     return table.filter(kept)

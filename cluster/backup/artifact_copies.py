@@ -43,18 +43,18 @@ def restore_artifacts(target: ArtifactStore, backup: Backup, into: ArtifactStore
     Errors:
         Fault: a piece is damaged
     """
-    files = sorted(backup.facts.artifacts, key=lambda one: (is_manifest(one.path), one.path))
-    for done, one in enumerate(files):
+    files = sorted(backup.facts.artifacts, key=lambda copy: (is_manifest(copy.path), copy.path))
+    for done, copy in enumerate(files):
         with tempfile.NamedTemporaryFile(prefix="kiosk-restore-") as scratch:
             digest = hashlib.sha256()
-            for piece in one.pieces:
+            for piece in copy.pieces:
                 data = read_chunk(target, backup.chunks[piece])
                 digest.update(data)
                 scratch.write(data)
             scratch.flush()
-            if digest.hexdigest() != one.sha256:
-                raise Fault(f"file of the backup is damaged: {one.path}", path=one.path)
-            into.upload(one.path, Path(scratch.name))
+            if digest.hexdigest() != copy.sha256:
+                raise Fault(f"file of the backup is damaged: {copy.path}", path=copy.path)
+            into.upload(copy.path, Path(scratch.name))
         report("artifacts", done + 1)
     return len(files)
 
@@ -62,10 +62,10 @@ def restore_artifacts(target: ArtifactStore, backup: Backup, into: ArtifactStore
 def _copy_once(
     source: ArtifactStore, chunks: ChunkWriter, earlier: Backup | None, report: Report
 ) -> list[ArtifactCopy]:
-    known = {} if earlier is None else {one.sha256: one for one in earlier.facts.artifacts}
+    earlier_copies = {} if earlier is None else {copy.sha256: copy for copy in earlier.facts.artifacts}
     copies: list[ArtifactCopy] = []
     for entry, expected in _list_files(source):
-        copies.append(_copy_file(source, entry, expected, chunks, known, earlier))
+        copies.append(_copy_file(source, entry, expected, chunks, earlier_copies, earlier))
         report("artifacts", len(copies))
     return copies
 
@@ -82,8 +82,8 @@ def _list_files(source: ArtifactStore) -> Iterator[tuple[StoredFile, FileEntry |
             manifest = Manifest.parse(data, kind=manifest_kind(data), signer=source.signer, place=entry.path)
             folders.add(folder)
             # of several manifests of one folder the newest comes last, and names the files to keep
-            named = {path: one for path, one in named.items() if path.rpartition("/")[0] != folder}
-            named |= {f"{folder}/{one.name}": one for one in manifest.files}
+            named = {path: file for path, file in named.items() if path.rpartition("/")[0] != folder}
+            named |= {f"{folder}/{file.name}": file for file in manifest.files}
     newest = {entry.path.rpartition("/")[0]: entry.path for entry in listed if is_manifest(entry.path)}
     for path in named.keys() - {entry.path for entry in listed}:
         raise NotFound(f"a manifest names a file that is gone: {path}", path=path)
@@ -101,10 +101,10 @@ def _copy_file(
     entry: StoredFile,
     expected: FileEntry | None,
     chunks: ChunkWriter,
-    known: dict[str, ArtifactCopy],
+    earlier_copies: dict[str, ArtifactCopy],
     earlier: Backup | None,
 ) -> ArtifactCopy:
-    before = None if expected is None or earlier is None else known.get(expected.sha256)
+    before = None if expected is None or earlier is None else earlier_copies.get(expected.sha256)
     if before is not None and earlier is not None:
         kept = [chunks.keep(piece, earlier.chunks[piece].size) for piece in before.pieces]
         if all(kept):

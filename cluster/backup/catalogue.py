@@ -118,7 +118,7 @@ def commit_backup(target: ArtifactStore, facts: BackupFacts, chunks: dict[str, F
 
 def list_backup_ids(target: ArtifactStore) -> list[str]:
     """Return the ids of all complete backups, oldest first."""
-    return [found[1] for entry in target.entries(FOLDER) if (found := _ID.fullmatch(entry.path))]
+    return [match[1] for entry in target.entries(FOLDER) if (match := _ID.fullmatch(entry.path))]
 
 
 def load_backup(target: ArtifactStore, backup_id: str, fingerprints: tuple[str, ...]) -> Backup:

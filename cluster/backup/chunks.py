@@ -29,7 +29,7 @@ class ChunkWriter:
     """Writes chunks that the target lacks, and remembers which ones a backup needs."""
 
     target: ArtifactStore
-    known: dict[str, int]
+    sizes: dict[str, int]
     "Name -> size of the chunks on the target."
     needed: dict[str, FileEntry] = field(default_factory=dict)
     new_bytes: int = 0
@@ -45,9 +45,9 @@ class ChunkWriter:
         digest = checksum(data)
         name = chunk_path(digest)
         self.needed[digest] = FileEntry(name, len(data), digest)
-        if self.known.get(name) != len(data):
+        if self.sizes.get(name) != len(data):
             self.target.write(name, data)
-            self.known[name] = len(data)
+            self.sizes[name] = len(data)
             self.new_bytes += len(data)
             self.new_chunks += 1
         return digest
@@ -55,7 +55,7 @@ class ChunkWriter:
     def keep(self, digest: str, size: int) -> bool:
         """Name a chunk of an earlier backup again; return False when the target lacks it."""
         name = chunk_path(digest)
-        if self.known.get(name) != size:
+        if self.sizes.get(name) != size:
             return False
         self.needed[digest] = FileEntry(name, size, digest)
         return True

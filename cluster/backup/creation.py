@@ -84,7 +84,7 @@ class BackupJob:
         self._pace = pace or Pace()
         self._answers = answers
         self._clock = clock or SystemClock()
-        self._reader = KeyReader(stores.server, self._clock)
+        self._key_reader = KeyReader(stores.server, self._clock)
         self._keys = 0
         self._kept: dict[str, dict[Noun, str]] = {}
         self._orders_at_start: set[bytes] = set()
@@ -146,7 +146,7 @@ class BackupJob:
         return begun
 
     async def _offsets(self, app_id: str) -> dict[str, str]:
-        return {noun: await self._reader.last_offset(keys.change(app_id, noun)) for noun in NOUNS}
+        return {noun: await self._key_reader.last_offset(keys.change(app_id, noun)) for noun in NOUNS}
 
     async def _follow(self, apps: Sequence[str]) -> None:
         """Prevent the trimming of change-log entries after the offsets that the artifact store now
@@ -168,9 +168,9 @@ class BackupJob:
         for _ in range(_READS):
             if not added:
                 self._last_audit_id = ""
-            servers = await self._reader.run_ids()
+            servers = await self._key_reader.run_ids()
             digests = [digest async for digest in self._bulk(chunks, apps, added)]
-            if await self._reader.run_ids() == servers:
+            if await self._key_reader.run_ids() == servers:
                 return digests
             self._keys = keys_before
         raise Unavailable("Redis was restarted each time its keys were read; try again", retry_after_s=60)
@@ -193,7 +193,7 @@ class BackupJob:
         total = 0
         late = dict.fromkeys(apps, False)
         "App -> whether it was made since, so that it is read later."
-        async for page in self._reader.scan():
+        async for page in self._key_reader.scan():
             spooled: dict[int, list[bytes]] = {}
             for name in filter(is_kiosk_key, page):
                 app_id = _app_of(name)
@@ -216,10 +216,10 @@ class BackupJob:
         for first in range(0, len(names), PAGE):
             page = names[first : first + PAGE]
             records = [name for name in page if _is_record(name)]
-            found = await self._reader.read_strings(records) if records else []
-            found += [part async for part in self._reader.read([n for n in page if not _is_record(n)])]
+            read = await self._key_reader.read_strings(records) if records else []
+            read += [part async for part in self._key_reader.read([n for n in page if not _is_record(n)])]
             self._keys += len(page)
-            for part in found:
+            for part in read:
                 if part.key == keys.audit_row().encode() and part.items:
                     self._last_audit_id = text_of(part.items[-1][0])
                 parts.append(part)
@@ -267,20 +267,20 @@ class BackupJob:
         parts, answers = list[KeyPart](), list[KeyPart]()
         names = [name for name in control_keys(None) if name != keys.audit_begun()]
         for _, group in groupby(sorted(names, key=_tag_of), key=_tag_of):
-            parts += (await self._reader.read_cut(list(group)))[0]
+            parts += (await self._key_reader.read_cut(list(group)))[0]
         share = -(-self._answers // max(1, len(facts.apps)))
         for app_id, cut in facts.apps.items():
             sampled = await self._sample(app_id, share)
             logs = [keys.change(app_id, noun) for noun in NOUNS]
-            found, offsets, values = await self._reader.read_cut(control_keys(app_id), logs, sampled)
-            parts += found
+            control, offsets, values = await self._key_reader.read_cut(control_keys(app_id), logs, sampled)
+            parts += control
             cut.end = dict(zip(NOUNS, offsets, strict=True))
-            cut.trimmed = _trimmed(found, app_id)
+            cut.trimmed = _trimmed(control, app_id)
             answers += [
                 KeyPart(key.encode("utf-8", "surrogateescape"), "string", [value])
                 for key, value in zip(sampled, values, strict=True)
             ]
-            parts += await self._read_open(app_id, found)
+            parts += await self._read_open(app_id, control)
         receipts = await self._read_receipts(parts, facts)
         # last: the log names every change that the keys above show
         return [*parts, *receipts, *await self._read_audit_end(facts)], answers
@@ -288,10 +288,12 @@ class BackupJob:
     async def _read_audit_end(self, facts: BackupFacts) -> list[KeyPart]:
         """Read the changes that have begun, and the rows of the audit log since the bulk keys; note the newest row."""
         name = keys.audit_row()
-        parts, (until,), _ = await self._reader.read_cut([keys.audit_begun()], [name])
+        parts, (until,), _ = await self._key_reader.read_cut([keys.audit_begun()], [name])
         newest = await self._stores.server.execute_slow("XREVRANGE", name, until, "-", "COUNT", 1)
         facts.audit = find_audit_position([KeyPart(name.encode(), "stream", newest)])
-        rows = [row async for page in self._reader.read_log(name, until, self._last_audit_id) for row in page]
+        rows = [
+            row async for page in self._key_reader.read_log(name, until, self._last_audit_id) for row in page
+        ]
         return [*parts, KeyPart(name.encode(), "stream", rows)] if rows else parts
 
     async def _read_open(self, app_id: str, control: Sequence[KeyPart]) -> list[KeyPart]:
@@ -304,7 +306,7 @@ class BackupJob:
             for item in part.items[::2]
         ]
         pages = [names[first : first + PAGE] for first in range(0, len(names), PAGE)]
-        return [part for page in pages async for part in self._reader.read(page)]
+        return [part for page in pages async for part in self._key_reader.read(page)]
 
     async def _read_receipts(self, control: Sequence[KeyPart], facts: BackupFacts) -> list[KeyPart]:
         """Read the receipts of erasures that were unfinished at the start, or ordered since.
@@ -341,11 +343,11 @@ class BackupJob:
 
     async def _sample(self, app_id: str, share: int) -> list[str]:
         """Choose records whose answers are recorded; an absent one at the cut is an answer too."""
-        found = list[str]()
+        names = list[str]()
         for noun, most in (("user", share // 2), ("product", share)):
-            ids = await self._reader.sample(keys.record_ids(app_id, noun), most - len(found))
-            found += [keys.record(app_id, noun, one) for one in ids]
-        return found
+            ids = await self._key_reader.sample(keys.record_ids(app_id, noun), most - len(names))
+            names += [keys.record(app_id, noun, record_id) for record_id in ids]
+        return names
 
     async def _log(self, app_id: str, noun: str, until: str, chunks: ChunkWriter) -> AsyncIterator[str]:
         """Write a change log; chunks end at entries chosen by their id, so the next backup produces the
@@ -354,7 +356,7 @@ class BackupJob:
         key, items, size, done = keys.change(app_id, noun), list[Any](), 0, 0
         if position_from_offset(until) == (0, 0):
             return
-        async for page in self._reader.read_log(key, until):
+        async for page in self._key_reader.read_log(key, until):
             for entry in page:
                 items.append(entry)
                 size += sum(map(len, entry[1]))
@@ -374,12 +376,12 @@ def _buckets(folder: Path, count: int) -> Iterator[list[bytes]]:
     files = min(count, _PARTITIONS)
     for first in range(files):
         paths = (folder / f"{number:02x}" for number in range(first, _PARTITIONS, files))
-        found: dict[int, set[bytes]] = {}
+        buckets: dict[int, set[bytes]] = {}
         for path in paths:
             for name in _read_names(path) if path.exists() else ():
-                found.setdefault(zlib.crc32(name) % count, set()).add(name)
-        for bucket in sorted(found):
-            yield sorted(found[bucket])
+                buckets.setdefault(zlib.crc32(name) % count, set()).add(name)
+        for bucket in sorted(buckets):
+            yield sorted(buckets[bucket])
 
 
 def _read_names(path: Path) -> set[bytes]:
@@ -420,4 +422,4 @@ def _is_record(name: bytes) -> bool:
 
 
 def _size_of(items: Any) -> int:
-    return sum(len(one) if isinstance(one, bytes) else _size_of(one) for one in items)
+    return sum(len(item) if isinstance(item, bytes) else _size_of(item) for item in items)

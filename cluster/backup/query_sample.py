@@ -38,7 +38,7 @@ _TITLES = ("title", "name", "headline", "product_id")
 class AppSample:
     """Users and products of one app, chosen at random."""
 
-    reader_ids: tuple[str, ...]
+    user_keys: tuple[str, ...]
     "Prefixed ids (`u:`, `a:`) of users with and without recent interactions."
     titles: Mapping[str, str]
     "Product id -> a text to search for."
@@ -46,13 +46,19 @@ class AppSample:
 
 async def sample_app(stores: OpenStores, app_id: str, most: int) -> AppSample:
     """Choose up to `most` users and as many products of an app."""
-    reader = KeyReader(stores.server, SystemClock())
-    users = {f"u:{one}" for one in await reader.sample(keys.record_ids(app_id, "user"), most // 2)}
-    readers = [*await _readers_with_recent_list(reader, app_id, most - len(users)), *sorted(users)]
-    product_ids = await reader.sample(keys.record_ids(app_id, "product"), most)
+    key_reader = KeyReader(stores.server, SystemClock())
+    users = {
+        f"u:{user_id}" for user_id in await key_reader.sample(keys.record_ids(app_id, "user"), most // 2)
+    }
+    user_keys = [*await _users_with_recent_list(key_reader, app_id, most - len(users)), *sorted(users)]
+    product_ids = await key_reader.sample(keys.record_ids(app_id, "product"), most)
     bodies = await stores.records.get_many(app_id, "product", product_ids)
-    titles = {one: _title(body) for one, body in zip(product_ids, bodies, strict=True) if body is not None}
-    return AppSample(tuple(dict.fromkeys(readers)), titles)
+    titles = {
+        product_id: _title(body)
+        for product_id, body in zip(product_ids, bodies, strict=True)
+        if body is not None
+    }
+    return AppSample(tuple(dict.fromkeys(user_keys)), titles)
 
 
 async def find_change_since(
@@ -67,10 +73,10 @@ async def find_change_since(
     restored one; and why the app can't be compared, empty if it can.
     """  # fmt: skip
     path = await asyncio.to_thread(newest_manifest, artifacts, f"{app_id}/segments")
-    copied = {one.path: one.sha256 for one in backup.facts.artifacts}
+    copied = {copy.path: copy.sha256 for copy in backup.facts.artifacts}
     cut = backup.facts.apps[app_id]
     if path is None:
-        if any(one.startswith(f"{app_id}/segments/") for one in copied):
+        if any(path.startswith(f"{app_id}/segments/") for path in copied):
             return artifacts, "its segments are gone"
     elif copied.get(path) != checksum(await asyncio.to_thread(artifacts.read, path)):
         artifacts = restored
@@ -78,31 +84,31 @@ async def find_change_since(
             return artifacts, "its changes were compacted since"
     if await _is_trimmed(source, app_id, cut.start):
         return artifacts, "its change log was trimmed since"
-    wanted = [keys.engine(app_id), keys.boost_rule(app_id)]
-    parts, _, _ = await KeyReader(source.server, SystemClock()).read_cut(wanted)
-    written = [part for one in backup.facts.control for part in read_parts(target, backup.chunks[one])]
-    if _as_hashes(parts) != _as_hashes(part for part in written if name_of(part.key) in wanted):
+    names = [keys.engine(app_id), keys.boost_rule(app_id)]
+    parts, _, _ = await KeyReader(source.server, SystemClock()).read_cut(names)
+    written = [part for piece in backup.facts.control for part in read_parts(target, backup.chunks[piece])]
+    if _as_hashes(parts) != _as_hashes(part for part in written if name_of(part.key) in names):
         return artifacts, "its engines or boost rules were changed since"
     return artifacts, ""
 
 
-async def find_active_readers(source: OpenStores, app_id: str, cut: AppCut) -> set[str]:
+async def find_active_users(source: OpenStores, app_id: str, cut: AppCut) -> set[str]:
     """Return the prefixed ids of users whose recent list may have changed since the backup began."""
     after: dict[Noun, str] = {"interaction": cut.start["interaction"]}
     active, visitors = set[str](), set[str]()
     while entries := await source.changes.read(app_id, after, count=_READ, block_ms=0):
         for entry in entries:
-            for one in orjson.loads(entry.payload):
-                if isinstance(one, str):
-                    active.add(one)
+            for record in orjson.loads(entry.payload):
+                if isinstance(record, str):
+                    active.add(record)
                     continue
-                if user_id := one.get("user_id"):
+                if user_id := record.get("user_id"):
                     active.add(f"u:{user_id}")
-                if visitor := one.get("anonymous_id"):
+                if visitor := record.get("anonymous_id"):
                     visitors.add(visitor)
         after = {"interaction": entries[-1].offset}
     links = await source.interactions.links(app_id, sorted(visitors)) if visitors else {}
-    return active | {f"a:{one}" for one in visitors} | {f"u:{one}" for one in links.values()}
+    return active | {f"a:{visitor}" for visitor in visitors} | {f"u:{one}" for one in links.values()}
 
 
 async def _is_trimmed(source: OpenStores, app_id: str, since: Mapping[Any, str]) -> bool:
@@ -112,14 +118,14 @@ async def _is_trimmed(source: OpenStores, app_id: str, since: Mapping[Any, str])
     return any(position_from_offset(first) > position_from_offset(start) for first, start in trimmed)
 
 
-async def _readers_with_recent_list(reader: KeyReader, app_id: str, most: int) -> list[str]:
-    prefix, found, pages = keys.recent(app_id, "").encode(), list[str](), 0
-    async for page in reader.scan():
-        found += [name_of(name[len(prefix) :]) for name in page if name.startswith(prefix)]
+async def _users_with_recent_list(key_reader: KeyReader, app_id: str, most: int) -> list[str]:
+    prefix, user_keys, pages = keys.recent(app_id, "").encode(), list[str](), 0
+    async for page in key_reader.scan():
+        user_keys += [name_of(name[len(prefix) :]) for name in page if name.startswith(prefix)]
         pages += 1
-        if len(found) >= most or pages >= _MOST_PAGES:
+        if len(user_keys) >= most or pages >= _MOST_PAGES:
             break
-    return sorted(set(found))[:most]
+    return sorted(set(user_keys))[:most]
 
 
 def _title(body: bytes) -> str:

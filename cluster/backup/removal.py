@@ -48,12 +48,12 @@ def mark_running(
     Errors:
         Conflict: a removal runs, or a backup beside which chunks would be removed
     """
-    own = f"{RUNNING}/{kind}-{mark}"
-    target.write(own, str(now_ms).encode())
+    path = f"{RUNNING}/{kind}-{mark}"
+    target.write(path, str(now_ms).encode())
     try:
         for entry in target.entries(RUNNING):
             other = entry.path.removeprefix(f"{RUNNING}/").partition("-")[0]
-            if entry.path == own or (kind, other) == ("backup", "backup"):
+            if entry.path == path or (kind, other) == ("backup", "backup"):
                 continue
             since_ms = _read_mark(target, entry.path)
             if now_ms - since_ms < STALE_MS:
@@ -63,7 +63,7 @@ def mark_running(
                 )
         yield
     finally:
-        target.remove(own)
+        target.remove(path)
 
 
 def plan_removal(target: ArtifactStore, fingerprints: tuple[str, ...], keep: int) -> Removal:
@@ -78,10 +78,14 @@ def plan_removal(target: ArtifactStore, fingerprints: tuple[str, ...], keep: int
     if not ids:
         raise NotFound("there is no complete backup")
     kept, removed = ids[-keep:], ids[:-keep]
-    needed = {entry.name for one in kept for entry in load_backup(target, one, fingerprints).chunks.values()}
-    for one in removed:
+    needed = {
+        entry.name
+        for backup_id in kept
+        for entry in load_backup(target, backup_id, fingerprints).chunks.values()
+    }
+    for backup_id in removed:
         try:
-            load_backup(target, one, fingerprints)
+            load_backup(target, backup_id, fingerprints)
         except Fault:
             continue  # a damaged backup is no reason to keep it
     unneeded = [entry for entry in target.entries(CHUNKS) if entry.path not in needed]

@@ -82,34 +82,34 @@ def plan_restore(
     if not at_ms:
         plan = RestorePlan(load_backup(target, backup_id or ids[-1], fingerprints))
     else:
-        plan = _plan_time([load_backup(target, one, fingerprints) for one in ids], at_ms)
+        plan = _plan_time([load_backup(target, listed_id, fingerprints) for listed_id in ids], at_ms)
     facts = plan.backup.facts
     check_readable(StoredSchema(facts.schema, facts.oldest, facts.release), newest_schema())
     return plan
 
 
 def _plan_time(backups: Sequence[Backup], at_ms: int) -> RestorePlan:
-    before = [one for one in backups if one.facts.cut_ms <= at_ms]
+    before = [backup for backup in backups if backup.facts.cut_ms <= at_ms]
     if not before:
         raise NotFound(
             f"no backup is as old as {iso_ms(at_ms)}; the oldest is of {iso_ms(backups[0].facts.cut_ms)}"
         )
-    base, after = before[-1], [one for one in backups if one.facts.cut_ms > at_ms]
-    if base.facts.cut_ms == at_ms:
-        return RestorePlan(base)
+    start, after = before[-1], [backup for backup in backups if backup.facts.cut_ms > at_ms]
+    if start.facts.cut_ms == at_ms:
+        return RestorePlan(start)
     if not after:
-        raise Conflict(f"no backup reaches {iso_ms(at_ms)}; the newest is of {iso_ms(base.facts.cut_ms)}")
+        raise Conflict(f"no backup reaches {iso_ms(at_ms)}; the newest is of {iso_ms(start.facts.cut_ms)}")
     later = after[0]
-    for app_id, cut in base.facts.apps.items():
+    for app_id, cut in start.facts.apps.items():
         trimmed = later.facts.apps[app_id].trimmed if app_id in later.facts.apps else {}
         for noun in NOUNS:
             gone = trimmed.get(noun, "0")
             if position_from_offset(gone) > position_from_offset(cut.end[noun]):
                 raise Conflict(
-                    f"the changes of {noun}s of {app_id} after {iso_ms(base.facts.cut_ms)} were trimmed before the "
+                    f"the changes of {noun}s of {app_id} after {iso_ms(start.facts.cut_ms)} were trimmed before the "
                     "next backup; restore that backup, or make backups more often"
                 )
-    return RestorePlan(base, later, at_ms)
+    return RestorePlan(start, later, at_ms)
 
 
 async def prepare_restore(
@@ -122,8 +122,8 @@ async def prepare_restore(
         Conflict: it has data, or a process of it runs
     """
     server, durable = stores.server, 0
-    async for found in _scan(server):
-        page = [key for key in found if is_kiosk_key(key)]
+    async for names in _scan(server):
+        page = [key for key in names if is_kiosk_key(key)]
         kinds = [key_class(name_of(key)) for key in page]
         if any(key.startswith(b"kiosk:lease:") for key in page):
             raise Conflict(
@@ -138,9 +138,9 @@ async def prepare_restore(
             "which removes them"
         )
     await stores.schema.mark_restoring(backup_id)
-    async for found in _scan(server):
+    async for names in _scan(server):
         # the schema has the mark of a restore: the next one replaces it
-        if page := [key for key in found if is_kiosk_key(key) and name_of(key) != keys.schema()]:
+        if page := [key for key in names if is_kiosk_key(key) and name_of(key) != keys.schema()]:
             await asyncio.gather(*(server.execute_slow("DEL", key) for key in page))
     for entry in files:
         await asyncio.to_thread(into.remove, entry.path)
@@ -256,7 +256,9 @@ class RestoreJob:
                     "HSCAN", keys.product_type(app_id), cursor, "COUNT", _PAGE
                 )
                 index = keys.product_type_ids(app_id)
-                await self._writer.send(("ZADD", index, 0, kind + one) for one, kind in split_pairs(flat))
+                await self._writer.send(
+                    ("ZADD", index, 0, kind + product_id) for product_id, kind in split_pairs(flat)
+                )
                 if int(cursor) == 0:
                     break
 
@@ -273,9 +275,9 @@ def _records_of(noun: str, flat: Sequence[bytes]) -> list[Any]:
 def _erased_persons(app_id: str, flat: Sequence[bytes]) -> list[Person]:
     """Return the persons whom an entry of the interactions erased: users, each with all visitors of the entry, or
     visitors."""
-    readers = [one for one in _records_of("interaction", flat) if isinstance(one, str)]
-    users = [one[2:] for one in readers if one.startswith("u:")]
-    visitors = tuple(one[2:] for one in readers if one.startswith("a:"))
+    user_keys = [record for record in _records_of("interaction", flat) if isinstance(record, str)]
+    users = [user_key[2:] for user_key in user_keys if user_key.startswith("u:")]
+    visitors = tuple(user_key[2:] for user_key in user_keys if user_key.startswith("a:"))
     if not users and not visitors:
         return []
     return [Person(app_id=app_id, user_id=user_id, anonymous_ids=visitors) for user_id in users or [""]]
@@ -284,18 +286,18 @@ def _erased_persons(app_id: str, flat: Sequence[bytes]) -> list[Person]:
 def _record_commands(app_id: str, noun: str, flat: Sequence[bytes]) -> Iterator[tuple[Any, ...]]:
     """Yield what a change of users or products did to the keys of its records."""
     types, ids = keys.product_type(app_id), keys.record_ids(app_id, noun)
-    for one in _records_of(noun, flat):
-        if isinstance(one, str):
-            yield ("DEL", keys.record(app_id, noun, one))
-            yield ("ZREM", ids, one)
-            yield ("HDEL", types, one)
+    for record in _records_of(noun, flat):
+        if isinstance(record, str):
+            yield ("DEL", keys.record(app_id, noun, record))
+            yield ("ZREM", ids, record)
+            yield ("HDEL", types, record)
             continue
-        record_id = one[f"{noun}_id"]
+        record_id = record[f"{noun}_id"]
         key = keys.record(app_id, noun, record_id)
-        yield ("SET", key, seal(orjson.dumps(one), salt_from_key(key)))
+        yield ("SET", key, seal(orjson.dumps(record), salt_from_key(key)))
         yield ("ZADD", ids, 0, record_id)
         if noun == "product":
-            kind = one.get("type")
+            kind = record.get("type")
             yield ("HSET", types, record_id, orjson.dumps(kind)) if kind else ("HDEL", types, record_id)
 
 

@@ -118,7 +118,7 @@ async def verify_sample(
             continue
         await _compare_chunk(result, parts, scratch, clock)
     # equal parts of files share a chunk
-    pieces = [backup.chunks[piece] for piece in {piece for one in facts.artifacts for piece in one.pieces}]
+    pieces = [backup.chunks[piece] for piece in {piece for copy in facts.artifacts for piece in copy.pieces}]
     rng.shuffle(pieces)
     for entry in pieces:
         if time.monotonic() - begun > seconds:
@@ -137,7 +137,7 @@ async def _compare_chunk(
     """Write the parts of one chunk, read their keys, and remove them again."""
     server, soon_ms = scratch.server, clock.now_ms() + _SOON_MS
     parts = [part for part in parts if not part.expires_ms or part.expires_ms > soon_ms]
-    writer, reader = KeyWriter(server, clock.now_ms()), KeyReader(server, clock)
+    writer, key_reader = KeyWriter(server, clock.now_ms()), KeyReader(server, clock)
     await writer.write(parts)
     await writer.finish()
     names = list(dict.fromkeys(part.key for part in parts))
@@ -145,7 +145,7 @@ async def _compare_chunk(
         page = names[first : first + PAGE]
         on_page = set(page)
         expected = _values(part for part in parts if part.key in on_page)
-        stored = _values([part async for part in reader.read(page)])
+        stored = _values([part async for part in key_reader.read(page)])
         different = [name for name in page if stored.get(name) != expected[name]]
         result.different += [name.decode("utf-8", "replace") for name in different]
         result.keys += len(page)

@@ -11,7 +11,7 @@ from actors.serving.answer_sample import MOST_SEARCHED, build_queries, compute_a
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.backup.catalogue import Backup
 from cluster.backup.creation import BackupResult
-from cluster.backup.query_sample import find_active_readers, find_change_since, sample_app
+from cluster.backup.query_sample import find_active_users, find_change_since, sample_app
 from cluster.backup.restoring import RestoreJob, RestorePlan
 from cluster.backup.verification import ComparedRecords, SampleVerification, compare_records
 from cluster.clock import iso_ms
@@ -126,11 +126,11 @@ async def _compare_app(
     if not sample.titles or not engine_ids:
         return
     found.apps += 1
-    readers = sample.reader_ids
+    readers = sample.user_keys
     if source is not None:
         artifacts, reason = await find_change_since(*source, into, target, found.backup, app_id)
         expected_place = (source[0], artifacts)
-        active = await find_active_readers(source[0], app_id, cut)
+        active = await find_active_users(source[0], app_id, cut)
         readers = tuple(one for one in readers if one not in active)
     searches = await stores.records.count(app_id, "product") <= MOST_SEARCHED
     queries = build_queries(app_id, engine_ids, readers, sample.titles, most, searches=searches)
@@ -148,7 +148,7 @@ async def _compare_app(
     if moved := (await find_change_since(*source, into, target, found.backup, app_id))[1]:
         found.not_compared[app_id] = moved
         return
-    late = await find_active_readers(source[0], app_id, cut)
+    late = await find_active_users(source[0], app_id, cut)
     for query, one, other in zip(queries, answers, expected, strict=True):
         if late.isdisjoint(query.reader_ids):
             found.compared += 1

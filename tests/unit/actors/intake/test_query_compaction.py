@@ -34,7 +34,7 @@ class Road:
         self.clock = StillClock()
         self.stores: Stores = memory_stores(self.clock)
         self.segments = SegmentStore(ArtifactStore.open(folder), self.clock)
-        self.query_log = QueryLogStore(self.segments.shelf, self.clock)
+        self.query_log = QueryLogStore(self.segments.artifacts, self.clock)
         self.settler = self.new_settler()
 
     def new_settler(self, rules: QueryCompactionConfig | None = None) -> QueryCompactor:
@@ -134,7 +134,7 @@ async def test_one_apps_trouble_is_counted_and_keeps_nobody_waiting(road: Road, 
                 raise error
             return super().last_offset(app_id)
 
-    meter, road.query_log = CountingMeter(), Refusing(road.segments.shelf, road.clock)
+    meter, road.query_log = CountingMeter(), Refusing(road.segments.artifacts, road.clock)
     settler = QueryCompactor(road.stores.queries, road.query_log, road.clock, meter)
     await road.stores.queries.append("broken", [LoggedQuery(NOW_MS, "search", "lost", 0)])
     await road.ask("tulip")
@@ -174,7 +174,7 @@ async def test_a_settler_killed_at_any_step_loses_nothing_and_writes_nothing_twi
         await road.ask("settled", user_key="u:gina-7")
         await road.settler.run_once([APP], at_once=True)
         await road.ask("hers", "his")
-        dying = DyingArtifactStore(road.segments.shelf)
+        dying = DyingArtifactStore(road.segments.artifacts)
         dying.life = life
         road.query_log = QueryLogStore(dying, road.clock)
         settler = road.new_settler()
@@ -184,7 +184,7 @@ async def test_a_settler_killed_at_any_step_loses_nothing_and_writes_nothing_twi
             await settler.delete_queries(APP, ["u:gina-7"])
             killed = False
         except Killed:
-            road.query_log = QueryLogStore(road.segments.shelf, road.clock)
+            road.query_log = QueryLogStore(road.segments.artifacts, road.clock)
             settler = road.new_settler()
             await settler.run_once([APP], at_once=True)
             await settler.delete_queries(APP, ["u:gina-7"])

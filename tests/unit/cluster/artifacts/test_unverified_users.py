@@ -6,7 +6,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from cluster.artifacts.unverified_users import MOST_READERS, limit_readers_per_address
+from cluster.artifacts.unverified_users import MOST_USERS, limit_users_per_address
 
 
 def _table(*rows: tuple[str, dict[str, object]], kind: pa.DataType) -> pa.Table:
@@ -22,14 +22,14 @@ def test_an_address_stands_for_few_readers(kind: pa.DataType) -> None:
     again = [("a:3", {**checkout, "_origin": "a" * 16})]
     other = [(f"a:x{n}", {**checkout, "_origin": "b" * 16}) for n in range(5)]
     proven = [(f"u:{n}", checkout) for n in range(50)]
-    kept = limit_readers_per_address(_table(*crowd, *again, *other, *proven, kind=kind))["reader"].to_pylist()
+    kept = limit_users_per_address(_table(*crowd, *again, *other, *proven, kind=kind))["reader"].to_pylist()
     assert [one for one in kept if one.startswith("u:")] == [f"u:{n}" for n in range(50)]
     assert [one for one in kept if one.startswith("a:x")] == [f"a:x{n}" for n in range(5)]
-    assert kept[: MOST_READERS + 1] == [*(f"a:{n}" for n in range(MOST_READERS)), "a:3"]
-    assert len(kept) == MOST_READERS + 1 + 5 + 50
+    assert kept[: MOST_USERS + 1] == [*(f"a:{n}" for n in range(MOST_USERS)), "a:3"]
+    assert len(kept) == MOST_USERS + 1 + 5 + 50
 
 
 def test_a_table_without_strangers_is_the_same() -> None:
     table = _table(("u:1", {"type": "click"}), kind=pa.binary())
-    assert limit_readers_per_address(table) is table
-    assert limit_readers_per_address(table.slice(0, 0)).num_rows == 0
+    assert limit_users_per_address(table) is table
+    assert limit_users_per_address(table.slice(0, 0)).num_rows == 0
