@@ -183,7 +183,7 @@ class messages:
     TOKEN_NOT_YET = "JWT token not yet valid"
     TOKEN_OTHER_USER = "Token does not match the user"
     TOKEN_OTHER_TYPE = "Token does not match the user_type"
-    READER_REQUIRED = "Authenticated user_id is required"
+    USER_REQUIRED = "Authenticated user_id is required"
     MALFORMED = "Malformed request."
     PLAYGROUND = "This is the playground environment, which is read-only."
     TIMEOUT = "Request timeout."

@@ -15,9 +15,6 @@ EngineId = NewType("EngineId", str)
 ProductId = NewType("ProductId", str)
 UserId = NewType("UserId", str)
 
-ReaderId = NewType("ReaderId", str)
-"A person or a visitor as one string: `u:<user_id>` or `a:<anonymous_id>`."
-
 TaskId = NewType("TaskId", str)
 ServiceId = NewType("ServiceId", str)
 "Names one search or recommendation reply, so that a later click can be attributed to it."
@@ -25,14 +22,14 @@ ServiceId = NewType("ServiceId", str)
 DEFAULT_ENGINE = EngineId("default")
 
 
-def user_reader(user_id: str) -> ReaderId:
-    """Return the prefixed id of a user id."""
-    return ReaderId("u:" + user_id)
+def user_key_from_id(user_id: str) -> str:
+    """Return the key of a user, `u:<user_id>`."""
+    return "u:" + user_id
 
 
-def anonymous_reader(anonymous_id: str) -> ReaderId:
-    """Return the prefixed id of an anonymous id."""
-    return ReaderId("a:" + anonymous_id)
+def user_key_from_anonymous_id(anonymous_id: str) -> str:
+    """Return the key of a visitor, `a:<anonymous_id>`."""
+    return "a:" + anonymous_id
 
 
 def position_from_offset(offset: str) -> tuple[int, int]:

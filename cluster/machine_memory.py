@@ -62,17 +62,17 @@ def _read_groups(cgroups: Path, process: Path) -> list[tuple[int, int]]:
                 continue
             # Every group above the one of this process may have the limit.
             top = cgroups / controllers
-            own = top / named.strip().lstrip("/")
+            group = top / named.strip().lstrip("/")
             folders |= dict.fromkeys(
-                folder for folder in (own, *own.parents) if top in (folder, *folder.parents)
+                folder for folder in (group, *group.parents) if top in (folder, *folder.parents)
             )
-    found = []
+    limits = []
     for folder in folders:
         for limit_file, used_file in _FILES:
             limit = _read_number(folder / limit_file)
             if limit > 0:
-                found.append((limit, max(0, _read_number(folder / used_file) - _read_unused_files(folder))))
-    return found
+                limits.append((limit, max(0, _read_number(folder / used_file) - _read_unused_files(folder))))
+    return limits
 
 
 def _read_number(path: Path) -> int:

@@ -95,8 +95,8 @@ class MessageCodec:
         if form is None:
             raise NewerRelease(f"a message of type {written['type']} is unknown to this release")
         fields = written["fields"]
-        if not form.known.issuperset(fields):
-            fields = {name: value for name, value in fields.items() if name in form.known}
+        if not form.field_names.issuperset(fields):
+            fields = {name: value for name, value in fields.items() if name in form.field_names}
         for name in form.nested:
             value = fields.get(name)
             if value:
@@ -127,8 +127,12 @@ class _Form:
         else:
             order = [field.name for field in dataclasses.fields(cast(Any, kind))]
             self.build = lambda fields: kind(**fields)
-        self.known = frozenset(order)
-        self.nested = tuple(one for one in order if _holds_messages(hints[one], names, f"{name}.{one}"))
+        self.field_names = frozenset(order)
+        self.nested = tuple(
+            field_name
+            for field_name in order
+            if _holds_messages(hints[field_name], names, f"{name}.{field_name}")
+        )
         self.read = _reader(order)
 
 
@@ -146,10 +150,10 @@ def _holds_messages(hint: Any, names: Mapping[type, str], place: str) -> bool:
             raise Fault(f"{place} holds {hint.__name__}, which has no name in the table of messages")
         return True
     parts = [_holds_messages(part, names, place) for part in get_args(hint)]  # checks every part
-    found = True in parts
-    if found and getattr(hint, "__origin__", None) in (dict, Mapping):
+    has_messages = True in parts
+    if has_messages and getattr(hint, "__origin__", None) in (dict, Mapping):
         raise Fault(f"{place} is a mapping of messages; use a tuple")
-    return found
+    return has_messages
 
 
 class _PlainUnpickler(pickle.Unpickler):

@@ -45,12 +45,12 @@ def parse_origins(text: str) -> str:
     Errors:
         Invalid: one of them is no origin
     """
-    found = []
+    origins = []
     for origin in filter(None, (part.strip() for part in text.split(","))):
-        found.append(canonical_origin(origin))
-        if not found[-1]:
+        origins.append(canonical_origin(origin))
+        if not origins[-1]:
             raise Invalid("KIOSK_ARCHIVE_ORIGINS names origins without a path, as https://tools.example.com")
-    return ",".join(found)
+    return ",".join(origins)
 
 
 def canonical_origin(origin: str) -> str:

@@ -177,12 +177,12 @@ class InstallationPaths:
     @staticmethod
     def _claim(folder: Path) -> None:
         """Ensure that a directory is no link, belongs to this user, and is closed to others."""
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode):
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode):
             raise NotADirectoryError(20, "it is not a directory")
-        if found.st_uid != os.getuid():
+        if status.st_uid != os.getuid():
             raise PermissionError(1, "it belongs to somebody else")
-        if stat.S_IMODE(found.st_mode) & 0o077:
+        if stat.S_IMODE(status.st_mode) & 0o077:
             folder.chmod(0o700)
 
 
@@ -205,8 +205,8 @@ def read_private(path: Path) -> str | None:
     except OSError:
         return None
     with os.fdopen(handle, encoding="utf-8") as file:
-        found = os.fstat(handle)
-        is_ours = found.st_uid == os.getuid() and not found.st_mode & 0o077 and stat.S_ISREG(found.st_mode)
+        status = os.fstat(handle)
+        is_ours = status.st_uid == os.getuid() and not status.st_mode & 0o077 and stat.S_ISREG(status.st_mode)
         return file.read() if is_ours else None
 
 

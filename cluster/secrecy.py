@@ -137,7 +137,7 @@ class Vault:
     def derive_all(self, purpose: str) -> tuple[bytes, ...]:
         """Return the keys for one purpose of all master keys, that of the current one first."""
         info = b"kiosk " + purpose.encode()
-        return tuple(HKDF(SHA256(), 32, salt=None, info=info).derive(one) for one in self._masters)
+        return tuple(HKDF(SHA256(), 32, salt=None, info=info).derive(master) for master in self._masters)
 
     def seal(self, plain: str, name: str) -> str:
         """Return a text encrypted under the current master key, as URL-safe base64."""
@@ -184,8 +184,8 @@ class Signer:
         Errors:
             Fault: the keys can't be loaded
         """
-        found = [hmac.compare_digest(self._sign(key, place, data).encode(), proof) for key in self._load()]
-        return any(found)
+        matches = [hmac.compare_digest(self._sign(key, place, data).encode(), proof) for key in self._load()]
+        return any(matches)
 
     def _load(self) -> tuple[bytes, ...]:
         if not isinstance(self._keys, tuple):

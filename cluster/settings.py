@@ -333,9 +333,13 @@ class Settings(BaseSettings):
 
     def replaced_by(self, running: Mapping[str, Any]) -> tuple[Settings, list[str]]:
         """Return the settings of a running installation; and those that had no effect here, as `KIOSK_PORT=9000`."""
-        own = self.shareable()
-        taken = {name: value for name, value in running.items() if name in own and value != own[name]}
-        in_vain = [f"KIOSK_{name.upper()}={own[name]}" for name in taken if name in self.model_fields_set]
+        settings = self.shareable()
+        taken = {
+            name: value for name, value in running.items() if name in settings and value != settings[name]
+        }
+        in_vain = [
+            f"KIOSK_{name.upper()}={settings[name]}" for name in taken if name in self.model_fields_set
+        ]
         return self.model_copy(update=taken), sorted(in_vain)
 
     @property
@@ -421,16 +425,16 @@ class Settings(BaseSettings):
 
 def explain_settings(error: ValidationError) -> str:
     """Return in one line which settings are invalid and what each must be; without values of secrets."""
-    found = []
+    problems = []
     for problem in error.errors():
         name = str(problem["loc"][0]) if problem["loc"] else ""
         field = Settings.model_fields.get(name)
         if field is None:
-            found.append(f"{name or 'settings'}: {problem['msg']}")
+            problems.append(f"{name or 'settings'}: {problem['msg']}")
             continue
         value = "its value" if SecretStr in _kinds(field) else repr(str(problem["input"]))
-        found.append(f"KIOSK_{name.upper()}: {value} is {_expected(field)}")
-    return "; ".join(found)
+        problems.append(f"KIOSK_{name.upper()}: {value} is {_expected(field)}")
+    return "; ".join(problems)
 
 
 def _kinds(field: FieldInfo) -> set[Any]:

@@ -62,7 +62,9 @@ def _parse_interaction(item: Any, latest_ms: int, kinds: Collection[str]) -> Log
         if item["type"] not in kinds:
             return None
         user_id = item.get("user_id")
-        user_key = ids.user_reader(user_id) if user_id else ids.anonymous_reader(item["anonymous_id"])
+        user_key = (
+            ids.user_key_from_id(user_id) if user_id else ids.user_key_from_anonymous_id(item["anonymous_id"])
+        )
         # the clock of a client can be ahead; no event is later than its log entry
         return LoggedInteraction(user_key, min(moment_ms(item["timestamp"]), latest_ms), item)
     except _BROKEN:

@@ -112,7 +112,7 @@ class PersonEraser:
             Fault: a segment is damaged and may still hold the person
         """
         store = self._stores.erasures
-        if person.reader_ids:
+        if person.user_keys:
             erasure = await self._remove(erasure, person)
             # From this point the order contains no ids; only the append-only file may still contain earlier
             # writes.
@@ -137,8 +137,8 @@ class PersonEraser:
             await store.write(erasure)
         await self._remove_profile(erasure, person)
         await store.erase(person)
-        await self._compactor.erase(person.app_id, person.user_id, person.reader_ids)
-        await self._queries.delete_queries(person.app_id, person.reader_ids)
+        await self._compactor.erase(person.app_id, person.user_id, person.user_keys)
+        await self._queries.delete_queries(person.app_id, person.user_keys)
         marked = await asyncio.to_thread(self._clear_artifacts, person, erasure.erased_before)
         await asyncio.to_thread(self._files.erase, person)
         kept_until = await self._clean_logs(person.app_id)

@@ -65,7 +65,7 @@ class PersonPlaces:
         """
         places = await self._stores.erasures.find(person)
         salt = await self._stores.queries.salt(person.app_id)
-        marks = [pseudonym(salt, user_key) for user_key in person.reader_ids]
+        marks = [pseudonym(salt, user_key) for user_key in person.user_keys]
         places |= await asyncio.to_thread(self._read_artifacts, person, marks)
         places[QUERIES] += await self._read_pending_queries(person.app_id, frozenset(marks))
         if self._files is not None:
@@ -77,9 +77,7 @@ class PersonPlaces:
         profiles = segments.rows_of(app_id, "user", [person.user_id]) if person.user_id else []
         return {
             SETTLED_PROFILE: [orjson.loads(row) for row in profiles],
-            SETTLED: [
-                orjson.loads(row) for row in segments.rows_of(app_id, "interaction", person.reader_ids)
-            ],
+            SETTLED: [orjson.loads(row) for row in segments.rows_of(app_id, "interaction", person.user_keys)],
             QUERIES: self._queries.rows_of(app_id, marks),
             TRAININGS: find_runs_with_person(self._artifacts, person),
             SNAPSHOTS: [],
@@ -96,7 +94,7 @@ class PersonPlaces:
 
 def find_runs_with_person(artifacts: ArtifactStore, person: Person) -> list[str]:
     """Return the files of trainings that contain the person's id; files contain ids in plain text."""
-    user_keys = [user_key.encode("utf-8", "replace") for user_key in person.reader_ids]
+    user_keys = [user_key.encode("utf-8", "replace") for user_key in person.user_keys]
     results = []
     for folder in TRAINING_FOLDERS:
         for paths in run_folders(artifacts, person.app_id, folder).values():

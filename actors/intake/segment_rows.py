@@ -65,7 +65,7 @@ def find_erased_users(noun: Noun, changes: Sequence[ChangeLogEntry]) -> list[str
             names = [name for name in orjson.loads(change.payload) if isinstance(name, str)]
         except _READ_ERRORS:
             continue
-        results.update(dict.fromkeys(names if noun == "interaction" else map(ids.user_reader, names)))
+        results.update(dict.fromkeys(names if noun == "interaction" else map(ids.user_key_from_id, names)))
     return list(results)
 
 
@@ -179,7 +179,7 @@ class _Group:
 
 def _read_user(item: dict[str, Any]) -> str:
     user_id = item.get("user_id")
-    return ids.user_reader(user_id) if user_id else ids.anonymous_reader(item["anonymous_id"])
+    return ids.user_key_from_id(user_id) if user_id else ids.user_key_from_anonymous_id(item["anonymous_id"])
 
 
 def _read_products(item: dict[str, Any]) -> list[str]:

@@ -134,7 +134,7 @@ class UserQuery:
     "Parent of the trace of a dedicated engine; empty if the request is not traced."
 
     @property
-    def reader_ids(self) -> tuple[str, ...]:
+    def user_keys(self) -> tuple[str, ...]:
         """Return the keys of the recent lists to read: of the user, the visitor, both or none."""
         user = ("u:" + self.user_id,) if self.user_id else ()
         visitor = ("a:" + self.anonymous_id,) if self.anonymous_id else ()

@@ -206,7 +206,7 @@ def _read_manifest(artifacts: ArtifactStore, app_id: str) -> bytes:
 async def _answer(
     follower: AppFollower, rules: StoredRules, stores: Stores, query: UserQuery
 ) -> SampledAnswer:
-    recent = await stores.interactions.recent(query.app_id, query.reader_ids) if query.reader_ids else []
+    recent = await stores.interactions.recent(query.app_id, query.user_keys) if query.user_keys else []
     try:
         result: RecommendationResult = await follower.answer(await rules.apply(query), recent, ())
     except HouseError as error:

@@ -144,7 +144,7 @@ class EngineHost:
         self, query: UserQuery, follower: AppFollower, recent: list[bytes]
     ) -> RecommendationResult:
         """Answer one page and store its products; while the store is away, answer without earlier pages."""
-        page = (query.app_id, query.reader_ids[0] if query.reader_ids else "", query.pagination_id)
+        page = (query.app_id, query.user_keys[0] if query.user_keys else "", query.pagination_id)
         try:
             shown = await self._stores.pages.shown(*page)
             result = await follower.answer(query, recent, shown)
@@ -158,10 +158,10 @@ class EngineHost:
 
     async def _read_recent(self, query: UserQuery) -> list[bytes]:
         """Read the recent list of the user; while the store is away, answer without it."""
-        if not query.reader_ids:
+        if not query.user_keys:
             return []
         try:
-            return await self._stores.interactions.recent(query.app_id, query.reader_ids)
+            return await self._stores.interactions.recent(query.app_id, query.user_keys)
         except Unavailable:
             self._meter.count("kiosk_recent_misses_total")
             return []

@@ -23,7 +23,7 @@ class UpgradeReport:
     """The result of the check."""
 
     stored: StoredSchema
-    known: int
+    newest: int
     "The schema of this release."
     running: tuple[RunningRelease, ...]
     pending: tuple[Migration, ...]
@@ -35,9 +35,9 @@ class UpgradeReport:
     def problems(self) -> list[str]:
         """Return why this release can't run beside the running releases; empty if it can."""
         problems = []
-        if self.stored.oldest > self.known:
+        if self.stored.oldest > self.newest:
             problems.append(
-                f"the data needs a release with schema {self.stored.oldest}; this one has {self.known}"
+                f"the data needs a release with schema {self.stored.oldest}; this one has {self.newest}"
             )
         for step in self.pending:
             older = [release.release for release in self.running if release.schema < step.oldest]
@@ -58,7 +58,7 @@ class UpgradeReport:
             "release": installed_version(),
             "schema": {
                 "stored": self.stored.number, "oldest": self.stored.oldest, "written_by": self.stored.release,
-                "known": self.known,
+                "known": self.newest,
             },
             "running": [
                 {"release": running.release, "build": running.build, "schema": running.schema}
@@ -83,7 +83,7 @@ async def check_upgrade(
     stored = await schema.read()
     return UpgradeReport(
         stored=stored,
-        known=newest_schema(migrations),
+        newest=newest_schema(migrations),
         running=tuple(await schema.list_releases(now_ms)),
         pending=tuple(step for step in migrations if step.number > stored.number),
         records=await count_records(stores.server),

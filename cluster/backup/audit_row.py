@@ -10,7 +10,7 @@ from cluster.records.administration import AuditRow
 from cluster.store import keys
 from cluster.store.administration.audit import AuditLog
 from cluster.store.administration.audit_chain import RESTORE
-from cluster.store.client.key_reader import KeyPart
+from cluster.store.client.key_loader import KeyPart
 from cluster.store.client.replies import split_pairs, text_of
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cluster.artifacts.artifact_store import ArtifactStore, checksum
 from cluster.artifacts.manifest import FileEntry
 from cluster.errors import Fault
-from cluster.store.client.key_reader import KeyPart
+from cluster.store.client.key_loader import KeyPart
 
 FOLDER = "chunks"
 CHUNK_BYTES = 4 << 20

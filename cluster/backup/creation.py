@@ -37,7 +37,7 @@ from cluster.ids import new_request_id, position_from_offset
 from cluster.pace import Pace
 from cluster.records.intake import Noun
 from cluster.store import keys
-from cluster.store.client.key_reader import PAGE, KeyPart, KeyReader
+from cluster.store.client.key_loader import PAGE, KeyLoader, KeyPart
 from cluster.store.client.replies import name_of, split_pairs, text_of
 from cluster.store.connect import OpenStores
 from cluster.store.data.changes import Follower
@@ -84,7 +84,7 @@ class BackupJob:
         self._pace = pace or Pace()
         self._answers = answers
         self._clock = clock or SystemClock()
-        self._key_reader = KeyReader(stores.server, self._clock)
+        self._key_loader = KeyLoader(stores.server, self._clock)
         self._keys = 0
         self._kept: dict[str, dict[Noun, str]] = {}
         self._orders_at_start: set[bytes] = set()
@@ -146,7 +146,7 @@ class BackupJob:
         return begun
 
     async def _offsets(self, app_id: str) -> dict[str, str]:
-        return {noun: await self._key_reader.last_offset(keys.change(app_id, noun)) for noun in NOUNS}
+        return {noun: await self._key_loader.last_offset(keys.change(app_id, noun)) for noun in NOUNS}
 
     async def _follow(self, apps: Sequence[str]) -> None:
         """Prevent the trimming of change-log entries after the offsets that the artifact store now
@@ -168,9 +168,9 @@ class BackupJob:
         for _ in range(_READS):
             if not added:
                 self._last_audit_id = ""
-            servers = await self._key_reader.run_ids()
+            servers = await self._key_loader.run_ids()
             digests = [digest async for digest in self._bulk(chunks, apps, added)]
-            if await self._key_reader.run_ids() == servers:
+            if await self._key_loader.run_ids() == servers:
                 return digests
             self._keys = keys_before
         raise Unavailable("Redis was restarted each time its keys were read; try again", retry_after_s=60)
@@ -193,7 +193,7 @@ class BackupJob:
         total = 0
         late = dict.fromkeys(apps, False)
         "App -> whether it was made since, so that it is read later."
-        async for page in self._key_reader.scan():
+        async for page in self._key_loader.scan():
             spooled: dict[int, list[bytes]] = {}
             for name in filter(is_kiosk_key, page):
                 app_id = _app_of(name)
@@ -216,8 +216,8 @@ class BackupJob:
         for first in range(0, len(names), PAGE):
             page = names[first : first + PAGE]
             records = [name for name in page if _is_record(name)]
-            read = await self._key_reader.read_strings(records) if records else []
-            read += [part async for part in self._key_reader.read([n for n in page if not _is_record(n)])]
+            read = await self._key_loader.read_strings(records) if records else []
+            read += [part async for part in self._key_loader.read([n for n in page if not _is_record(n)])]
             self._keys += len(page)
             for part in read:
                 if part.key == keys.audit_row().encode() and part.items:
@@ -267,12 +267,12 @@ class BackupJob:
         parts, answers = list[KeyPart](), list[KeyPart]()
         names = [name for name in control_keys(None) if name != keys.audit_begun()]
         for _, group in groupby(sorted(names, key=_tag_of), key=_tag_of):
-            parts += (await self._key_reader.read_cut(list(group)))[0]
+            parts += (await self._key_loader.read_cut(list(group)))[0]
         share = -(-self._answers // max(1, len(facts.apps)))
         for app_id, cut in facts.apps.items():
             sampled = await self._sample(app_id, share)
             logs = [keys.change(app_id, noun) for noun in NOUNS]
-            control, offsets, values = await self._key_reader.read_cut(control_keys(app_id), logs, sampled)
+            control, offsets, values = await self._key_loader.read_cut(control_keys(app_id), logs, sampled)
             parts += control
             cut.end = dict(zip(NOUNS, offsets, strict=True))
             cut.trimmed = _trimmed(control, app_id)
@@ -288,11 +288,11 @@ class BackupJob:
     async def _read_audit_end(self, facts: BackupFacts) -> list[KeyPart]:
         """Read the changes that have begun, and the rows of the audit log since the bulk keys; note the newest row."""
         name = keys.audit_row()
-        parts, (until,), _ = await self._key_reader.read_cut([keys.audit_begun()], [name])
+        parts, (until,), _ = await self._key_loader.read_cut([keys.audit_begun()], [name])
         newest = await self._stores.server.execute_slow("XREVRANGE", name, until, "-", "COUNT", 1)
         facts.audit = find_audit_position([KeyPart(name.encode(), "stream", newest)])
         rows = [
-            row async for page in self._key_reader.read_log(name, until, self._last_audit_id) for row in page
+            row async for page in self._key_loader.read_log(name, until, self._last_audit_id) for row in page
         ]
         return [*parts, KeyPart(name.encode(), "stream", rows)] if rows else parts
 
@@ -306,7 +306,7 @@ class BackupJob:
             for item in part.items[::2]
         ]
         pages = [names[first : first + PAGE] for first in range(0, len(names), PAGE)]
-        return [part for page in pages async for part in self._key_reader.read(page)]
+        return [part for page in pages async for part in self._key_loader.read(page)]
 
     async def _read_receipts(self, control: Sequence[KeyPart], facts: BackupFacts) -> list[KeyPart]:
         """Read the receipts of erasures that were unfinished at the start, or ordered since.
@@ -345,7 +345,7 @@ class BackupJob:
         """Choose records whose answers are recorded; an absent one at the cut is an answer too."""
         names = list[str]()
         for noun, most in (("user", share // 2), ("product", share)):
-            ids = await self._key_reader.sample(keys.record_ids(app_id, noun), most - len(names))
+            ids = await self._key_loader.sample(keys.record_ids(app_id, noun), most - len(names))
             names += [keys.record(app_id, noun, record_id) for record_id in ids]
         return names
 
@@ -356,7 +356,7 @@ class BackupJob:
         key, items, size, done = keys.change(app_id, noun), list[Any](), 0, 0
         if position_from_offset(until) == (0, 0):
             return
-        async for page in self._key_reader.read_log(key, until):
+        async for page in self._key_loader.read_log(key, until):
             for entry in page:
                 items.append(entry)
                 size += sum(map(len, entry[1]))

@@ -24,7 +24,7 @@ from cluster.clock import SystemClock
 from cluster.ids import position_from_offset
 from cluster.records.intake import Noun
 from cluster.store import keys
-from cluster.store.client.key_reader import KeyPart, KeyReader
+from cluster.store.client.key_loader import KeyLoader, KeyPart
 from cluster.store.client.replies import name_of
 from cluster.store.connect import OpenStores
 
@@ -46,12 +46,12 @@ class AppSample:
 
 async def sample_app(stores: OpenStores, app_id: str, most: int) -> AppSample:
     """Choose up to `most` users and as many products of an app."""
-    key_reader = KeyReader(stores.server, SystemClock())
+    key_loader = KeyLoader(stores.server, SystemClock())
     users = {
-        f"u:{user_id}" for user_id in await key_reader.sample(keys.record_ids(app_id, "user"), most // 2)
+        f"u:{user_id}" for user_id in await key_loader.sample(keys.record_ids(app_id, "user"), most // 2)
     }
-    user_keys = [*await _users_with_recent_list(key_reader, app_id, most - len(users)), *sorted(users)]
-    product_ids = await key_reader.sample(keys.record_ids(app_id, "product"), most)
+    user_keys = [*await _users_with_recent_list(key_loader, app_id, most - len(users)), *sorted(users)]
+    product_ids = await key_loader.sample(keys.record_ids(app_id, "product"), most)
     bodies = await stores.records.get_many(app_id, "product", product_ids)
     titles = {
         product_id: _title(body)
@@ -85,7 +85,7 @@ async def find_change_since(
     if await _is_trimmed(source, app_id, cut.start):
         return artifacts, "its change log was trimmed since"
     names = [keys.engine(app_id), keys.boost_rule(app_id)]
-    parts, _, _ = await KeyReader(source.server, SystemClock()).read_cut(names)
+    parts, _, _ = await KeyLoader(source.server, SystemClock()).read_cut(names)
     written = [part for piece in backup.facts.control for part in read_parts(target, backup.chunks[piece])]
     if _as_hashes(parts) != _as_hashes(part for part in written if name_of(part.key) in names):
         return artifacts, "its engines or boost rules were changed since"
@@ -108,7 +108,7 @@ async def find_active_users(source: OpenStores, app_id: str, cut: AppCut) -> set
                     visitors.add(visitor)
         after = {"interaction": entries[-1].offset}
     links = await source.interactions.links(app_id, sorted(visitors)) if visitors else {}
-    return active | {f"a:{visitor}" for visitor in visitors} | {f"u:{one}" for one in links.values()}
+    return active | {f"a:{visitor}" for visitor in visitors} | {f"u:{user_id}" for user_id in links.values()}
 
 
 async def _is_trimmed(source: OpenStores, app_id: str, since: Mapping[Any, str]) -> bool:
@@ -118,9 +118,9 @@ async def _is_trimmed(source: OpenStores, app_id: str, since: Mapping[Any, str])
     return any(position_from_offset(first) > position_from_offset(start) for first, start in trimmed)
 
 
-async def _users_with_recent_list(key_reader: KeyReader, app_id: str, most: int) -> list[str]:
+async def _users_with_recent_list(key_loader: KeyLoader, app_id: str, most: int) -> list[str]:
     prefix, user_keys, pages = keys.recent(app_id, "").encode(), list[str](), 0
-    async for page in key_reader.scan():
+    async for page in key_loader.scan():
         user_keys += [name_of(name[len(prefix) :]) for name in page if name.startswith(prefix)]
         pages += 1
         if len(user_keys) >= most or pages >= _MOST_PAGES:

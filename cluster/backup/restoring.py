@@ -29,7 +29,7 @@ from cluster.pace import Progress, ignore_progress
 from cluster.records.erasure import Person
 from cluster.records.intake import Noun
 from cluster.store import keys
-from cluster.store.client.key_reader import KeyPart, StreamState
+from cluster.store.client.key_loader import KeyPart, StreamState
 from cluster.store.client.key_writer import KeyWriter
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import name_of, split_pairs

@@ -17,7 +17,7 @@ from cluster.backup.chunks import read_chunk, read_parts
 from cluster.clock import Clock
 from cluster.errors import Fault, NotFound
 from cluster.pace import Progress, ignore_progress
-from cluster.store.client.key_reader import PAGE, KeyPart, KeyReader
+from cluster.store.client.key_loader import PAGE, KeyLoader, KeyPart
 from cluster.store.client.key_writer import KeyWriter
 from cluster.store.client.replies import split_pairs
 from cluster.store.connect import OpenStores
@@ -137,7 +137,7 @@ async def _compare_chunk(
     """Write the parts of one chunk, read their keys, and remove them again."""
     server, soon_ms = scratch.server, clock.now_ms() + _SOON_MS
     parts = [part for part in parts if not part.expires_ms or part.expires_ms > soon_ms]
-    writer, key_reader = KeyWriter(server, clock.now_ms()), KeyReader(server, clock)
+    writer, key_loader = KeyWriter(server, clock.now_ms()), KeyLoader(server, clock)
     await writer.write(parts)
     await writer.finish()
     names = list(dict.fromkeys(part.key for part in parts))
@@ -145,7 +145,7 @@ async def _compare_chunk(
         page = names[first : first + PAGE]
         on_page = set(page)
         expected = _values(part for part in parts if part.key in on_page)
-        stored = _values([part async for part in key_reader.read(page)])
+        stored = _values([part async for part in key_loader.read(page)])
         different = [name for name in page if stored.get(name) != expected[name]]
         result.different += [name.decode("utf-8", "replace") for name in different]
         result.keys += len(page)

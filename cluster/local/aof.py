@@ -95,14 +95,14 @@ def _pieces(data: mmap.mmap) -> Iterator[tuple[int, int, bool, int]]:
     """Yield the file's pieces (start, end, is it intact, commands): single commands and whole transactions."""
     at, size = 0, len(data)
     while at < size:
-        found = command_at(data, at)
-        if found is None or found[0] == b"EXEC":
+        command = command_at(data, at)
+        if command is None or command[0] == b"EXEC":
             # An end without a beginning: the beginning was in the gap before it.
             end, whole, count = _after_gap(data, at), False, 0
-        elif found[0] == b"MULTI":
-            end, whole, count = _transaction(data, found[1])
+        elif command[0] == b"MULTI":
+            end, whole, count = _transaction(data, command[1])
         else:
-            end, whole, count = found[1], True, 1
+            end, whole, count = command[1], True, 1
         yield at, end, whole, count
         at = end
 
@@ -111,10 +111,10 @@ def _transaction(data: mmap.mmap, at: int) -> tuple[int, bool, int]:
     """Return the end of a transaction, whether it is intact, and its number of commands."""
     count, size = 1, len(data)
     while at < size:
-        found = command_at(data, at)
-        if found is None:
+        command = command_at(data, at)
+        if command is None:
             return _after_gap(data, at), False, count
-        name, after = found
+        name, after = command
         if name == b"MULTI":
             return at, False, count
         at, count = after, count + 1
@@ -127,25 +127,25 @@ def _after_gap(data: mmap.mmap, at: int) -> int:
     """Return where intact units continue after damage: after the next EXEC if it belongs to the damaged part."""
     resumed = ahead = _next_start(data, at)
     while ahead < len(data):
-        found = command_at(data, ahead)
-        if found is None:
+        command = command_at(data, ahead)
+        if command is None:
             ahead = _next_start(data, ahead)
             continue
-        if found[0] == b"EXEC":
-            return found[1]
-        if found[0] == b"MULTI":
+        if command[0] == b"EXEC":
+            return command[1]
+        if command[0] == b"MULTI":
             break
-        ahead = found[1]
+        ahead = command[1]
     return resumed
 
 
 def _next_start(data: mmap.mmap, at: int) -> int:
     """Return the next position with two intact commands in a row; the end of the file if there is none."""
     while True:
-        found = data.find(b"\r\n*", at + 1)
-        if found < 0:
+        start = data.find(b"\r\n*", at + 1)
+        if start < 0:
             return len(data)
-        first = command_at(data, found + 2)
+        first = command_at(data, start + 2)
         if first is not None and (first[1] == len(data) or command_at(data, first[1]) is not None):
-            return found + 2
-        at = found + 1
+            return start + 2
+        at = start + 1

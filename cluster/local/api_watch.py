@@ -17,7 +17,7 @@ class ApiWatch:
         self._host = host
         self._port = port
         self._good_at = time.monotonic()
-        self._asked_at = float("-inf")
+        self._probed_at = float("-inf")
         self._asking: threading.Thread | None = None
 
     @property
@@ -32,9 +32,9 @@ class ApiWatch:
     def refresh(self) -> None:
         """Start a health check if it is due; return at once."""
         now = time.monotonic()
-        if now - self._asked_at < EVERY_S or (self._asking is not None and self._asking.is_alive()):
+        if now - self._probed_at < EVERY_S or (self._asking is not None and self._asking.is_alive()):
             return
-        self._asked_at = now
+        self._probed_at = now
         self._asking = threading.Thread(target=self._ask, daemon=True)
         self._asking.start()
 

@@ -35,13 +35,13 @@ _LONGEST_LICENCE = 80
 
 def read_lock(text: str) -> dict[tuple[str, str], list[str]]:
     """Return a lock file as (name, version) -> the SHA-256 of each file of that release."""
-    found: dict[tuple[str, str], list[str]] = {}
+    packages: dict[tuple[str, str], list[str]] = {}
     hashes: list[str] = []
     for line in text.splitlines():
         if pinned := _PINNED.match(line):
-            hashes = found.setdefault((canonicalize_name(pinned[1]), pinned[2]), [])
+            hashes = packages.setdefault((canonicalize_name(pinned[1]), pinned[2]), [])
         hashes += _HASH.findall(line)
-    return found
+    return packages
 
 
 def build_bill(timestamp: str, serial: str) -> dict[str, Any]:

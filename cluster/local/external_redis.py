@@ -54,5 +54,8 @@ async def _ping(address: Address) -> None:
 
 def _naming_variable(settings: Settings) -> str:
     """Return the variable that the operator set: the first process replaces KIOSK_REDIS_URL by a file."""
-    path, own = settings.redis_url_file, InstallationPaths.from_data_dir(settings.data_dir).secrets_dir
-    return "KIOSK_REDIS_URL" if path is None or path.parent == own else "KIOSK_REDIS_URL_FILE"
+    path, secrets_dir = (
+        settings.redis_url_file,
+        InstallationPaths.from_data_dir(settings.data_dir).secrets_dir,
+    )
+    return "KIOSK_REDIS_URL" if path is None or path.parent == secrets_dir else "KIOSK_REDIS_URL_FILE"

@@ -60,7 +60,7 @@ _KEY_MISSING = "no key was sent; send it in the header X-API-KEY or as the query
 _CHALLENGE = f'hdr WWW-Authenticate "ApiKey realm=\\"kiosk\\", error_description=\\"{_KEY_MISSING}\\"" '
 _MORE = {401: _CHALLENGE, 429: _RETRY, 502: _RETRY, 503: _RETRY}
 "Status -> headers that only it has."
-SERVES_OWN_HEADERS = (
+INTERNAL_HEADERS = (
     "x-request-timeout-seconds",
     "x-request-disconnect-disabled",
     "serve_multiplexed_model_id",
@@ -300,10 +300,13 @@ def _address_lines(options: HAProxyOptions) -> list[str]:
         return ["http-request set-header X-Forwarded-For %[src]"]
     # The last entry that is no trusted proxy; the number of addresses is that of proxies in a row plus one.
     entries = [f"req.hdr_ip(x-forwarded-for,-{place})" for place in range(1, MOST_PROXIES + 1)]
-    found = f"if {{ var(txn.address) -m ip {trusted} }}"
+    condition = f"if {{ var(txn.address) -m ip {trusted} }}"
     return [
         "http-request set-var(txn.address) src",
-        *(f"http-request set-var(txn.address) {entry} {found} {{ {entry} -m found }}" for entry in entries),
+        *(
+            f"http-request set-var(txn.address) {entry} {condition} {{ {entry} -m found }}"
+            for entry in entries
+        ),
         "http-request set-header X-Forwarded-For %[var(txn.address)]",
     ]
 
@@ -325,7 +328,7 @@ def _caller_lines(options: HAProxyOptions) -> list[str]:
         "http-request set-var(txn.proves) bool(true) if has_key is_keyed !METH_OPTIONS",
         # The rest bounds other clients, or concerns bodies and headers that a shop's own server does not send.
         "http-request allow if is_exempt METH_GET",
-        *(f"http-request del-header {name}" for name in SERVES_OWN_HEADERS),
+        *(f"http-request del-header {name}" for name in INTERNAL_HEADERS),
         f"{return_now(403, NO_UPGRADE)} if {{ req.hdr(upgrade) -m sub -i websocket }}",
         "http-request del-header upgrade",
         f"http-request track-sc1 {address},ipmask(32,64) table {CALLERS} if !is_exempt",
@@ -372,14 +375,14 @@ def _write_backend(lines: list[str], room: str) -> list[str]:
     """
     start = lines.index(f"backend {room}") + 1
     section = itertools.takewhile(lambda line: line[:1].isspace(), lines[start:])
-    found = [f"backend {room}{WRITES}", f"    retry-on conn-failure {UNSENT}"]
+    written = [f"backend {room}{WRITES}", f"    retry-on conn-failure {UNSENT}"]
     for line in section:
         words = line.split()
         if words[:1] == ["server"]:
-            found.append(f"    server {words[1]} {words[2]} no-check track {room}/{words[1]}")
+            written.append(f"    server {words[1]} {words[2]} no-check track {room}/{words[1]}")
         elif words[:2] != ["option", "httpchk"] and words[:1] != ["http-check"]:
-            found.append(line)
-    return found
+            written.append(line)
+    return written
 
 
 def _room_lines(backends: list[str], most: int) -> list[str]:

@@ -26,8 +26,8 @@ def fallback_config(config: str) -> str:
 
 def find_admin_socket(config: str) -> str:
     """Return the admin socket of a configuration."""
-    found = re.search(r"^\s*stats socket (\S+)", config, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(r"^\s*stats socket (\S+)", config, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def find_predecessor(pid_file: Path) -> int:

@@ -125,8 +125,8 @@ class HAProxyWatch:
         copy = self._folder / STAND_IN_CONFIG
         try:
             config = (self._folder / LAST).read_text()
-            found = _BIND.search(config)
-            if found is None or _is_taken(int(found[1])):
+            bind = _BIND.search(config)
+            if bind is None or _is_taken(int(bind[1])):
                 return
             copy.write_text(fallback_config(config))
         except OSError:

@@ -76,19 +76,19 @@ def restore_replicas(config: str, options: HAProxyOptions, *, reload: bool) -> s
     list for ten seconds when the configuration of the application changes, until it has built the application again.
     All requests would be refused meanwhile. Where Serve drains the node, its health check goes on failing.
     """
-    known = Path(options.pid_file).with_name(LAST)
+    last_path = Path(options.pid_file).with_name(LAST)
     if _SERVER.search(config):
-        _replace(known, config)
+        _replace(last_path, config)
         return config
     if not reload and not find_predecessor(Path(options.pid_file)):
         # The first HAProxy of a Ray: the list of an earlier Ray is obsolete.
-        known.unlink(missing_ok=True)
+        last_path.unlink(missing_ok=True)
         return config
     try:
-        before = known.read_text()
+        before = last_path.read_text()
     except OSError:
         return config
-    kept = re.sub(r"(stats socket )\S+", lambda found: found[1] + find_admin_socket(config), before, count=1)
+    kept = re.sub(r"(stats socket )\S+", lambda match: match[1] + find_admin_socket(config), before, count=1)
     return _with_health_of(kept, config) if _DRAINING in config or _DRAINING in kept else kept
 
 

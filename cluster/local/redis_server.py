@@ -62,7 +62,7 @@ class RedisServer:
         self._password = secrets.token_hex(24) if password is None else password
         self.binary = find_redis(self._data_version(), self._data_product())
         self.process: subprocess.Popen[bytes] | None = None
-        self._said_before = 0
+        self._log_start = 0
 
     @property
     def url(self) -> str:
@@ -83,7 +83,7 @@ class RedisServer:
         write_private(folder / "version", ".".join(map(str, self.binary.version)) + "\n")
         write_private(self._paths.redis_url, self.url + "\n")
         with self._log_path.open("ab") as out:
-            self._said_before = out.tell()
+            self._log_start = out.tell()
             self.process = subprocess.Popen(
                 [self.binary.path, str(folder / "redis.conf")],
                 cwd=folder,
@@ -146,13 +146,13 @@ class RedisServer:
                 line.settimeout(within_s)
                 line.connect(str(self._paths.redis_socket))
                 line.sendall(f"AUTH {self._password}\r\nPING\r\n".encode())
-                said = b""
-                while said.count(b"\r\n") < 2:
+                reply = b""
+                while reply.count(b"\r\n") < 2:
                     chunk = line.recv(256)
                     if not chunk:
                         return False
-                    said += chunk
-                return said.endswith(b"+PONG\r\n")
+                    reply += chunk
+                return reply.endswith(b"+PONG\r\n")
         except OSError:
             return False
 
@@ -226,7 +226,7 @@ class RedisServer:
         """Return the log of the last process."""
         try:
             with self._log_path.open("rb") as log:
-                log.seek(self._said_before)
+                log.seek(self._log_start)
                 return log.read(1 << 20).decode("utf-8", "replace")
         except OSError:
             return ""

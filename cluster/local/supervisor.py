@@ -79,13 +79,13 @@ class SupervisorConfig:
 class Supervisor:
     """Runs one installation until a signal stops it."""
 
-    def __init__(self, wanted: SupervisorConfig, told: StateCallback = lambda state: None) -> None:
-        self._wanted = wanted
-        self._settings = wanted.settings
-        self._told = told
-        self._paths = InstallationPaths.from_data_dir(wanted.settings.data_dir)
+    def __init__(self, config: SupervisorConfig, report_state: StateCallback = lambda state: None) -> None:
+        self._config = config
+        self._settings = config.settings
+        self._report_state = report_state
+        self._paths = InstallationPaths.from_data_dir(config.settings.data_dir)
         self._lock = InstallationLock(self._paths.lock)
-        self._head = RayHead(self._paths, wanted.head_command)
+        self._head = RayHead(self._paths, config.head_command)
         self._front = HAProxyProcess(self._paths, self._settings.host, self._settings.port)
         self._redis: RedisServer | None = None
         self._ports: RayPorts | None = None
@@ -106,7 +106,7 @@ class Supervisor:
             phase="starting",
             message="starting",
             pid=os.getpid(),
-            version=wanted.version,
+            version=config.version,
             host=self._settings.host,
             port=self._settings.port,
             data_dir=str(self._paths.data_dir),
@@ -130,7 +130,7 @@ class Supervisor:
             signal.signal(number, self.request_stop)
         adopt_orphans()
         os.umask(0o077)
-        held = lock_directory(self._paths.run_dir)
+        directory_lock = lock_directory(self._paths.run_dir)
         try:
             self._start()
             while not self._stop.wait(TICK_S):
@@ -144,7 +144,7 @@ class Supervisor:
             return 1
         finally:
             self._end()
-            os.close(held)
+            os.close(directory_lock)
             self._lock.release()
 
     def _start(self) -> None:
@@ -152,7 +152,7 @@ class Supervisor:
         left = end_processes(list_processes(self._paths), 3.0)
         if left:
             raise Fault(f"processes of an earlier run can't be ended: {[process.pid for process in left]}")
-        os.environ.update(shared_environment(self._paths, os.environ, self._wanted.root))
+        os.environ.update(shared_environment(self._paths, os.environ, self._config.root))
         if self._settings.redis_is_external:
             self._save_phase("starting", "asking the Redis of KIOSK_REDIS_URL", redis="external")
             wait_for_redis(self._settings)
@@ -221,7 +221,7 @@ class Supervisor:
             "ray_address": address,
             # HAProxy binds the public address itself (see `haproxy_config`); no client reaches a replica directly.
             "replicas_host": LOOPBACK if self._haproxy else "",
-            **self._wanted.plan,
+            **self._config.plan,
         }
         more = ray_environment(self._paths, ports, haproxy=self._haproxy, max_connections=self._connections)
         self._head.bring_up(StartPlan(**plan), {**os.environ, **more})  # type: ignore[arg-type]
@@ -413,7 +413,7 @@ class Supervisor:
             save_state(self._paths, self.state)
         except OSError as error:  # a full disk must not end the supervisor
             _log.error("state_not_saved", reason=error.strerror)
-        self._told(self.state)
+        self._report_state(self.state)
 
 
 def main() -> int:

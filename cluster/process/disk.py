@@ -22,9 +22,9 @@ def used_share(path: Path) -> float:
     Errors:
         OSError: there is no such directory
     """
-    found = os.statvfs(path)
-    used = found.f_blocks - found.f_bfree
-    usable = used + found.f_bavail
+    usage = os.statvfs(path)
+    used = usage.f_blocks - usage.f_bfree
+    usable = used + usage.f_bavail
     return used / usable if usable else 0.0
 
 

@@ -46,12 +46,16 @@ def find_mismatch(
     `address` is that of the artifact store.
     """
     if fingerprints is not None and recorded.fingerprint not in ("", *fingerprints):
-        found = "is not that of" if fingerprints else "is missing, and this Redis belongs to"
+        difference = "is not that of" if fingerprints else "is missing, and this Redis belongs to"
         return (
-            f"the master key {found} installation {recorded.installation_id}: give its key by KIOSK_MASTER_KEY or "
+            f"the master key {difference} installation {recorded.installation_id}: give its key by KIOSK_MASTER_KEY or "
             "KIOSK_MASTER_KEY_FILE, or set KIOSK_REDIS_URL to another Redis"
         )
-    lacking = [] if fingerprints is None else [one for one in recorded.previous if one not in fingerprints]
+    lacking = (
+        []
+        if fingerprints is None
+        else [previous for previous in recorded.previous if previous not in fingerprints]
+    )
     if lacking:
         return (
             f"the previous master key {lacking[0]} of installation {recorded.installation_id} is missing, and "
@@ -60,11 +64,11 @@ def find_mismatch(
         )
     if artifact_id is None or recorded.installation_id in ("", artifact_id):
         return ""
-    found = f"belongs to installation {artifact_id}" if artifact_id else "has no installation.json"
+    difference = f"belongs to installation {artifact_id}" if artifact_id else "has no installation.json"
     return (
-        f"the artifact store {address} {found}, but this Redis belongs to installation {recorded.installation_id}: "
-        "set KIOSK_DATA_DIR or KIOSK_ARTIFACTS_URL to its artifact store, and see that it is mounted; if it was "
-        "replaced on purpose, `kiosk cluster adopt` marks it"
+        f"the artifact store {address} {difference}, but this Redis belongs to installation "
+        f"{recorded.installation_id}: set KIOSK_DATA_DIR or KIOSK_ARTIFACTS_URL to its artifact store, and see that "
+        "it is mounted; if it was replaced on purpose, `kiosk cluster adopt` marks it"
     )
 
 
@@ -111,16 +115,16 @@ async def mark_installation(
     """
     redis = IdentityStore(stores.server)
     recorded = await redis.read()
-    found = await asyncio.to_thread(read_artifact_id, artifacts)
-    refuse_mismatch(recorded, fingerprints=fingerprints, artifact_id=found, address=address)
+    artifact_id = await asyncio.to_thread(read_artifact_id, artifacts)
+    refuse_mismatch(recorded, fingerprints=fingerprints, artifact_id=artifact_id, address=address)
     if not recorded.installation_id or not recorded.fingerprint:
-        if not found:
-            found = await asyncio.to_thread(_create, artifacts)
-        recorded = await redis.claim(StoredIdentity(found, fingerprints[0] if fingerprints else ""))
+        if not artifact_id:
+            artifact_id = await asyncio.to_thread(_create, artifacts)
+        recorded = await redis.claim(StoredIdentity(artifact_id, fingerprints[0] if fingerprints else ""))
         if fingerprints[1:] and not recorded.previous:
             recorded = replace(recorded, previous=tuple(fingerprints[1:]))
             await redis.replace(recorded)
-        refuse_mismatch(recorded, fingerprints=fingerprints, artifact_id=found, address=address)
+        refuse_mismatch(recorded, fingerprints=fingerprints, artifact_id=artifact_id, address=address)
     return await switch_master_key(stores, recorded, fingerprints)
 
 
@@ -133,7 +137,11 @@ async def switch_master_key(
     """
     if not fingerprints or recorded.fingerprint == fingerprints[0]:
         return recorded
-    older = (one for one in (recorded.fingerprint, *recorded.previous) if one not in ("", fingerprints[0]))
+    older = (
+        previous
+        for previous in (recorded.fingerprint, *recorded.previous)
+        if previous not in ("", fingerprints[0])
+    )
     identity = replace(recorded, fingerprint=fingerprints[0], previous=tuple(dict.fromkeys(older)))
     await IdentityStore(stores.server).replace(identity)
     return identity
@@ -154,8 +162,10 @@ async def adopt_installation(
     return the identity.
     """
     redis = IdentityStore(stores.server)
-    found = (await redis.read()).installation_id or await asyncio.to_thread(read_artifact_id, artifacts)
-    identity = StoredIdentity(found or uuid.uuid4().hex, fingerprints[0], tuple(fingerprints[1:]))
+    installation_id = (await redis.read()).installation_id or await asyncio.to_thread(
+        read_artifact_id, artifacts
+    )
+    identity = StoredIdentity(installation_id or uuid.uuid4().hex, fingerprints[0], tuple(fingerprints[1:]))
     await asyncio.to_thread(artifacts.write, IDENTITY_FILE, _dump(identity.installation_id))
     await redis.replace(identity)
     return identity
@@ -176,9 +186,9 @@ def _dump(installation_id: str) -> bytes:
 
 def _parse(data: bytes) -> str:
     try:
-        found = json.loads(data)["installation_id"]
+        installation_id = json.loads(data)["installation_id"]
     except (ValueError, KeyError, TypeError):
-        found = None
-    if not isinstance(found, str) or not found.isalnum() or len(found) > 64:
+        installation_id = None
+    if not isinstance(installation_id, str) or not installation_id.isalnum() or len(installation_id) > 64:
         raise Fault(f"{IDENTITY_FILE} of the artifact store is damaged; `kiosk cluster adopt` writes it anew")
-    return found
+    return installation_id

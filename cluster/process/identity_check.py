@@ -66,7 +66,7 @@ class IdentityWatch:
         """
         try:
             recorded = await IdentityStore(self._stores.server).read()
-            found = await self._read_artifact_id(recorded)
+            artifact_id = await self._read_artifact_id(recorded)
         except Unavailable as error:
             _log.warning("identity_not_checked", reason=error.message)
             return False
@@ -74,7 +74,7 @@ class IdentityWatch:
             refuse_mismatch(
                 recorded,
                 fingerprints=master_key_fingerprints(self._settings) if self._has_key else None,
-                artifact_id=found,
+                artifact_id=artifact_id,
                 address=str(self._settings.artifacts_address),
             )
         except InvalidSetting as error:
@@ -174,5 +174,5 @@ async def _check_artifact_store(artifacts: ArtifactStore, settings: Settings) ->
     async with connect(settings) as stores:
         recorded = await IdentityStore(stores.server).read()
     if recorded.installation_id:
-        found = await asyncio.to_thread(read_artifact_id, artifacts)
-        refuse_mismatch(recorded, artifact_id=found, address=str(settings.artifacts_address))
+        artifact_id = await asyncio.to_thread(read_artifact_id, artifacts)
+        refuse_mismatch(recorded, artifact_id=artifact_id, address=str(settings.artifacts_address))

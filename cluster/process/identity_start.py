@@ -42,9 +42,9 @@ async def adopt_identity(stores: OpenStores, settings: Settings) -> StoredIdenti
 
 
 async def _refuse_foreign_keys(stores: OpenStores, settings: Settings) -> None:
-    found = await sign_keys(stores.access, open_vault(settings), dry_run=True)
-    if found.refused and not found.signed and not found.valid:
+    result = await sign_keys(stores.access, open_vault(settings), dry_run=True)
+    if result.refused and not result.signed and not result.valid:
         raise InvalidSetting(
-            f"none of {len(found.refused)} API keys in Redis opens under this master key: give the key of their "
+            f"none of {len(result.refused)} API keys in Redis opens under this master key: give the key of their "
             "installation by KIOSK_MASTER_KEY or KIOSK_MASTER_KEY_FILE, or `kiosk cluster adopt` this one"
         )

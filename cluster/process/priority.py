@@ -34,14 +34,14 @@ def restore_priority(set_priority: Callable[[int, int, int], None] = os.setprior
     )
     if given <= 0:
         return True
-    wanted = before - given
+    niceness = before - given
     try:
         for thread in os.listdir("/proc/self/task"):
-            set_priority(os.PRIO_PROCESS, int(thread), wanted)
+            set_priority(os.PRIO_PROCESS, int(thread), niceness)
     except ProcessLookupError:  # a thread ended meanwhile
         return True
     except OSError:
-        structlog.get_logger().info("priority_kept", niceness=wanted + given)
+        structlog.get_logger().info("priority_kept", niceness=niceness + given)
         return False
     # a second call must change nothing
     os.environ[VARIABLE] = "0"

@@ -92,13 +92,13 @@ def pss_bytes(processes: Iterable[psutil.Process]) -> int:
     return total
 
 
-def reap_orphans(known: set[int]) -> None:
-    """Collect the exit codes of adopted orphans that ended; `known` children are left to their owners."""
+def reap_orphans(kept_pids: set[int]) -> None:
+    """Collect the exit codes of adopted orphans that ended; `kept_pids` children are left to their owners."""
     while True:
         try:
-            found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if found is None or found.si_pid in known:
+        if child is None or child.si_pid in kept_pids:
             return
-        os.waitpid(found.si_pid, 0)
+        os.waitpid(child.si_pid, 0)

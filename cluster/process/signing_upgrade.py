@@ -49,10 +49,10 @@ async def sign_unsigned(settings: Settings) -> bool:
         return False
     async with connect(settings, slow_s=ADMIN_S) as stores:
         keys = await sign_keys(stores.access, open_vault(settings))
-    found = await asyncio.to_thread(sign_manifests, open_artifact_store(settings), foreign=False)
+    manifests = await asyncio.to_thread(sign_manifests, open_artifact_store(settings), foreign=False)
     # last: an interrupted start repeats it
     write_private(paths.signing_marker, _MARKER_TEXT)
-    _log_result(found, keys)
+    _log_result(manifests, keys)
     return True
 
 
@@ -80,9 +80,9 @@ async def sign_keys(access: AccessStore, vault: Vault, *, dry_run: bool = False)
     return KeySigningResult(tuple(done), valid, tuple(refused))
 
 
-def _log_result(found: SigningResult, keys: KeySigningResult) -> None:
+def _log_result(manifests: SigningResult, keys: KeySigningResult) -> None:
     log = structlog.get_logger()
-    if found.signed or keys.signed:
-        log.info("unsigned_adopted", manifests=len(found.signed), keys=len(keys.signed))
-    if found.damaged or keys.refused:
-        log.error("not_adopted", manifests=list(found.damaged), keys=list(keys.refused))
+    if manifests.signed or keys.signed:
+        log.info("unsigned_adopted", manifests=len(manifests.signed), keys=len(keys.signed))
+    if manifests.damaged or keys.refused:
+        log.error("not_adopted", manifests=list(manifests.damaged), keys=list(keys.refused))

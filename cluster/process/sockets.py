@@ -19,22 +19,22 @@ def is_loopback(host: str) -> bool:
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     """Return ports that are free now, all different."""
-    with ExitStack() as held:
-        found = []
+    with ExitStack() as probes:
+        ports = []
         for _ in range(count):
-            probe = held.enter_context(socket.socket())
+            probe = probes.enter_context(socket.socket())
             probe.bind((host, 0))
-            found.append(int(probe.getsockname()[1]))
-        return found
+            ports.append(int(probe.getsockname()[1]))
+        return ports
 
 
 def is_local_address(host: str) -> bool:
     """Return whether a host name or address is one that programs on this machine can listen on."""
     try:
-        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return False
-    for family, kind, protocol, _, address in found:
+    for family, kind, protocol, _, address in addresses:
         with suppress(OSError), socket.socket(family, kind, protocol) as probe:
             probe.bind(address)
             return True

@@ -165,8 +165,8 @@ def check_password(password: str, kept: str | None) -> bool:
     try:
         kind, log2_n, r, p, salt, digest = (kept or _NOBODY).split("$")
         parameters = (int(log2_n), int(r), int(p))
-        found = _digest(password[: LONGEST + 1], base64.b64decode(salt), *parameters)
-        same = hmac.compare_digest(found, base64.b64decode(digest))
+        computed = _digest(password[: LONGEST + 1], base64.b64decode(salt), *parameters)
+        same = hmac.compare_digest(computed, base64.b64decode(digest))
     except (ValueError, binascii.Error):
         return False
     return same and kind == "scrypt" and kept is not None and len(password) <= LONGEST

@@ -43,12 +43,12 @@ def find_rule(
     received the code. Rules are stored under case-folded names, so that `Claude` and `claude` are one rule.
     """
     everybody = rules.get(EVERYBODY) or ClientRule(client=EVERYBODY)
-    own = rules.get(fold_client_name(client_id)) or (
+    rule = rules.get(fold_client_name(client_id)) or (
         rules.get(fold_client_name(HOST + host)) if host else None
     )
-    if own is None and is_client_name(client_name):
-        own = rules.get(fold_client_name(client_name))
-    return own or everybody
+    if rule is None and is_client_name(client_name):
+        rule = rules.get(fold_client_name(client_name))
+    return rule or everybody
 
 
 def is_client_name(client: str) -> bool:
@@ -136,9 +136,11 @@ class ArchiveCall:
             return None
         if not isinstance(given, dict):
             return None
-        known: dict[str, Any] = {one.name: given[one.name] for one in fields(cls) if one.name in given}
-        known["articles"] = tuple(known.get("articles", ()))
+        values: dict[str, Any] = {
+            field.name: given[field.name] for field in fields(cls) if field.name in given
+        }
+        values["articles"] = tuple(values.get("articles", ()))
         try:
-            return cls(**known)
+            return cls(**values)
         except TypeError:
             return None

@@ -103,6 +103,6 @@ def attribute_types(attributes: Mapping[str, Any] | None) -> dict[str, str]:
     return types
 
 
-def find_type_conflicts(types: Mapping[str, str], *known: Mapping[str, str]) -> list[str]:
+def find_type_conflicts(types: Mapping[str, str], *stored: Mapping[str, str]) -> list[str]:
     """Return the attributes whose type differs from a registered type."""
-    return [name for name, kind in types.items() if any(others.get(name, kind) != kind for others in known)]
+    return [name for name, kind in types.items() if any(others.get(name, kind) != kind for others in stored)]

@@ -123,11 +123,14 @@ class BoostRule(BaseModel):
             raise fault("The rule does nothing: give it boost, boost_fq or json_asset.")
         if self.boost and self.boost_fq is not None:
             raise fault("The rule has boost and boost_fq: keep one of them.", "boost_fq")
-        if self.boost_match_type == "all" and len({(one.action, one.pin_position) for one in self.boost}) > 1:
+        if (
+            self.boost_match_type == "all"
+            and len({(entry.action, entry.pin_position) for entry in self.boost}) > 1
+        ):
             raise fault(
                 "With boost_match_type 'all' every entry needs the same action and pin_position.", "boost"
             )
-        if self.position and not self.boost_fq and not any(one.action == "pin" for one in self.boost):
+        if self.position and not self.boost_fq and not any(entry.action == "pin" for entry in self.boost):
             raise fault("There are positions but nothing is pinned: add a pin or take them out.", "position")
         if self.starts_at is not None and self.ends_at is not None and self.ends_at <= self.starts_at:
             raise fault("The rule ends before it starts.", "ends_at")

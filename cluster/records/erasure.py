@@ -12,7 +12,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict
 
 from cluster.clock import iso_ms
-from cluster.ids import anonymous_reader, user_reader
+from cluster.ids import user_key_from_anonymous_id, user_key_from_id
 from cluster.records.logged_query import pseudonym
 
 REFUSED, COPIES = "refused rows of ingests", "damaged copies of the log file"
@@ -34,10 +34,10 @@ class Person(BaseModel):
     "Mail addresses in the profile: they find refused rows that do not carry the id."
 
     @property
-    def reader_ids(self) -> tuple[str, ...]:
+    def user_keys(self) -> tuple[str, ...]:
         """Return all prefixed ids (`u:...`, `a:...`), the user's first."""
-        users = (user_reader(self.user_id),) if self.user_id else ()
-        return (*users, *map(anonymous_reader, self.anonymous_ids))
+        users = (user_key_from_id(self.user_id),) if self.user_id else ()
+        return (*users, *map(user_key_from_anonymous_id, self.anonymous_ids))
 
     @property
     def words(self) -> frozenset[str]:
@@ -97,7 +97,10 @@ class ErasedReaders:
 
     def has_any_of(self, record: Mapping[str, Any]) -> bool:
         """Return whether a user or an interaction belongs to one of them."""
-        ids = ((user_reader, record.get("user_id")), (anonymous_reader, record.get("anonymous_id")))
+        ids = (
+            (user_key_from_id, record.get("user_id")),
+            (user_key_from_anonymous_id, record.get("anonymous_id")),
+        )
         return any(
             isinstance(value, str) and pseudonym(self._salt, prefixed(value)) in self._subjects
             for prefixed, value in ids
@@ -157,17 +160,17 @@ class Erasure(BaseModel):
 
 def addresses_of(profile: bytes) -> tuple[str, ...]:
     """Return the mail addresses in a stored profile."""
-    found: dict[str, None] = {}
+    addresses: dict[str, None] = {}
     waiting: list[Any] = [orjson.loads(profile)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, str) and "@" in value and " " not in value and 5 < len(value) <= 320:
-            found.setdefault(value)
+            addresses.setdefault(value)
         elif isinstance(value, dict):
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
-    return tuple(found)
+    return tuple(addresses)
 
 
 def _forms(word: str) -> frozenset[bytes]:

@@ -145,7 +145,8 @@ class Experiment(BaseModel):
     def can_be_measured(self) -> bool:
         """Return whether anybody can meet a difference: Kiosk serves one, the shop reads one, or reports it itself."""
         served = {
-            (one.engine_id, one.snapshot, one.boost_rule, repr(one.configuration)) for one in self.variants
+            (variant.engine_id, variant.snapshot, variant.boost_rule, repr(variant.configuration))
+            for variant in self.variants
         }
         is_single = len(self.variants) == 1 and self.serves
         return self.reports_exposure or len(served) > 1 or is_single
@@ -158,11 +159,15 @@ class Experiment(BaseModel):
         return None
 
 
-def can_overlap(one: Experiment, other: Experiment) -> bool:
+def can_overlap(experiment: Experiment, other: Experiment) -> bool:
     """Return whether two experiments of one layer could take the same user."""
-    if not one.layer or one.layer != other.layer or one.experiment_id == other.experiment_id:
+    if (
+        not experiment.layer
+        or experiment.layer != other.layer
+        or experiment.experiment_id == other.experiment_id
+    ):
         return False
-    return one.slice[0] < other.slice[1] and other.slice[0] < one.slice[1]
+    return experiment.slice[0] < other.slice[1] and other.slice[0] < experiment.slice[1]
 
 
 _BETWEEN = "\x1f"

@@ -52,16 +52,18 @@ class LoggedQuery:
         """Return the query of `to_dict`; None for other values. Fields of a newer release are ignored."""
         if not isinstance(given, dict):
             return None
-        known: dict[str, Any] = {one.name: given[one.name] for one in fields(cls) if one.name in given}
+        values: dict[str, Any] = {
+            field.name: given[field.name] for field in fields(cls) if field.name in given
+        }
         try:
-            return cls(**known)
+            return cls(**values)
         except TypeError:
             return None
 
 
-def pseudonym(salt: bytes, reader_id: str) -> str:
+def pseudonym(salt: bytes, user_key: str) -> str:
     """Return a user's pseudonym: equal users are countable, and none is identifiable without the salt."""
-    return hmac.new(salt, reader_id.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:24]
+    return hmac.new(salt, user_key.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:24]
 
 
 _LINK = re.compile(

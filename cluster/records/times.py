@@ -50,10 +50,10 @@ def is_stored_moment(text: str) -> bool:
 
 def _read(text: str) -> tuple[datetime, str]:
     """Split a moment into its second in UTC and the digits of its fraction."""
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         raise ValueError("not a moment")
-    day, minute, second, fraction, offset = found.groups()
+    day, minute, second, fraction, offset = match.groups()
     try:
         if second == "60":
             at = datetime.fromisoformat(f"{day}T{minute}:59") + timedelta(seconds=1)

@@ -95,7 +95,10 @@ def plan_standbys(
         first, second = places.get(role), places.get(role + STANDBY)
         if first is None or len(counts) < 2 or (second is not None and second != first):
             continue
-        node = min((one for one in counts if one != first), key=lambda one: (counts[one], one))
+        node = min(
+            (candidate for candidate in counts if candidate != first),
+            key=lambda candidate: (counts[candidate], candidate),
+        )
         counts[node] += 1
         steps.append(StandbyStep("create" if second is None else "move", role, node))
     return steps

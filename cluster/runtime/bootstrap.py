@@ -148,8 +148,8 @@ def bring_up(plan: StartPlan, settings: Settings, reporter: ProgressReporter) ->
 def _ray_processes(settings: Settings) -> str:
     """Report which processes of Ray run."""
     names = {process.name() for process in list_processes(InstallationPaths.from_data_dir(settings.data_dir))}
-    found = [name for name in ("gcs_server", "raylet") if name in names]
-    return f"starting Ray ({' and '.join(found)} run)" if found else ""
+    running = [name for name in ("gcs_server", "raylet") if name in names]
+    return f"starting Ray ({' and '.join(running)} run)" if running else ""
 
 
 def _replicas() -> str:
@@ -160,30 +160,30 @@ def _replicas() -> str:
     states = (
         [deployment.replica_states for deployment in application.deployments.values()] if application else []
     )
-    ready, known = (
+    ready, total = (
         sum(state.get("RUNNING", 0) for state in states),
         sum(sum(state.values()) for state in states),
     )
-    return f"starting the API replicas ({ready} of {known} ready)" if known else ""
+    return f"starting the API replicas ({ready} of {total} ready)" if total else ""
 
 
 def _await_parts(parts: dict[str, Any], reporter: ProgressReporter) -> None:
     """Wait until all actors answer; a missing one is logged, and `kiosk status` shows it."""
     import ray
 
-    asked = {name: handle.health.remote() for name, handle in parts.items()}
+    pending = {name: handle.health.remote() for name, handle in parts.items()}
     patience = StallTimer()
-    while asked and not patience.is_over:
-        done, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=1.0)
-        for name in [name for name, asking in asked.items() if asking in done]:
+    while pending and not patience.is_over:
+        done, _ = ray.wait(list(pending.values()), num_returns=len(pending), timeout=1.0)
+        for name in [name for name, asking in pending.items() if asking in done]:
             try:
-                ray.get(asked.pop(name))
+                ray.get(pending.pop(name))
             except ray.exceptions.RayError:
-                asked[name] = parts[name].health.remote()
-        if asked and patience.record(frozenset(asked)):
-            reporter.report("parts", f"starting {', '.join(sorted(asked))}")
-    if asked:
-        structlog.get_logger().error("parts_late", parts=sorted(asked))
+                pending[name] = parts[name].health.remote()
+        if pending and patience.record(frozenset(pending)):
+            reporter.report("parts", f"starting {', '.join(sorted(pending))}")
+    if pending:
+        structlog.get_logger().error("parts_late", parts=sorted(pending))
 
 
 async def ensure_apps(settings: Settings) -> bool:
@@ -285,7 +285,7 @@ def leased_roles(plan: StartPlan, settings: Settings) -> list[ActorRole]:
     if plan.intake:
         roles.append(intake_role(plan.intake))
     if plan.tracker:
-        roles.append(tracker_role(plan.tracker, plan.tracker_means))
+        roles.append(tracker_role(plan.tracker, plan.tracker_services))
     if plan.trainer:
         roles.append(trainer_role(plan.trainer, settings))
     return roles
@@ -298,14 +298,14 @@ def _await_engines(operator: Any, reporter: ProgressReporter) -> None:
     """
     import ray
 
-    until, told = time.monotonic() + ENGINES_S, False
+    until, is_reported = time.monotonic() + ENGINES_S, False
     while time.monotonic() < until:
         waiting = ray.get(operator.health.remote())["waiting"]
         if waiting == []:
             return
-        if waiting and not told:
+        if waiting and not is_reported:
             reporter.report("engines", f"starting engines with a place of their own ({len(waiting)})")
-            told = True
+            is_reported = True
         time.sleep(0.1)
     structlog.get_logger().warning("engines_late", waited_s=ENGINES_S)
 
@@ -351,17 +351,17 @@ async def _first_answer(plan: StartPlan, settings: Settings, reporter: ProgressR
 
     async with connect(settings, slow_s=ADMIN_S) as stores:
         entries = await KeyAdmin(stores.access, open_vault(settings)).keys(app_id="playground", reveal=True)
-        readers = await stores.records.ids("playground", "user")
+        user_ids = await stores.records.ids("playground", "user")
     key = next((entry.text for entry in entries if entry.key.kind == "secret"), "")
     if plan.spread:
         await probe.wait_until(lambda: _are_healthy(plan), STALLED_S, report)
         return
-    if not key or not readers:
+    if not key or not user_ids:
         # Without a playground key or sample data, only a health check is possible.
         await probe.wait_until(lambda: probe.is_healthy(plan.host, plan.port), STALLED_S, report)
         return
     await probe.wait_until(
-        lambda: probe.has_recommendations(plan.host, plan.port, key, readers[:20]), STALLED_S, report
+        lambda: probe.has_recommendations(plan.host, plan.port, key, user_ids[:20]), STALLED_S, report
     )
 
 
@@ -379,9 +379,9 @@ def _are_healthy(plan: StartPlan) -> probe.ProbeResult:
     """Check the proxies of all nodes."""
     addresses = _proxy_addresses(plan)
     for address in addresses:
-        found = probe.is_healthy(address, plan.port)
-        if not found.is_good:
-            return probe.ProbeResult(False, f"{address}: {found.message}")
+        result = probe.is_healthy(address, plan.port)
+        if not result.is_good:
+            return probe.ProbeResult(False, f"{address}: {result.message}")
     return probe.ProbeResult(True, f"{len(addresses)} proxies answer")
 
 

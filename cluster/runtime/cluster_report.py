@@ -106,11 +106,11 @@ async def read_cluster(stores: OpenStores, now_ms: int) -> ClusterReport:
 
 async def _read_engines(stores: OpenStores, app_id: str) -> list[EngineOverview]:
     statuses = await stores.engine_watch.list_statuses(app_id)
-    found = []
-    for engine in sorted(await stores.engines.all(app_id), key=lambda one: one.engine_id):
+    overviews = []
+    for engine in sorted(await stores.engines.all(app_id), key=lambda stored: stored.engine_id):
         status = statuses.get(engine.engine_id)
         placement = "dedicated" if engine.placement == "own" else "shared"
-        found.append(
+        overviews.append(
             EngineOverview(app_id, engine.engine_id, placement, "", 0, 0, "", 0)
             if status is None
             else EngineOverview(
@@ -118,21 +118,29 @@ async def _read_engines(stores: OpenStores, app_id: str) -> list[EngineOverview]
                 status.message, status.at,
             )
         )  # fmt: skip
-    return found
+    return overviews
 
 
 async def _read_logs(stores: OpenStores, app_id: str, now_ms: int) -> list[LogState]:
-    live = [one for one in await stores.changes.list_followers(app_id) if now_ms - one.at_ms < FOLLOWING_MS]
+    live = [
+        follower
+        for follower in await stores.changes.list_followers(app_id)
+        if now_ms - follower.at_ms < FOLLOWING_MS
+    ]
     compacted = await stores.changes.compacted_offsets(app_id)
-    found = []
+    states = []
     for noun in _NOUNS:
         last = await stores.changes.last(app_id, noun)
-        here = [one for one in live if noun in one.offsets]
+        followers = [follower for follower in live if noun in follower.offsets]
         lags = [
-            follower_lag_ms(last, one.offsets[noun], one.at_ms) for one in here if one.name != LATE_RECHECK
+            follower_lag_ms(last, follower.offsets[noun], follower.at_ms)
+            for follower in followers
+            if follower.name != LATE_RECHECK
         ]
         settled = compacted.get(noun, "0")
         # nothing compacted yet: the age of the first entry would take a read of it
         uncompacted = log_lag_ms(last, settled) if settled != "0" else 0
-        found.append(LogState(app_id, noun, last, settled, len(here), max(lags, default=0), uncompacted))
-    return found
+        states.append(
+            LogState(app_id, noun, last, settled, len(followers), max(lags, default=0), uncompacted)
+        )
+    return states

@@ -136,9 +136,9 @@ class EngineOperator:
             self._applications = bool(seen)
         else:
             seen = {}
-        last_own_ms = await self._last_dedicated_use(stores, engines, seen)
+        last_dedicated_ms = await self._last_dedicated_use(stores, engines, seen)
         await self._save_statuses(stores, engines, seen)
-        for step in plan_steps(engines, seen, last_own_ms, self._clock.now_ms()):
+        for step in plan_steps(engines, seen, last_dedicated_ms, self._clock.now_ms()):
             await self._execute(step, stores)
         self._waiting = [engine.application for engine in engines if not is_at_target(engine, seen)]
         self._gauges.report_waiting(len(self._waiting))
@@ -151,11 +151,11 @@ class EngineOperator:
         }
         last = {}
         for app_id in leaving:
-            for (place, engine_id), asked in (
+            for (place, engine_id), traffic in (
                 await stores.engine_watch.read_traffic(app_id, self._clock.now_ms())
             ).items():
                 if place == "own":
-                    last[Engine(app_id=app_id, engine_id=engine_id).application] = asked.last_ms
+                    last[Engine(app_id=app_id, engine_id=engine_id).application] = traffic.last_ms
         return last
 
     async def _save_statuses(
@@ -163,10 +163,13 @@ class EngineOperator:
     ) -> None:
         """Store the observed statuses, and delete those of engines without replicas."""
         if self._noted is None:
-            told = [
-                await stores.engine_watch.list_statuses(app_id) for app_id in {one.app_id for one in engines}
+            stored = [
+                await stores.engine_watch.list_statuses(app_id)
+                for app_id in {engine.app_id for engine in engines}
             ]
-            self._noted = {(one.app_id, one.engine_id) for statuses in told for one in statuses.values()}
+            self._noted = {
+                (status.app_id, status.engine_id) for statuses in stored for status in statuses.values()
+            }
         noted = {gone for gone in self._noted if application_name(*gone) in seen}
         for engine in engines:
             status = engine_status(engine, seen.get(engine.application), self._clock.now_ms())
@@ -245,9 +248,11 @@ def list_applications() -> dict[str, EngineApplication]:
     """Return all applications of engines."""
     from ray.serve.context import _get_global_client
 
-    details = _get_global_client().get_serve_details()["applications"]
+    applications = _get_global_client().get_serve_details()["applications"]
     return {
-        name: _engine_application(name, told) for name, told in details.items() if name.startswith(PREFIX)
+        name: _engine_application(name, details)
+        for name, details in applications.items()
+        if name.startswith(PREFIX)
     }
 
 
@@ -261,19 +266,19 @@ async def _is_needed(stores: OpenStores, application: str) -> bool:
     return engine is not None and engine.target_placement == "own"
 
 
-def _engine_application(name: str, told: dict[str, Any]) -> EngineApplication:
-    deployments = list(told["deployments"].values())
+def _engine_application(name: str, details: dict[str, Any]) -> EngineApplication:
+    deployments = list(details["deployments"].values())
     first = deployments[0] if deployments else None
     replicas = [replica["state"] for replica in first["replicas"]] if first else []
-    message = told["message"] or (first["message"] if first else "")
+    message = details["message"] or (first["message"] if first else "")
     return EngineApplication(
         name=name,
-        ours=told["source"] != "declarative",
+        ours=details["source"] != "declarative",
         # an application under change answers as before
-        running=told["status"]
+        running=details["status"]
         in (ApplicationStatus.RUNNING, ApplicationStatus.DEPLOYING, ApplicationStatus.UNHEALTHY),
-        failed=told["status"] in (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.UNHEALTHY),
-        ending=told["status"] == ApplicationStatus.DELETING,
+        failed=details["status"] in (ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.UNHEALTHY),
+        ending=details["status"] == ApplicationStatus.DELETING,
         replicas=sum(state == ReplicaState.RUNNING for state in replicas),
         target=first["target_num_replicas"] if first else 0,
         arguments=first["deployment_config"].get("user_config") if first else None,

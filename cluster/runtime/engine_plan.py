@@ -71,62 +71,71 @@ Step = DeployEngine | RouteEngine | RemoveApplication
 def plan_steps(
     engines: Sequence[Engine],
     seen: Mapping[str, EngineApplication],
-    last_own_ms: Mapping[str, int],
+    last_dedicated_ms: Mapping[str, int],
     now_ms: int,
 ) -> list[Step]:
-    """Return the next steps. `seen` and `last_own_ms` (last dedicated request) are by application name."""
+    """Return the next steps. `seen` and `last_dedicated_ms` (last dedicated request) are by application name."""
     names = {engine.application for engine in engines}
     orphans = [
-        RemoveApplication(one.name)
-        for one in seen.values()
-        if one.ours and not one.ending and one.name not in names
+        RemoveApplication(application.name)
+        for application in seen.values()
+        if application.ours and not application.ending and application.name not in names
     ]
-    return [*orphans, *(step for engine in engines for step in _steps(engine, seen, last_own_ms, now_ms))]
+    return [
+        *orphans,
+        *(step for engine in engines for step in _steps(engine, seen, last_dedicated_ms, now_ms)),
+    ]
 
 
 def _steps(
-    engine: Engine, seen: Mapping[str, EngineApplication], last_own_ms: Mapping[str, int], now_ms: int
+    engine: Engine, seen: Mapping[str, EngineApplication], last_dedicated_ms: Mapping[str, int], now_ms: int
 ) -> Iterator[Step]:
-    one = seen.get(engine.application)
+    application = seen.get(engine.application)
     if engine.target_placement == "own":
-        if one is None or (one.ours and not one.ending and one.arguments != engine.deployment_arguments()):
+        if application is None or (
+            application.ours
+            and not application.ending
+            and application.arguments != engine.deployment_arguments()
+        ):
             yield DeployEngine(engine)
-        elif engine.moving_to is not None and one.answers and not one.ending:
+        elif engine.moving_to is not None and application.answers and not application.ending:
             yield RouteEngine(engine, "own")
         return
     if engine.moving_to is not None:
         yield RouteEngine(engine, "door")
-    elif one is not None and one.ours and not one.ending:
-        busy_ms = max(engine.moved_at, last_own_ms.get(engine.application, 0))
+    elif application is not None and application.ours and not application.ending:
+        busy_ms = max(engine.moved_at, last_dedicated_ms.get(engine.application, 0))
         # a clock that was set back must not keep an application permanently
         if not 0 <= now_ms - busy_ms < QUIET_MS:
-            yield RemoveApplication(one.name)
+            yield RemoveApplication(application.name)
 
 
 def is_at_target(engine: Engine, seen: Mapping[str, EngineApplication]) -> bool:
     """Return whether the engine has its target placement and answers in it."""
-    one = seen.get(engine.application)
+    application = seen.get(engine.application)
     if engine.moving_to is not None:
         return False
     if engine.placement == "door":
-        return one is None or not one.ours
+        return application is None or not application.ours
     return (
-        one is not None and one.answers and (not one.ours or one.arguments == engine.deployment_arguments())
+        application is not None
+        and application.answers
+        and (not application.ours or application.arguments == engine.deployment_arguments())
     )
 
 
-def engine_status(engine: Engine, one: EngineApplication | None, now_ms: int) -> EngineStatus | None:
+def engine_status(engine: Engine, application: EngineApplication | None, now_ms: int) -> EngineStatus | None:
     """Return the status of an engine's deployment; None when it has none and needs none."""
-    if one is None and engine.target_placement == "door":
+    if application is None and engine.target_placement == "door":
         return None
     state, replicas, target, message = "starting", 0, 0, ""
-    if one is not None:
-        replicas, target, message = one.replicas, one.target, one.message
-        if one.ending or engine.target_placement == "door":
+    if application is not None:
+        replicas, target, message = application.replicas, application.target, application.message
+        if application.ending or engine.target_placement == "door":
             state = "ending"
-        elif one.failed:
+        elif application.failed:
             state = "failed"
-        elif one.answers:
+        elif application.answers:
             state = "running"
     return EngineStatus(
         app_id=engine.app_id,

@@ -56,15 +56,15 @@ def hand_over(environment: MutableMapping[str, str], folder: Path) -> bool:
     Files of an earlier start are deleted, unless the environment names them.
     """
     folder.mkdir(exist_ok=True, mode=0o700)
-    found = find_secrets(environment)
+    secrets = find_secrets(environment)
     for name in SECRET_VARIABLES:
         path, text = folder / _FILES[name], environment.pop(name, "")
-        if name in found:
+        if name in secrets:
             write_private(path, text + "\n")
             environment[f"{name}_FILE"] = str(path)
         elif environment.get(f"{name}_FILE") != str(path):
             path.unlink(missing_ok=True)
-    return bool(found)
+    return bool(secrets)
 
 
 @contextmanager

@@ -49,4 +49,4 @@ def _count_deployed() -> int:
     client = _get_global_client(raise_if_no_controller_running=False)
     applications: dict[str, Any] = client.get_serve_details()["applications"] if client else {}
     deployments = applications.get(PROXIES, {}).get("deployments", {}).values()
-    return max((int(one["target_num_replicas"]) for one in deployments), default=0)
+    return max((int(deployment["target_num_replicas"]) for deployment in deployments), default=0)

@@ -55,7 +55,7 @@ def node_environment(
     environment = shared_environment(paths, kept, root)
     # Several nodes on one machine are no installation of `kiosk up`, which would end marked processes.
     environment.pop(MARK)
-    wanted: dict[str, object] = {
+    variables: dict[str, object] = {
         **serving_environment(paths, wrapper_path(paths)),
         # A replica that is ready takes its niceness back, where it may.
         VARIABLE: BACKGROUND_NICENESS if may_raise else 0,
@@ -64,10 +64,10 @@ def node_environment(
         "RAY_gcs_rpc_server_reconnect_timeout_s": RECONNECT_S,
     }
     if head and ray_redis:
-        wanted |= {"RAY_REDIS_ADDRESS": ray_redis, "RAY_external_storage_namespace": RAY_STORAGE}
+        variables |= {"RAY_REDIS_ADDRESS": ray_redis, "RAY_external_storage_namespace": RAY_STORAGE}
     if {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & inherited.keys():
-        del wanted["RAY_AUTH_TOKEN_PATH"]
-    environment |= {name: str(value) for name, value in wanted.items()}
+        del variables["RAY_AUTH_TOKEN_PATH"]
+    environment |= {name: str(value) for name, value in variables.items()}
     return {
         name: text
         for name, text in sorted(environment.items())

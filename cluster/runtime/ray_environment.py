@@ -71,8 +71,8 @@ def shared_environment(paths: InstallationPaths, inherited: Mapping[str, str], r
     environment[MARK] = paths.mark
     environment |= python_path(inherited, root)
     # So that `python` in a job's entrypoint is the one with Kiosk's packages, activated or not.
-    own, path = os.path.dirname(sys.executable), inherited.get("PATH", os.defpath)
-    environment["PATH"] = path if path.split(os.pathsep)[0] == own else os.pathsep.join([own, path])
+    bin_dir, path = os.path.dirname(sys.executable), inherited.get("PATH", os.defpath)
+    environment["PATH"] = path if path.split(os.pathsep)[0] == bin_dir else os.pathsep.join([bin_dir, path])
     for name in THREAD_VARIABLES:
         environment.setdefault(name, "1")
     environment.setdefault("MALLOC_ARENA_MAX", "2")
@@ -94,7 +94,7 @@ def ray_environment(
 ) -> dict[str, str]:
     """Return the variables that configure Ray, Serve and HAProxy on the one machine of `kiosk up`."""
     lowest, highest = port_range(paths.mark)
-    wanted = {
+    variables = {
         **serving_environment(paths, paths.haproxy_wrapper),
         # Ray on Linux replaces 127.0.0.1 by the machine's outer address, unless it believes that this
         # platform can't have clusters.
@@ -109,8 +109,8 @@ def ray_environment(
         "RAY_SERVE_HAPROXY_MAXCONN": max_connections,
     }
     if not haproxy:
-        wanted = {name: value for name, value in wanted.items() if "HAPROXY" not in name}
-    return {name: str(value) for name, value in wanted.items()}
+        variables = {name: value for name, value in variables.items() if "HAPROXY" not in name}
+    return {name: str(value) for name, value in variables.items()}
 
 
 def serving_environment(paths: InstallationPaths, wrapper: Path) -> dict[str, object]:

@@ -51,7 +51,7 @@ class StartPlan:
     "Import path of the class of the actor that assigns variants to users; empty: API replicas assign them."
     tracker: str = TRACKER
     "Import path of the class of the actor that watches history threads; empty: no user is notified of updates."
-    tracker_means: str = TRACKER_SERVICES
+    tracker_services: str = TRACKER_SERVICES
     "Import path of the function that opens the services of the tracker."
     playground: bool = True
     "Load the sample data if it is absent."

@@ -38,13 +38,13 @@ async def check_new_records(records: RecordStore, app: App, noun: Noun, record_i
     users, products = await asyncio.gather(
         records.count(app.app_id, "user"), records.count(app.app_id, "product")
     )
-    held, named = users + products, list(dict.fromkeys(record_ids))
-    if held + len(named) <= most:
+    stored, named = users + products, list(dict.fromkeys(record_ids))
+    if stored + len(named) <= most:
         return
     new = (await records.get_many(app.app_id, noun, named)).count(None)
-    if new and held + new > most:
+    if new and stored + new > most:
         raise Forbidden(
-            f"the app holds {held} of at most {most} records, and {new} more do not fit; "
+            f"the app holds {stored} of at most {most} records, and {new} more do not fit; "
             "delete some or ask the administrator",
             bound="max_records",
         )

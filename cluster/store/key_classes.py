@@ -69,19 +69,19 @@ def is_kiosk_key(key: bytes) -> bool:
 
 def control_keys(app: str | None) -> list[str]:
     """Return the names of all control keys of an app; of the global ones without an app."""
-    found: list[str] = []
+    names: list[str] = []
     for name in CLASSES["control"]:
         function: Callable[..., str] | None = getattr(keys, name, None)
         if function is None:
             continue
-        wanted = tuple(inspect.signature(function).parameters)
-        if app is None and not wanted:
-            found.append(function())
-        elif app is not None and wanted == ("app",):
-            found.append(function(app))
-        elif app is not None and wanted == ("app", "noun"):
-            found += [function(app, noun) for noun in NOUNS]
-    return found
+        parameters = tuple(inspect.signature(function).parameters)
+        if app is None and not parameters:
+            names.append(function())
+        elif app is not None and parameters == ("app",):
+            names.append(function(app))
+        elif app is not None and parameters == ("app", "noun"):
+            names += [function(app, noun) for noun in NOUNS]
+    return names
 
 
 @cache
@@ -93,13 +93,13 @@ def _patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
         if (function := getattr(keys, name, None)) is not None
     ]
     # the most literal name first: an id may contain what looks like another key
-    functions.sort(key=lambda one: -len(one[1](*("" for _ in inspect.signature(one[1]).parameters))))
+    functions.sort(key=lambda pair: -len(pair[1](*("" for _ in inspect.signature(pair[1]).parameters))))
     return tuple((kind, _pattern_of(function)) for kind, function in functions)
 
 
 def _pattern_of(function: Any) -> re.Pattern[str]:
-    wanted = tuple(inspect.signature(function).parameters)
-    text = re.escape(function(*(_HOLE.format(name) for name in wanted)))
-    for name in wanted:
+    parameters = tuple(inspect.signature(function).parameters)
+    text = re.escape(function(*(_HOLE.format(name) for name in parameters)))
+    for name in parameters:
         text = text.replace(re.escape(_HOLE.format(name)), _ANYTHING.get(name, ".*"))
     return re.compile(text, re.DOTALL)

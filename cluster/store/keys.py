@@ -245,12 +245,12 @@ def quarantine(app: str) -> str:
     return f"{{{app}}}:quarantine"
 
 
-def recent(app: str, reader_id: str) -> str:
+def recent(app: str, user_key: str) -> str:
     """List, latest arrival first, capped at 200: packed interactions of a user. 400 days after the last
     (up to an hour less for users with hundreds of interactions in a call); one day if an unverified user
     began it and did not return.
     """
-    return f"{{{app}}}:recent:{reader_id}"
+    return f"{{{app}}}:recent:{user_key}"
 
 
 def link(app: str) -> str:
@@ -279,10 +279,10 @@ def browser_bytes(app: str, minute: int) -> str:
     return f"{{{app}}}:browser-bytes:{minute}"
 
 
-def page(app: str, reader_mark: str, page_mark: str) -> str:
+def page(app: str, user_pseudonym: str, page_mark: str) -> str:
     """List of product ids already returned to a user under one `pagination_id`, both as pseudonyms. 30 minutes
     idle."""
-    return f"{{{app}}}:page:{reader_mark}:{page_mark}"
+    return f"{{{app}}}:page:{user_pseudonym}:{page_mark}"
 
 
 def archive_call(app: str) -> str:
@@ -400,9 +400,9 @@ def question_open(app: str) -> str:
     return f"{{{app}}}:question-open"
 
 
-def question_by(app: str, reader_id: str) -> str:
+def question_by(app: str, user_key: str) -> str:
     """Set of question ids: the questions of a user. As the questions."""
-    return f"{{{app}}}:question-by:{reader_id}"
+    return f"{{{app}}}:question-by:{user_key}"
 
 
 def question_recent(app: str) -> str:
@@ -421,9 +421,9 @@ def question_same(app: str, digest: str) -> str:
     return f"{{{app}}}:question-same:{digest}"
 
 
-def question_count(app: str, reader_mark: str, day: int) -> str:
+def question_count(app: str, user_pseudonym: str, day: int) -> str:
     """String, integer: questions of a user (a pseudonym) on one day since 1970, for metering. Two days."""
-    return f"{{{app}}}:question-count:{day}:{reader_mark}"
+    return f"{{{app}}}:question-count:{day}:{user_pseudonym}"
 
 
 def provider_tokens(app: str, day: int) -> str:

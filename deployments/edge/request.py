@@ -183,12 +183,12 @@ class ApiRequest:
         """
         fields: Mapping[str, Any] = self.payload if isinstance(self.payload, dict) else {}
         named = [
-            ids.user_reader(self.token.user_id) if self.token is not None and self.token.user_id else "",
+            ids.user_key_from_id(self.token.user_id) if self.token is not None and self.token.user_id else "",
             *(
                 mark(text)
                 for mark, text in (
-                    (ids.user_reader, fields.get("user_id")),
-                    (ids.anonymous_reader, fields.get("anonymous_id")),
+                    (ids.user_key_from_id, fields.get("user_id")),
+                    (ids.user_key_from_anonymous_id, fields.get("anonymous_id")),
                 )
                 if isinstance(text, str) and text
             ),

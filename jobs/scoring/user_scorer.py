@@ -136,7 +136,7 @@ class UserScorer:
                 for user in users[first : first + _READS_AT_ONCE]
             ]
             recents = await asyncio.gather(
-                *(self._stores.interactions.recent(query.app_id, query.reader_ids) for query in some)
+                *(self._stores.interactions.recent(query.app_id, query.user_keys) for query in some)
             )
             for user, query, recent in zip(users[first : first + _READS_AT_ONCE], some, recents, strict=True):
                 result = await self._follower.answer(await self._rules.apply(query), recent, ())

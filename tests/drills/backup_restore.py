@@ -134,7 +134,7 @@ class Engine(RecommenderClient):
 
     async def answer(self, query: UserQuery) -> RecommendationResult:
         """Answer as an engine's host does."""
-        recent = await self._stores.interactions.recent(query.app_id, query.reader_ids)
+        recent = await self._stores.interactions.recent(query.app_id, query.user_keys)
         return await self.follower.answer(query, recent, ())
 
 

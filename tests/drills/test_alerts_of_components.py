@@ -183,7 +183,7 @@ async def test_the_query_log_cannot_be_written(
     watched: Watched, stores: OpenStores, shelf: SegmentStore, tmp_path: Path
 ) -> None:
     clock = SystemClock()
-    compactor = QueryCompactor(stores.queries, QueryLogStore(shelf.shelf, clock), clock, watched.meter)
+    compactor = QueryCompactor(stores.queries, QueryLogStore(shelf.artifacts, clock), clock, watched.meter)
 
     async def ask() -> None:
         await stores.queries.append(APP, [LoggedQuery(clock.now_ms(), "search", "hoe", 1)])

@@ -114,7 +114,7 @@ class ExperimentSuite:
 
     async def test_strangers_add_only_so_many_exposures_a_day(self, stores: Stores) -> None:
         one = an_experiment()
-        writer = BrowserWriter("here", NOW, readers_per_address=2, readers_per_day=3)
+        writer = BrowserWriter("here", NOW, users_per_address=2, users_per_day=3)
         for at in range(4):
             given = await stores.experiments.assign(one, [f"a:{at}"], met("a"), "take", writer)
             assert given is not None

@@ -256,7 +256,7 @@ class InteractionSuite:
         assert await self.recent(stores, "a:v1") == [view_interaction(99)]
 
     async def test_a_browser_adds_few_readers_and_pushes_out_few_events(self, stores: Stores) -> None:
-        writer = BrowserWriter("here", NOW, readers_per_address=2, readers_per_day=3)
+        writer = BrowserWriter("here", NOW, users_per_address=2, users_per_day=3)
         for at in range(4):
             await stores.interactions.append(APP, b"[]", [("", f"v{at}", view_interaction(at))], writer)
         assert [len(await self.recent(stores, f"a:v{at}")) for at in range(4)] == [1, 1, 0, 0]

@@ -182,11 +182,11 @@ class QuestionSuite:
             await store.record_question(APP, "my secret", reader, 7)
         await store.record_question(APP, "when to plant", "u:1", 7)
         await store.record_question(APP, "when to plant", "u:2", 8)
-        asked = await store.list_popular(APP, [8, 7], readers=2, rows=5)
+        asked = await store.list_popular(APP, [8, 7], min_users=2, rows=5)
         assert asked == ["what is mulch", "when to plant"]
-        assert await store.list_popular(APP, [8, 7], readers=2, rows=1) == ["what is mulch"]
-        assert await store.list_popular(APP, [9], readers=1, rows=5) == []
-        assert await store.list_popular(OTHER, [7], readers=1, rows=5) == []
+        assert await store.list_popular(APP, [8, 7], min_users=2, rows=1) == ["what is mulch"]
+        assert await store.list_popular(APP, [9], min_users=1, rows=5) == []
+        assert await store.list_popular(OTHER, [7], min_users=1, rows=5) == []
 
     async def test_recent_questions_are_listed_newest_first(self, stores: Stores) -> None:
         asked = [a_question(f"question {at}", asked_at=1_000 + at, user_id="ada") for at in range(4)]
@@ -251,6 +251,6 @@ class QuestionSuite:
             await stores.questions.record_question(APP, "Why?", "u:gina", day)
         await stores.questions.record_question(APP, "Why?", "u:omar", 12)
         days = range(12, 5, -1)
-        assert await stores.questions.list_popular(APP, days, readers=3, rows=5) == []
+        assert await stores.questions.list_popular(APP, days, min_users=3, rows=5) == []
         await stores.questions.record_question(APP, "Why?", "u:rose", 12)
-        assert await stores.questions.list_popular(APP, days, readers=3, rows=5) == ["Why?"]
+        assert await stores.questions.list_popular(APP, days, min_users=3, rows=5) == ["Why?"]

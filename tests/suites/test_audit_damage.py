@@ -21,7 +21,7 @@ from cluster.store import keys
 from cluster.store.administration.audit import AuditFilter, AuditLog, pack_rows, unpack_rows
 from cluster.store.administration.audit_chain import ACCEPT, RESEAL, START, next_chain, row_json
 from cluster.store.administration.audit_proof import SEAL_FILE, AuditProof, SealedRow, _locked
-from cluster.store.client.key_reader import KeyPart
+from cluster.store.client.key_loader import KeyPart
 from cluster.store.connect import OpenStores, open_stores
 from tests.suites.administration import a_row
 from tests.suites.doing import NOW

@@ -32,7 +32,7 @@ from cluster.records.engine import Engine
 from cluster.records.erasure import Person
 from cluster.secrecy import Signer
 from cluster.store import keys
-from cluster.store.client.key_reader import KeyPart
+from cluster.store.client.key_loader import KeyPart
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.data.intake import RecordPut
 from cluster.store.data.person_traces import LOG

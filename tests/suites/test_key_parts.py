@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from cluster.clock import SystemClock
-from cluster.store.client.key_reader import KeyPart, KeyReader
+from cluster.store.client.key_loader import KeyLoader, KeyPart
 from cluster.store.client.key_writer import KeyWriter
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.connect import OpenStores, open_stores
@@ -66,7 +66,7 @@ async def stores(servers: list[tuple[RedisProcess, RedisProcess]]) -> AsyncItera
 
 async def read(server: RedisClient, *names: bytes) -> list[KeyPart]:
     """Read keys as a backup does."""
-    return [part async for part in KeyReader(server, SystemClock()).read(names)]
+    return [part async for part in KeyLoader(server, SystemClock()).read(names)]
 
 
 async def write(server: RedisClient, parts: list[KeyPart], seed: int = 0) -> None:
@@ -198,7 +198,7 @@ async def test_the_control_keys_of_a_cut_keep_the_state_of_streams_too(
     source, target = (one.server for one in sides)
     await make_streams(source)
     names = [key.decode() for key in sorted(await source.execute_slow("KEYS", "*"))]
-    cut, _, _ = await KeyReader(source, SystemClock()).read_cut(names)
+    cut, _, _ = await KeyLoader(source, SystemClock()).read_cut(names)
     bulk = await read(source, *(name.encode() for name in names))
     assert {part.key: part.stream for part in cut} == {part.key: part.stream for part in bulk if part.stream}
     await write(target, cut)

@@ -55,7 +55,7 @@ async def test_recent_lists_live_400_days_from_the_last_interaction(redis_stores
 
 async def test_a_strangers_list_lives_a_day_until_they_return(redis_stores: OpenStores) -> None:
     stores, key = redis_stores, keys.recent(APP, "a:v1")
-    writer = BrowserWriter("here", NOW, readers_per_address=2)
+    writer = BrowserWriter("here", NOW, users_per_address=2)
     await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(1))], writer)
     assert DAY - MINUTE < await life_ms(stores, key) <= DAY
     await stores.server.execute("PEXPIRE", key, DAY - 29 * MINUTE)

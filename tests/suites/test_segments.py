@@ -232,9 +232,9 @@ def test_a_removal_outlives_a_merge_that_leaves_older_segments_alone(segments: S
 
 def test_compaction_merges_many_small_segments_into_few(segments: SegmentStore, shelf: ArtifactStore) -> None:
     for step in range(1, 41):
-        reader_ids = [f"u:{step}-{n}" for n in range(3)]
+        user_keys = [f"u:{step}-{n}" for n in range(3)]
         segments.append(
-            "shop", "interaction", clicks(f"{step}-0", *reader_ids), first=f"{step}-0", last=f"{step}-0"
+            "shop", "interaction", clicks(f"{step}-0", *user_keys), first=f"{step}-0", last=f"{step}-0"
         )
         segments.compact("shop", "interaction")
     files = [entry for entry in shelf.entries("shop") if entry.path.endswith(".parquet")]

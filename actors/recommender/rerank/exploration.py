@@ -32,7 +32,7 @@ def compute_seed(query: UserQuery, now_ms: int) -> int:
 
     So the pages of one user fit together when the client turns them by `start` alone.
     """
-    return seed_from_names(*query.reader_ids, query.pagination_id or f"day {now_ms // _DAY_MS}")
+    return seed_from_names(*query.user_keys, query.pagination_id or f"day {now_ms // _DAY_MS}")
 
 
 def dithering_seed(query: UserQuery, now_ms: int) -> int:

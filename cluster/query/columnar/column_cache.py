@@ -157,10 +157,10 @@ class ColumnCache:
 
     def _write_rows(self, added: Mapping[Key, ColumnSource]) -> Iterator[None]:
         """Write every row in batches, each record read once."""
-        record_reader = RecordReader(name for _, name in added)
+        decoder = RecordReader(name for _, name in added)
         start = 0
         while start < len(self._records):
-            records = record_reader.read_batch(self._records[start : start + _BATCH_ROWS])
+            records = decoder.read_batch(self._records[start : start + _BATCH_ROWS])
             for kept in added.values():
                 for at in range(0, len(records), kept.run):
                     kept.bind_rows(start + at, records[at : at + kept.run])

@@ -52,26 +52,26 @@ class AcceptedRecords:
     noun: RecordNoun
     records: tuple[AcceptedRecord, ...]
 
-    def check_types(self, known: Mapping[str, str]) -> TypeCheck:
-        """Keep the records whose custom attributes agree with `known` types and with the records before them."""
+    def check_types(self, stored: Mapping[str, str]) -> TypeCheck:
+        """Keep the records whose custom attributes agree with `stored` types and with the records before them."""
         relied: dict[str, str] = {}
-        standing, failed, details = [], [], []
+        accepted, failed, details = [], [], []
         for record in self.records:
             types = record.attribute_types
-            clashing = find_type_conflicts(types, relied, known)
+            clashing = find_type_conflicts(types, relied, stored)
             if clashing:
                 path = ("custom_attributes", clashing[0])
                 failed.append(upload_message(record.index, path, INCONSISTENT_TYPE, more=len(clashing) - 1))
                 details.append(_list_messages(record.index, clashing))
             else:
-                standing.append(record)
+                accepted.append(record)
                 relied.update(types)
-        is_said = all(len(entry["messages"]) == 1 for entry in details)
+        is_plain = all(len(entry["messages"]) == 1 for entry in details)
         return TypeCheck(
-            tuple(standing),
+            tuple(accepted),
             relied,
             tuple(failed),
-            () if is_said else tuple(details[: MOST_DETAILS // MOST_LISTED]),
+            () if is_plain else tuple(details[: MOST_DETAILS // MOST_LISTED]),
         )
 
 

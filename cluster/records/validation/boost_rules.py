@@ -21,21 +21,24 @@ def read_rules(items: Sequence[Any]) -> list[BoostRule]:
         Invalid: fact `messages`, one sentence per bad rule (`rules.<index>.<path> is invalid. <what to change>`)
     """
     rules: list[BoostRule] = []
-    told: list[str] = []
+    messages: list[str] = []
     names: set[tuple[str, str]] = set()
     for index, item in enumerate(items):
         try:
             (rule,) = _RULES.validate_python([item])
         except ValidationError as failure:
             path, text = explain(failure.errors(include_url=False)[0], tagged=False)
-            told.append(rule_fault(index, path, text))
+            messages.append(rule_fault(index, path, text))
             continue
         if (rule.engine_id, rule.name) in names:
-            told.append(rule_fault(index, ["name"], "Another rule of this file has the same name."))
+            messages.append(rule_fault(index, ["name"], "Another rule of this file has the same name."))
         names.add((rule.engine_id, rule.name))
         rules.append(rule)
-    if told:
-        raise Invalid(told[0] if len(told) == 1 else f"{told[0]} (and {len(told) - 1} more)", messages=told)
+    if messages:
+        raise Invalid(
+            messages[0] if len(messages) == 1 else f"{messages[0]} (and {len(messages) - 1} more)",
+            messages=messages,
+        )
     return rules
 
 

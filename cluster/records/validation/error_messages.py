@@ -86,10 +86,8 @@ class Explainer:
 
         Empty when no record has a second message or a hint, because `messages` is complete then.
         """
-        says_more = any(
-            len(entry["messages"]) > 1 or {"more", "hint"} & set(entry) for entry in self._details
-        )
-        return self._details if says_more else []
+        has_more = any(len(entry["messages"]) > 1 or {"more", "hint"} & set(entry) for entry in self._details)
+        return self._details if has_more else []
 
     @property
     def is_done(self) -> bool:

@@ -118,7 +118,7 @@ def _refuse_duplicates(body: bytes, names: int) -> None:
         raise malformed_error("a name is repeated within one object")
 
 
-def _count_outside_strings(body: bytes, wanted: bytes) -> int:
+def _count_outside_strings(body: bytes, counted: bytes) -> int:
     """Count how often any of some bytes occurs outside JSON strings.
 
     Without escapes every quote opens or closes a string. So the parity of the number of quotes before a byte
@@ -129,4 +129,4 @@ def _count_outside_strings(body: bytes, wanted: bytes) -> int:
         body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     text = np.frombuffer(body, dtype=np.uint8)
     outside = np.cumsum(text == ord('"'), dtype=np.uint8) & 1 == 0
-    return sum(int(np.count_nonzero((text == byte) & outside)) for byte in wanted)
+    return sum(int(np.count_nonzero((text == byte) & outside)) for byte in counted)

@@ -106,8 +106,8 @@ class AuditLog:
 
     async def has_proof(self) -> bool:
         """Return whether the newest row carries a proof of this installation."""
-        found = await self._server.execute_slow("XREVRANGE", keys.audit_row(), "+", "-", "COUNT", 1)
-        _, _, chain, proof = _entry(found[0]) if found else ("", b"", "", "")
+        entries = await self._server.execute_slow("XREVRANGE", keys.audit_row(), "+", "-", "COUNT", 1)
+        _, _, chain, proof = _entry(entries[0]) if entries else ("", b"", "", "")
         return self._proof is not None and self._proof.is_genuine(chain, proof)
 
     async def begin(self, row: AuditRow) -> str:
@@ -119,8 +119,8 @@ class AuditLog:
     async def begun(self) -> list[tuple[str, AuditRow]]:
         """Return the changes that were begun and have no end yet, with their ids."""
         flat = await self._server.execute_slow("HGETALL", keys.audit_begun())
-        found = ((name, _parse("", stored, "", "")) for name, stored in split_pairs(flat))
-        return [(text_of(name), row) for name, row in found if row is not None]
+        rows = ((name, _parse("", stored, "", "")) for name, stored in split_pairs(flat))
+        return [(text_of(name), row) for name, row in rows if row is not None]
 
     async def append(self, row: AuditRow, *, begun_id: str = "", only_begun: bool = False) -> AuditRow:
         """Add a row and return it with its id and its chain; it ends the change that was begun under `begun_id`.
@@ -138,14 +138,14 @@ class AuditLog:
                 last_id, before = self._last
                 chain = next_chain(before, stored)
                 signed = self._proof.sign(chain) if self._proof else ""
-                done, found_id, more = await self._server.run(
+                done, stored_id, more = await self._server.run(
                     _APPEND,
                     [keys.audit_row(), keys.audit_begun()],
                     [last_id, stored, chain, begun_id, int(only_begun), signed],
                 )
                 if done == _NOT_BEGUN:
                     return row
-                row_id = text_of(found_id)
+                row_id = text_of(stored_id)
                 if done or (more and text_of(more) == chain):
                     # The second: the reply to the first attempt was lost, and the client sent it again.
                     self._last = (row_id, chain)
@@ -159,24 +159,24 @@ class AuditLog:
                 self._last = (row_id, text_of(more) if row_id else START)
         raise Unavailable("the audit log is being written by many at once", retry_after_s=1)
 
-    async def page(self, wanted: AuditFilter, *, before: str = "", limit: int = 100) -> AuditPage:
+    async def page(self, audit_filter: AuditFilter, *, before: str = "", limit: int = 100) -> AuditPage:
         """Return the newest rows, those before a cursor. A page can be short or empty and still name a next one."""
-        found: list[AuditRow] = []
+        rows: list[AuditRow] = []
         scanned = 0
         last_id = ""
         async for row_id, stored, chain, proof in self._newest_first(before):
-            if scanned >= MOST_SCANNED or len(found) >= limit:
-                return AuditPage(found, last_id)
+            if scanned >= MOST_SCANNED or len(rows) >= limit:
+                return AuditPage(rows, last_id)
             scanned += 1
             last_id = row_id
             row = _parse(row_id, stored, chain, proof)
             if row is None:
                 continue
-            if row.at < wanted.since - 60_000:
+            if row.at < audit_filter.since - 60_000:
                 break
-            if wanted.matches(row):
-                found.append(row)
-        return AuditPage(found, "")
+            if audit_filter.matches(row):
+                rows.append(row)
+        return AuditPage(rows, "")
 
     async def rows(self) -> AsyncIterator[AuditRow]:
         """Yield all rows, the oldest first."""
@@ -227,11 +227,11 @@ class AuditLog:
         while entries := await self._server.execute_slow(
             "XRANGE", keys.audit_row(), start, row.row_id, "COUNT", _PAGE
         ):
-            for row_id, stored, found, _ in map(_entry, entries):
-                is_linked = next_chain(chain, stored) == found if chain else row_id == sealed.row_id
-                if not is_linked or (not chain and found != sealed.chain):
+            for row_id, stored, stored_chain, _ in map(_entry, entries):
+                is_linked = next_chain(chain, stored) == stored_chain if chain else row_id == sealed.row_id
+                if not is_linked or (not chain and stored_chain != sealed.chain):
                     return (await self.verify()).is_whole
-                chain = found
+                chain = stored_chain
             start = "(" + text_of(entries[-1][0])
         # The sealed row may be archived, or a row of the log accepts that it is missed.
         return chain == row.chain or (await self.verify()).is_whole

@@ -182,12 +182,12 @@ class GrantStore:
     async def of_user(self, user_id: str) -> list[ActiveGrant]:
         """Return the grants of an account, the last used first."""
         flat = await self._server.execute_slow("ZREVRANGE", keys.oauth_grants(user_id), 0, -1, "WITHSCORES")
-        found = []
+        grants = []
         for name, used_at in split_pairs(flat):
             grant = await self.grant(text_of(name))
             if grant is not None:
-                found.append(ActiveGrant(grant, int(float(used_at))))
-        return found
+                grants.append(ActiveGrant(grant, int(float(used_at))))
+        return grants
 
     async def version(self) -> int:
         """Return the counter that every revocation increments."""

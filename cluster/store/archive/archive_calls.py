@@ -38,15 +38,15 @@ class ArchiveCallStore:
     async def read_since(self, app_id: str, at_ms: int) -> list[ArchiveCall]:
         """Return the calls recorded at a time or later, oldest first."""
         name = keys.archive_call(app_id)
-        found: list[ArchiveCall] = []
+        calls: list[ArchiveCall] = []
         # Redis names entries by its own clock, a moment after the call.
         start = str(max(0, at_ms - _CLOCKS_APART_MS))
         while True:
             entries = await self._server.execute_slow("XRANGE", name, start, "+", "COUNT", _PAGE)
             # Reports read many; the requests of this process must not wait for their parsing.
-            found += await asyncio.to_thread(_parse_calls, [pairs[1] for _, pairs in entries], name, at_ms)
+            calls += await asyncio.to_thread(_parse_calls, [pairs[1] for _, pairs in entries], name, at_ms)
             if len(entries) < _PAGE:
-                return found
+                return calls
             start = "(" + text_of(entries[-1][0])
 
 
@@ -69,6 +69,6 @@ class ClientRuleStore:
 
 
 def _parse_calls(sealed: Sequence[bytes], name: str, at_ms: int) -> list[ArchiveCall]:
-    bodies = (unseal(one, salt_from_key(name)) for one in sealed)
+    bodies = (unseal(value, salt_from_key(name)) for value in sealed)
     calls = (ArchiveCall.parse(body) for body in bodies if body is not None)
     return [call for call in calls if call is not None and call.at >= at_ms]

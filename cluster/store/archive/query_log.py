@@ -68,5 +68,5 @@ def _queries(sealed: bytes, salt: bytes) -> tuple[LoggedQuery, ...]:
         given = orjson.loads(body)
     except orjson.JSONDecodeError:
         return ()
-    found = (LoggedQuery.from_dict(one) for one in given) if isinstance(given, list) else ()
-    return tuple(query for query in found if query is not None)
+    queries = (LoggedQuery.from_dict(fields) for fields in given) if isinstance(given, list) else ()
+    return tuple(query for query in queries if query is not None)

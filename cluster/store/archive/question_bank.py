@@ -44,8 +44,8 @@ class QuestionBankStore:
         name = keys.question_bank(app_id)
         lots = [questions[at : at + _BATCH_SIZE] for at in range(0, len(questions), _BATCH_SIZE)]
         sealed = [
-            seal(orjson.dumps([one.model_dump() for one in lot]), salt_from_key(name, str(at)))
-            for at, lot in enumerate(lots)
+            seal(orjson.dumps([question.model_dump() for question in batch]), salt_from_key(name, str(at)))
+            for at, batch in enumerate(lots)
         ]
         return int(await self._server.run(_REPLACE, [name, keys.question_bank_version(app_id)], sealed))
 
@@ -58,21 +58,21 @@ class QuestionBankStore:
         name = keys.question_bank(app_id)
         version, *lots = await self._server.run(_READ, [name, keys.question_bank_version(app_id)], [])
         # 2 microseconds a question: a large bank would hold up everything else on the event loop.
-        found = await asyncio.to_thread(_open, app_id, lots) if len(lots) > 2 else _open(app_id, lots)
-        return QuestionBankContents(int(version), found)
+        questions = await asyncio.to_thread(_open, app_id, lots) if len(lots) > 2 else _open(app_id, lots)
+        return QuestionBankContents(int(version), questions)
 
 
 def _open(app_id: str, lots: Sequence[bytes]) -> tuple[BankQuestion, ...]:
     """Return the questions of sealed batches, without damaged ones."""
     name = keys.question_bank(app_id)
-    found: list[BankQuestion] = []
+    questions: list[BankQuestion] = []
     for at, sealed in enumerate(lots):
         body = unseal(sealed, salt_from_key(name, str(at)))
         try:
             if body is not None:
-                found += [BankQuestion.model_validate(one) for one in orjson.loads(body)]
+                questions += [BankQuestion.model_validate(fields) for fields in orjson.loads(body)]
                 continue
         except (ValidationError, orjson.JSONDecodeError):
             pass
         _log.error("question_bank_damaged", app=app_id, lot=at)
-    return tuple(found)
+    return tuple(questions)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cluster.errors import NewerRelease, TooMany
-from cluster.ids import anonymous_reader, user_reader
+from cluster.ids import user_key_from_anonymous_id, user_key_from_id
 from cluster.records.question import Answer, Question
 from cluster.store import keys
 from cluster.store.client.multiplexer import Argument
@@ -89,14 +89,14 @@ class QuestionStore:
             TooMany: more unfinished questions of the app than may wait
         """
         app_id, question_id = question.app_id, question.question_id
-        name, reader_id = keys.question(app_id, question_id), reader_from_question(question)
+        name, user_key = keys.question(app_id, question_id), user_key_from_question(question)
         args: list[Argument] = [
             question_id, seal_record(question, name, "asked"), seal_record(answer, name, "answer"),
             seal(shown, salt_from_key(name, "shown")), answer.revision, _flag(answer.finished), holder, until_ms,
-            lifetime_ms(question), self._most_open, _flag(bool(reader_id)), question.asked_at, MOST_RECENT,
+            lifetime_ms(question), self._most_open, _flag(bool(user_key)), question.asked_at, MOST_RECENT,
         ]  # fmt: skip
         recent = keys.question_recent(app_id)
-        names = [name, keys.question_open(app_id), keys.question_by(app_id, reader_id), recent]
+        names = [name, keys.question_open(app_id), keys.question_by(app_id, user_key), recent]
         done = int(await self._server.run(_ASK, names, args))
         if done < 0:
             raise TooMany("too many questions wait for their answers", retry_after_s=2)
@@ -109,12 +109,12 @@ class QuestionStore:
         return None if sealed is None else unseal(sealed, salt_from_key(name, "shown"))
 
     async def shown_many(self, app_id: str, question_ids: Sequence[str]) -> list[bytes | None]:
-        return list(await asyncio.gather(*(self.shown(app_id, one) for one in question_ids)))
+        return list(await asyncio.gather(*(self.shown(app_id, question_id) for question_id in question_ids)))
 
     async def read(self, app_id: str, question_id: str) -> StoredQuestion | None:
         name = keys.question(app_id, question_id)
-        found = await self._server.execute_slow("HMGET", name, "asked", "answer", "attempts")
-        return await self._recorded(app_id, name, found)
+        fields = await self._server.execute_slow("HMGET", name, "asked", "answer", "attempts")
+        return await self._recorded(app_id, name, fields)
 
     async def write(
         self, question: Question, answer: Answer, shown: bytes, *, holder: str, until_ms: int
@@ -127,7 +127,7 @@ class QuestionStore:
         app_id, question_id = question.app_id, question.question_id
         name = keys.question(app_id, question_id)
         shown_beside = (*answer.passages, *answer.related) if answer.finished else ()
-        cited = dict.fromkeys(one.product_id for one in shown_beside)
+        cited = dict.fromkeys(passage.product_id for passage in shown_beside)
         names = [
             name,
             keys.question_open(app_id),
@@ -149,10 +149,10 @@ class QuestionStore:
 
     async def list_due(self, app_id: str, *, now_ms: int, count: int) -> list[str]:
         """Return unfinished questions without a valid lease, the longest waiting first."""
-        found = await self._server.execute_slow(
+        names = await self._server.execute_slow(
             "ZRANGEBYSCORE", keys.question_open(app_id), "-inf", now_ms, "LIMIT", 0, count
         )
-        return [name_of(one) for one in found]
+        return [name_of(name) for name in names]
 
     async def count_waiting(self, app_id: str) -> int:
         """Return the number of unfinished questions."""
@@ -164,9 +164,9 @@ class QuestionStore:
         """Claim a question without a valid lease; return None when it is leased, finished or absent."""
         name = keys.question(app_id, question_id)
         args: list[Argument] = [question_id, holder, now_ms, until_ms]
-        found = await self._server.run(_CLAIM, [name, keys.question_open(app_id)], args)
+        fields = await self._server.run(_CLAIM, [name, keys.question_open(app_id)], args)
         try:
-            return await self._recorded(app_id, name, found) if found else None
+            return await self._recorded(app_id, name, fields) if fields else None
         except NewerRelease:
             return None  # a replica of the newer release takes it over when this lease ends
 
@@ -184,26 +184,26 @@ class QuestionStore:
         await self._server.execute_slow("SET", keys.question_same(app_id, digest), question_id, "PX", ttl_ms)
 
     async def recall(self, app_id: str, digest: str) -> str | None:
-        found = await self._server.execute_slow("GET", keys.question_same(app_id, digest))
-        return None if found is None else name_of(found)
+        question_id = await self._server.execute_slow("GET", keys.question_same(app_id, digest))
+        return None if question_id is None else name_of(question_id)
 
     async def list_citing(self, app_id: str, product_id: str) -> list[str]:
         """Return questions whose finished answers cite a product; some may be revised or deleted since."""
-        found = await self._server.execute_slow("SMEMBERS", keys.question_citing(app_id, product_id))
-        return sorted(name_of(one) for one in found)[:MOST_CITING]
+        members = await self._server.execute_slow("SMEMBERS", keys.question_citing(app_id, product_id))
+        return sorted(name_of(member) for member in members)[:MOST_CITING]
 
     async def list_recent(self, app_id: str, *, start: int, count: int) -> list[StoredQuestion]:
         """Return questions with their answers, the newest first, from a place on; deleted ones are left out. The
         newest 1,000 are listed."""
         name = keys.question_recent(app_id)
         last = start + count - 1
-        ids = [name_of(one) for one in await self._server.execute_slow("ZREVRANGE", name, start, last)]
-        read = await asyncio.gather(*(self.read(app_id, one) for one in ids))
-        return [one for one in read if one is not None]
+        ids = [name_of(member) for member in await self._server.execute_slow("ZREVRANGE", name, start, last)]
+        read = await asyncio.gather(*(self.read(app_id, question_id) for question_id in ids))
+        return [stored for stored in read if stored is not None]
 
-    async def count(self, app_id: str, reader_id: str, day: int) -> int:
+    async def count(self, app_id: str, user_key: str, day: int) -> int:
         """Increment the user's questions of a day and return the new count."""
-        mark = await self._salts.pseudonym(app_id, reader_id)
+        mark = await self._salts.pseudonym(app_id, user_key)
         name = keys.question_count(app_id, mark, day)
         counted = int(await self._server.execute_slow("INCR", name))
         if counted == 1:
@@ -226,67 +226,73 @@ class QuestionStore:
         names = [keys.provider_tokens(app_id, day)]
         return bool(await self._server.run(_SPEND, names, [tokens, most, COUNT_LIFE_MS]))
 
-    async def record_question(self, app_id: str, text: str, reader_id: str, day: int) -> None:
+    async def record_question(self, app_id: str, text: str, user_key: str, day: int) -> None:
         """Count a question of a user on a day for the list of popular questions. Kept eight days; the same question
         of the same user counts once in seven."""
         earlier = [keys.question_asker(app_id, day - ago) for ago in range(1, FREQUENCY_DAYS)]
         names = [keys.question_asker(app_id, day), keys.question_frequency(app_id, day), *earlier]
         await self._server.run(
-            _NOTE, names, [text, question_fingerprint(text, reader_id), FREQUENCY_LIFE_MS, MOST_TEXTS]
+            _NOTE, names, [text, question_fingerprint(text, user_key), FREQUENCY_LIFE_MS, MOST_TEXTS]
         )
 
-    async def list_popular(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
-        """Return questions that at least `readers` different users asked on these days, the most frequent first."""
-        asked: Counter[str] = Counter()
+    async def list_popular(self, app_id: str, days: Sequence[int], *, min_users: int, rows: int) -> list[str]:
+        """Return questions that at least `min_users` different users asked on these days, the most frequent first."""
+        counts: Counter[str] = Counter()
         for day in days:
             name = keys.question_frequency(app_id, day)
             flat = await self._server.execute_slow("ZREVRANGE", name, 0, _TOP - 1, "WITHSCORES")
             for text, count in split_pairs(flat):
-                asked[text_of(text)] += int(float(count))
-        return select_popular(asked, readers, rows)
+                counts[text_of(text)] += int(float(count))
+        return select_popular(counts, min_users, rows)
 
-    async def erase(self, app_id: str, reader_ids: Sequence[str]) -> int:
+    async def erase(self, app_id: str, user_keys: Sequence[str]) -> int:
         """Erase all questions of users; return their number."""
-        return await erase_questions(self._server, app_id, reader_ids)
+        return await erase_questions(self._server, app_id, user_keys)
 
     async def checked_offset(self, app_id: str, checker: str) -> str:
         """Return the offset of the product log up to which `checker` checked finished answers; empty at first."""
-        found = await self._server.execute_slow("HGET", keys.question_checked(app_id), checker)
-        return "" if found is None else name_of(found)
+        offset = await self._server.execute_slow("HGET", keys.question_checked(app_id), checker)
+        return "" if offset is None else name_of(offset)
 
     async def record_checked_offset(self, app_id: str, checker: str, offset: str) -> None:
         await self._server.execute_slow("HSET", keys.question_checked(app_id), checker, offset)
 
-    async def _recorded(self, app_id: str, name: str, found: Sequence[bytes | None]) -> StoredQuestion | None:
-        asked, sealed = found[0], found[1]
-        if asked is None or sealed is None:
+    async def _recorded(
+        self, app_id: str, name: str, fields: Sequence[bytes | None]
+    ) -> StoredQuestion | None:
+        sealed_question, sealed = fields[0], fields[1]
+        if sealed_question is None or sealed is None:
             return None
-        question = await self._records.get(Question, app_id, name, "asked", asked)
+        question = await self._records.get(Question, app_id, name, "asked", sealed_question)
         answer = await self._records.get(Answer, app_id, name, "answer", sealed)
         if question is None or answer is None:
             return None
-        return StoredQuestion(question, answer, int(found[2] or 0))
+        return StoredQuestion(question, answer, int(fields[2] or 0))
 
 
-async def erase_questions(server: RedisClient, app_id: str, reader_ids: Sequence[str]) -> int:
+async def erase_questions(server: RedisClient, app_id: str, user_keys: Sequence[str]) -> int:
     """Erase the questions and answers of users and return their number; see `QuestionStore`."""
     gone = 0
-    for reader_id in reader_ids:
-        own = keys.question_by(app_id, reader_id)
-        ids = [name_of(one) for one in await server.execute_slow("SMEMBERS", own)]
+    for user_key in user_keys:
+        owned = keys.question_by(app_id, user_key)
+        ids = [name_of(member) for member in await server.execute_slow("SMEMBERS", owned)]
         for start in range(0, len(ids), 500):
             some = ids[start : start + 500]
-            names = [own, keys.question_open(app_id), *(keys.question(app_id, one) for one in some)]
+            names = [
+                owned,
+                keys.question_open(app_id),
+                *(keys.question(app_id, question_id) for question_id in some),
+            ]
             gone += int(await server.run(_ERASE, names, some))
             await server.execute_slow("ZREM", keys.question_recent(app_id), *some)
     return gone
 
 
-def reader_from_question(question: Question) -> str:
+def user_key_from_question(question: Question) -> str:
     """Return the prefixed id of the user who asked; empty when unknown."""
     if question.user_id:
-        return user_reader(question.user_id)
-    return anonymous_reader(question.anonymous_id) if question.anonymous_id else ""
+        return user_key_from_id(question.user_id)
+    return user_key_from_anonymous_id(question.anonymous_id) if question.anonymous_id else ""
 
 
 def lifetime_ms(question: Question) -> int:
@@ -296,14 +302,14 @@ def lifetime_ms(question: Question) -> int:
     return STRANGER_LIFE_MS if question.is_strangers else LIFE_MS
 
 
-def question_fingerprint(text: str, reader_id: str) -> str:
+def question_fingerprint(text: str, user_key: str) -> str:
     """Return a digest of a user's question that does not contain the user."""
-    return hashlib.sha256(f"{text}\0{reader_id}".encode()).hexdigest()[:24]
+    return hashlib.sha256(f"{text}\0{user_key}".encode()).hexdigest()[:24]
 
 
-def select_popular(asked: Counter[str], readers: int, rows: int) -> list[str]:
+def select_popular(counts: Counter[str], min_users: int, rows: int) -> list[str]:
     """Return the questions that enough users asked, the most frequent first."""
-    often = sorted((-count, text) for text, count in asked.items() if count >= readers)
+    often = sorted((-count, text) for text, count in counts.items() if count >= min_users)
     return [text for _, text in often[:rows]]
 
 

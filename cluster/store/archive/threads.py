@@ -55,18 +55,18 @@ class ThreadStore:
         self, app_id: str, user_ids: Sequence[str], *, skips_unreadable: bool = False
     ) -> list[ReaderThreads]:
         names = [keys.threads(app_id), keys.thread_revision(app_id)]
-        found = []
+        histories = []
         for page in _pages(user_ids):
             bodies, revisions = await self._server.run(_READ, names, page)
             for user_id, sealed, revision in zip(page, bodies, revisions, strict=True):
                 try:
-                    known = await self._open(app_id, user_id, sealed)
+                    threads = await self._open(app_id, user_id, sealed)
                 except NewerRelease:
                     if not skips_unreadable:
                         raise
-                    known = ReaderThreads()
-                found.append(known.model_copy(update={"revision": int(revision or 0)}))
-        return found
+                    threads = ReaderThreads()
+                histories.append(threads.model_copy(update={"revision": int(revision or 0)}))
+        return histories
 
     async def compare_and_set(
         self, app_id: str, user_id: str, before: ReaderThreads, after: ReaderThreads
@@ -122,9 +122,9 @@ class ThreadStore:
         if sealed is None:
             return ReaderThreads()
         key = keys.threads(app_id)
-        known = await self._records.get(ReaderThreads, app_id, key, user_id, sealed)
-        if known is not None:
-            return known
+        threads = await self._records.get(ReaderThreads, app_id, key, user_id, sealed)
+        if threads is not None:
+            return threads
         # a thread that can't be returned must not be announced
         await self._server.execute_slow("SREM", keys.thread_new(app_id), user_id)
         return ReaderThreads()

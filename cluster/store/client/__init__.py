@@ -8,7 +8,7 @@
     breaker        refuses at once while the server is away     durable_writes   writes that replicas confirm
     error_replies  what an error of Redis means     replies   bytes as text, flat lists as pairs
     script         loads the atomic steps of `cluster/store/scripts`
-    key_reader, key_writer    keys of any type, page by page, for backups
+    key_loader, key_writer    keys of any type, page by page, for backups
 
 The client is our own because it sends many short commands at once several times faster than the general one
 (`docs/decisions`).

@@ -160,8 +160,8 @@ class ClusterClient:
             raise Unavailable(
                 "the masters of the store changed during a walk through its keys", retry_after_s=1
             )
-        own, names = await masters[number].execute_slow("SCAN", cursor, *command[2:])
-        return [join_cursor(number, own, len(masters)), names]
+        master_cursor, names = await masters[number].execute_slow("SCAN", cursor, *command[2:])
+        return [join_cursor(number, master_cursor, len(masters)), names]
 
     async def _list_masters(self) -> list[MultiplexedClient]:
         await self._learn()
@@ -177,13 +177,13 @@ class ClusterClient:
         return self._master_at(place)
 
     def _master_at(self, place: ServerAddress) -> MultiplexedClient:
-        found = self._masters.get(place)
-        if found is None:
+        client = self._masters.get(place)
+        if client is None:
 
             async def locate() -> ServerAddress:
                 return place
 
-            found = self._masters[place] = MultiplexedClient(
+            client = self._masters[place] = MultiplexedClient(
                 self._address,
                 locate,
                 clock=self._clock,
@@ -192,7 +192,7 @@ class ClusterClient:
                 slow_s=self._slow_s,
                 on_away=self._refresh_soon,
             )
-        return found
+        return client
 
     async def _learn(self) -> None:
         """Wait for the first slot map."""
@@ -237,10 +237,10 @@ def _asking(full: tuple[Argument, ...]) -> Callable[[MultiplexedClient], Awaitab
 
 
 def _endpoint(
-    moved: SlotMoved, asked: MultiplexedClient, masters: dict[ServerAddress, MultiplexedClient]
+    moved: SlotMoved, sender: MultiplexedClient, masters: dict[ServerAddress, MultiplexedClient]
 ) -> ServerAddress:
     """Return the target of a redirection; without a host it is the host of the server that replied."""
     host = moved.facts["host"]
     if not host:
-        host = next((place.host for place, one in masters.items() if one is asked), "")
+        host = next((place.host for place, client in masters.items() if client is sender), "")
     return ServerAddress(host=host, port=moved.facts["port"])

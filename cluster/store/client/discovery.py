@@ -63,9 +63,9 @@ class WholeSentinel(Sentinel):
         """Return host and port of the master."""
         question = Sentinel.__new__(Sentinel)
         question.__dict__ = {**self.__dict__, "sentinels": list(self.sentinels)}
-        found: tuple[str, int] = await question.discover_master(service_name)
+        master: tuple[str, int] = await question.discover_master(service_name)
         self.sentinels = question.sentinels
-        return found
+        return master
 
 
 def open_sentinel(address: Address) -> WholeSentinel:
@@ -77,12 +77,12 @@ def open_sentinel(address: Address) -> WholeSentinel:
 
 def open_cluster(address: Address, nodes: Iterable[ServerAddress], **options: Any) -> RedisCluster:
     """Return redis-py's client of a cluster, given some of its nodes; it has sent no command yet."""
-    known = library_options(address, address.credentials)
+    defaults = library_options(address, address.credentials)
     # Commands on slots without a master are refused one by one; the others continue.
     return RedisCluster(
         startup_nodes=[ClusterNode(node.host, node.port) for node in nodes],
         require_full_coverage=False,
-        **{**known, **options},
+        **{**defaults, **options},
     )
 
 
@@ -112,7 +112,7 @@ def locator(address: Address) -> Locate:
             reason = type(error).__name__
             raise Unavailable("Sentinel can't be reached", retry_after_s=1, reason=reason) from None
         finally:
-            await asyncio.gather(*(one.aclose() for one in sentinel.sentinels), return_exceptions=True)
+            await asyncio.gather(*(client.aclose() for client in sentinel.sentinels), return_exceptions=True)
 
     return ask
 
@@ -122,7 +122,7 @@ class ClusterMap:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._known = address.endpoints
+        self._endpoints = address.endpoints
 
     async def read(self) -> list[ServerAddress | None]:
         """Ask the cluster and return the master of each slot.
@@ -132,21 +132,21 @@ class ClusterMap:
         """
         # The client is new each time: passwords and certificates may have changed, and a process needs it
         # seldom.
-        nodes = open_cluster(self._address, self._known, socket_timeout=CONNECT_S).nodes_manager
+        nodes = open_cluster(self._address, self._endpoints, socket_timeout=CONNECT_S).nodes_manager
         try:
             await nodes.initialize()
-            found: dict[str, ServerAddress] = {}
+            places: dict[str, ServerAddress] = {}
             slots: list[ServerAddress | None] = [None] * SLOTS
             for slot, (master, *_) in nodes.slots_cache.items():
-                place = found.setdefault(
+                place = places.setdefault(
                     master.name, ServerAddress(host=str(master.host), port=int(master.port))
                 )
                 slots[slot] = place
             others = [
-                ServerAddress(host=str(one.host), port=int(one.port)) for one in nodes.nodes_cache.values()
+                ServerAddress(host=str(node.host), port=int(node.port)) for node in nodes.nodes_cache.values()
             ]
             # The addresses of the URL stay: all others may have been replaced meanwhile.
-            self._known = tuple(dict.fromkeys([*self._address.endpoints, *others]))
+            self._endpoints = tuple(dict.fromkeys([*self._address.endpoints, *others]))
             return slots
         except RedisError as error:
             reason = str(error)[:200]

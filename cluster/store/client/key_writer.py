@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cluster.ids import position_from_offset
-from cluster.store.client.key_reader import KeyPart, StreamState
+from cluster.store.client.key_loader import KeyPart, StreamState
 from cluster.store.client.redis_client import RedisClient
 
 _BATCH = 400
@@ -80,7 +80,7 @@ class KeyWriter:
 def _join(before: KeyPart | None, part: KeyPart) -> KeyPart:
     """Return a part without entries that has the state of a stream after both parts."""
     ids = [part.last_id, *(entry[0] for entry in part.items[-1:]), *([before.last_id] if before else [])]
-    newest = max(ids, key=lambda one: position_from_offset(one.decode() or "0"))
+    newest = max(ids, key=lambda last_id: position_from_offset(last_id.decode() or "0"))
     return KeyPart(part.key, part.kind, [], part.expires_ms, newest, part.stream)
 
 

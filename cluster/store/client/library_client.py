@@ -139,7 +139,7 @@ class LibraryClient:
             await library.aclose()
             if isinstance(library, Redis):
                 await library.connection_pool.disconnect()
-        await asyncio.gather(*(one.aclose() for one in self._sentinels), return_exceptions=True)
+        await asyncio.gather(*(sentinel.aclose() for sentinel in self._sentinels), return_exceptions=True)
 
     async def _ask(self, command: tuple[Argument, ...], *, writes: bool = False, node: Any = None) -> Any:
         async with self._room:
@@ -159,12 +159,12 @@ class LibraryClient:
             self.is_away = True
             raise Unavailable("the store did not answer in time", retry_after_s=1) from None
         except (RedisError, OSError) as error:
-            known = house_error(error)
+            refusal = house_error(error)
             self.is_away = isinstance(error, (ConnectionError, OSError, RedisClusterException))
             if isinstance(error, ReadOnlyError) and isinstance(self._redis, Redis):
                 # The server is no longer a master; the next connection may reach another server.
                 await self._redis.connection_pool.disconnect(inuse_connections=False)
-            raise known from None
+            raise refusal from None
         self.is_away = False
         return reply
 
@@ -188,19 +188,19 @@ class LibraryClient:
             await library.initialize()
             slot = slot_of(command)
             node = library.nodes_manager.default_node if slot is None else _master_of(library, slot)
-            one = Redis(
+            client = Redis(
                 host=str(node.host), port=int(node.port), single_connection_client=True, **self._options()
             )
         else:
-            one = library.client()
-        one.response_callbacks.clear()
+            client = library.client()
+        client.response_callbacks.clear()
         try:
-            reply = await one.execute_command(command[0], *map(_encode, command[1:]))
-            if await one.execute_command(*wait) < self._address.wait_replicas:
+            reply = await client.execute_command(command[0], *map(_encode, command[1:]))
+            if await client.execute_command(*wait) < self._address.wait_replicas:
                 raise Unavailable(UNCONFIRMED, retry_after_s=2)
             return reply
         finally:
-            await one.aclose()
+            await client.aclose()
 
     async def _scan(self, command: tuple[Argument, ...]) -> list[Any]:
         masters = await self._masters()
@@ -209,8 +209,8 @@ class LibraryClient:
             raise Unavailable(
                 "the masters of the store changed during a walk through its keys", retry_after_s=1
             )
-        own, names = await self._ask(("SCAN", cursor, *command[2:]), node=masters[number])
-        return [join_cursor(number, own, len(masters)), names]
+        master_cursor, names = await self._ask(("SCAN", cursor, *command[2:]), node=masters[number])
+        return [join_cursor(number, master_cursor, len(masters)), names]
 
     async def _masters(self) -> list[Any]:
         await self._ask(("PING",))

@@ -53,7 +53,7 @@ class CommandMultiplexer(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, watch: ConnectionObserver) -> None:
         self._loop = loop
         self._watch = watch
-        self._reader = hiredis.Reader(notEnoughData=_MORE)
+        self._parser = hiredis.Reader(notEnoughData=_MORE)
         self._slots: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._outbox: list[bytes] = []
         self._queued_s = 0.0
@@ -98,11 +98,11 @@ class CommandMultiplexer(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        reader, slots = self._reader, self._slots
-        reader.feed(data)
+        parser, slots = self._parser, self._slots
+        parser.feed(data)
         alive = False
         try:
-            while (reply := reader.gets()) is not _MORE:
+            while (reply := parser.gets()) is not _MORE:
                 future, _ = slots.popleft()
                 if not isinstance(reply, hiredis.ReplyError):
                     alive = True

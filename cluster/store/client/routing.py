@@ -46,14 +46,14 @@ def group_by_slot(names: Sequence[str]) -> list[list[str]]:
 def split_cursor(cursor: Argument) -> tuple[int, str]:
     """Split a cursor of SCAN into the number of a master and its own cursor."""
     text = cursor.decode() if isinstance(cursor, bytes) else str(cursor)
-    node, _, own = text.rpartition("-")
-    return int(node or 0), own
+    node, _, master_cursor = text.rpartition("-")
+    return int(node or 0), master_cursor
 
 
-def join_cursor(node: int, own: bytes, masters: int) -> bytes:
+def join_cursor(node: int, master_cursor: bytes, masters: int) -> bytes:
     """Return the cursor after one page: the master's own, the next master's, or `0` behind the last."""
-    if own != b"0":
-        return b"%d-%b" % (node, own)
+    if master_cursor != b"0":
+        return b"%d-%b" % (node, master_cursor)
     return b"%d-0" % (node + 1) if node + 1 < masters else b"0"
 
 

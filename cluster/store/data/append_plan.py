@@ -24,7 +24,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from cluster.clock import Clock
-from cluster.ids import anonymous_reader, user_reader
+from cluster.ids import user_key_from_anonymous_id, user_key_from_id
 from cluster.store import keys
 from cluster.store.client.multiplexer import Argument
 
@@ -38,9 +38,9 @@ class BrowserWriter:
     now_ms: int
     proven: frozenset[str] = frozenset()
     "User ids that the client proved; every other user is unverified."
-    readers_per_address: int = 1_000
+    users_per_address: int = 1_000
     "Unverified users one address may add on a day, or keep longer than that."
-    readers_per_day: int = 100_000
+    users_per_day: int = 100_000
     bytes_per_minute: int = 0
     "Of change-log entries, all browsers of the app together; 0: no bound."
 
@@ -142,13 +142,13 @@ class AppendPlan:
             if visitor:
                 self._add_recent(user_id, visitor, packed)
             elif user_id and packed:
-                pushes.setdefault(user_reader(user_id), []).append(packed)
-        for reader_id in list(pushes):
-            self._flush(reader_id)
+                pushes.setdefault(user_key_from_id(user_id), []).append(packed)
+        for user_key in list(pushes):
+            self._flush(user_key)
         bounds: list[Argument] = []
         if writer is not None:
             bounds = [
-                YOUNG_S, RETURN_S, MOST_EVICTED, writer.address, writer.readers_per_address, writer.readers_per_day,
+                YOUNG_S, RETURN_S, MOST_EVICTED, writer.address, writer.users_per_address, writer.users_per_day,
                 writer.bytes_per_minute, MOST_VISITORS, MOST_ADDRESSES, STRANGER_LIFE_S,
             ]  # fmt: skip
         self.args: list[Argument] = [payload, CAP, LIFE_S, *bounds, len(visitors), *facts, *self._steps]
@@ -157,36 +157,36 @@ class AppendPlan:
         if user_id:
             self._link(visitor, user_id)
         if packed:
-            self._pushes.setdefault(anonymous_reader(visitor), []).append(packed)
+            self._pushes.setdefault(user_key_from_anonymous_id(visitor), []).append(packed)
         user_id = self._links[visitor]
         if user_id and packed:
-            self._pushes.setdefault(user_reader(user_id), []).append(packed)
+            self._pushes.setdefault(user_key_from_id(user_id), []).append(packed)
 
     def _link(self, visitor: str, user_id: str) -> None:
         former = self._links[visitor]
         if former == user_id:
             return
         self._links[visitor] = user_id
-        own, theirs = anonymous_reader(visitor), user_reader(user_id)
-        self._flush(own)
-        self._flush(theirs)
+        visitor_key, user_key = user_key_from_anonymous_id(visitor), user_key_from_id(user_id)
+        self._flush(visitor_key)
+        self._flush(user_key)
         visitors = self._number(keys.linked(self._app_id, user_id))
-        own_list = self._number(keys.recent(self._app_id, own))
+        visitor_list = self._number(keys.recent(self._app_id, visitor_key))
         if former:
             formers = self._number(keys.linked(self._app_id, former))
-            self._steps += ("move", visitor, user_id, own_list, visitors, formers)
+            self._steps += ("move", visitor, user_id, visitor_list, visitors, formers)
         else:
-            their_list = self._number(keys.recent(self._app_id, theirs))
-            self._steps += ("link", visitor, user_id, own_list, their_list, visitors)
+            user_list = self._number(keys.recent(self._app_id, user_key))
+            self._steps += ("link", visitor, user_id, visitor_list, user_list, visitors)
             if self._writer is not None:
-                self._steps.append(self._is_proven(theirs))
+                self._steps.append(self._is_proven(user_key))
 
-    def _flush(self, reader_id: str) -> None:
-        packed = self._pushes.pop(reader_id, [])[-CAP:]
+    def _flush(self, user_key: str) -> None:
+        packed = self._pushes.pop(user_key, [])[-CAP:]
         if packed:
-            name = keys.recent(self._app_id, reader_id)
+            name = keys.recent(self._app_id, user_key)
             if self._writer is not None:
-                self._steps += ("push", self._number(name), self._is_proven(reader_id), len(packed), *packed)
+                self._steps += ("push", self._number(name), self._is_proven(user_key), len(packed), *packed)
                 return
             step = "add"
             if name not in self._renewed:
@@ -194,8 +194,8 @@ class AppendPlan:
                 self.renews.append(name)
             self._steps += (step, self._number(name), len(packed), *packed)
 
-    def _is_proven(self, reader_id: str) -> str:
-        proven = self._writer is not None and reader_id[:2] == "u:" and reader_id[2:] in self._writer.proven
+    def _is_proven(self, user_key: str) -> str:
+        proven = self._writer is not None and user_key[:2] == "u:" and user_key[2:] in self._writer.proven
         return "1" if proven else "0"
 
     def _number(self, key: str) -> int:
@@ -215,8 +215,8 @@ def merge_recent(lists: Sequence[list[bytes]]) -> list[bytes]:
         return lists[0]
     merged = lists[0]
     for more in lists[1:]:
-        known = set(merged)
-        missing = [packed for packed in more if packed not in known]
+        merged_set = set(merged)
+        missing = [packed for packed in more if packed not in merged_set]
         if missing:
             merged = sorted(merged + missing, key=_at_ms, reverse=True) if merged else missing
     return merged

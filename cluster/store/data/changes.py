@@ -81,7 +81,12 @@ def find_differing(followers: Iterable[Follower], now_ms: int) -> list[str]:
         for kind, at in (("records", offsets), ("lists", (*offsets, digest.get("version", "")))):
             if digest.get(kind):
                 digests.setdefault((kind, at), {}).setdefault(digest[kind], []).append(follower.name)
-    differing = [names for found in digests.values() if len(found) > 1 for names in found.values()]
+    differing = [
+        names
+        for names_by_digest in digests.values()
+        if len(names_by_digest) > 1
+        for names in names_by_digest.values()
+    ]
     return sorted({name for names in differing for name in names})
 
 
@@ -149,16 +154,16 @@ class ChangeLog:
     async def list_followers(self, app_id: str) -> list[Follower]:
         """Return the followers of an app by name, those that ended too; damaged entries are left out."""
         flat = await self._server.execute_slow("HGETALL", keys.follower(app_id))
-        found = []
+        followers = []
         for name, value in split_pairs(flat):
             try:
                 stored = orjson.loads(value)
                 offsets = {noun: str(stored[noun]) for noun in _NOUNS if noun in stored}
                 digest = {str(kind): str(text) for kind, text in stored.get("digest", {}).items()}
-                found.append(Follower(text_of(name), int(stored["at"]), offsets, digest))
+                followers.append(Follower(text_of(name), int(stored["at"]), offsets, digest))
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue
-        return sorted(found, key=lambda one: one.name)
+        return sorted(followers, key=lambda follower: follower.name)
 
     async def compacted_offsets(self, app_id: str) -> dict[Noun, str]:
         return await self._offsets(keys.compacted_offset(app_id))

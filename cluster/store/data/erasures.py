@@ -12,7 +12,7 @@ import structlog
 
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, HouseError, NewerRelease, Unavailable
-from cluster.ids import anonymous_reader
+from cluster.ids import user_key_from_anonymous_id
 from cluster.records.erasure import ErasedReaders, Erasure, Person, addresses_of
 from cluster.records.logged_query import pseudonym
 from cluster.store import keys
@@ -95,12 +95,12 @@ class ErasureStore:
 
     async def subject(self, person: Person) -> str:
         """Return the keyed hash of a person."""
-        return await self._salts.pseudonym(person.app_id, person.reader_ids[0])
+        return await self._salts.pseudonym(person.app_id, person.user_keys[0])
 
     async def subjects(self, person: Person) -> tuple[str, ...]:
         """Return the keyed hash of each id of a person."""
         salt = await self._salts.get(person.app_id)
-        return tuple(pseudonym(salt, reader) for reader in person.reader_ids)
+        return tuple(pseudonym(salt, user_key) for user_key in person.user_keys)
 
     async def erased_since(self, app_id: str, since_ms: int) -> ErasedReaders:
         """Return whom the app erased from a time on."""
@@ -123,7 +123,7 @@ class ErasureStore:
         """Return the unfinished orders of all apps, oldest first."""
         name = keys.erasure_order()
         flat = await self._server.execute_slow("HGETALL", name)
-        found = []
+        orders = []
         for raw, sealed in split_pairs(flat):
             field = name_of(raw)
             app_id, _, erasure_id = field.partition(_BETWEEN)
@@ -142,8 +142,8 @@ class ErasureStore:
                 # it names the person in a way this release does not know: it would erase too little
                 _log.warning("erasure_order_unreadable", app=app_id, reason="unknown fields")
                 continue
-            found.append((erasure, person))
-        return sorted(found, key=lambda pair: (pair[0].created_at, pair[0].erasure_id))
+            orders.append((erasure, person))
+        return sorted(orders, key=lambda pair: (pair[0].created_at, pair[0].erasure_id))
 
     async def write(self, erasure: Erasure, *, done: bool = False) -> None:
         """Write the receipt; with `done`, delete the order and the person's id with it."""
@@ -162,11 +162,11 @@ class ErasureStore:
     async def newest(self, app_id: str, count: int = 100) -> list[Erasure]:
         """Return the receipts, newest first."""
         names = await self._server.execute_slow("ZREVRANGE", keys.erasure_ids(app_id), 0, count - 1)
-        found = []
+        receipts = []
         for name in names:
             with contextlib.suppress(NewerRelease):
-                found.append(await self.read(app_id, name_of(name)))
-        return [erasure for erasure in found if erasure is not None]
+                receipts.append(await self.read(app_id, name_of(name)))
+        return [erasure for erasure in receipts if erasure is not None]
 
     async def _put(self, erasure: Erasure) -> None:
         name, order = keys.erasure(erasure.app_id), keys.erasure_ids(erasure.app_id)
@@ -184,16 +184,16 @@ class ErasureStore:
         Cost:
             goes through all keys of the app: about 2 s for 1,000,000
         """
-        found: PersonData = {place: [] for place in REDIS_PLACES}
+        data: PersonData = {place: [] for place in REDIS_PLACES}
         for trace in await self._traces(person):
-            found[trace.place] += trace.items
-        return found
+            data[trace.place] += trace.items
+        return data
 
     async def erase(self, person: Person) -> None:
         """Remove everything that `find` returns, except profile and change log; idempotent."""
         # First the traces of the walk: it finds questions by lists that are deleted with them.
         await erase_all(await self._traces(person))
-        await erase_questions(self._server, person.app_id, person.reader_ids)
+        await erase_questions(self._server, person.app_id, person.user_keys)
         if person.user_id:
             await self._interactions.erase(person.app_id, [person.user_id])
         if left := await self._unlinked(person):
@@ -214,10 +214,10 @@ class ErasureStore:
         return [visitor for visitor in person.anonymous_ids if visitor not in links]
 
     async def _erase_visitors(self, app_id: str, visitors: list[str]) -> None:
-        readers = [anonymous_reader(visitor) for visitor in visitors]
+        user_keys = [user_key_from_anonymous_id(visitor) for visitor in visitors]
         names = [keys.change(app_id, "interaction"), keys.link(app_id)]
-        names += (keys.recent(app_id, reader) for reader in readers)
-        payload = orjson.dumps([reader.encode("utf-8", "replace").decode() for reader in readers])
+        names += (keys.recent(app_id, user_key) for user_key in user_keys)
+        payload = orjson.dumps([user_key.encode("utf-8", "replace").decode() for user_key in user_keys])
         sealed = seal(payload, salt_from_key("interaction"))
         if not await self._server.run(_ERASE_VISITOR, names, [sealed, *visitors]):
             raise Unavailable("a visitor was linked to a user meanwhile", retry_after_s=1)
@@ -227,16 +227,16 @@ class ErasureStore:
 
         Returns noun -> time until which a follower prevents that; empty: nothing prevents it.
         """
-        held: dict[str, str] = {}
+        late: dict[str, str] = {}
         for noun, offset in settled.items():
             await self._changes.compact(app_id, noun, offset, now_ms)
             name = keys.change(app_id, noun)
             if await self._server.execute_slow("XRANGE", name, "-", offset, "COUNT", 1):
-                held[noun] = iso_ms(now_ms + LIVE_MS)
+                late[noun] = iso_ms(now_ms + LIVE_MS)
             else:
                 await self._clean(name)
         await self._clean(keys.query(app_id))
-        return held
+        return late
 
     async def _clean(self, stream: str) -> None:
         """Rewrite a stream. A server that refuses keeps trimmed entries until their neighbours are trimmed."""
@@ -252,22 +252,22 @@ class ErasureStore:
 
     async def list_lost(self, app_id: str) -> list[str]:
         """Return the times (ISO 8601) of unreadable erasures in the change log."""
-        found = []
+        times = []
         for _, flat in await self._server.execute_slow("XRANGE", keys.quarantine(app_id), "-", "+"):
             fields = dict(split_pairs(flat))
             if fields.get(b"kind") == b"erasure":
-                found.append(iso_ms(int(text_of(fields.get(b"id", b"0")).partition("-")[0])))
-        return found
+                times.append(iso_ms(int(text_of(fields.get(b"id", b"0")).partition("-")[0])))
+        return times
 
     async def log_file(self) -> AppendOnlyFileStatus:
         reports = await self._server.everywhere("INFO", "persistence")
         masters = [dict(line.partition(":")[::2] for line in text_of(text).splitlines()) for text in reports]
-        wanted, done = await self._server.execute_slow("HMGET", keys.log_rewrite(), "wanted", "done")
+        requested, done = await self._server.execute_slow("HMGET", keys.log_rewrite(), "wanted", "done")
         busy = ("aof_rewrite_in_progress", "aof_rewrite_scheduled")
         return AppendOnlyFileStatus(
             is_kept=any(facts.get("aof_enabled") == "1" for facts in masters),
             is_rewriting=any(facts.get(name) == "1" for facts in masters for name in busy),
-            requested_ms=int(wanted or 0),
+            requested_ms=int(requested or 0),
             done_ms=int(done or 0),
         )
 
@@ -289,14 +289,14 @@ class ErasureStore:
 
 async def erase_copies(server: RedisClient, person: Person) -> None:
     """Erase a person's data in restored keys, except the profile; the change log already has the erasure."""
-    app_id, readers = person.app_id, person.reader_ids
+    app_id, user_keys = person.app_id, person.user_keys
     salt = await Salts(server).get(app_id)
     await erase_all([trace async for trace in PersonTraces(server, person, salt).find_all()])
-    await erase_questions(server, app_id, readers)
+    await erase_questions(server, app_id, user_keys)
     if person.user_id:
         await erase_threads(server, app_id, [person.user_id])
         await server.execute_slow("DEL", keys.linked(app_id, person.user_id))
     if person.anonymous_ids:
         await server.execute_slow("HDEL", keys.link(app_id), *person.anonymous_ids)
-    for reader in readers:
-        await server.execute_slow("DEL", keys.recent(app_id, reader))
+    for user_key in user_keys:
+        await server.execute_slow("DEL", keys.recent(app_id, user_key))

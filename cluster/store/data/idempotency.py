@@ -59,12 +59,12 @@ class IdempotencyStore:
         token: str,
         status: int,
         reply: bytes,
-        readers: Sequence[str] = (),
+        user_keys: Sequence[str] = (),
         *,
         life_ms: int = LIFE_MS,
     ) -> None:
         """Keep the reply for its lifetime, or until one of its users (`u:...`, `a:...`) is erased."""
-        marks = " ".join([await self._salts.pseudonym(app_id, reader) for reader in readers])
+        marks = " ".join([await self._salts.pseudonym(app_id, user_key) for user_key in user_keys])
         await self._server.run(_FINISH, [keys.idempotency(app_id, token)], [status, reply, life_ms, marks])
 
     async def delete(self, app_id: str, token: str) -> None:

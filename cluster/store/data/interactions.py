@@ -9,7 +9,7 @@ import orjson
 
 from cluster.clock import Clock
 from cluster.errors import TooMany, Unavailable, messages
-from cluster.ids import anonymous_reader, user_reader
+from cluster.ids import user_key_from_anonymous_id, user_key_from_id
 from cluster.store import keys
 from cluster.store.archive.questions import erase_questions
 from cluster.store.archive.threads import erase_threads
@@ -75,28 +75,28 @@ class InteractionStore:
                 believed[name_of(visitor)] = name_of(user)
         raise Unavailable("links between visitors and users change too fast", retry_after_s=1)
 
-    async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
+    async def recent(self, app_id: str, user_keys: Sequence[str], limit: int = 200) -> list[bytes]:
         """Return the packed interactions of one or two prefixed ids (`u:`/`a:`), newest first, at most `limit` of
         each list. An interaction in both lists comes once."""
-        if not reader_ids:
+        if not user_keys:
             return []
-        asked = [
-            self._server.execute("LRANGE", keys.recent(app_id, reader_id), 0, limit - 1)
-            for reader_id in reader_ids
+        replies = [
+            self._server.execute("LRANGE", keys.recent(app_id, user_key), 0, limit - 1)
+            for user_key in user_keys
         ]
-        lists: list[list[bytes]] = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
+        lists: list[list[bytes]] = [await replies[0]] if len(replies) == 1 else await asyncio.gather(*replies)
         return merge_recent(lists)
 
     async def links(self, app_id: str, anonymous_ids: Sequence[str]) -> dict[str, str]:
         """Return the users that visitors were linked to; unlinked visitors are absent."""
-        found: dict[str, str] = {}
+        linked: dict[str, str] = {}
         for start in range(0, len(anonymous_ids), _PAGE):
-            asked = anonymous_ids[start : start + _PAGE]
-            users = await self._server.execute_slow("HMGET", keys.link(app_id), *asked)
-            found |= {
-                visitor: name_of(user) for visitor, user in zip(asked, users, strict=True) if user is not None
+            page = anonymous_ids[start : start + _PAGE]
+            users = await self._server.execute_slow("HMGET", keys.link(app_id), *page)
+            linked |= {
+                visitor: name_of(user) for visitor, user in zip(page, users, strict=True) if user is not None
             }
-        return found
+        return linked
 
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
         """Erase all interactions and variant assignments of users and of their linked visitors; append an `erase`
@@ -114,23 +114,26 @@ class InteractionStore:
             )
             names = [keys.change(app_id, "interaction"), keys.link(app_id)]
             args: list[Argument] = []
-            readers: list[str] = []
+            user_keys: list[str] = []
             for user_id, members in zip(users, visitors, strict=True):
                 linked = sorted(name_of(member) for member in members)
-                own = [user_reader(user_id), *(anonymous_reader(visitor) for visitor in linked)]
-                lists = [keys.recent(app_id, reader_id) for reader_id in own]
+                linked_keys = [
+                    user_key_from_id(user_id),
+                    *(user_key_from_anonymous_id(visitor) for visitor in linked),
+                ]
+                lists = [keys.recent(app_id, user_key) for user_key in linked_keys]
                 names += (lists[0], keys.linked(app_id, user_id), *lists[1:])
                 args += (len(linked), *linked)
-                readers += own
+                user_keys += linked_keys
             await erase_threads(self._server, app_id, users)
-            await erase_questions(self._server, app_id, list(dict.fromkeys(readers)))
-            await erase_exposures(self._server, app_id, list(dict.fromkeys(readers)))
-            payload = seal(orjson.dumps([_readable(reader) for reader in dict.fromkeys(readers)]), _SALT)
+            await erase_questions(self._server, app_id, list(dict.fromkeys(user_keys)))
+            await erase_exposures(self._server, app_id, list(dict.fromkeys(user_keys)))
+            payload = seal(orjson.dumps([_readable(key) for key in dict.fromkeys(user_keys)]), _SALT)
             if await self._server.run(_ERASE, names, [payload, *args]):
                 return
         raise Unavailable("links between visitors and users change too fast", retry_after_s=1)
 
 
-def _readable(reader_id: str) -> str:
+def _readable(user_key: str) -> str:
     """Encode a prefixed user id as valid JSON text, even if it is damaged."""
-    return reader_id.encode("utf-8", "replace").decode()
+    return user_key.encode("utf-8", "replace").decode()

@@ -80,7 +80,7 @@ class PersonTraces:
         self._server = server
         self._person = person
         self._app = person.app_id
-        self._marks = frozenset(pseudonym(salt, reader) for reader in person.reader_ids)
+        self._marks = frozenset(pseudonym(salt, user_key) for user_key in person.user_keys)
         self._questions: set[str] = set()
 
     async def find_all(self) -> AsyncIterator[Trace]:
@@ -106,9 +106,9 @@ class PersonTraces:
             visitors = await ask("SMEMBERS", keys.linked(self._app, person.user_id))
             if visitors:
                 yield Trace(LINKS, sorted(map(name_of, visitors)))
-        for reader in person.reader_ids:
-            if packed := await ask("LRANGE", keys.recent(self._app, reader), 0, -1):
-                yield Trace(RECENTS, [_read(one) for one in packed])
+        for user_key in person.user_keys:
+            if packed := await ask("LRANGE", keys.recent(self._app, user_key), 0, -1):
+                yield Trace(RECENTS, [_read(interaction) for interaction in packed])
 
     async def _threads(self) -> AsyncIterator[Trace]:
         user, of = self._person.user_id, keys
@@ -122,8 +122,8 @@ class PersonTraces:
             yield Trace(THREADS, [{"revision": True}])
 
     async def _question_traces(self) -> AsyncIterator[Trace]:
-        for reader in self._person.reader_ids:
-            for name in await self._server.execute_slow("SMEMBERS", keys.question_by(self._app, reader)):
+        for user_key in self._person.user_keys:
+            for name in await self._server.execute_slow("SMEMBERS", keys.question_by(self._app, user_key)):
                 self._questions.add(name_of(name))
         for question_id in sorted(self._questions):
             if shown := await self._question(question_id):
@@ -131,11 +131,11 @@ class PersonTraces:
 
     async def _question(self, question_id: str) -> dict[str, Any]:
         key = keys.question(self._app, question_id)
-        asked, shown = await self._server.execute_slow("HMGET", key, "asked", "shown")
-        if asked is None and shown is None:
+        question, shown = await self._server.execute_slow("HMGET", key, "asked", "shown")
+        if question is None and shown is None:
             return {}
         return {
-            "question": _read(unseal(asked or b"", salt_from_key(key, "asked"))),
+            "question": _read(unseal(question or b"", salt_from_key(key, "asked"))),
             "answer": _read(unseal(shown or b"", salt_from_key(key, "shown"))),
         }
 
@@ -164,12 +164,15 @@ class PersonTraces:
                 if not isinstance(stored, dict):
                     continue
                 reasons = stored.get("reasons") or []
-                mine = [one for one in reasons if self._person.is_named_in(orjson.dumps(one))]
+                mine = [reason for reason in reasons if self._person.is_named_in(orjson.dumps(reason))]
                 name = str(stored.get("file_name", ""))
                 is_named = self._person.is_named_in_file(name)
                 if not mine and not is_named:
                     continue
-                kept = [{**one, "example": "", "text": "erased"} if one in mine else one for one in reasons]
+                kept = [
+                    {**reason, "example": "", "text": "erased"} if reason in mine else reason
+                    for reason in reasons
+                ]
                 changed = {**stored, "reasons": kept} if mine else {**stored, "file_name": "erased"}
                 erase = self._act("HSET", key, field, seal(orjson.dumps(changed), salt))
                 yield Trace(IMPORTS, [*mine, *([name] if is_named else [])], erase)
@@ -226,32 +229,32 @@ class PersonTraces:
 
     def _named(self, name: str) -> Trace | None:
         """Find keys named by the person's id or a pseudonym; keys with an owner are not included."""
-        family, _, told = name[len(self._app) + 3 :].partition(":")
+        family, _, rest = name[len(self._app) + 3 :].partition(":")
         if family in _OWNED:
             return None
-        plain = any(f":{reader}:" in f":{told}:" for reader in self._person.reader_ids)
-        if not plain and self._marks.isdisjoint(told.split(":")):
+        plain = any(f":{user_key}:" in f":{rest}:" for user_key in self._person.user_keys)
+        if not plain and self._marks.isdisjoint(rest.split(":")):
             return None
         return Trace(COUNTERS, [family], self._act("DEL", name))
 
     async def _exposures(self, name: str) -> Trace | None:
         experiment = name.rpartition(":")[2]
-        readers = list(self._person.reader_ids)
-        found = await self._server.execute_slow("HMGET", name, *readers)
-        given = [Exposure.unpack(name_of(one)) for one in found if one is not None]
+        user_keys = list(self._person.user_keys)
+        stored = await self._server.execute_slow("HMGET", name, *user_keys)
+        given = [Exposure.unpack(name_of(packed)) for packed in stored if packed is not None]
         if not given:
             return None
         items = [
             {
                 "experiment_id": experiment,
-                "variant_id": one.variant_id if one else "",
-                "at": one.at_ms if one else 0,
+                "variant_id": exposure.variant_id if exposure else "",
+                "at": exposure.at_ms if exposure else 0,
             }
-            for one in given
+            for exposure in given
         ]
 
         async def erase() -> None:
-            await erase_exposures_of(self._server, self._app, experiment, readers)
+            await erase_exposures_of(self._server, self._app, experiment, user_keys)
 
         return Trace(EXPOSURES, items, erase)
 
@@ -265,32 +268,36 @@ class PersonTraces:
         """Find messages that name the person; erasing keeps the count of failures and deletes the texts."""
         parts = ("errors", "late_errors")
         texts = dict(zip(parts, await self._server.execute_slow("HMGET", name, *parts), strict=True))
-        told: list[Any] = []
+        removed: list[Any] = []
         kept: list[str | bytes] = []
         for part, text in texts.items():
             if text and self._names(text):
-                found = _read(text)
-                messages = found if isinstance(found, list) else [found]
-                mine = [one for one in messages if self._person.is_named_in(orjson.dumps(one))]
-                told += mine
+                parsed = _read(text)
+                messages = parsed if isinstance(parsed, list) else [parsed]
+                mine = [message for message in messages if self._person.is_named_in(orjson.dumps(message))]
+                removed += mine
                 kept += (
                     part,
-                    orjson.dumps(["the message is erased" if one in mine else one for one in messages]),
+                    orjson.dumps(
+                        ["the message is erased" if message in mine else message for message in messages]
+                    ),
                 )
-        return Trace(TASKS, told, self._act("HSET", name, *kept)) if told else None
+        return Trace(TASKS, removed, self._act("HSET", name, *kept)) if removed else None
 
     async def _stray_question(self, name: str) -> Trace | None:
         """Find a question of the person that none of the person's lists contains."""
         question_id = name.rpartition(":")[2]
         if question_id in self._questions:
             return None
-        asked = unseal(
+        body = unseal(
             await self._server.execute_slow("HGET", name, "asked") or b"", salt_from_key(name, "asked")
         )
-        if not asked or not self._names(asked):
+        if not body or not self._names(body):
             return None
-        found = _read(asked)
-        people = {found.get("user_id"), found.get("anonymous_id")} if isinstance(found, dict) else set()
+        question = _read(body)
+        people = (
+            {question.get("user_id"), question.get("anonymous_id")} if isinstance(question, dict) else set()
+        )
         if people.isdisjoint(self._person.words):
             return None
         self._questions.add(question_id)
@@ -310,9 +317,9 @@ class PersonTraces:
         """Find the list of questions that cite a product."""
         if not self._questions:
             return None
-        wanted = sorted(self._questions)
-        found = await self._server.execute_slow("SMISMEMBER", name, *wanted)
-        mine = [question_id for question_id, is_in in zip(wanted, found, strict=True) if is_in]
+        question_ids = sorted(self._questions)
+        are_members = await self._server.execute_slow("SMISMEMBER", name, *question_ids)
+        mine = [question_id for question_id, is_in in zip(question_ids, are_members, strict=True) if is_in]
         return (
             Trace(COUNTERS, ["question-citing"] * len(mine), self._act("SREM", name, *mine)) if mine else None
         )
@@ -322,22 +329,24 @@ class PersonTraces:
         day = int(name.rpartition(":")[2])
         texts = [name_of(text) for text in await self._server.execute_slow("ZRANGE", name, 0, -1)]
         marks = [
-            (text, question_fingerprint(text, reader)) for text in texts for reader in self._person.reader_ids
+            (text, question_fingerprint(text, user_key))
+            for text in texts
+            for user_key in self._person.user_keys
         ]
-        asker, found = keys.question_asker(self._app, day), list[tuple[str, str]]()
+        asker, pairs = keys.question_asker(self._app, day), list[tuple[str, str]]()
         for some in _pages(marks):
-            known = await self._server.execute_slow("SMISMEMBER", asker, *(mark for _, mark in some))
-            found += [pair for pair, is_in in zip(some, known, strict=True) if is_in]
-        if not found:
+            are_members = await self._server.execute_slow("SMISMEMBER", asker, *(mark for _, mark in some))
+            pairs += [pair for pair, is_in in zip(some, are_members, strict=True) if is_in]
+        if not pairs:
             return None
 
         async def erase() -> None:
-            for text, mark in found:
+            for text, mark in pairs:
                 if await self._server.execute_slow("SREM", asker, mark):
                     await self._server.execute_slow("ZINCRBY", name, -1, text)
             await self._server.execute_slow("ZREMRANGEBYSCORE", name, "-inf", 0)
 
-        return Trace(POPULAR_QUESTIONS, [text for text, _ in found], erase)
+        return Trace(POPULAR_QUESTIONS, [text for text, _ in pairs], erase)
 
     def _names(self, data: bytes) -> bool:
         sealed = data[:1] == b"1" and data[WIDTH : WIDTH + 1] in (b"{", b"[")

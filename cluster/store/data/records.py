@@ -43,7 +43,7 @@ class RecordStore:
         return body
 
     async def get_many(self, app_id: str, noun: Noun, record_ids: Sequence[str]) -> list[bytes | None]:
-        found: list[bytes | None] = []
+        bodies: list[bytes | None] = []
         ask = self._server.execute if len(record_ids) <= HOT_AT_ONCE else self._server.execute_slow
         for first in range(0, len(record_ids), MOST_AT_ONCE):
             some = record_ids[first : first + MOST_AT_ONCE]
@@ -52,8 +52,8 @@ class RecordStore:
                 body = None if sealed is None else unseal(sealed, salt_from_key(key))
                 if body is None and sealed is not None:
                     await self._quarantine.record(app_id, noun, record_id, sealed)
-                found.append(body)
-        return found
+                bodies.append(body)
+        return bodies
 
     async def ids(self, app_id: str, noun: Noun, product_type: str | None = None) -> list[str]:
         """Return all ids, sorted."""

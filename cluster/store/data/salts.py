@@ -27,6 +27,6 @@ class Salts:
             salt = self._read[app_id] = bytes(await self._server.execute_slow("GET", name))
         return salt
 
-    async def pseudonym(self, app_id: str, reader_id: str) -> str:
+    async def pseudonym(self, app_id: str, user_key: str) -> str:
         """Return a user's pseudonym for the name of a key."""
-        return pseudonym(await self.get(app_id), reader_id)
+        return pseudonym(await self.get(app_id), user_key)

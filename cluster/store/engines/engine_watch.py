@@ -43,12 +43,12 @@ class EngineWatch:
         self._server = server
 
     async def add_requests(
-        self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int
+        self, app_id: str, requests: Mapping[tuple[Placement, str], int], now_ms: int
     ) -> None:
         """Add requests by placement and engine id."""
         names = [keys.engine_request_count(app_id, now_ms // MINUTE_MS), keys.engine_last_request(app_id)]
         counts: list[str | int] = []
-        for (place, engine_id), count in asked.items():
+        for (place, engine_id), count in requests.items():
             counts += [f"{place}:{engine_id}", count]
         await self._server.run(_COUNT, names, [3 * MINUTE_MS, DAY_MS, now_ms, *counts])
 
@@ -57,14 +57,14 @@ class EngineWatch:
         minute = now_ms // MINUTE_MS
         before = await self._numbers(keys.engine_request_count(app_id, minute - 1))
         now = await self._numbers(keys.engine_request_count(app_id, minute))
-        found: dict[tuple[Placement, str], EngineTraffic] = {}
+        traffic: dict[tuple[Placement, str], EngineTraffic] = {}
         for name, last_ms in (await self._numbers(keys.engine_last_request(app_id))).items():
             word, _, engine_id = name.partition(":")
             for place in _PLACES:
                 if place == word:
                     per_s = estimate_rate(before.get(name, 0), now.get(name, 0), now_ms)
-                    found[place, engine_id] = EngineTraffic(per_s, last_ms)
-        return found
+                    traffic[place, engine_id] = EngineTraffic(per_s, last_ms)
+        return traffic
 
     async def record(self, status: EngineStatus) -> None:
         key = keys.engine_status(status.app_id)
@@ -72,14 +72,14 @@ class EngineWatch:
 
     async def list_statuses(self, app_id: str) -> dict[str, EngineStatus]:
         flat = await self._server.execute_slow("HGETALL", keys.engine_status(app_id))
-        found = {}
+        statuses = {}
         for name, body in split_pairs(flat):
             try:
-                found[text_of(name)] = EngineStatus.model_validate_json(body)
+                statuses[text_of(name)] = EngineStatus.model_validate_json(body)
             except ValidationError:
                 # the next round of the engine operator writes the value again
                 continue
-        return found
+        return statuses
 
     async def delete(self, app_id: str, engine_id: str) -> None:
         """Delete the status of an engine without a deployment."""

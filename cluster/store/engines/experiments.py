@@ -89,7 +89,7 @@ class ExperimentStore:
     async def assign(
         self,
         experiment: Experiment,
-        readers: Sequence[str],
+        user_keys: Sequence[str],
         proposed: Exposure | None,
         mode: AssignMode,
         writer: BrowserWriter | None = None,
@@ -109,7 +109,7 @@ class ExperimentStore:
         packed = replace(proposed, person="").pack() if proposed is not None else ""
         bounds: list[Argument] = []
         if writer is not None:
-            bounds = ["stranger", writer.address, writer.readers_per_address, writer.readers_per_day]
+            bounds = ["stranger", writer.address, writer.users_per_address, writer.users_per_day]
             bounds += [MOST_ADDRESSES, STRANGER_LIFE_S]
         args: list[Argument] = [
             *bounds,
@@ -117,14 +117,14 @@ class ExperimentStore:
             packed,
             len(variant_ids),
             *variant_ids,
-            *dict.fromkeys(readers),
+            *dict.fromkeys(user_keys),
         ]
-        found = await self._server.run(_ASSIGN, names, args, hot=True)
-        return Exposure.unpack(name_of(found)) if found else None
+        assigned = await self._server.run(_ASSIGN, names, args, hot=True)
+        return Exposure.unpack(name_of(assigned)) if assigned else None
 
-    async def erase_exposures(self, app_id: str, readers: Sequence[str]) -> int:
+    async def erase_exposures(self, app_id: str, user_keys: Sequence[str]) -> int:
         """Erase, in all experiments, the variants of these users and of their linked ids."""
-        return await erase_exposures(self._server, app_id, readers)
+        return await erase_exposures(self._server, app_id, user_keys)
 
     async def exposures(self, app_id: str, experiment_id: str) -> AsyncIterator[tuple[str, Exposure]]:
         """Iterate over prefixed user ids and their exposures; unordered, while others may write."""
@@ -132,10 +132,10 @@ class ExperimentStore:
         while True:
             cursor, flat = await self._server.execute_slow("HSCAN", key, cursor, "COUNT", _PAGE)
             for name, packed in split_pairs(flat):
-                exposure, reader = Exposure.unpack(name_of(packed)), name_of(name)
-                if exposure is not None and reader not in seen:
-                    seen.add(reader)
-                    yield reader, exposure
+                exposure, user_key = Exposure.unpack(name_of(packed)), name_of(name)
+                if exposure is not None and user_key not in seen:
+                    seen.add(user_key)
+                    yield user_key, exposure
             if cursor == b"0":
                 return
 
@@ -151,21 +151,21 @@ class ExperimentStore:
         return {name_of(name): int(count) for name, count in split_pairs(flat)}
 
 
-async def erase_exposures(server: RedisClient, app_id: str, readers: Sequence[str]) -> int:
+async def erase_exposures(server: RedisClient, app_id: str, user_keys: Sequence[str]) -> int:
     """Erase the variants of users in all experiments; see `ExperimentStore`."""
-    if not readers:
+    if not user_keys:
         return 0
     names = [name_of(name) for name in await server.execute_slow("HKEYS", keys.experiment(app_id))]
-    gone = await asyncio.gather(*(erase_exposures_of(server, app_id, name, readers) for name in names))
+    gone = await asyncio.gather(*(erase_exposures_of(server, app_id, name, user_keys) for name in names))
     return sum(gone)
 
 
 async def erase_exposures_of(
-    server: RedisClient, app_id: str, experiment_id: str, readers: Sequence[str]
+    server: RedisClient, app_id: str, experiment_id: str, user_keys: Sequence[str]
 ) -> int:
     """Erase the variants of users in one experiment, which may be deleted."""
     names = [keys.exposure(app_id, experiment_id), keys.exposure_ids(app_id, experiment_id)]
-    return int(await server.run(_ERASE, names, list(readers)))
+    return int(await server.run(_ERASE, names, list(user_keys)))
 
 
 def _age(experiment: Experiment) -> tuple[int, str]:

@@ -28,27 +28,27 @@ class PageStore:
         self._server = server
         self._salts = Salts(server)
 
-    async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]:
-        name = await self._name(app_id, reader_id, pagination_id)
+    async def shown(self, app_id: str, user_key: str, pagination_id: str) -> list[str]:
+        name = await self._name(app_id, user_key, pagination_id)
         members = await self._server.execute("LRANGE", name, 0, -1)
         return [text_of(member) for member in members]
 
     async def show(
         self,
         app_id: str,
-        reader_id: str,
+        user_key: str,
         pagination_id: str,
         product_ids: Sequence[str],
         *,
         is_strangers: bool = False,
     ) -> None:
         """Record shown products; fewer for unverified users, and for a bounded number of these."""
-        name = await self._name(app_id, reader_id, pagination_id)
+        name = await self._name(app_id, user_key, pagination_id)
         names = [name, keys.page_count(app_id)]
         most, pages = (STRANGERS_MOST, STRANGERS_PAGES) if is_strangers else (MOST, 0)
         await self._server.run(_SHOW, names, [IDLE_MS, most, pages, *product_ids[-most:]], hot=True)
 
-    async def _name(self, app_id: str, reader_id: str, pagination_id: str) -> str:
+    async def _name(self, app_id: str, user_key: str, pagination_id: str) -> str:
         """Return the list's key, which reveals neither the user nor the caller's `pagination_id`."""
-        mark = await self._salts.pseudonym(app_id, reader_id)
+        mark = await self._salts.pseudonym(app_id, user_key)
         return keys.page(app_id, mark, await self._salts.pseudonym(app_id, pagination_id))

@@ -32,7 +32,7 @@ class PromotionStore:
         """
         app_id, engine_id = entry.app_id, entry.engine_id
         key, history = keys.engine(app_id), keys.engine_history(app_id, engine_id)
-        told = seal_record(entry, history)
+        sealed_entry = seal_record(entry, history)
         for _ in range(_TRIES):
             sealed: bytes | None = await self._server.execute_slow("HGET", key, engine_id)
             body = None if sealed is None else unseal(sealed, salt_from_key(key, engine_id))
@@ -40,7 +40,7 @@ class PromotionStore:
             if sealed is None or engine is None or engine.snapshot != entry.before:
                 return False
             after = engine.model_copy(update={"snapshot": entry.version})
-            args: list[str | bytes] = [engine_id, sealed, seal_record(after, key, engine_id), told]
+            args: list[str | bytes] = [engine_id, sealed, seal_record(after, key, engine_id), sealed_entry]
             if await self._server.run(_PROMOTE, [key, history], args):
                 return True
         raise Unavailable("the engine is being changed by many at once", retry_after_s=1)
@@ -48,12 +48,12 @@ class PromotionStore:
     async def history(self, app_id: str, engine_id: str, limit: int = 100) -> list[Promotion]:
         """Return the promotions of an engine, newest first."""
         key = keys.engine_history(app_id, engine_id)
-        found = []
+        promotions = []
         for sealed in await self._server.execute_slow("LRANGE", key, -limit, -1):
             body = unseal(sealed, salt_from_key(key))
             try:
                 if body is not None:
-                    found.append(parse_record(Promotion, body))
+                    promotions.append(parse_record(Promotion, body))
             except NewerRelease:
                 continue  # the history is append-only; an unreadable entry is skipped
-        return found[::-1]
+        return promotions[::-1]

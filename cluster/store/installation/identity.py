@@ -28,8 +28,10 @@ class IdentityStore:
 
     async def read(self) -> StoredIdentity:
         """Return the stored identity."""
-        found = await self._server.execute_slow("HMGET", keys.installation(), "id", "fingerprint", "previous")
-        installation_id, fingerprint, previous = ("" if field is None else text_of(field) for field in found)
+        fields = await self._server.execute_slow(
+            "HMGET", keys.installation(), "id", "fingerprint", "previous"
+        )
+        installation_id, fingerprint, previous = ("" if field is None else text_of(field) for field in fields)
         return StoredIdentity(installation_id, fingerprint, tuple(previous.split()))
 
     async def claim(self, identity: StoredIdentity) -> StoredIdentity:

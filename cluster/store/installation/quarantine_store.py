@@ -26,17 +26,17 @@ class QuarantineStore:
 
     async def read(self, app_id: str) -> list[QuarantineEntry]:
         """Return the newest entries of an app, or without an id those of no app, up to `MOST_BYTES`."""
-        found: list[QuarantineEntry] = []
+        entries: list[QuarantineEntry] = []
         for key in _streams(app_id):
             end, room = "+", MOST_BYTES
             while room > 0:
-                lot = await self._server.execute_slow("XREVRANGE", key, end, "-", "COUNT", _BATCH_SIZE)
-                found += [_entry(text_of(entry_id), flat, app_id) for entry_id, flat in lot]
-                if len(lot) < _BATCH_SIZE:
+                batch = await self._server.execute_slow("XREVRANGE", key, end, "-", "COUNT", _BATCH_SIZE)
+                entries += [_entry(text_of(entry_id), flat, app_id) for entry_id, flat in batch]
+                if len(batch) < _BATCH_SIZE:
                     break
-                end = "(" + text_of(lot[-1][0])
-                room -= sum(len(entry.payload) for entry in found[-_BATCH_SIZE:])
-        return found
+                end = "(" + text_of(batch[-1][0])
+                room -= sum(len(entry.payload) for entry in entries[-_BATCH_SIZE:])
+        return entries
 
     async def remove(self, app_id: str, entry_ids: Sequence[str]) -> None:
         """Delete entries for good."""

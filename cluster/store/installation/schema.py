@@ -90,17 +90,17 @@ class SchemaStore:
     async def list_releases(self, now_ms: int) -> list[RunningRelease]:
         """Return the builds of releases that run, by name; entries of a day ago are removed."""
         flat = await self._server.execute_slow("HGETALL", keys.releases())
-        found = []
+        releases = []
         for name, value in split_pairs(flat):
-            told = orjson.loads(value)
+            fields = orjson.loads(value)
             running = RunningRelease(
-                told.get("release", text_of(name)),
-                int(told["schema"]),
-                int(told["at"]),
-                told.get("build", ""),
+                fields.get("release", text_of(name)),
+                int(fields["schema"]),
+                int(fields["at"]),
+                fields.get("build", ""),
             )
             if abs(now_ms - running.at_ms) <= SEEN_MS:
-                found.append(running)
+                releases.append(running)
             elif now_ms - running.at_ms > FORGOTTEN_MS:
                 await self._server.execute_slow("HDEL", keys.releases(), name)
-        return sorted(found, key=lambda running: (running.release, running.build))
+        return sorted(releases, key=lambda running: (running.release, running.build))

@@ -94,8 +94,10 @@ class Quarantine:
         _log.error("erasure_damaged", app=app_id, noun=noun, offset=offset, reason=reason)
         if is_repaired:
             return
-        found = await self._server.execute_slow("XREVRANGE", keys.quarantine(app_id), "+", "-", "COUNT", 100)
-        if any(offset.encode() in flat and b"erasure" in flat for _, flat in found):
+        entries = await self._server.execute_slow(
+            "XREVRANGE", keys.quarantine(app_id), "+", "-", "COUNT", 100
+        )
+        if any(offset.encode() in flat and b"erasure" in flat for _, flat in entries):
             return  # every follower of the log reads this entry
         await self._add(app_id, "erasure", noun, offset, reason, b"")
 

@@ -137,8 +137,8 @@ def _add_unknown(value: Any, body: Any) -> None:
                 _add_unknown(part, body[name])
         body.update(value.__pydantic_extra__ or {})
     elif isinstance(value, tuple | list):
-        for part, one in zip(value, body, strict=True):
-            _add_unknown(part, one)
+        for part, element in zip(value, body, strict=True):
+            _add_unknown(part, element)
     elif isinstance(value, Mapping):
         for name, part in value.items():
             if name in body:

@@ -122,8 +122,8 @@ def browser_writer(request: ApiRequest, now_ms: int, proven: frozenset[str] = fr
         address=daily_address_digest(request, now_ms),
         now_ms=now_ms,
         proven=proven,
-        readers_per_address=settings.new_readers_per_address,
-        readers_per_day=settings.new_readers_per_day,
+        users_per_address=settings.new_readers_per_address,
+        users_per_day=settings.new_readers_per_day,
         bytes_per_minute=int(settings.limits.queries_per_s * 60 * BYTES_PER_EVENT),
     )
 

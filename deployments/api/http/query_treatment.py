@@ -68,7 +68,7 @@ class QueryTreatment:
             tried = replace(query, snapshot=preview.snapshot) if preview.snapshot else query
             return await self._rules.apply(tried), self._no_outcome
         treatments = await self._treatments.assign(
-            query.app_id, query.engine_id, query.reader_ids,
+            query.app_id, query.engine_id, query.user_keys,
             through=query.kind, device=classify_device(request.user_agent),
             # Browsers may name an unproven user id if the app has `prove_writers` off.
             writer=partial(limit_new_users, request, "" if query.question is not None else query.user_id),

@@ -118,7 +118,7 @@ class AskSuggestionsResource:
     async def _popular_questions(self, app_id: str, rows: int) -> list[str]:
         today = self._services.clock.now_ms() // _DAY_MS
         days = range(today, today - TRENDING_DAYS, -1)
-        return await self._services.store.list_popular(app_id, days, readers=TRENDING_READERS, rows=rows)
+        return await self._services.store.list_popular(app_id, days, min_users=TRENDING_READERS, rows=rows)
 
     async def _popular_about(self, app_id: str, product_id: str) -> list[str]:
         """Return recent popular questions whose answers cite a product."""

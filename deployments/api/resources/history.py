@@ -50,7 +50,7 @@ class HistoryResource:
         def read(request: ApiRequest) -> HistoryRequest:
             token_user = request.token.user_id if request.token is not None else ""
             if not token_user and not request.credential.is_secret:
-                raise Unauthenticated(messages.READER_REQUIRED)
+                raise Unauthenticated(messages.USER_REQUIRED)
             try:
                 body = model.model_validate(request.payload)
             except ValidationError as error:
@@ -288,7 +288,7 @@ def _find_user(request: ApiRequest, named: str) -> str:
         check_same_user(token, named)
         return token.user_id
     if not request.credential.is_secret:
-        raise Unauthenticated(messages.READER_REQUIRED)
+        raise Unauthenticated(messages.USER_REQUIRED)
     if not named:
         refuse("field required", "user_id", kind="value_error.missing", within="query")
     return named

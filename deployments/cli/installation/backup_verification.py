@@ -150,10 +150,10 @@ async def _compare_app(
         return
     late = await find_active_users(source[0], app_id, cut)
     for query, one, other in zip(queries, answers, expected, strict=True):
-        if late.isdisjoint(query.reader_ids):
+        if late.isdisjoint(query.user_keys):
             found.compared += 1
             if one != other:
-                subject = query.reader_ids or query.anchors or (query.search.text if query.search else "",)
+                subject = query.user_keys or query.anchors or (query.search.text if query.search else "",)
                 found.different.append(f"{app_id}/{query.engine_id} {query.kind} {' '.join(subject)}")
 
 

@@ -67,7 +67,7 @@ def _lines(report: UpgradeReport, applied: tuple[str, ...]) -> list[str]:
     if report.formats is not None:
         manifests = ", ".join(f"{count} of format {form}" for form, count in report.formats.items()) or "none"
     return [
-        f"this release: {installed_version()} build {build_digest()} (schema {report.known})",
+        f"this release: {installed_version()} build {build_digest()} (schema {report.newest})",
         f"stored data: schema {stored.number}" + (f", by {stored.release}" if stored.release else ""),
         f"releases that run: {running}",
         f"records read: {records.read.total()}",

@@ -50,7 +50,7 @@ async def _show(request: ConsoleRequest, operation: str, pattern: str) -> Respon
     older = f"{address}?{urlencode({**kept, 'cursor': rows['next']})}" if rows["next"] else ""
     first = f"{address}?{urlencode(kept)}" if request.query.get("cursor") else ""
     return request.page(
-        "access/audit.html", rows=[_readable(row) for row in rows["rows"]], wanted=filters, address=address,
+        "access/audit.html", rows=[_readable(row) for row in rows["rows"]], audit_filter=filters, address=address,
         older=older, first=first,
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import iso_ms
 from cluster.errors import HouseError, Invalid, NotFound
-from cluster.ids import DEFAULT_ENGINE, anonymous_reader, user_reader
+from cluster.ids import DEFAULT_ENGINE, user_key_from_anonymous_id, user_key_from_id
 from cluster.records.interaction import RecentEvent
 from deployments.operations.content.catalog import (
     ListRecords,
@@ -214,7 +214,9 @@ async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]
     _require_one(given)
     await require_app(services.stores, given.app_id)
     stores = services.stores
-    user_keys = [user_reader(given.user_id) if given.user_id else anonymous_reader(given.anonymous_id)]
+    user_keys = [
+        user_key_from_id(given.user_id) if given.user_id else user_key_from_anonymous_id(given.anonymous_id)
+    ]
     record, packed, visitors, linked = await asyncio.gather(
         _read_record(services, given),
         stores.interactions.recent(given.app_id, user_keys, MOST_EVENTS),
@@ -278,7 +280,9 @@ async def _find_related(
 
     Cost: one request to the API for each of at most `MOST_ANCHORS` products of the history
     """
-    user_key = user_reader(given.user_id) if given.user_id else anonymous_reader(given.anonymous_id)
+    user_key = (
+        user_key_from_id(given.user_id) if given.user_id else user_key_from_anonymous_id(given.anonymous_id)
+    )
     packed = await services.stores.interactions.recent(given.app_id, [user_key], MOST_EVENTS)
     events = [RecentEvent.unpack(entry) for entry in packed]
     history = dict.fromkeys(product_id for event in events for product_id in event.product_ids)

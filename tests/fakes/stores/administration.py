@@ -98,9 +98,9 @@ class MemoryAudit(AuditLog):
             self._proof.report(self._rows[-1].model_dump(mode="json"))
         return self._rows[-1]
 
-    async def page(self, wanted: AuditFilter, *, before: str = "", limit: int = 100) -> AuditPage:
+    async def page(self, audit_filter: AuditFilter, *, before: str = "", limit: int = 100) -> AuditPage:
         end = len(self._rows) if not before else int(before.partition("-")[0]) - 1
-        older = [row for row in reversed(self._rows[:end]) if wanted.matches(row)]
+        older = [row for row in reversed(self._rows[:end]) if audit_filter.matches(row)]
         found = older[:limit]
         return AuditPage(found, found[-1].row_id if len(older) > limit else "")
 

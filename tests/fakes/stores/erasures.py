@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import orjson
 
 from cluster.errors import Conflict
-from cluster.ids import anonymous_reader
+from cluster.ids import user_key_from_anonymous_id
 from cluster.records.erasure import ErasedReaders, Erasure, Person, addresses_of
 from cluster.records.logged_query import pseudonym
 from cluster.store.data.erasures import AppendOnlyFileStatus, ErasureStore, LogNoun
@@ -44,11 +44,11 @@ class MemoryErasures(ErasureStore):
         )
 
     async def subject(self, person: Person) -> str:
-        return pseudonym(await self._queries.salt(person.app_id), person.reader_ids[0])
+        return pseudonym(await self._queries.salt(person.app_id), person.user_keys[0])
 
     async def subjects(self, person: Person) -> tuple[str, ...]:
         salt = await self._queries.salt(person.app_id)
-        return tuple(pseudonym(salt, reader) for reader in person.reader_ids)
+        return tuple(pseudonym(salt, reader) for reader in person.user_keys)
 
     async def erased_since(self, app_id: str, since_ms: int) -> ErasedReaders:
         receipts = [one for one in await self.newest(app_id, 10_000) if one.created_at >= since_ms]
@@ -79,7 +79,7 @@ class MemoryErasures(ErasureStore):
         profile = app.records["user"].get(person.user_id)
         found[PROFILE] = [orjson.loads(profile)] if profile else []
         found[RECENTS] = [
-            orjson.loads(one) for reader in person.reader_ids for one in app.recents.get(reader, [])
+            orjson.loads(one) for reader in person.user_keys for one in app.recents.get(reader, [])
         ]
         found[LINKS] = sorted(app.linked.get(person.user_id, ()))
         return found
@@ -88,7 +88,7 @@ class MemoryErasures(ErasureStore):
         if person.user_id:
             await self._interactions.erase(person.app_id, [person.user_id])
             return
-        readers = [anonymous_reader(visitor) for visitor in person.anonymous_ids]
+        readers = [user_key_from_anonymous_id(visitor) for visitor in person.anonymous_ids]
         for reader in readers:
             self._state.apps[person.app_id].recents.pop(reader, None)
         self._state.log(person.app_id, "interaction", LoggedChange("erase", orjson.dumps(readers)))

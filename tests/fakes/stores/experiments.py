@@ -56,20 +56,20 @@ class MemoryExperiments(ExperimentStore):
     async def assign(
         self,
         experiment: Experiment,
-        readers: Sequence[str],
+        user_keys: Sequence[str],
         proposed: Exposure | None,
         mode: AssignMode,
         writer: BrowserWriter | None = None,
     ) -> Exposure | None:
         given = self._apps[experiment.app_id].given[experiment.experiment_id]
         known = {variant.variant_id for variant in experiment.variants}
-        held = [given.by_reader.get(reader) for reader in readers]
+        held = [given.by_reader.get(reader) for reader in user_keys]
         winner = next((one for one in held if one is not None and one.variant_id in known), None)
-        person = readers[0] if winner is None else winner.person
+        person = user_keys[0] if winner is None else winner.person
         if mode != "read" and proposed is not None and (mode == "force" or winner is None):
             winner = replace(proposed, person=person)
         if mode != "read" and winner is not None:
-            for reader in readers:
+            for reader in user_keys:
                 known_reader = reader in given.by_reader
                 if not known_reader and not self._admit(experiment.app_id, writer):
                     continue
@@ -84,16 +84,16 @@ class MemoryExperiments(ExperimentStore):
             return True
         mine, everybody = (app_id, writer.day, writer.address), (app_id, writer.day, "")
         if (
-            self._strangers[mine] >= writer.readers_per_address
-            or self._strangers[everybody] >= writer.readers_per_day
+            self._strangers[mine] >= writer.users_per_address
+            or self._strangers[everybody] >= writer.users_per_day
         ):
             return False
         self._strangers.update((mine, everybody))
         return True
 
-    async def erase_exposures(self, app_id: str, readers: Sequence[str]) -> int:
+    async def erase_exposures(self, app_id: str, user_keys: Sequence[str]) -> int:
         app = self._apps[app_id]
-        return sum(_erase(app.given[name], reader) for name in app.experiments for reader in readers)
+        return sum(_erase(app.given[name], reader) for name in app.experiments for reader in user_keys)
 
     async def exposures(self, app_id: str, experiment_id: str) -> AsyncIterator[tuple[str, Exposure]]:
         for reader, exposure in list(self._apps[app_id].given[experiment_id].by_reader.items()):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import orjson
 
 from cluster.errors import TooMany, messages
-from cluster.ids import anonymous_reader, user_reader
+from cluster.ids import user_key_from_anonymous_id, user_key_from_id
 from cluster.store.data import interactions
 from cluster.store.data.append_plan import (
     CAP,
@@ -58,10 +58,10 @@ class MemoryInteractions(InteractionStore):
                 if user_id:
                     _link(app, visitor, user_id)
                 if packed:
-                    _push(app, anonymous_reader(visitor), [packed])
+                    _push(app, user_key_from_anonymous_id(visitor), [packed])
                 user_id = app.links.get(visitor, "")
             if user_id and packed:
-                _push(app, user_reader(user_id), [packed])
+                _push(app, user_key_from_id(user_id), [packed])
         return self._state.log(app_id, "interaction", LoggedChange("put", payload))
 
     def _append_bounded(
@@ -79,9 +79,9 @@ class MemoryInteractions(InteractionStore):
         for user_id, visitor, packed in recents:
             linked = app.links.get(visitor, "") or user_id
             if visitor and packed:
-                pushes.setdefault(anonymous_reader(visitor), []).append(packed)
+                pushes.setdefault(user_key_from_anonymous_id(visitor), []).append(packed)
             if linked and packed:
-                pushes.setdefault(user_reader(linked), []).append(packed)
+                pushes.setdefault(user_key_from_id(linked), []).append(packed)
         for reader_id, oldest_first in pushes.items():
             listed = len(app.recents.get(reader_id, []))
             if listed or reader_id[2:] in writer.proven or self._admit(app_id, writer):
@@ -92,15 +92,15 @@ class MemoryInteractions(InteractionStore):
         mine, everybody = (app_id, writer.day, writer.address), (app_id, writer.day, "")
         counts = self._strangers
         if (
-            counts.get(mine, 0) >= writer.readers_per_address
-            or counts.get(everybody, 0) >= writer.readers_per_day
+            counts.get(mine, 0) >= writer.users_per_address
+            or counts.get(everybody, 0) >= writer.users_per_day
         ):
             return False
         counts[mine], counts[everybody] = counts.get(mine, 0) + 1, counts.get(everybody, 0) + 1
         return True
 
-    async def recent(self, app_id: str, reader_ids: Sequence[str], limit: int = 200) -> list[bytes]:
-        lists = [self._state.apps[app_id].recents.get(reader_id, [])[:limit] for reader_id in reader_ids]
+    async def recent(self, app_id: str, user_keys: Sequence[str], limit: int = 200) -> list[bytes]:
+        lists = [self._state.apps[app_id].recents.get(reader_id, [])[:limit] for reader_id in user_keys]
         return list(merge_recent(lists)) if lists else []
 
     async def links(self, app_id: str, anonymous_ids: Sequence[str]) -> dict[str, str]:
@@ -114,7 +114,10 @@ class MemoryInteractions(InteractionStore):
             visitors = sorted(app.linked.pop(user_id, ()))
             for visitor in visitors:
                 app.links.pop(visitor, None)
-            readers += (user_reader(user_id), *(anonymous_reader(visitor) for visitor in visitors))
+            readers += (
+                user_key_from_id(user_id),
+                *(user_key_from_anonymous_id(visitor) for visitor in visitors),
+            )
         if readers:
             if self._threads is not None:
                 await self._threads.erase(app_id, user_ids)
@@ -133,9 +136,9 @@ def _link(app: AppState, visitor: str, user_id: str) -> None:
         return
     app.links[visitor] = user_id
     app.linked[user_id].add(visitor)
-    own = anonymous_reader(visitor)
+    own = user_key_from_anonymous_id(visitor)
     if former is None:
-        _push(app, user_reader(user_id), list(reversed(app.recents.get(own, []))))
+        _push(app, user_key_from_id(user_id), list(reversed(app.recents.get(own, []))))
     else:
         app.linked[former].discard(visitor)
         app.recents.pop(own, None)

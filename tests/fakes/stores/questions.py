@@ -15,8 +15,8 @@ from cluster.store.archive.questions import (
     MOST_TEXTS,
     QuestionStore,
     StoredQuestion,
-    reader_from_question,
     select_popular,
+    user_key_from_question,
 )
 
 
@@ -131,9 +131,9 @@ class MemoryQuestions(QuestionStore):
         kept.sort(key=lambda one: one.question.asked_at, reverse=True)
         return kept[start : start + count]
 
-    async def count(self, app_id: str, reader_id: str, day: int) -> int:
-        self._counts[app_id, reader_id, day] += 1
-        return self._counts[app_id, reader_id, day]
+    async def count(self, app_id: str, user_key: str, day: int) -> int:
+        self._counts[app_id, user_key, day] += 1
+        return self._counts[app_id, user_key, day]
 
     async def count_stranger(self, app_id: str, address: str, day: int, *, each: int, total: int) -> bool:
         mine, everybody = (app_id, "ask:" + address, day), (app_id, "ask", day)
@@ -149,24 +149,24 @@ class MemoryQuestions(QuestionStore):
         self._counts[name] = max(0, self._counts[name] + tokens)
         return True
 
-    async def record_question(self, app_id: str, text: str, reader_id: str, day: int) -> None:
-        if any(reader_id in self._asked[app_id, day - ago][text] for ago in range(1, FREQUENCY_DAYS)):
+    async def record_question(self, app_id: str, text: str, user_key: str, day: int) -> None:
+        if any(user_key in self._asked[app_id, day - ago][text] for ago in range(1, FREQUENCY_DAYS)):
             return
         asked = self._asked[app_id, day]
         if text in asked or len(asked) < MOST_TEXTS:
-            asked[text].add(reader_id)
+            asked[text].add(user_key)
 
-    async def list_popular(self, app_id: str, days: Sequence[int], *, readers: int, rows: int) -> list[str]:
+    async def list_popular(self, app_id: str, days: Sequence[int], *, min_users: int, rows: int) -> list[str]:
         asked: Counter[str] = Counter()
         for day in days:
             asked.update({text: len(who) for text, who in self._asked[app_id, day].items()})
-        return select_popular(asked, readers, rows)
+        return select_popular(asked, min_users, rows)
 
-    async def erase(self, app_id: str, reader_ids: Sequence[str]) -> int:
+    async def erase(self, app_id: str, user_keys: Sequence[str]) -> int:
         own = [
             name
             for name, kept in self._kept.items()
-            if name[0] == app_id and reader_from_question(kept.recorded.question) in reader_ids
+            if name[0] == app_id and user_key_from_question(kept.recorded.question) in user_keys
         ]
         for name in own:
             del self._kept[name]

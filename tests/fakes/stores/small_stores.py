@@ -190,7 +190,7 @@ class MemoryIdempotency(IdempotencyStore):
         token: str,
         status: int,
         reply: bytes,
-        readers: Sequence[str] = (),
+        user_keys: Sequence[str] = (),
         *,
         life_ms: int = idempotency.LIFE_MS,
     ) -> None:
@@ -210,23 +210,23 @@ class MemoryPages(PageStore):
         self._clock = clock
         self._shown: dict[tuple[str, str, str], tuple[list[str], int]] = {}
 
-    async def shown(self, app_id: str, reader_id: str, pagination_id: str) -> list[str]:
-        shown, until_ms = self._shown.get((app_id, reader_id, pagination_id), ([], 0))
+    async def shown(self, app_id: str, user_key: str, pagination_id: str) -> list[str]:
+        shown, until_ms = self._shown.get((app_id, user_key, pagination_id), ([], 0))
         return list(shown) if until_ms > self._clock.now_ms() else []
 
     async def show(
         self,
         app_id: str,
-        reader_id: str,
+        user_key: str,
         pagination_id: str,
         product_ids: Sequence[str],
         *,
         is_strangers: bool = False,
     ) -> None:
         most = pagination.STRANGERS_MOST if is_strangers else pagination.MOST
-        shown = [*await self.shown(app_id, reader_id, pagination_id), *product_ids][-most:]
+        shown = [*await self.shown(app_id, user_key, pagination_id), *product_ids][-most:]
         until_ms = self._clock.now_ms() + pagination.IDLE_MS
-        self._shown[app_id, reader_id, pagination_id] = (shown, until_ms)
+        self._shown[app_id, user_key, pagination_id] = (shown, until_ms)
 
 
 class MemoryLeases(LeaseStore):

@@ -11,7 +11,7 @@ def test_queries_alternate_between_users_products_searches_and_engines() -> None
         ("user_to_products", "a"), ("product_to_products", "b"), ("search", "a"),
         ("user_to_products", "b"), ("product_to_products", "a"), ("search", "b"),
     ]  # fmt: skip
-    assert [query.reader_ids for query in queries[::3]] == [("u:gina",), ("a:visitor",)]
+    assert [query.user_keys for query in queries[::3]] == [("u:gina",), ("a:visitor",)]
     assert queries[2].search is not None
     assert queries[2].search.text == "Steel trowel of"
 

@@ -68,7 +68,7 @@ def test_every_shared_parameter_arrives() -> None:
         cohort={"country": "GB", "member": True}, context={"a": None, "b": [1, 2.5], "c": ["x"]},
         boosting_tags=("sale",),
     )  # fmt: skip
-    assert made.reader_ids == ("u:gina-7", "a:a-1")
+    assert made.user_keys == ("u:gina-7", "a:a-1")
 
 
 def test_boost_rules_come_together_the_single_one_first() -> None:

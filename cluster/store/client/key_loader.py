@@ -62,7 +62,7 @@ _SCANS = {b"hash": ("HSCAN",), b"set": ("SSCAN",), b"zset": ("ZSCAN",)}
 "Type -> the first word of the command."
 
 
-class KeyReader:
+class KeyLoader:
     """Reads keys of one server."""
 
     def __init__(self, server: RedisClient, clock: Clock) -> None:
@@ -85,15 +85,15 @@ class KeyReader:
 
     async def read_strings(self, names: Sequence[bytes]) -> list[KeyPart]:
         """Return strings without a time to live; absent ones are left out."""
-        found = []
+        parts = []
         for group in self._server.group([name_of(key) for key in names]):
             values = await self._server.execute_slow("MGET", *group)
-            found += [
+            parts += [
                 KeyPart(key.encode("utf-8", "surrogateescape"), "string", [value])
                 for key, value in zip(group, values, strict=True)
                 if value is not None
             ]
-        return found
+        return parts
 
     async def read(self, names: Sequence[bytes]) -> AsyncIterator[KeyPart]:
         """Yield some keys of any type; large ones in parts."""
@@ -119,7 +119,7 @@ class KeyReader:
         All keys must have the same hash tag.
         """
         names = [*small, *logs, *strings]
-        found, offsets, values = await self._server.run(_CUT, names, [len(small), len(logs)])
+        states, offsets, values = await self._server.run(_CUT, names, [len(small), len(logs)])
         now_ms = self._clock.now_ms()
         parts = [
             KeyPart(
@@ -129,7 +129,7 @@ class KeyReader:
                 now_ms + life if life >= 0 else 0,
                 stream=_parse_state(*state) if state else None,
             )
-            for key, (kind, life, value, state) in zip(small, found, strict=True)
+            for key, (kind, life, value, state) in zip(small, states, strict=True)
             if value or state
         ]
         return parts, [text_of(offset) for offset in offsets], values
