@@ -168,6 +168,12 @@ class Settings(BaseSettings):
     archive_connectors: bool = False
     """Whether agents of the older MCP revisions see the tools `search` and `fetch` too; agents of revision 2026-07-28
     always do. Not secret."""
+    archive_client_documents: str = Field(default="off", pattern="^(off|pinned|fetch)$")
+    """Whether agents may connect by the address of their client id metadata document instead of a registration:
+    `off`; `pinned`, only those of `archive_pinned_clients`; or `fetch`, those of every public host too. Not secret."""
+    archive_pinned_clients: Path | None = None
+    """A file or a folder of `*.json` files with client id metadata documents that are used without a fetch.
+    Not secret."""
     archive_licence: str = "CC BY 2.5"
     "Licence of articles that name none of their own. Not secret."
     archive_citation: str = ""
@@ -268,7 +274,8 @@ class Settings(BaseSettings):
 
     @field_validator(
         "redis_url_file", "redis_password_file", "redis_ca", "redis_cert", "redis_key", "cache_dir",
-        "master_key_file", "manifest_key_file", "llm_key_file", "oidc_client_secret_file", mode="before",
+        "master_key_file", "manifest_key_file", "llm_key_file", "oidc_client_secret_file",
+        "archive_pinned_clients", mode="before",
     )  # fmt: skip
     @classmethod
     def _is_named(cls, text: object) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -22,6 +22,8 @@ from deployments.archive.citation import CitationRules
 from deployments.archive.endpoint import McpEndpoint
 from deployments.archive.methods import McpMethods
 from deployments.archive.oauth.addresses import MCP_PATH
+from deployments.archive.oauth.clients import OAuthClient
+from deployments.archive.oauth.document_clients import DocumentClients
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth
 from deployments.archive.stateless_methods import StatelessMethods
@@ -63,6 +65,10 @@ class ArchiveConfig:
     client_addresses: ClientAddresses = DIRECT
     provider: ProviderConfig | None = None
     "The provider of identities; needs the console, to which it leads people back."
+    client_documents: str = "off"
+    "Which metadata documents of clients are accepted: `off`, `pinned` or `fetch`."
+    pinned_clients: Mapping[str, OAuthClient] = field(default_factory=dict)
+    "Clients by the address of their document, which is not fetched."
     has_passwords: bool = True
     "Whether people may sign in with a password beside the provider."
 
@@ -136,6 +142,7 @@ def open_archive(
     oauth = open_oauth(
         stores, vault, clock, addresses, title=config.title, client_addresses=config.client_addresses,
         provider=config.provider, has_passwords=config.has_passwords,
+        documents=DocumentClients(config.client_documents, config.pinned_clients, clock),
     )  # fmt: skip
     find_app = partial(str if apps is None else apps.archive_app, config.app_id)
     usage = UsageLog(stores.archive_calls, find_app, clock)

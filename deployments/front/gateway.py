@@ -64,6 +64,7 @@ from deployments.api.http.routes import build_application
 from deployments.api.http.warmup import load_busy_engines, load_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
 from deployments.archive.citation import CitationRules
+from deployments.archive.oauth.document_clients import read_pinned_documents
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from deployments.demo.script import build_script_routes
 from deployments.edge.admission import AdmissionServices
@@ -243,7 +244,8 @@ def archive_config_from_settings(settings: Settings) -> ArchiveConfig:
     addresses = ClientAddresses(settings.proxy_networks, behind_haproxy=is_behind_haproxy(os.environ))
     return ArchiveConfig(
         app_id=settings.archive_app, title=settings.archive_title, subjects=settings.archive_subjects,
-        connectors=settings.archive_connectors,
+        connectors=settings.archive_connectors, client_documents=settings.archive_client_documents,
+        pinned_clients=read_pinned_documents(settings.archive_pinned_clients),
         version=installed_version(), public_url=settings.public_url, edge_url=settings.edge_url, host=settings.host,
         port=settings.port, plain_sign_in=settings.plain_sign_in, client_addresses=addresses,
         origins=tuple(filter(None, map(str.strip, settings.archive_origins.split(",")))),

@@ -21,6 +21,7 @@ from cluster.records.account import Account, Role
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive.oauth.addresses import resource_of
+from deployments.archive.oauth.document_clients import DocumentClients
 from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth
@@ -56,12 +57,14 @@ def oauth_services(
     plain_sign_in: bool = False,
     provider: ProviderConfig | None = None,
     has_passwords: bool = True,
+    documents: DocumentClients | None = None,
 ) -> OAuthServices:
     """Put the means together."""
     addresses = ServerAddresses.from_config(public_url, plain_sign_in=plain_sign_in)
     return open_oauth(
-        stores, Vault(MASTER), clock, addresses, limits=limits, provider=provider, has_passwords=has_passwords
-    )
+        stores, Vault(MASTER), clock, addresses, limits=limits, provider=provider, has_passwords=has_passwords,
+        documents=documents,
+    )  # fmt: skip
 
 
 def app_over(means: OAuthServices) -> Starlette:

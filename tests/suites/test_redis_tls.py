@@ -7,74 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from cluster.errors import Unavailable
 from cluster.settings import Settings
 from cluster.store.connect import open_stores
+from tests.fakes.certificates import Authority
 from tests.suites.redis_process import RedisProcess
 from tests.suites.redis_waiting import EASY
 
 pytestmark = pytest.mark.redis
 
 CLIENTS = pytest.mark.parametrize("is_serving", [True, False], ids=["multiplexed", "redis-py"])
-
-
-class Authority:
-    """An authority that signs certificates into files."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        self.file = self._write(name, self._sign(self._name, self._key, is_authority=True), None)
-
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Return the files of a certificate for 127.0.0.1 and of its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = self._write(name, self._sign(subject, key, is_authority=False), None)
-        return certificate, self._write(f"{name}-key", None, key)
-
-    def _sign(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, is_authority: bool
-    ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.timezone.utc)
-        address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
-
-    def _write(
-        self, name: str, certificate: x509.Certificate | None, key: ec.EllipticCurvePrivateKey | None
-    ) -> Path:
-        path = self.folder / f"{name}.pem"
-        pem = serialization.Encoding.PEM
-        if certificate is not None:
-            path.write_bytes(certificate.public_bytes(pem))
-        if key is not None:
-            plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            path.write_bytes(key.private_bytes(pem, *plain))
-        return path
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ A second look-up between check and connection could return another address.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ import httpx
 
 from cluster.errors import Invalid
 from cluster.origin import is_loopback
+from cluster.public_addresses import is_internal
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 
@@ -28,32 +28,6 @@ async def resolve_addresses(host: str, port: int) -> list[str]:
     """Return the addresses of a name."""
     records = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in records))
-
-
-def is_internal(address: str) -> bool:
-    """Return whether an address is not global unicast: of this machine, its network, or reserved."""
-    try:
-        ip = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return True
-    if isinstance(ip, ipaddress.IPv6Address):
-        inner = ip.ipv4_mapped or (ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else None)
-        if inner is None:
-            return ip not in _UNICAST_6 or not ip.is_global or any(ip in network for network in _SPECIAL_6)
-        ip = inner
-    return not ip.is_global or ip.is_multicast or any(ip in network for network in _SPECIAL_4)
-
-
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_UNICAST_6 = ipaddress.IPv6Network("2000::/3")
-"Everything else is local, reserved, or writes an IPv4 address in a way that only some networks translate."
-_SPECIAL_6 = tuple(map(ipaddress.IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
-"Teredo and other protocols, documentation, 6to4: no provider has them, and some lead to an internal IPv4 address."
-_SPECIAL_4 = tuple(map(ipaddress.IPv4Network, ("192.0.0.0/24", "192.88.99.0/24", "240.0.0.0/4")))
-"""Special purposes that some releases of Python call global.
-
-Source: the IANA registries of special-purpose addresses
-"""
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):

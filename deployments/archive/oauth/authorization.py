@@ -13,12 +13,14 @@ the user. So the user allows exactly the request that the page showed.
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cluster.public_addresses import find_host
 from cluster.records.account import Account, Code, new_grant_id
 from deployments.archive.oauth.addresses import AUTHORIZE_PATH, CLIENTS_PATH
 from deployments.archive.oauth.authorization_request import (
@@ -28,7 +30,8 @@ from deployments.archive.oauth.authorization_request import (
     read_authorization_request,
 )
 from deployments.archive.oauth.clients import OAuthClient, short_id
-from deployments.archive.oauth.forms import read_form, read_query
+from deployments.archive.oauth.document_clients import InvalidDocument
+from deployments.archive.oauth.forms import Parameters, read_form, read_query
 from deployments.archive.oauth.pages import OAuthPages, redirect
 from deployments.archive.oauth.redirects import describe_target, is_loopback_target
 from deployments.archive.oauth.replies import OAuthError
@@ -38,7 +41,15 @@ from deployments.edge.signing import sha256
 from deployments.sign_in.password_checks import is_same_origin_form
 from deployments.sign_in.sessions import Session
 
+CANT_ANSWER = "This request can’t be answered"
+LONGEST_GOAL = 8_000
+"Maximum characters of a request that waits in a form until its person is signed in."
+
 _log = structlog.get_logger()
+
+
+class _SignInNeeded(Exception):
+    """Only a signed-in person lets the server fetch the document of this client."""
 
 
 class AuthorizationPage:
@@ -54,17 +65,20 @@ class AuthorizationPage:
         self._services.count_request(request, "page", self._services.limits.pages)
         if request.method == "POST":
             return await self._decide(request)
+        parameters, origin = read_query(request), self._services.origin(request)
         try:
             authorization, client = await read_authorization_request(
-                read_query(request), self._services.clients, self._services.origin(request)
+                parameters, partial(self._find_client, request), origin
             )
-        except InvalidClientRequest as fault:
-            return self._pages.show_error("This request can’t be answered", fault.reason)
+        except (InvalidClientRequest, InvalidDocument) as fault:
+            return self._pages.show_error(CANT_ANSWER, fault.reason)
         except AuthorizationDeclined as declined:
             return await self._redirect_error(request, declined)
+        except _SignInNeeded:
+            return self._sign_in_first(request, parameters)
         account = await self._sign_in.account(request)
         if account is None:
-            values = _form_values(authorization, None)
+            values = _form_values(authorization, client, None)
             connecting = ConnectingClient.from_client(client, authorization.redirect_uri)
             goal = authorization.authorization_url()
             return self._sign_in.show(request, values, goal=goal, action=AUTHORIZE_PATH, client=connecting)
@@ -95,7 +109,7 @@ class AuthorizationPage:
         return self._sign_in.show_bound(
             request,
             "consent",
-            _form_values(authorization, account),
+            _form_values(authorization, client, account),
             action=AUTHORIZE_PATH,
             username=account.username,
             clients_path=CLIENTS_PATH,
@@ -107,11 +121,13 @@ class AuthorizationPage:
         if not is_same_origin_form(request, self._services.origin(request)):
             return self._strange()
         values, in_time = self._sign_in.read_form(request, form)
-        if values is None or "asked" not in values:
+        if values is None or not {"asked", "goal"} & values.keys():
             return self._strange()
-        authorization = AuthorizationRequest(**values["asked"])
-        client = await self._services.clients.find(authorization.client_id)
         decision = form.once("decision")
+        if "goal" in values:
+            return await self._decide_before_fetch(request, form, values, decision if in_time else None)
+        authorization = AuthorizationRequest(**values["asked"])
+        client = await self._shown_client(authorization.client_id, values)
         if client is None or not in_time or decision not in ("sign-in", "allow", "deny", "switch"):
             # Show the consent page again, with a fresh form.
             return redirect(authorization.authorization_url())
@@ -137,6 +153,54 @@ class AuthorizationPage:
             return redirect(authorization.authorization_url())
         return redirect(authorization.redirect_url(code=await self._issue(authorization, client, session)))
 
+    async def _find_client(self, request: Request, client_id: str) -> OAuthClient | None:
+        """Return a registered client, or that of a metadata document.
+
+        Errors:
+            InvalidDocument: the document can't be used
+            _SignInNeeded: the document must be fetched, and nobody is signed in
+        """
+        documents = self._services.documents
+        if not documents.is_document(client_id):
+            return await self._services.clients.find(client_id)
+        if client := documents.find_pinned(client_id):
+            return client
+        account = await self._sign_in.account(request)
+        if account is None:
+            raise _SignInNeeded
+        return await documents.find(client_id, user_id=account.user_id, origin=self._services.origin(request))
+
+    def _sign_in_first(self, request: Request, parameters: Parameters) -> Response:
+        """Show the sign-in form. Nothing about the client is known, so nothing is sent to its redirect address."""
+        goal = f"{AUTHORIZE_PATH}?{parameters.encode()}"
+        if parameters.doubled or len(goal) > LONGEST_GOAL:
+            return self._pages.show_error(
+                CANT_ANSWER, "The application repeats a parameter, or sends too much."
+            )
+        host = find_host(parameters.get("client_id") or "")
+        values = {"user_id": "", "goal": goal, "host": host}
+        client = ConnectingClient.from_host(host)
+        return self._sign_in.show(request, values, goal=goal, action=AUTHORIZE_PATH, client=client)
+
+    async def _decide_before_fetch(
+        self, request: Request, form: Parameters, values: dict[str, Any], decision: str | None
+    ) -> Response:
+        if decision == "deny":
+            return self._pages.show_error("Nothing was connected", "You canceled the sign-in.", 200)
+        if decision != "sign-in":
+            return redirect(values["goal"])
+        client = ConnectingClient.from_host(values["host"])
+        return await self._sign_in.attempt(
+            request, form, values, goal=values["goal"], action=AUTHORIZE_PATH, client=client
+        )
+
+    async def _shown_client(self, client_id: str, values: dict[str, Any]) -> OAuthClient | None:
+        """Return the client that the page showed; that of a document is in the form, so nothing is fetched again."""
+        documents = self._services.documents
+        if not documents.is_document(client_id):
+            return await self._services.clients.find(client_id)
+        return OAuthClient(client_id, fingerprints=frozenset(), **values["document"])
+
     async def _issue(self, authorization: AuthorizationRequest, client: OAuthClient, session: Session) -> str:
         account = session.account
         text, now_ms = self._services.signing.random(), self._services.clock.now_ms()
@@ -158,12 +222,15 @@ class AuthorizationPage:
         )
 
 
-def _form_values(authorization: AuthorizationRequest, account: Account | None) -> dict[str, Any]:
-    return {"asked": authorization.to_dict(), "user_id": account.user_id if account else ""}
+def _form_values(
+    authorization: AuthorizationRequest, client: OAuthClient, account: Account | None
+) -> dict[str, Any]:
+    values = {"asked": authorization.to_dict(), "user_id": account.user_id if account else ""}
+    return {**values, "document": client.form_facts()} if client.host else values
 
 
 def render_error_page(pages: OAuthPages, refused: OAuthError) -> Response:
     """Return a page with an error."""
-    heading = "Too many requests" if refused.status == 429 else "This request can’t be answered"
+    heading = "Too many requests" if refused.status == 429 else CANT_ANSWER
     text = refused.description[:1].upper() + refused.description[1:] + "."
     return pages.show_error(heading, text, refused.status, retry_after_s=refused.retry_after_s)

@@ -8,12 +8,13 @@ Source: RFC 6749 section 4.1, RFC 7636 section 4.3, RFC 8707 section 2, RFC 9207
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from deployments.archive.oauth.addresses import AUTHORIZE_PATH, issuer_of, resource_of
-from deployments.archive.oauth.clients import OAuthClient, OAuthClients
+from deployments.archive.oauth.clients import OAuthClient
 from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.pkce import is_challenge
 from deployments.archive.oauth.redirects import add_answer
@@ -87,7 +88,7 @@ class AuthorizationRequest:
 
 
 async def read_authorization_request(
-    parameters: Parameters, clients: OAuthClients, origin: str
+    parameters: Parameters, find_client: Callable[[str], Awaitable[OAuthClient | None]], origin: str
 ) -> tuple[AuthorizationRequest, OAuthClient]:
     """Check an authorization request and return it.
 
@@ -100,7 +101,7 @@ async def read_authorization_request(
         client_id, redirect_uri = parameters.once("client_id"), parameters.once("redirect_uri")
     except OAuthError as refused:
         raise InvalidClientRequest(refused.description) from refused
-    client = await clients.find(client_id) if client_id else None
+    client = await find_client(client_id) if client_id else None
     if client is None:
         raise InvalidClientRequest(f"The application is not registered here. {_AGAIN}")
     if redirect_uri is None or not client.allows(redirect_uri):

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
-from typing import cast, get_args
+from typing import Any, cast, get_args
 
+from cluster.public_addresses import find_host
 from cluster.records.archive_client import AuthMethod, Registration
 from cluster.records.archive_client import short_id as short_id
 from cluster.store.administration.registrations import RegistrationStore
@@ -39,11 +40,21 @@ class OAuthClient:
     fingerprints: frozenset[str]
     is_changed: bool = False
     "Whether the client changed its registration; the store then has the new one."
+    host: str = ""
+    "Host of the metadata document whose address is the client's id; empty for a registered client."
+    is_loopback_only: bool = False
+    "Whether all redirects of the document lead to loopback, so that any program can use the document."
 
     @property
     def shown_name(self) -> str:
         """The name that users see."""
         return self.name or UNNAMED
+
+    def form_facts(self) -> dict[str, Any]:
+        """Return what the consent form of a client with a document carries."""
+        return {
+            "name": self.name, "method": self.method, "host": self.host, "is_loopback_only": self.is_loopback_only,
+        }  # fmt: skip
 
     def allows(self, redirect_uri: str) -> bool:
         """Return whether this address was registered; the port of a loopback address may differ."""
@@ -106,6 +117,11 @@ def client_of_registration(registration: Registration) -> OAuthClient | None:
 def is_secret_of(signing: OAuthSigner, client: OAuthClient, secret: str) -> bool:
     """Compare a client's secret in constant time."""
     return signing.is_client_secret(client.client_id, secret)
+
+
+def document_host(client_id: str) -> str:
+    """Return the host of a client id that is the address of a metadata document; empty for a registered client."""
+    return find_host(client_id) if client_id.startswith("https://") else ""
 
 
 def clean_name(text: str) -> str:

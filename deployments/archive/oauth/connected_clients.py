@@ -11,6 +11,7 @@ from starlette.responses import Response
 from cluster.clock import iso_ms
 from cluster.records.account import Account
 from deployments.archive.oauth.addresses import CLIENTS_PATH
+from deployments.archive.oauth.clients import document_host
 from deployments.archive.oauth.forms import read_form
 from deployments.archive.oauth.pages import OAuthPages, redirect
 from deployments.archive.oauth.services import OAuthServices
@@ -44,6 +45,7 @@ class ConnectedClientsPage:
             {
                 "grant_id": active.grant.grant_id,
                 "name": active.grant.client_name,
+                "host": document_host(active.grant.client_id),
                 "target": active.grant.target,
                 "since": iso_ms(active.grant.created_at)[:10],
                 "used": iso_ms(active.used_at)[:16].replace("T", " "),
@@ -60,7 +62,7 @@ class ConnectedClientsPage:
         values, in_time = self._sign_in.read_form(request, form)
         if (
             values is None
-            or "asked" in values
+            or {"asked", "goal"} & values.keys()
             or not is_same_origin_form(request, self._services.origin(request))
         ):
             return self._pages.show_error(

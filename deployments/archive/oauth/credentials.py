@@ -32,6 +32,9 @@ async def authenticate_client(request: Request, form: Parameters, services: OAut
         if client_id not in (None, basic[0]):
             raise _unknown("the body names another client than the header")
         client_id, secret = basic
+    if client_id and services.documents.is_document(client_id):
+        # Nothing is fetched here: the code or token holds the id of the client that a person allowed.
+        return OAuthClient(client_id, "", "none", frozenset())
     client = await services.clients.find(client_id) if client_id else None
     if client is None:
         raise _unknown("this client is not registered; register it again")

@@ -5,7 +5,7 @@ Source: RFC 6749, sections 3.1 and 3.2; RFC 7636 appendix C.
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.requests import Request
 
@@ -50,6 +50,10 @@ class Parameters:
         if name in self.doubled:
             raise OAuthError("invalid_request", f"{name} stands there more than once")
         return self.get(name)
+
+    def encode(self) -> str:
+        """Return the parameters as a query, each with its first value."""
+        return urlencode(self._values, quote_via=quote, safe="", errors="surrogateescape")
 
 
 def read_query(request: Request) -> Parameters:

@@ -37,8 +37,8 @@ def build_resource_document(origin: str, title: str) -> dict[str, Any]:
     }
 
 
-def build_server_document(origin: str) -> dict[str, Any]:
-    """Return the metadata of the authorization server."""
+def build_server_document(origin: str, *, has_documents: bool = False) -> dict[str, Any]:
+    """Return the metadata of the authorization server; `has_documents`: it accepts metadata documents of clients."""
     return {
         "issuer": issuer_of(origin),
         "authorization_endpoint": origin + AUTHORIZE_PATH,
@@ -53,6 +53,8 @@ def build_server_document(origin: str) -> dict[str, Any]:
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
         "service_documentation": f"{origin}/llms.txt",
+        # Clients that read this register no more, so it is absent until an operator turns it on.
+        "client_id_metadata_document_supported": True if has_documents else None,
     }
 
 
@@ -68,4 +70,5 @@ class MetadataEndpoint:
         origin = self._services.origin(request)
         if self._kind == "resource":
             return render_document(build_resource_document(origin, self._services.title), headers=_KEPT)
-        return render_document(build_server_document(origin), headers=_KEPT)
+        document = build_server_document(origin, has_documents=self._services.documents.is_on)
+        return render_document(document, headers=_KEPT)

@@ -5,25 +5,22 @@ Source: RFC 7591.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster.records.archive_client import AuthMethod, Registration, short_id
+from cluster.records.archive_client import Registration, short_id
 from deployments.archive.oauth.addresses import REGISTER_PATH
-from deployments.archive.oauth.clients import LONGEST_NAME, METHODS, clean_name, issue_client
+from deployments.archive.oauth.client_metadata import read_metadata, read_object
+from deployments.archive.oauth.clients import issue_client
 from deployments.archive.oauth.forms import read_small_body
 from deployments.archive.oauth.metadata import GRANT_TYPES
-from deployments.archive.oauth.redirects import find_fault
-from deployments.archive.oauth.replies import NO_STORE, OAuthError, render_document
+from deployments.archive.oauth.replies import NO_STORE, render_document
 from deployments.archive.oauth.services import OAuthServices
 from deployments.archive.oauth.signing import OAuthSigner
 
-MOST_REDIRECTS = 20
 LONGEST_TOKEN = 4_000
 "Maximum characters of a registration access token; the HTTP server refuses headers of twice that length."
 
@@ -90,72 +87,3 @@ def issue_registration_token(signing: OAuthSigner, registration: Registration) -
     facts = [short_id(registration.client_id), registration.issued_at, list(registration.redirect_uris)]
     token = signing.registrations.seal(facts)
     return token if len(token) <= LONGEST_TOKEN else ""
-
-
-def read_metadata(given: Mapping[str, Any]) -> tuple[str, AuthMethod, list[str]]:
-    """Return name, method and redirect addresses of a registration.
-
-    Errors:
-        OAuthError: a member can't be registered
-    """
-    name, method, redirect_uris = _name(given), _method(given), _redirects(given)
-    _check_grants(given)
-    return name, method, redirect_uris
-
-
-def read_object(body: bytes) -> Mapping[str, Any]:
-    """Return the JSON object of a registration.
-
-    Errors:
-        OAuthError: the body is not JSON, or not an object
-    """
-    try:
-        value = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise OAuthError("invalid_client_metadata", "the body is not JSON") from error
-    if not isinstance(value, dict):
-        raise OAuthError("invalid_client_metadata", "the body is not a JSON object")
-    return value
-
-
-def _name(given: Mapping[str, Any]) -> str:
-    name = given.get("client_name")
-    if name is None:
-        return ""
-    if not isinstance(name, str):
-        raise OAuthError("invalid_client_metadata", "client_name is not a text")
-    if len(name) > LONGEST_NAME:
-        raise OAuthError("invalid_client_metadata", f"client_name is longer than {LONGEST_NAME} characters")
-    return clean_name(name)
-
-
-def _method(given: Mapping[str, Any]) -> AuthMethod:
-    method = given.get("token_endpoint_auth_method")
-    if method is None:
-        # PKCE binds every exchange. A secret that any client may request would add no protection.
-        return "none"
-    if method not in METHODS:
-        raise OAuthError(
-            "invalid_client_metadata", f"token_endpoint_auth_method is one of {', '.join(METHODS)}"
-        )
-    return cast(AuthMethod, method)
-
-
-def _redirects(given: Mapping[str, Any]) -> list[str]:
-    uris = given.get("redirect_uris")
-    if not isinstance(uris, list) or not uris:
-        raise OAuthError("invalid_redirect_uri", "redirect_uris is a list of at least one address")
-    if len(uris) > MOST_REDIRECTS:
-        raise OAuthError("invalid_redirect_uri", f"redirect_uris holds more than {MOST_REDIRECTS} addresses")
-    for uri in uris:
-        fault = find_fault(uri)
-        if fault:
-            raise OAuthError("invalid_redirect_uri", fault)
-    return uris
-
-
-def _check_grants(given: Mapping[str, Any]) -> None:
-    for member, required in (("grant_types", "authorization_code"), ("response_types", "code")):
-        named = given.get(member)
-        if named is not None and (not isinstance(named, list) or required not in named):
-            raise OAuthError("invalid_client_metadata", f"{member} has to hold {required}")

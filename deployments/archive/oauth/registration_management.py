@@ -18,9 +18,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.records.archive_client import Registration, short_id
+from deployments.archive.oauth.client_metadata import read_metadata, read_object
 from deployments.archive.oauth.clients import client_of_registration, is_secret_of, read_client
 from deployments.archive.oauth.forms import read_small_body
-from deployments.archive.oauth.registration import build_registration_document, read_metadata, read_object
+from deployments.archive.oauth.registration import build_registration_document
 from deployments.archive.oauth.replies import (
     ANY_ORIGIN,
     NO_STORE,

@@ -14,6 +14,7 @@ from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.stores import Stores
 from deployments.archive.oauth.bearer import AccessTokens
 from deployments.archive.oauth.clients import OAuthClients
+from deployments.archive.oauth.document_clients import DocumentClients
 from deployments.archive.oauth.rate_limits import ChangeLimit, OAuthLimits
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.signing import OAuthSigner
@@ -37,6 +38,9 @@ class OAuthServices:
     grants: GrantStore
     signing: OAuthSigner
     clients: OAuthClients
+    "Clients that registered."
+    documents: DocumentClients
+    "Clients whose ids are the addresses of their metadata documents."
     registrations: RegistrationStore
     clock: Clock
     addresses: ServerAddresses
@@ -85,6 +89,7 @@ def open_oauth(
     client_addresses: ClientAddresses = DIRECT,
     provider: ProviderConfig | None = None,
     has_passwords: bool = True,
+    documents: DocumentClients | None = None,
 ) -> OAuthServices:
     """Create the services; `bearer` is not started yet."""
     limits = limits or OAuthLimits()
@@ -94,6 +99,7 @@ def open_oauth(
         grants=stores.grants,
         signing=signing,
         clients=OAuthClients(signing, stores.registrations),
+        documents=documents or DocumentClients("off", {}, clock),
         registrations=stores.registrations,
         clock=clock,
         addresses=addresses,

@@ -34,11 +34,26 @@ class ConnectingClient:
     target: str = ""
     "Host or scheme of the redirect target: the only verified fact about the client."
     is_local: bool = False
+    host: str = ""
+    "Host of the client's metadata document, which is its identity; empty for a registered client."
+    is_loopback_only: bool = False
+    "Whether any program can use the document of the client."
 
     @classmethod
     def from_client(cls, client: OAuthClient, redirect_uri: str) -> ConnectingClient:
         """Return the description of a client with a registered redirect address."""
-        return cls(client.shown_name, describe_target(redirect_uri), is_on_this_machine(redirect_uri))
+        return cls(
+            client.shown_name,
+            describe_target(redirect_uri),
+            is_on_this_machine(redirect_uri),
+            client.host,
+            client.is_loopback_only,
+        )
+
+    @classmethod
+    def from_host(cls, host: str) -> ConnectingClient:
+        """Return the description of a client whose document was not fetched yet."""
+        return cls(host, host=host)
 
 
 NO_CLIENT = ConnectingClient("")

@@ -1,4 +1,4 @@
-"""Nothing a client registers or sends is ever fetched: no file here knows how to."""
+"""No file of OAuth opens a connection; documents of clients are fetched by `deployments.edge.document_client` alone."""
 
 from __future__ import annotations
 

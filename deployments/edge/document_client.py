@@ -1,0 +1,275 @@
+"""Fetches small JSON documents from unknown hosts, outside every event loop.
+
+A host may be hostile: slow, endless, somewhere inside, or a redirect to such a place. So each fetch has a thread of its
+own, one deadline for all steps, and bounds for all bytes. It looks the name up once and connects to a checked address.
+It sends no credentials, follows no redirect, and uses no proxy.
+
+Source: draft-ietf-oauth-client-id-metadata-document, sections 4 and 6; RFC 9111 sections 4.2 and 5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+import h11
+
+from cluster.deadline import run_within
+from cluster.public_addresses import find_address_fault, is_internal, is_loopback_address
+
+WITHIN_S = 5.0
+"Seconds for everything, from the look-up of the name to the last byte."
+MOST_BYTES = 10_000
+"Largest document."
+MOST_RECEIVED = 32_000
+"Largest response with headers and framing."
+MOST_AT_ONCE = 4
+"Fetches of one process at a time; a hung look-up of a name counts until it ends."
+MOST_PER_PERSON = 2
+LEAST_LIFE_S = 60
+MOST_LIFE_S = 86_400
+
+_MOST_HEADERS = 16_384
+_CHUNK = 4_096
+_MOST_TRIED = 3
+"Addresses of one name to which a fetch tries to connect."
+_JSON = re.compile(r"application/(?:[a-z0-9!#$&^_.-]+\+)?json", re.IGNORECASE)
+
+LookUp = Callable[[str, int], list[str]]
+Connect = Callable[[tuple[str, int], float], socket.socket]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedDocument:
+    """A fetched document."""
+
+    body: bytes
+    life_s: int
+    "Seconds for which it may be cached: what its host says, between a minute and a day."
+
+
+class DocumentError(Exception):
+    """The document can't be fetched; `reason` continues a sentence about its host."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def look_up_addresses(host: str, port: int) -> list[str]:
+    """Return the IP addresses of a name."""
+    records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(record[4][0]) for record in records))
+
+
+class DocumentClient:
+    """Fetches documents, a few at a time."""
+
+    def __init__(
+        self,
+        *,
+        look_up: LookUp = look_up_addresses,
+        connect: Connect = socket.create_connection,
+        within_s: float = WITHIN_S,
+    ) -> None:
+        self._look_up = look_up
+        self._connect = connect
+        self._within_s = within_s
+        self._lock = threading.Lock()
+        self._running: Counter[str] = Counter()
+        self._trust: ssl.SSLContext | None = None
+
+    async def fetch(self, address: str, *, person: str, may_be_loopback: bool = False) -> FetchedDocument:
+        """Return the document at an address.
+
+        `person` is on whose behalf; `may_be_loopback` allows hosts of this machine.
+
+        Errors:
+            DocumentError: the address may not be fetched, the host does not answer in time with a JSON document, or too
+                many fetches are running
+        """
+        fault = find_address_fault(address)
+        if fault:
+            raise DocumentError(f"has an address that {fault}")
+        self._begin(person)
+        ends_s = time.monotonic() + self._within_s
+        future: Future[FetchedDocument] = Future()
+        future.set_running_or_notify_cancel()
+
+        def work() -> None:
+            try:
+                outcome: FetchedDocument | DocumentError = self._fetch(address, may_be_loopback, ends_s)
+            except Exception as error:  # noqa: BLE001 - the last layer of the thread: everything becomes an outcome
+                outcome = error if isinstance(error, DocumentError) else DocumentError(_explain(error))
+            self._end(person)
+            if isinstance(outcome, FetchedDocument):
+                future.set_result(outcome)
+            else:
+                future.set_exception(outcome)
+
+        threading.Thread(target=work, name="document", daemon=True).start()
+        try:
+            return await run_within(asyncio.wrap_future(future), self._within_s)
+        except asyncio.TimeoutError:
+            raise DocumentError("does not answer in time") from None
+
+    def _begin(self, person: str) -> None:
+        with self._lock:
+            if self._running[person] >= MOST_PER_PERSON or self._running.total() >= MOST_AT_ONCE:
+                raise DocumentError("is not asked now, because too many others are; try again in a moment")
+            self._running[person] += 1
+
+    def _end(self, person: str) -> None:
+        with self._lock:
+            self._running[person] -= 1
+            self._running += Counter()  # drops the persons at zero
+
+    def _fetch(self, address: str, may_be_loopback: bool, ends_s: float) -> FetchedDocument:
+        parts = urlsplit(address)
+        host, port = parts.hostname or "", parts.port or 443
+        addresses = self._look_up(host, port)
+        # One internal address among public ones is an attack, not an accident.
+        if not addresses or any(
+            is_internal(address) and not (may_be_loopback and is_loopback_address(address))
+            for address in addresses
+        ):
+            raise DocumentError("is not a public host")
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        request = h11.Request(
+            method="GET",
+            target=target,
+            headers=[
+                ("Host", parts.netloc),
+                ("Accept", "application/json"),
+                ("Accept-Encoding", "identity"),
+                ("User-Agent", "kiosk"),
+                ("Connection", "close"),
+            ],
+        )
+        with self._open(addresses, port, ends_s) as plain:
+            plain.settimeout(_left_s(ends_s))
+            trust = self._trusted()
+            with trust.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False) as secured:
+                secured.do_handshake()
+                return _exchange(secured, request, ends_s)
+
+    def _open(self, addresses: list[str], port: int, ends_s: float) -> socket.socket:
+        """Connect to the first of the checked addresses that answers."""
+        tried = addresses[:_MOST_TRIED]
+        for address in tried[:-1]:
+            try:
+                return self._connect((address, port), _left_s(ends_s) / 2)
+            except OSError:
+                continue
+        return self._connect((tried[-1], port), _left_s(ends_s))
+
+    def _trusted(self) -> ssl.SSLContext:
+        """Return the authorities of the system, or those of `SSL_CERT_FILE`."""
+        if self._trust is None:
+            self._trust = ssl.create_default_context()
+        return self._trust
+
+
+def _exchange(secured: ssl.SSLSocket, request: h11.Request, ends_s: float) -> FetchedDocument:
+    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEADERS)
+    secured.settimeout(_left_s(ends_s))
+    secured.sendall((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
+    received, body = 0, bytearray()
+    headers: Mapping[str, str] | None = None
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            secured.settimeout(_left_s(ends_s))
+            chunk = secured.recv(_CHUNK)
+            received += len(chunk)
+            if received > MOST_RECEIVED:
+                raise DocumentError("answers with too many bytes")
+            connection.receive_data(chunk)
+        elif isinstance(event, h11.Response):
+            headers = _check_response(event)
+        elif isinstance(event, h11.Data):
+            body += event.data
+            if len(body) > MOST_BYTES:
+                raise DocumentError(f"answers with more than {MOST_BYTES} bytes")
+        elif isinstance(event, h11.EndOfMessage) and headers is not None:
+            return FetchedDocument(bytes(body), find_life_s(headers))
+        elif not isinstance(event, h11.InformationalResponse):
+            raise DocumentError("does not answer as a web server")
+
+
+def _check_response(response: h11.Response) -> Mapping[str, str]:
+    """Return the headers of a response that may carry a document."""
+    headers: dict[str, str] = {}
+    for name, value in response.headers:
+        text = value.decode("latin-1").strip()
+        before = headers.get(name.decode("latin-1"))
+        headers[name.decode("latin-1")] = text if before is None else f"{before}, {text}"
+    if response.status_code != 200:
+        # Redirects included: they are never followed.
+        raise DocumentError(f"answers {response.status_code} instead of 200")
+    if not _JSON.fullmatch(headers.get("content-type", "").partition(";")[0].strip()):
+        raise DocumentError("answers with something else than JSON")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise DocumentError("answers with a compressed document")
+    length = headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > MOST_BYTES:
+        raise DocumentError(f"answers with more than {MOST_BYTES} bytes")
+    return headers
+
+
+def find_life_s(headers: Mapping[str, str]) -> int:
+    """Return for how many seconds a response may be cached, between a minute and a day.
+
+    A response without any statement, or one that forbids caching, is kept for a minute.
+
+    Source: RFC 9111 sections 4.2.1 and 4.2.3
+    """
+    directives = {
+        name.strip().lower(): value.strip().strip('"')
+        for name, _, value in (part.partition("=") for part in headers.get("cache-control", "").split(","))
+    }
+    life_s = 0.0
+    if not {"no-store", "no-cache"} & directives.keys():
+        if (given := directives.get("max-age")) is not None:
+            life_s = _seconds(given) - _seconds(headers.get("age", "0"))
+        elif "expires" in headers:
+            life_s = _until(headers["expires"], headers.get("date", ""))
+    return int(min(max(life_s, LEAST_LIFE_S), MOST_LIFE_S))
+
+
+def _seconds(text: str) -> int:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 12 else 0
+
+
+def _until(expires: str, date: str) -> float:
+    try:
+        return (parsedate_to_datetime(expires) - parsedate_to_datetime(date)).total_seconds()
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+
+
+def _left_s(ends_s: float) -> float:
+    left_s = ends_s - time.monotonic()
+    if left_s <= 0:
+        raise DocumentError("does not answer in time")
+    return left_s
+
+
+def _explain(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "has a certificate that is not valid for its name"
+    if isinstance(error, TimeoutError | socket.timeout):
+        return "does not answer in time"
+    if isinstance(error, socket.gaierror | UnicodeError):
+        return "is not known under its name"
+    return "does not answer" if isinstance(error, OSError) else "does not answer as a web server"
