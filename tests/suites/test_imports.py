@@ -530,3 +530,7 @@ async def test_progress_holds_no_example_and_old_ones_are_erased(desk: Desk) -> 
     assert [reason["example"] for reason in after.progress.reasons] == ["", other["example"]]
     assert after.record.file_name == "erased"
     assert (await stores.erasures.find(person))[IMPORTS] == []
+    await desk.perform("imports.remove", import_id=import_id)
+    rows = [row for row in desk.audit.rows if row.operation.startswith("imports.")]
+    assert {row.operation for row in rows} == {"imports.upload", "imports.start", "imports.remove"}
+    assert "canary-user" not in repr(rows)

@@ -372,10 +372,13 @@ async def _take_slot(services: AdminServices, attempt: str) -> str:
     return ""
 
 
+_FILE_NAME = frozenset({"file_name"})
+"A file may be named after a person, and rows of the audit log can't be erased."
+
 OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     Operation(
         "imports.upload", "Upload a file of users, products or interactions.", "editor", "POST",
-        "/apps/{app_id}/imports", UploadFile, upload_file, stream_field="content",
+        "/apps/{app_id}/imports", UploadFile, upload_file, stream_field="content", secret_fields=_FILE_NAME,
         example={"app_id": "bookshop", "noun": "product", "file_name": "catalog.csv"},
         example_result=RESULTS["imports.upload"],
     ),
@@ -391,19 +394,19 @@ OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
     ),
     Operation(
         "imports.start", "Start an import, or let one go on where it stopped.", "editor", "POST",
-        "/apps/{app_id}/imports/{import_id}/start", StartImport, start_import,
+        "/apps/{app_id}/imports/{import_id}/start", StartImport, start_import, secret_fields=_FILE_NAME,
         example={"app_id": "bookshop", "import_id": "0190d2b4", "mapping": ["product_id=sku", "title=name"]},
         example_result=RESULTS["imports.start"],
     ),
     Operation(
         "imports.cancel", "Stop a running import.", "editor", "POST",
-        "/apps/{app_id}/imports/{import_id}/cancel", OneImport, cancel_import,
+        "/apps/{app_id}/imports/{import_id}/cancel", OneImport, cancel_import, secret_fields=_FILE_NAME,
         example={"app_id": "bookshop", "import_id": "0190d2b4"},
         example_result=RESULTS["imports.cancel"],
     ),
     Operation(
         "imports.remove", "Remove an import and its uploaded file.", "editor", "DELETE",
-        "/apps/{app_id}/imports/{import_id}", OneImport, remove_import,
+        "/apps/{app_id}/imports/{import_id}", OneImport, remove_import, secret_fields=_FILE_NAME,
         example={"app_id": "bookshop", "import_id": "0190d2b4"},
         example_result=RESULTS["imports.remove"],
     ),
