@@ -41,6 +41,8 @@ REPLACED = {
     "Replicas under load": "Maximum replicas",
     "Seconds of load before": "Scale-up delay",
     "Sign between cells": "Delimiter",
+    '= "Words"': "Search",
+    "Id begins with": "ID prefix",
     "CSV that is not read well": "CSV options",
     "Read on even if": "Continue even if",
     "want one place": "compete for a position",

@@ -70,6 +70,7 @@ def test_the_bundled_server_has_no_fault_that_reaches_us(monkeypatch: pytest.Mon
     [
         ("redis-server", "Redis server v=8.8.2 sha=0:0", "found Redis 8.8.2"),
         ("valkey-server", "Valkey server v=9.1.4 sha=0:0", "found Valkey 9.1.4"),
+        ("redis-server", "Valkey server v=9.1.4 sha=0:0", "found Valkey 9.1.4"),
     ],
 )
 def test_a_repaired_server_on_path_is_taken_before_the_bundled_one(

@@ -128,6 +128,7 @@ async def test_an_editor_orders_follows_and_cancels_a_training(shop: ModelShop) 
     address = f"{BASE}/trainings/{run.run_id}"
     page = await person.get(address)
     assert 'hx-trigger="every 2s"' in page.text
+    assert ("queued" in page.text, "Attempt" in page.text) == (True, False)
     now_ms = shop.services.now_ms()
     claimed = claim_run(run, "worker", now_ms)
     assert claimed is not None

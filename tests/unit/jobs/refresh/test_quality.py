@@ -26,6 +26,7 @@ from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.learners.baskets import BasketsLearner, BasketsRecipe
 from jobs.refresh.recipe import Recipe, load_recipe_file, parse_recipe
 from jobs.refresh.tuning.plan import make_plan
+from tests.benchmarks import quality_cold
 from tests.benchmarks import quality_sets as sets
 from tests.benchmarks.peers.ranking import Follows, Popular
 from tests.benchmarks.quality_served import adopt_snapshot, served_figure, train_served_model, until_of
@@ -122,6 +123,14 @@ def test_sequences_reach_the_best_blend() -> None:
     print(f"\namazon-toys leave last out: {figures['ndcg@10'].mean():.4f}")
     assert figures["ndcg@10"].mean() >= 0.0739
     assert figures["recall@20"].mean() >= 0.1408
+
+
+@pytest.mark.parametrize(("name", "floor"), [("amazon-toys", 0.095), ("ml-latest-small", 0.13)])
+def test_new_products_are_ranked_by_what_was_learned_of_their_content(name: str, floor: float) -> None:
+    needs(name)
+    figure_of_new = quality_cold.measure_learned_content(name)
+    print(f"\nnew items of {name}: {figure_of_new:.4f}")
+    assert figure_of_new >= floor
 
 
 def test_the_default_recipe_finds_by_itself_what_suits_sessions(sessions: TrainingSplit) -> None:
