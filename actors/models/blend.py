@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,13 @@ class BlendPart:
     "For users with a history."
     weight_new: float = 0.0
     "For users without one."
+    weight_unseen: float | None = None
+    "For lists without products of the user's history; None: as `weight`."
+
+    @property
+    def unseen_list_weight(self) -> float:
+        """Return the weight for lists without products of the user's history."""
+        return self.weight if self.weight_unseen is None else self.weight_unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,12 @@ class Blend:
     """Weighted parts that score like one model."""
 
     parts: Sequence[BlendPart]
+
+    def for_unseen(self) -> Blend:
+        """Return the blend of lists without products of the user's history."""
+        return Blend(
+            [replace(part, weight=part.unseen_list_weight, weight_unseen=None) for part in self.parts]
+        )
 
     def score(self, histories: UserHistories) -> Batch:
         """Return the weighted sum of the scaled scores of all parts.

@@ -94,6 +94,7 @@ def load_snapshot_models(snapshot: Snapshot) -> LoadedSnapshot:
                 ),
                 weight=float(kept["weight"]),
                 weight_new=float(kept["weight_new"]),
+                weight_unseen=None if "weight_unseen" not in kept else float(kept["weight_unseen"]),
             )
             for kept in snapshot.manifest.facts["parts"]
         )

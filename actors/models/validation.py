@@ -44,7 +44,7 @@ def validate_snapshot(snapshot: Snapshot, version: str) -> LoadedSnapshot:
     learned = load_snapshot_models(snapshot)
     count = len(snapshot.items)
     for part in learned.blend.parts:
-        if not (np.isfinite(part.weight) and np.isfinite(part.weight_new)):
+        if not np.isfinite((part.weight, part.weight_new, part.unseen_list_weight)).all():
             raise _damage_fault(part.name, "its weight is no number")
         _validate_model(part.name, part.model, count)
     if learned.baskets is not None:

@@ -131,6 +131,7 @@ def _build_explanation(
     returned = {product["product_id"] for products in lists for product in products}
     return {
         "served_by": result.served_by,
+        **_name_weights(request, user),
         "rules": [
             {"rule": rule.label, "name": rule.name, "does": _describe_action(rule, query)}
             for rule in (*query.boosts, *query.removed)
@@ -138,6 +139,14 @@ def _build_explanation(
         "missing": _explain_missing(request, user, page, ranks, groups, returned),
         **_list_ignored(request, user, result),
     }
+
+
+def _name_weights(request: QueryContext, user: UserSignals) -> dict[str, str]:
+    """Name the weights that ordered the list; nothing if the snapshot has only one set for users with a history."""
+    model = request.engine_state.serving_model
+    if model is None or not model.has_unseen_weights or not user.has_history:
+        return {}
+    return {"weights": "unseen" if user.unseen_only else "all"}
 
 
 def _list_ignored(request: QueryContext, user: UserSignals, result: RecommendationResult) -> dict[str, Any]:
@@ -325,6 +334,7 @@ def _explain_scores(rows: Sequence[int], request: QueryContext, user: UserSignal
         request.item_priors,
         cohort=user.cohort,
         is_new=not user.has_history,
+        unseen=user.unseen_only,
     )
 
 

@@ -29,6 +29,7 @@ from actors.recommender.ranking.candidates import (
     select_candidates,
     select_distinct,
     select_history_rows,
+    select_list_weights,
     select_trend_leaders,
 )
 from actors.recommender.ranking.query_context import (
@@ -87,9 +88,10 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     query, state, catalog, priors = request.query, request.engine_state, request.catalog, request.item_priors
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(request)
+    consumed = recently_consumed(request, user.history)
+    user = select_list_weights(request, user, consumed)
     scores = compute_user_scores(user, state, priors)
     ranking = rank(scores.prior, scores.personal, allow_rows(request), catalog.rows_of(query.exclude))
-    consumed = recently_consumed(request, user.history)
     candidates, level = select_candidates(ranking, request, page.depth, consumed, may_repeat=page.is_first)
     if not level:
         candidates = add_exploration(candidates, ranking, request, page.depth)
@@ -108,11 +110,12 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
     query, state, catalog, priors = request.query, request.engine_state, request.catalog, request.item_priors
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(request)
+    consumed = recently_consumed(request, user.history)
+    user = select_list_weights(request, user, consumed)
     scores = compute_user_scores(user, state, priors)
     has_profile, cohort = user.profile.has_signal, user.cohort
     trend = PriorScores(priors.trend) if cohort is None else cohort.trend
     depth = -(-page.depth // _STRETCH) * _STRETCH if has_profile else page.depth
-    consumed = recently_consumed(request, user.history)
     level = "cohort" if cohort is not None else "trending" if priors.has_interactions else "newest"
     candidates = select_trend_leaders(request, consumed, depth) if cohort is None else []
     if not candidates:
@@ -160,8 +163,9 @@ def _select_similar(request: QueryContext, anchors: Sequence[int]) -> Recommenda
         return None
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(request)
+    user = select_list_weights(request, user, recently_consumed(request, user.history))
     components, level = _score_anchors(request, user, anchors, similar_to)
-    prior = priors.prior.scale(state.weights.prior_in_similar)
+    prior = priors.prior_unseen.scale(state.weights.prior_in_similar)
     similarity = combine_components(components, state, priors)
     ranking = rank(prior, similarity, allow_rows(request), catalog.rows_of(query.exclude))
     hidden = catalog.add_variants(anchors) if query.dedupe else anchors
@@ -236,6 +240,8 @@ def _rank_groups(
     """
     query, state, priors = request.query, request.engine_state, request.item_priors
     user = build_user_signals(request)
+    recent = recently_consumed(request, user.history)
+    user = select_list_weights(request, user, recent)
     filtered = _get_filtered_groups(request, groups)
     user_scores = compute_user_scores(user, state, priors)
     scores = rank(user_scores.prior, user_scores.personal).scores
@@ -252,7 +258,7 @@ def _rank_groups(
     leading = [code for code in dict.fromkeys(first) if code in present]
     chosen = leading + [code for code in order if code not in leading]
     # consumed products fill a group only after everything else in it
-    consumed = {row for row in recently_consumed(request, user.history) if row < len(ranking)}
+    consumed = {row for row in recent if row < len(ranking)}
     ranking[list(consumed)] -= _SEEN_MALUS
     # totals count variants; a group is only full when it has enough different products
     least = enough if query.group_rows and query.dedupe else 0

@@ -103,7 +103,7 @@ class Run(BaseModel):
     split: dict[str, Any] = Field(default_factory=dict)
     "Of the evaluation: protocol and its reason, dates of the test, what counts as relevant, and all as `sentence`."
     parts: tuple[dict[str, Any], ...] = ()
-    "Outcome of each part: part, learner, outcome, weight, weight_new, alone, gain, reason."
+    "Outcome of each part: part, learner, outcome, weight, weight_new, weight_unseen, alone, gain, reason."
     error: str = ""
     log: tuple[str, ...] = ()
     "The newest things that workers did, a time and a sentence each, oldest first."

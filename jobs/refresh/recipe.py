@@ -19,7 +19,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 from typing_extensions import Self
 
 from cluster.errors import Invalid, NotFound
@@ -113,6 +122,9 @@ class BlendRecipe(BaseModel):
 
     weights: Weights = "auto"
     "Component -> weight for users with a history; `auto` chooses the weights on validation."
+    weights_unseen: dict[str, Annotated[float, Field(ge=0, le=100)]] | None = None
+    """Component -> weight for lists without products of the user's history; none: as `weights`. The training sets it
+    if users repeat products and `weights` is `auto`."""
     start: dict[str, float] = Field(default_factory=dict)
     "Initial weights for `auto`; with little validation data the result stays near them."
     weights_new: Weights = "auto"
@@ -121,6 +133,14 @@ class BlendRecipe(BaseModel):
     "Maximum number of components with a weight that `auto` chooses."
     k: int = Field(default=10, ge=1)
     "Length of the lists whose NDCG decides the choice."
+
+    @model_serializer(mode="wrap")
+    def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = dump(self)
+        # A snapshot without a second set has the version that earlier releases gave it.
+        if fields.get("weights_unseen", 0) is None:
+            del fields["weights_unseen"]
+        return fields
 
 
 class ValidationRecipe(BaseModel):
@@ -194,6 +214,7 @@ class Recipe(BaseModel):
             ("weights", self.blend.weights),
             ("start", self.blend.start),
             ("weights_new", self.blend.weights_new),
+            ("weights_unseen", self.blend.weights_unseen or {}),
         ):
             unknown = [] if weights == "auto" else sorted(set(weights) - set(self.parts))
             if unknown:

@@ -55,6 +55,15 @@ def taobao(*, carts: bool) -> tuple[Interactions, EvaluationSplit]:
     return train, known.sample(READERS, np.random.default_rng(1))
 
 
+def taobao_events() -> Interactions:
+    """Read the events of the set: carts, then purchases with the last one of every user at the end."""
+    rows = [(reader, item, 0.7, "add_to_cart") for reader, item in _pairs("cart.txt.gz")]
+    for name in ("buy.train.txt.gz", "buy.test.txt.gz"):
+        rows += [(reader, item, 1.0, "checkout") for reader, item in _pairs(name)]
+    frame = pl.DataFrame(rows, ["reader", "item", "weight", "kind"], orient="row")
+    return interactions_from_frame(frame, FrameColumns(at=None, weight="weight", kind="kind"))
+
+
 class _WithoutBought:
     """Hides what a user bought: it weighs 1, carts weigh less."""
 

@@ -6,12 +6,13 @@ Every product is scored, so any filter has recall 1 (docs/concepts/scoring.md, e
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 
 from actors.recommender.messages import UserQuery
-from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.ranking.query_context import QueryContext, UserSignals
 from actors.recommender.ranking.ranking import Ranking
 from actors.recommender.ranking.user_profile import list_recent_rows, select_history
 from actors.recommender.state.catalog import Catalog
@@ -83,6 +84,22 @@ def recently_consumed(request: QueryContext, history: InteractionRows) -> list[i
         since_ms = request.now_ms - SESSION_GAP_MS if model.allows_repeats else None
         rows = list_recent_rows(history, None, since_ms=since_ms, kinds=model.consumed_kinds)
     return request.catalog.add_variants(rows) if request.query.dedupe else rows
+
+
+def select_list_weights(request: QueryContext, user: UserSignals, consumed: Sequence[int]) -> UserSignals:
+    """Return the user with the weights of the list: those for new products if it can hold none of the history.
+
+    `consumed` are the rows that the list leaves out, beside those that the query excludes.
+
+    Source:
+        docs/concepts/scoring.md, equation 8
+    """
+    model = request.engine_state.serving_model
+    if model is None or not model.has_unseen_weights or not user.has_history:
+        return user
+    hidden = {*consumed, *request.catalog.rows_of(request.query.exclude)}
+    unseen_only = not model.allows_repeats or hidden.issuperset(user.history_profile.rows.tolist())
+    return replace(user, unseen_only=unseen_only)
 
 
 def select_candidates(

@@ -102,6 +102,8 @@ class UserSignals:
     "The profile with the session variables of the query."
     cohort: CohortScores | None
     "The scores of users with equal attributes. None for a user with a history, and without a known cohort."
+    unseen_only: bool = False
+    "Whether the list has no product of the history, so that the snapshot's weights for such lists count."
 
     @property
     def has_history(self) -> bool:

@@ -65,20 +65,25 @@ def compute_user_scores(user: UserSignals, state: EngineState, priors: ItemPrior
     Source:
         docs/concepts/scoring.md, equations 4, 5 and 17 (prior), 8 to 13 (personal)
     """
-    prior = select_prior(user.history_profile, user.cohort, priors)
-    return UserScores(prior, personal_scores(user.profile, state, priors))
+    prior = select_prior(user.history_profile, user.cohort, priors, unseen=user.unseen_only)
+    return UserScores(prior, personal_scores(user.profile, state, priors, unseen=user.unseen_only))
 
 
 def select_prior(
-    history_profile: UserProfile, cohort: CohortScores | None, priors: ItemPriors
+    history_profile: UserProfile, cohort: CohortScores | None, priors: ItemPriors, *, unseen: bool = False
 ) -> PriorScores:
-    """Return the prior of users with a history, of users in a cohort, or of all other users."""
+    """Return the prior of users with a history, of users in a cohort, or of all other users.
+
+    `unseen` means a list without products of the history.
+    """
     if history_profile.has_signal:
-        return priors.prior
+        return priors.prior_unseen if unseen else priors.prior
     return priors.prior_new if cohort is None else cohort.prior
 
 
-def personal_scores(profile: UserProfile, state: EngineState, priors: ItemPriors) -> PersonalScores:
+def personal_scores(
+    profile: UserProfile, state: EngineState, priors: ItemPriors, *, unseen: bool = False
+) -> PersonalScores:
     """Compute the personal score of all rows, which is added to the prior.
 
     Source:
@@ -90,7 +95,7 @@ def personal_scores(profile: UserProfile, state: EngineState, priors: ItemPriors
     """
     if not profile.has_signal:
         return PersonalScores(get_slot_map(state, priors))
-    return combine_components(score_user(profile, state, priors), state, priors)
+    return combine_components(score_user(profile, state, priors, unseen=unseen), state, priors)
 
 
 def combine_components(
@@ -117,10 +122,12 @@ def explain_rows(
     *,
     cohort: CohortScores | None = None,
     is_new: bool = False,
+    unseen: bool = False,
 ) -> list[dict[str, float]]:
     """Split the scores of some rows: name of a component -> its addend. Addends of 0 are left out.
 
-    `is_new` means a user without history, even if session variables add to the profile.
+    `is_new` means a user without history, even if session variables add to the profile. `unseen` means a list without
+    products of the history.
 
     Names: `live:trend`, `live:popular`, `live:newest`, `live:together`, `live:content`, `learned:<part of the
     recipe>`, `live:cohort`, `learned:cohort`, `new:content`. The values of a row sum to its score, as a `Ranking`
@@ -128,18 +135,19 @@ def explain_rows(
     """
     chosen = np.asarray(rows, np.int64)
     has_history = profile.has_signal and not is_new
-    named = [(name, values[chosen]) for name, values in state.prior_components(priors, has_history)]
+    named = [
+        (name, values[chosen]) for name, values in state.prior_components(priors, has_history, unseen=unseen)
+    ]
     if cohort is not None:
         cohort_gain = cohort.prior.scores[chosen] - priors.prior_new.scores[chosen]
         named.append((cohort.name, np.where(priors.offered[chosen], cohort_gain, 0)))
     if profile.has_signal:
         slot_map = get_slot_map(state, priors)
-        parts = score_user(profile, state, priors)
+        parts = score_user(profile, state, priors, unseen=unseen)
         named += [(part.name, sum_components([part], slot_map).get_scores(chosen)) for part in parts]
         if not _has_cold_start_scores(parts):
-            named.append(
-                (COLD_START, _inherit_scores(chosen, score_user(profile, state, priors), slot_map, priors))
-            )
+            again = score_user(profile, state, priors, unseen=unseen)
+            named.append((COLD_START, _inherit_scores(chosen, again, slot_map, priors)))
     explained: list[dict[str, float]] = [{} for _ in rows]
     for name, values in named:
         for contributions, value in zip(explained, values.tolist(), strict=True):
@@ -158,7 +166,9 @@ def list_sources(explained: Mapping[str, float], least: float = 0.05) -> list[st
     return [name for _, name in sorted(speaking, key=lambda entry: (-entry[0], entry[1]))]
 
 
-def score_user(profile: UserProfile, state: EngineState, priors: ItemPriors) -> list[ScoreComponent]:
+def score_user(
+    profile: UserProfile, state: EngineState, priors: ItemPriors, *, unseen: bool = False
+) -> list[ScoreComponent]:
     """List the components of the personal score of a user.
 
     Source:
@@ -169,8 +179,9 @@ def score_user(profile: UserProfile, state: EngineState, priors: ItemPriors) -> 
     unknown = 1.0
     if model is not None:
         past = model.build_history(profile.interactions, priors.global_signals.at_ms)
-        parts += model.contributions(past)
-        parts += _score_cold_start(model, past, priors)
+        parts += model.contributions(past, unseen=unseen)
+        if len(priors.cold_start.rows):
+            parts += _score_cold_start(model, past, priors, unseen=unseen)
         unknown = _uncovered_share(profile, model.get_items(len(priors)))
     if blend.content * unknown > _HARDLY and profile.vector is not None:
         weight = blend.content * unknown
@@ -196,7 +207,8 @@ def score_similar_items(
     if model is not None:
         past = model.build_history(steps or like.interactions, priors.global_signals.at_ms)
         parts += model.similar_contributions(past)
-        parts += _score_cold_start(model, past, priors)
+        if len(priors.cold_start.rows):
+            parts += _score_cold_start(model, past, priors, unseen=True)
         unknown = _uncovered_share(like, model.get_items(len(priors)))
     if like.vector is not None:
         weight, quick = (
@@ -337,13 +349,14 @@ def _inherit_scores(
     return inherited
 
 
-def _score_cold_start(model: ServingModel, past: UserHistory, priors: ItemPriors) -> Iterator[SparseScores]:
+def _score_cold_start(
+    model: ServingModel, past: UserHistory, priors: ItemPriors, *, unseen: bool
+) -> Iterator[SparseScores]:
     """Score cold-start items by their features; nothing when the snapshot has no features (equation 12)."""
     new = priors.cold_start
-    if len(new.rows):
-        values = model.cold_start_contributions(past, new.features)
-        if values is not None:
-            yield SparseScores(COLD_START, new.slots, values * new.shares)
+    values = model.cold_start_contributions(past, new.features, unseen=unseen)
+    if values is not None:
+        yield SparseScores(COLD_START, new.slots, values * new.shares)
 
 
 def _has_cold_start_scores(parts: Iterable[ScoreComponent]) -> bool:

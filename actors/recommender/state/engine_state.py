@@ -68,6 +68,8 @@ class PriorComponent:
     "For users with a history."
     weight_new: float
     "For users without one."
+    weight_unseen: float
+    "For users with a history, in lists without its products."
     values: Scores
 
 
@@ -85,6 +87,8 @@ class ItemPriors:
     "For users with a history."
     prior_new: PriorScores
     "For users without one."
+    prior_unseen: PriorScores
+    "For users with a history, in lists without its products."
     cold_start: ColdStartItems
     "Products with few interactions, and the products similar to them."
 
@@ -273,14 +277,18 @@ class EngineState:
         learned = None if self.serving_model is None else self.serving_model.learned.cohorts
         return list(self._cohorts.list_unknown_values(profile, learned))
 
-    def prior_components(self, priors: ItemPriors, has_history: bool) -> Iterator[tuple[str, Scores]]:
+    def prior_components(
+        self, priors: ItemPriors, has_history: bool, *, unseen: bool = False
+    ) -> Iterator[tuple[str, Scores]]:
         """Yield the name of each component of the prior and its addend by row.
 
         Shapes:
             yields: float32 [n]
         """
         for part in priors.components:
-            weight = part.weight if has_history else part.weight_new
+            weight = part.weight_new
+            if has_history:
+                weight = part.weight_unseen if unseen else part.weight
             if weight:
                 yield part.name, part.values * np.float32(weight)
         yield "live:newest", _score_newness(len(priors))
@@ -302,10 +310,15 @@ class EngineState:
         )
         if len(newcomers):
             parts.append(_inherit_prior(newcomers, parts))
+        prior = _sum_prior([(part.weight, part.values) for part in parts], signals.offered)
+        prior_unseen = prior
+        if any(part.weight_unseen != part.weight for part in parts):
+            prior_unseen = _sum_prior([(part.weight_unseen, part.values) for part in parts], signals.offered)
         return ItemPriors(
             global_signals=signals,
             components=tuple(parts),
-            prior=_sum_prior([(part.weight, part.values) for part in parts], signals.offered),
+            prior=prior,
+            prior_unseen=prior_unseen,
             prior_new=_sum_prior([(part.weight_new, part.values) for part in parts], signals.offered),
             cold_start=newcomers,
         )
@@ -314,20 +327,24 @@ class EngineState:
         model, blend = self.serving_model, self.weights
         trend = np.where(signals.offered, signals.trend, np.float32(0))
         if model is None:
-            yield PriorComponent("live:trend", blend.trend, blend.trend, trend)
-            yield PriorComponent("live:popular", blend.popular, blend.popular, signals.popularity)
+            yield _live_component("live:trend", blend.trend, trend)
+            yield _live_component("live:popular", blend.popular, signals.popularity)
             return
         model.bind_rows(self.catalog.product_ids[: len(signals)])
         model.refresh(self.overlay.votes.get_counts(len(signals)))
         has_new_user_part = False
-        for name, weight, weight_new, values in model.prior_contributions(
-            self.overlay.counts, signals.offered
-        ):
-            has_new_user_part = has_new_user_part or weight_new > 0
-            yield PriorComponent(name, weight, weight_new, zscores(values, signals.offered))
-        yield PriorComponent("live:popular", blend.long_tail, blend.long_tail, signals.popularity)
+        for part, values in model.prior_contributions(self.overlay.counts, signals.offered):
+            has_new_user_part = has_new_user_part or part.weight_new > 0
+            yield PriorComponent(
+                f"learned:{part.name}",
+                part.weight,
+                part.weight_new,
+                part.unseen_list_weight,
+                zscores(values, signals.offered),
+            )
+        yield _live_component("live:popular", blend.long_tail, signals.popularity)
         if not has_new_user_part:
-            yield PriorComponent("live:trend", 0.0, blend.trend, trend)
+            yield PriorComponent("live:trend", 0.0, blend.trend, 0.0, trend)
 
     def _build_cohort_scores(self, shares: Floats, priors: ItemPriors, name: str) -> CohortScores:
         """Weigh the votes of the cohort above the prior of all users, which has the newest changes (equation 17)."""
@@ -352,7 +369,13 @@ def _inherit_prior(newcomers: ColdStartItems, parts: Sequence[PriorComponent]) -
         )
     np.maximum(values, 0.0, out=values)
     # with a history, scores from features replace the inherited prior
-    return PriorComponent("new:content", 1.0 if newcomers.features is None else 0.0, 1.0, values)
+    weight = 1.0 if newcomers.features is None else 0.0
+    return PriorComponent("new:content", weight, 1.0, weight, values)
+
+
+def _live_component(name: str, weight: float, values: Scores) -> PriorComponent:
+    """Return a component that has the same weight for all users and lists."""
+    return PriorComponent(name, weight, weight, weight, values)
 
 
 def _sum_prior(parts: list[tuple[float, Scores]], offered: Mask) -> PriorScores:

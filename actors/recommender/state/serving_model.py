@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from actors.models.blend import Blend, BlendPart
 from actors.models.model import AccumulatingModel, Model, SharedScoresModel, SingleUserModel
 from actors.models.popularity import PopularityModel
 from actors.models.registry import LoadedSnapshot, is_builtin
@@ -88,12 +89,14 @@ class ServingModel:
         )
         self._covered = 0
         self._before: Floats = np.zeros(0)
-        self._scorers = [
-            _build_scorer(f"learned:{part.name}", part.model, part.weight)
-            for part in learned.blend.parts
-            if part.weight and not isinstance(part.model, SharedScoresModel)
-        ]
+        self.has_unseen_weights = any(part.weight_unseen is not None for part in learned.blend.parts)
+        "Whether lists without products of the user's history have weights of their own."
+        self._scorers = _build_scorers(learned.blend)
+        self._scorers_unseen = (
+            _build_scorers(learned.blend.for_unseen()) if self.has_unseen_weights else self._scorers
+        )
         self._weight = sum(scorer.weight for scorer in self._scorers)
+        self._weight_unseen = sum(scorer.weight for scorer in self._scorers_unseen)
         self.bind_rows(product_ids)
 
     def bind_rows(self, product_ids: Sequence[str]) -> None:
@@ -166,13 +169,20 @@ class ServingModel:
             ]
         return UserHistory.of(codes, at_s, weights, now_s)
 
-    def contributions(self, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
-        """Return the contribution of each component to the scores of products for a user."""
+    def contributions(
+        self, past: UserHistory, *, unseen: bool = False
+    ) -> Iterator[SparseScores | DenseScores]:
+        """Return the contribution of each component to the scores of products for a user.
+
+        `unseen` means a list without products of the user's history.
+        """
         if len(past):
-            for scorer in self._scorers:
+            for scorer in self._scorers_unseen if unseen else self._scorers:
                 yield from self._score_safely(scorer, past)
 
-    def cold_start_contributions(self, past: UserHistory, features: Any) -> Scores | None:
+    def cold_start_contributions(
+        self, past: UserHistory, features: Any, *, unseen: bool = False
+    ) -> Scores | None:
         """Score cold-start products for a user by their features; None if this is impossible.
 
         Shapes:
@@ -182,11 +192,15 @@ class ServingModel:
         content = self.learned.content
         if content is None or features is None or not len(past):
             return None
-        return content.score_past(past, features) * np.float32(_CONTENT * self._weight)
+        weight = self._weight_unseen if unseen else self._weight
+        return content.score_past(past, features) * np.float32(_CONTENT * weight)
 
     def similar_contributions(self, past: UserHistory) -> Iterator[SparseScores | DenseScores]:
-        """Yield the scores of products that fit a history, from the parts with a `quick` method."""
-        for scorer in self._scorers:
+        """Yield the scores of products that fit a history, from the parts with a `quick` method.
+
+        The products of the history are no answers, so these are the weights of lists without them.
+        """
+        for scorer in self._scorers_unseen:
             if scorer.score_sparse is not None and len(past):
                 yield from self._score_safely(scorer, past)
 
@@ -197,10 +211,8 @@ class ServingModel:
         scores = self._score(self._basket_scorer, past)
         return scores if scores.count else None
 
-    def prior_contributions(
-        self, counts: DecayedCounts, offered: Mask
-    ) -> Iterator[tuple[str, float, float, Floats]]:
-        """Yield the user-independent parts: name, weights for users with and without history, values by row.
+    def prior_contributions(self, counts: DecayedCounts, offered: Mask) -> Iterator[tuple[BlendPart, Floats]]:
+        """Yield the user-independent parts of the blend with their values by row.
 
         Popularity with a half-life comes from live counts as soon as these have enough votes.
 
@@ -210,7 +222,8 @@ class ServingModel:
         """
         count = len(offered)
         for part in self.learned.blend.parts:
-            if isinstance(part.model, SharedScoresModel) and (part.weight or part.weight_new):
+            weights = (part.weight, part.weight_new, part.unseen_list_weight)
+            if isinstance(part.model, SharedScoresModel) and any(weights):
                 scores = self._read_shared_scores(f"learned:{part.name}", part.model)
                 if scores is None:
                     continue
@@ -220,7 +233,7 @@ class ServingModel:
                     and part.model.half_life_days in counts.half_lives_days
                 ):
                     values = self._add_live_counts(part.model, values, counts)
-                yield f"learned:{part.name}", part.weight, part.weight_new, values
+                yield part, values
 
     def expand_to_rows(self, values: npt.NDArray[np.floating], count: int) -> Floats:
         """Return the values of items by row; 0 where the snapshot has no item.
@@ -301,6 +314,15 @@ class ServingModel:
 
     def _kind_factor(self, kind: str) -> float:
         return self._factors[kind] / EVENT_WEIGHTS[kind] if kind in self._factors else 1.0
+
+
+def _build_scorers(blend: Blend) -> list[ModelScorer]:
+    """Return a scorer of each part with a weight that scores items for single users."""
+    return [
+        _build_scorer(f"learned:{part.name}", part.model, part.weight)
+        for part in blend.parts
+        if part.weight and not isinstance(part.model, SharedScoresModel)
+    ]
 
 
 def _build_scorer(name: str, model: Model, weight: float) -> ModelScorer:

@@ -111,12 +111,13 @@ def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> Non
     if run.figures:
         screen.out().print(", ".join(f"{key} {value:.4f}" for key, value in run.figures.items()))
     if run.parts:
-        parts = screen.build_table("part", "weight", "without history", "alone", "why")
+        parts = screen.build_table("part", "weight", "new products", "without history", "alone", "why")
         for one in run.parts:
-            alone = one.get("alone")
+            alone, unseen = one.get("alone"), one.get("weight_unseen")
             parts.add_row(
                 str(one.get("part", "")),
                 f"{one.get('weight', 0.0):g}",
+                f"{one.get('weight', 0.0) if unseen is None else unseen:g}",
                 f"{one.get('weight_new', 0.0):g}",
                 "" if alone is None else f"{alone:.4f}",
                 str(one.get("reason", "")),

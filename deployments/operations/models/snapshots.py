@@ -225,6 +225,7 @@ def _read_parts(manifest: Manifest) -> list[dict[str, Any]]:
             "learner": str(part.get("learner", "")),
             "weight": float(part.get("weight", 0.0)),
             "weight_new": float(part.get("weight_new", 0.0)),
+            **({"weight_unseen": float(part["weight_unseen"])} if "weight_unseen" in part else {}),
         }
         for part in manifest.facts.get("parts", ())
     ]

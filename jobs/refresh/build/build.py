@@ -126,6 +126,7 @@ def _manifest_facts(
                 "learner": engine.recipe.parts[part.name].learner,
                 "weight": part.weight,
                 "weight_new": part.weight_new,
+                **({} if part.weight_unseen is None else {"weight_unseen": part.weight_unseen}),
                 "facts": saved[part.name],
             }
             for part in engine.blend.parts

@@ -35,14 +35,8 @@ from jobs.refresh.learners.ease import EaseLearner, EaseRecipe
 from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.registry import build_learner, build_rng
 from jobs.refresh.recipe import Recipe
-from jobs.refresh.tuning.plan import (
-    StepCallback,
-    TuningPlan,
-    fit_recipe_to_catalog,
-    ignore_step,
-    is_settled,
-    plan_on_newest,
-)
+from jobs.refresh.tuning.evidence import StepCallback, ignore_step
+from jobs.refresh.tuning.plan import TuningPlan, fit_recipe_to_catalog, is_settled, plan_on_newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +82,10 @@ class TrainedEngine:
         """
         return self.blend.score(histories)
 
+    def for_unseen(self) -> TrainedEngine:
+        """Return the engine of lists without products of the user's history."""
+        return replace(self, blend=self.blend.for_unseen())
+
 
 def train_engine(recipe: Recipe, data: Interactions, on_step: StepCallback = ignore_step) -> TrainedEngine:
     """Train each component of a settled recipe on all data and return the engine.
@@ -102,11 +100,12 @@ def train_engine(recipe: Recipe, data: Interactions, on_step: StepCallback = ign
     data = select_newest_events(data, recipe.events.newest)
     parts = []
     for name, part in recipe.parts.items():
-        weight, weight_new = blend.weights.get(name, 0.0), blend.weights_new.get(name, 0.0)
-        if weight or weight_new:
+        weight, weight_new = float(blend.weights.get(name, 0.0)), float(blend.weights_new.get(name, 0.0))
+        unseen = None if blend.weights_unseen is None else float(blend.weights_unseen.get(name, 0.0))
+        if weight or weight_new or unseen:
             on_step(f"train {name}")
             model = build_learner(part).train(data, build_rng(recipe.seed, name))
-            parts.append(BlendPart(name, model, float(weight), float(weight_new)))
+            parts.append(BlendPart(name, model, weight, weight_new, unseen))
     baskets = None
     if recipe.baskets is not None:
         on_step("train baskets")
@@ -120,10 +119,16 @@ def train_engine(recipe: Recipe, data: Interactions, on_step: StepCallback = ign
     )
 
 
-def clear_history_weights(engine: TrainedEngine, parts: Collection[str]) -> TrainedEngine:
-    """Return an engine in which some components have no weight for users with a history."""
+def clear_history_weights(
+    engine: TrainedEngine, parts: Collection[str], parts_unseen: Collection[str] = ()
+) -> TrainedEngine:
+    """Return an engine in which some components have no weight for users with a history.
+
+    `parts_unseen` are those without weight in lists without products of the history.
+    """
     kept = (replace(part, weight=0.0) if part.name in parts else part for part in engine.blend.parts)
-    return replace(engine, blend=Blend(tuple(kept)))
+    left = (replace(part, weight_unseen=0.0) if part.name in parts_unseen else part for part in kept)
+    return replace(engine, blend=Blend(tuple(left)))
 
 
 def plan_and_train_engine(

@@ -125,6 +125,21 @@ class EvaluationSplit:
             self.histories.owners()[is_trained], self.histories.items[is_trained], len(self)
         )
 
+    def exclude_seen(self) -> EvaluationSplit:
+        """Return the split in which lists and targets have no item of the history; users without targets are left out.
+
+        The training data stays, so models of this split score the other one.
+        """
+        if self.seen == "out":
+            return self
+        owner, items = self.targets.owners(), self.targets.items
+        again = _contains_pairs(
+            self.histories.owners(), self.histories.items, owner, items, self.histories.n_items
+        )
+        targets = Targets.from_pairs(owner[~again], items[~again], len(self))
+        unseen = replace(self, targets=targets, seen="out", taken=None)
+        return unseen.pick(np.flatnonzero(targets.lengths > 0))
+
     def sample(self, most: int, rng: np.random.Generator) -> EvaluationSplit:
         """Return a uniform sample of at most `most` users."""
         if len(self) <= most:

@@ -169,10 +169,27 @@ def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> s
         for name, other in report["beside"].items():
             cells = [_comparison_cell(other, figure) for figure in names]
             lines.append(f"| {name} | | " + " | ".join(cells) + " |")
-        lines += ["", f"Coverage {report['coverage']:.3f}. {check_gate(report).sentence}.", ""]
+        lines += [
+            "",
+            *_unseen_lines(report.get("unseen")),
+            f"Coverage {report['coverage']:.3f}. {check_gate(report).sentence}.",
+            "",
+        ]
         notes = (report.get("chosen"), SEGMENT_NOTE, report.get("note"))
         lines += [f"{note[:1].upper()}{note[1:]}.\n" for note in notes if note]
     return "\n".join(lines)
+
+
+def _unseen_lines(unseen: Mapping[str, Any] | None) -> list[str]:
+    """Return the sentence about lists without products of the history; nothing if they have the same weights."""
+    if unseen is None:
+        return []
+    figures = ", ".join(f"{name} {value:.4f}" for name, value in unseen["figures"].items())
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in unseen["weights"].items())
+    return [
+        f"Lists without products of the history, {unseen['readers']:,} users: {figures}. Weights: {weights}.",
+        "",
+    ]
 
 
 def _comparison_cell(other: Mapping[str, Any], figure: str) -> str:

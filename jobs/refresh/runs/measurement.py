@@ -17,7 +17,7 @@ from jobs.refresh.runs import sweep
 from jobs.refresh.runs.stages import PROTOCOLS as ALL_PROTOCOLS
 from jobs.refresh.runs.training import Stage, Training
 from jobs.refresh.runs.version_comparison import evaluate_recipe, load_recipe
-from jobs.refresh.tuning.plan import StepCallback
+from jobs.refresh.tuning.evidence import StepCallback
 
 PROTOCOLS = ("by_time", "leave_last_out")
 "Those of an evaluation that names none."

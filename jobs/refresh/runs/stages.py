@@ -32,16 +32,9 @@ from jobs.refresh.learners.protocol import Learner
 from jobs.refresh.learners.registry import build_rng
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.tuning.blend_weights import confirm_blend
+from jobs.refresh.tuning.evidence import StepCallback, ignore_step
 from jobs.refresh.tuning.outcomes import PartOutcome, summarize_outcomes
-from jobs.refresh.tuning.plan import (
-    StepCallback,
-    TuningPlan,
-    ignore_step,
-    is_settled,
-    make_plan,
-    plan_without_tuning,
-    remove_parts,
-)
+from jobs.refresh.tuning.plan import TuningPlan, is_settled, make_plan, plan_without_tuning, remove_parts
 from jobs.refresh.tuning.split_protocol import split_for_recipe
 
 EVALUATION_USERS = 4_000
@@ -139,7 +132,7 @@ def plan_from_dict(facts: Mapping[str, Any]) -> TuningPlan:
 
 def apply_confirmation(plan: TuningPlan, report: Mapping[str, Any]) -> TuningPlan:
     """Return a plan without the components that its evaluation dropped."""
-    return remove_parts(plan, report.get("dropped", {}))
+    return remove_parts(plan, report.get("dropped", {}), report.get("dropped_unseen", {}))
 
 
 def evaluate_plan(
@@ -172,12 +165,17 @@ def evaluate_plan(
     k = recipe.blend.k if k is None else k
     figure = f"ndcg@{k}"
     rng = build_rng(recipe.seed, "intervals")
-    engine, dropped = train_engine(recipe, trial.train, on_step), dict[str, str]()
+    engine = train_engine(recipe, trial.train, on_step)
+    dropped, dropped_unseen = dict[str, str](), dict[str, str]()
     if plan.chooses:
         on_step("confirm weights")
-        dropped = confirm_blend(engine.blend.parts, sample, k, build_rng(recipe.seed, "confirm")).dropped
-        plan = remove_parts(plan, dropped)
-        engine = clear_history_weights(engine, dropped)
+        rng_confirm = build_rng(recipe.seed, "confirm")
+        dropped = confirm_blend(engine.blend.parts, sample, k, rng_confirm).dropped
+        if recipe.blend.weights_unseen is not None:
+            parts = engine.blend.for_unseen().parts
+            dropped_unseen = confirm_blend(parts, sample.exclude_seen(), k, rng_confirm).dropped
+        plan = remove_parts(plan, dropped, dropped_unseen)
+        engine = clear_history_weights(engine, dropped, dropped_unseen)
     ours = _evaluate_scorer(engine, sample, k, on_step)
     learner: Learner = PopularityLearner(PopularityRecipe(learner="popularity"))
     popularity = learner.train(trial.train, build_rng(recipe.seed, POPULARITY))
@@ -193,6 +191,13 @@ def evaluate_plan(
         except HouseError as error:
             facts["not_compared"] = f"what serves can't be trained again: {error.message}"
     facts["beside"] = compared
+    if recipe.blend.weights_unseen is not None and len(unseen := sample.exclude_seen()):
+        scored = _evaluate_scorer(engine.for_unseen(), unseen, k)
+        facts["unseen"] = {
+            "readers": len(unseen),
+            "weights": plan.recipe.blend.weights_unseen,
+            "figures": headline_metrics(evaluation_to_dict(scored, rng)),
+        }
     verdict = check_gate(facts)
     return {
         **facts,
@@ -202,6 +207,7 @@ def evaluate_plan(
         "chosen": summarize_outcomes(plan.outcomes),
         "parts": [asdict(outcome) for outcome in plan.outcomes],
         "dropped": dropped,
+        **({"dropped_unseen": dropped_unseen} if dropped_unseen else {}),
         "readers_asked": len(sample),
         "figures": headline_metrics(facts),
         "verdict": {"allowed": verdict.allowed, "sentence": verdict.sentence},

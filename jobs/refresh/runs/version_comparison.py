@@ -10,7 +10,7 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.runs.stages import EVALUATION_USERS, evaluate_plan, plan_training, split_data
 from jobs.refresh.runs.training_source import read_training_source
-from jobs.refresh.tuning.plan import StepCallback, ignore_step
+from jobs.refresh.tuning.evidence import StepCallback, ignore_step
 
 
 def load_recipe(snapshots: SnapshotStore, app_id: str, engine_id: str, version: str) -> Recipe:

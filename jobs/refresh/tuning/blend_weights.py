@@ -15,7 +15,9 @@ from actors.models.blend import BlendPart
 from actors.vectors.types import Floats
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.metrics import mean_figure, significant_gain
+from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
+from jobs.refresh.tuning.evidence import PartVariant
 
 LADDER = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7)
 "Candidate weights of a component without weight."
@@ -69,6 +71,62 @@ def choose_weights(
     return BlendWeightChoice(
         weights, mean_figure(figures), single, _part_gains(candidates, weights, families)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class BlendChoice:
+    """Weights for lists that may repeat products of the history, and for lists that may not.
+
+    Shapes:
+        weights, weights_unseen: float64 [p]; single, gains: float64 [p], as in `BlendWeightChoice`
+    """
+
+    weights: Floats
+    weights_unseen: Floats
+    figure: float
+    single: Floats
+    gains: Floats
+
+
+_ROUNDS = 30
+
+
+def choose_blend(
+    recipe: Recipe,
+    variants: Sequence[PartVariant],
+    every: Sequence[TuningCandidates],
+    unseen: Sequence[TuningCandidates] = (),
+) -> BlendChoice:
+    """Choose the weights of component variants on validation splits.
+
+    `unseen` has the splits whose targets are new to the user. They choose the weights of lists without products of the
+    history, and the time decay of each component with such a weight. The weights of other lists are chosen on `every`.
+    """
+    names = [variant.name for variant in variants]
+    given = recipe.blend.start if recipe.blend.weights == "auto" else recipe.blend.weights
+    start = np.array([given.get(name, 0.0) for name in names])
+    start[[at for at, name in enumerate(names) if name in names[:at]]] = 0.0
+    rounds = _ROUNDS if recipe.blend.weights == "auto" else 0
+
+    def choose(splits: Sequence[TuningCandidates], usable: list[int]) -> BlendWeightChoice:
+        candidates = TuningCandidates.concatenate(splits).select_parts(usable)
+        families = [names[at] for at in usable]
+        most_parts = recipe.blend.most_parts
+        return choose_weights(candidates, start[usable], families, most_parts=most_parts, rounds=rounds)
+
+    if not unseen or not rounds:
+        choice = choose(every, list(range(len(names))))
+        return BlendChoice(choice.weights, choice.weights, choice.figure, choice.single, choice.gains)
+    first = choose(unseen, list(range(len(names)))).weights
+    settled = {names[at] for at in np.flatnonzero(first)}
+    usable = [at for at, name in enumerate(names) if first[at] or name not in settled]
+    # a component has one time decay, so its start weight moves to the variant that was chosen
+    for at in np.flatnonzero(first).tolist():
+        start[at] = given.get(names[at], 0.0)
+    choice = choose(every, usable)
+    weights, single, gains = np.zeros(len(names)), np.zeros(len(names)), np.full(len(names), np.nan)
+    weights[usable], single[usable], gains[usable] = choice.weights, choice.single, choice.gains
+    return BlendChoice(weights, first, choice.figure, single, gains)
 
 
 def _part_gains(candidates: TuningCandidates, weights: Floats, families: Sequence[str]) -> Floats:

@@ -7,7 +7,7 @@ contains the first places of a blend. So a few hundred candidates per user give 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -41,6 +41,12 @@ class TuningCandidates:
 
     def __len__(self) -> int:
         return len(self.best)
+
+    def select_parts(self, parts: Sequence[int]) -> TuningCandidates:
+        """Return the candidates with the scores of some components only."""
+        if len(parts) == len(self.scores):
+            return self
+        return replace(self, scores=self.scores[list(parts)])
 
     def blend_scores(self, weights: Floats) -> npt.NDArray[np.float32]:
         """Return the blended scores of the candidates.

@@ -31,6 +31,8 @@ class PartOutcome:
     "Weight for users with a history."
     weight_new: float = 0.0
     "Weight for users without a history."
+    weight_unseen: float | None = None
+    "Weight for lists without products of the user's history; None if such lists have the same weights."
     alone: float | None = None
     "Validation NDCG of the component alone; None if not measured."
     gain: float | None = None
@@ -57,6 +59,7 @@ def build_outcomes(
     weights, weights_new = (
         _weights_from_recipe(side) for side in (recipe.blend.weights, recipe.blend.weights_new)
     )
+    unseen = recipe.blend.weights_unseen
     for name, part in recipe.parts.items():
         part_outcome = PartOutcome(
             part=name,
@@ -64,12 +67,13 @@ def build_outcomes(
             outcome="weight_0",
             weight=weights.get(name, 0.0),
             weight_new=weights_new.get(name, 0.0),
+            weight_unseen=None if unseen is None else unseen.get(name, 0.0),
             alone=_rounded((single or {}).get(name)),
             gain=_rounded((gains or {}).get(name)),
         )
         if name not in parts:
             outcome: Outcome = "catalog"
-        elif part_outcome.weight:
+        elif part_outcome.weight or part_outcome.weight_unseen:
             outcome = "chosen"
         elif part_outcome.weight_new:
             outcome = "new_users"
@@ -82,14 +86,26 @@ def build_outcomes(
     return tuple(outcomes)
 
 
-def mark_dropped(outcomes: Sequence[PartOutcome], dropped: Mapping[str, str]) -> tuple[PartOutcome, ...]:
-    """Return outcomes in which some components are removed; `dropped` has the reason for each."""
-    return tuple(
-        replace(part_outcome, outcome="misleads", weight=0.0, reason=dropped[part_outcome.part])
-        if part_outcome.part in dropped
-        else part_outcome
-        for part_outcome in outcomes
-    )
+def mark_dropped(
+    outcomes: Sequence[PartOutcome], dropped: Mapping[str, str], dropped_unseen: Mapping[str, str]
+) -> tuple[PartOutcome, ...]:
+    """Return outcomes in which some components are removed; the mappings have the reason for each.
+
+    `dropped_unseen` are those without weight in lists without products of the user's history.
+    """
+    return tuple(_drop(part_outcome, dropped, dropped_unseen) for part_outcome in outcomes)
+
+
+def _drop(
+    part_outcome: PartOutcome, dropped: Mapping[str, str], dropped_unseen: Mapping[str, str]
+) -> PartOutcome:
+    name = part_outcome.part
+    weight = 0.0 if name in dropped else part_outcome.weight
+    unseen = 0.0 if name in dropped_unseen else part_outcome.weight_unseen
+    left = replace(part_outcome, weight=weight, weight_unseen=unseen)
+    if left == part_outcome or weight or unseen:
+        return left
+    return replace(left, outcome="misleads", reason=dropped.get(name) or dropped_unseen[name])
 
 
 def summarize_outcomes(outcomes: Sequence[PartOutcome]) -> str:
@@ -103,6 +119,10 @@ def summarize_outcomes(outcomes: Sequence[PartOutcome]) -> str:
         if part_outcome.weight_new
     )
     clauses = [f"chosen: {chosen or 'nothing'}"]
+    unseen = [part_outcome for part_outcome in outcomes if part_outcome.weight_unseen]
+    if unseen:
+        listed = ", ".join(f"{part_outcome.part} {part_outcome.weight_unseen:g}" for part_outcome in unseen)
+        clauses.append(f"for lists without products of the history: {listed}")
     if new:
         clauses.append(f"for users without a history: {new}")
     for outcome, (singular, plural) in _LEFT_OUT.items():
@@ -119,6 +139,8 @@ def _add_reason(
     match outcome:
         case "chosen":
             reason = f"weight {part_outcome.weight:g}" + (f"; {alone}" if alone else "")
+            if part_outcome.weight_unseen is not None:
+                reason += f"; weight {part_outcome.weight_unseen:g} in lists without products of the history"
         case "new_users":
             reason = f"ranks for users without a history only, with weight {part_outcome.weight_new:g}"
         case "catalog":

@@ -31,7 +31,8 @@ from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.recipe import load_recipe_file as load_recipe
 from jobs.refresh.runs.estimate import DataSize, check_memory, estimate_costs, estimate_peak_memory
-from jobs.refresh.tuning.plan import make_plan, plan_on_newest, reduce_split
+from jobs.refresh.tuning.evidence import reduce_split
+from jobs.refresh.tuning.plan import make_plan, plan_on_newest
 from jobs.refresh.tuning.split_protocol import split_for_recipe
 
 
