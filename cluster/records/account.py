@@ -97,6 +97,8 @@ class Code(BaseModel):
     expires_at: int
     sign_in: str = ""
     "How the person signed in, as sessions name it."
+    client_keys: str = ""
+    "Public keys of a client that signs, as JSON; empty for other clients."
 
 
 class Grant(BaseModel):
@@ -115,6 +117,8 @@ class Grant(BaseModel):
     "Where the code was sent, in the form shown to people; empty in grants of earlier releases."
     sign_in: str = ""
     "How the person signed in, as sessions name it; empty in grants of earlier releases."
+    client_keys: str = ""
+    "Public keys of a client that signs, as JSON; empty for other clients."
 
 
 def is_username(text: str) -> bool:

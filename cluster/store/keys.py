@@ -85,6 +85,12 @@ def oauth_code(sha256: str) -> str:
     return f"kiosk:{{oauth}}:code:{sha256}"
 
 
+def oauth_assertion(sha256: str) -> str:
+    """String: a client's signed assertion was used. Owner: the API replica that verified it. Until it expires, at most
+    an hour."""
+    return f"kiosk:{{oauth}}:assertion:{sha256}"
+
+
 def oauth_grant(grant_id: str) -> str:
     """Hash: grant (sealed JSON `Grant`), current and previous (SHA-256 of refresh tokens, space-separated),
     until (ms: how long the previous ones stay valid), used_at. 30 days after the last refresh."""

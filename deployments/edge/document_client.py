@@ -89,10 +89,17 @@ class DocumentClient:
         self._running: Counter[str] = Counter()
         self._trust: ssl.SSLContext | None = None
 
-    async def fetch(self, address: str, *, person: str, may_be_loopback: bool = False) -> FetchedDocument:
+    def end_s(self) -> float:
+        """Return when fetches that begin now must end, by the monotonic clock."""
+        return time.monotonic() + self._within_s
+
+    async def fetch(
+        self, address: str, *, person: str, may_be_loopback: bool = False, ends_s: float | None = None
+    ) -> FetchedDocument:
         """Return the document at an address.
 
-        `person` is on whose behalf; `may_be_loopback` allows hosts of this machine.
+        `person` is on whose behalf; `may_be_loopback` allows hosts of this machine; `ends_s` is `end_s` of the first of
+        several fetches that share one deadline.
 
         Errors:
             DocumentError: the address may not be fetched, the host does not answer in time with a JSON document, or too
@@ -101,8 +108,9 @@ class DocumentClient:
         fault = find_address_fault(address)
         if fault:
             raise DocumentError(f"has an address that {fault}")
+        ends_s = self.end_s() if ends_s is None else ends_s
+        left_s = _left_s(ends_s)
         self._begin(person)
-        ends_s = time.monotonic() + self._within_s
         future: Future[FetchedDocument] = Future()
         future.set_running_or_notify_cancel()
 
@@ -119,7 +127,7 @@ class DocumentClient:
 
         threading.Thread(target=work, name="document", daemon=True).start()
         try:
-            return await run_within(asyncio.wrap_future(future), self._within_s)
+            return await run_within(asyncio.wrap_future(future), left_s)
         except asyncio.TimeoutError:
             raise DocumentError("does not answer in time") from None
 

@@ -36,7 +36,7 @@ NOUNS = _words(
     models monitor mounts multiplexer names neighbours niceness node notifier numbers oauth offsets onnx openapi
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
     parser parts passage passages password paths patterns person phrases pictures placement pipeline pkce places
-    digest document documents renewal replica
+    assertions digest document documents renewal replica
     plan playground plots popularity ports postings preferences prefixes preview prior priority probe
     process processes product products profile profiles progress promotion promotions prompt proof protocol qa
     quarantine queries query question questions queue rate random ray reader reasons rebuilder recipe

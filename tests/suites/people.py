@@ -104,6 +104,11 @@ class AccountSuite(_Suite):
         assert await stores.accounts.session_mark("usr-ada") == "second"
         assert await stores.accounts.session_mark("usr-grace") == ""
 
+    async def test_an_assertion_counts_once(self, stores: Stores) -> None:
+        takes = [stores.grants.take_assertion(sha("a"), life_ms=60_000) for _ in range(8)]
+        assert sorted(await asyncio.gather(*takes)) == [False] * 7 + [True]
+        assert await stores.grants.take_assertion(sha("b"), life_ms=60_000)
+
     async def test_a_deleted_account_leaves_nothing_and_its_name_is_free(self, stores: Stores) -> None:
         await stores.accounts.add(an_account())
         await stores.accounts.end_sessions("usr-ada", "mark")

@@ -228,7 +228,7 @@ async def _fetch(client: DocumentClient, person: str, address: str) -> str:
         return error.reason
     assert len(document.body) <= 10_000
     try:
-        described = read_client_document(ADDRESS, document.body)
+        described = read_client_document(ADDRESS, document.body).client
     except OAuthError as error:
         return error.description
     assert described.client_id == ADDRESS

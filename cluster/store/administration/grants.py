@@ -119,6 +119,11 @@ class GrantStore:
         if not first:
             await self.revoke(code.grant_id, now_ms=now_ms)
 
+    async def take_assertion(self, sha256: str, *, life_ms: int) -> bool:
+        """Record an assertion of a client for as long as it is valid; return False if it was used before."""
+        first = await self._server.execute_slow("SET", keys.oauth_assertion(sha256), "1", "NX", "PX", life_ms)
+        return first is not None
+
     async def grant(self, grant_id: str) -> Grant | None:
         key = keys.oauth_grant(grant_id)
         body = _unsealed(await self._server.execute_slow("HGET", key, "grant"), key, "grant")

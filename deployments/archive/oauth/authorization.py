@@ -206,7 +206,8 @@ class AuthorizationPage:
         text, now_ms = self._services.signing.random(), self._services.clock.now_ms()
         code = Code(
             grant_id=new_grant_id(), client_id=client.client_id, client_name=client.shown_name,
-            redirect_uri=authorization.redirect_uri, challenge=authorization.challenge, resource=authorization.resource,
+            redirect_uri=authorization.redirect_uri, client_keys=client.keys,
+            challenge=authorization.challenge, resource=authorization.resource,
             user_id=account.user_id, username=account.username, sign_in=session.way,
             created_at=now_ms, expires_at=now_ms + CODE_LIFE_S * 1000,
         )  # fmt: skip

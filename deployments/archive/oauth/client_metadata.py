@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from cluster.public_addresses import find_host
 from cluster.records.archive_client import AuthMethod
+from deployments.archive.oauth.assertions import ALGORITHMS, read_keys
 from deployments.archive.oauth.clients import LONGEST_NAME, METHODS, OAuthClient, clean_name
 from deployments.archive.oauth.redirects import find_fault, fingerprint, is_loopback_target
 from deployments.archive.oauth.replies import OAuthError
@@ -30,7 +32,16 @@ def read_metadata(given: Mapping[str, Any]) -> tuple[str, AuthMethod, list[str]]
     return name, method, redirect_uris
 
 
-def read_client_document(address: str, body: bytes) -> OAuthClient:
+@dataclass(frozen=True, slots=True)
+class ClientDocument:
+    """A client as its document describes it."""
+
+    client: OAuthClient
+    keys_address: str = ""
+    "Where the keys of a client that signs are; empty: the document holds them, or the client is public."
+
+
+def read_client_document(address: str, body: bytes) -> ClientDocument:
     """Return the client that a document at its address describes.
 
     Errors:
@@ -42,21 +53,41 @@ def read_client_document(address: str, body: bytes) -> OAuthClient:
     if {"client_secret", "client_secret_expires_at"} & given.keys():
         raise OAuthError("invalid_client_metadata", "a document that anybody can read holds a client_secret")
     method = given.get("token_endpoint_auth_method")
-    if method not in (None, "none"):
-        raise OAuthError("invalid_client_metadata", "token_endpoint_auth_method is none")
+    if method not in (None, "none", "private_key_jwt"):
+        raise OAuthError("invalid_client_metadata", "token_endpoint_auth_method is none or private_key_jwt")
     name = _name(given)
     if not name:
         raise OAuthError("invalid_client_metadata", "client_name is missing")
     redirect_uris = _redirects(given)
     _check_grants(given, "grant_types", "authorization_code")
-    return OAuthClient(
+    keys, keys_address = _keys(given) if method == "private_key_jwt" else ("", "")
+    client = OAuthClient(
         address,
         name,
-        "none",
+        method or "none",
         frozenset(map(fingerprint, redirect_uris)),
         host=find_host(address),
         is_loopback_only=all(map(is_loopback_target, redirect_uris)),
+        keys=keys,
     )
+    return ClientDocument(client, keys_address)
+
+
+def _keys(given: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the keys in a document, or the address of its keys."""
+    algorithm = given.get("token_endpoint_auth_signing_alg")
+    if algorithm is not None and algorithm not in ALGORITHMS:
+        raise OAuthError(
+            "invalid_client_metadata", f"token_endpoint_auth_signing_alg is one of {', '.join(ALGORITHMS)}"
+        )
+    address = given.get("jwks_uri")
+    if (address is None) == (given.get("jwks") is None):
+        raise OAuthError("invalid_client_metadata", "private_key_jwt needs either jwks or jwks_uri")
+    if address is None:
+        return read_keys(given["jwks"]), ""
+    if not isinstance(address, str):
+        raise OAuthError("invalid_client_metadata", "jwks_uri is not a text")
+    return "", address
 
 
 def read_object(body: bytes) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from cluster.public_addresses import find_host
 from cluster.records.archive_client import AuthMethod, Registration
@@ -36,7 +36,7 @@ class OAuthClient:
     client_id: str
     name: str
     "The name that the client chose, cleaned; may be empty."
-    method: AuthMethod
+    method: AuthMethod | Literal["private_key_jwt"]
     fingerprints: frozenset[str]
     is_changed: bool = False
     "Whether the client changed its registration; the store then has the new one."
@@ -44,6 +44,8 @@ class OAuthClient:
     "Host of the metadata document whose address is the client's id; empty for a registered client."
     is_loopback_only: bool = False
     "Whether all redirects of the document lead to loopback, so that any program can use the document."
+    keys: str = ""
+    "Public keys of a client that signs (`private_key_jwt`), as JSON."
 
     @property
     def shown_name(self) -> str:
@@ -54,6 +56,7 @@ class OAuthClient:
         """Return what the consent form of a client with a document carries."""
         return {
             "name": self.name, "method": self.method, "host": self.host, "is_loopback_only": self.is_loopback_only,
+            "keys": self.keys,
         }  # fmt: skip
 
     def allows(self, redirect_uri: str) -> bool:

@@ -11,16 +11,24 @@ from urllib.parse import unquote_plus
 
 from starlette.requests import Request
 
+from cluster.records.account import Code, Grant
+from deployments.archive.oauth.addresses import TOKEN_PATH, issuer_of
+from deployments.archive.oauth.assertions import ASSERTION_TYPE, read_subject, verify_assertion
 from deployments.archive.oauth.clients import OAuthClient, is_secret_of
 from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.services import OAuthServices
+from deployments.edge.signing import sha256
 
 CHALLENGE = {"www-authenticate": 'Basic realm="archive"'}
 
 
-async def authenticate_client(request: Request, form: Parameters, services: OAuthServices) -> OAuthClient:
+async def authenticate_client(
+    request: Request, form: Parameters, services: OAuthServices, purpose: str
+) -> OAuthClient:
     """Authenticate the client of a request and return it.
+
+    `purpose` is the grant type, or `revocation`: it names the parameter with the code or token of the request.
 
     Errors:
         OAuthError: `invalid_client`: the request names no client, an unregistered client, or lacks the client's secret
@@ -32,8 +40,14 @@ async def authenticate_client(request: Request, form: Parameters, services: OAut
         if client_id not in (None, basic[0]):
             raise _unknown("the body names another client than the header")
         client_id, secret = basic
+    assertion = form.once("client_assertion") or ""
+    if client_id is None and assertion and services.documents.is_on:
+        client_id = read_subject(assertion)
     if client_id and services.documents.is_document(client_id):
-        # Nothing is fetched here: the code or token holds the id of the client that a person allowed.
+        bound = await _find_bound(form, services, purpose)
+        if bound is not None and bound.client_id == client_id and bound.client_keys:
+            await _check_assertion(request, form, services, bound)
+        # Without its code or token a request of this client is refused later, whoever sent it.
         return OAuthClient(client_id, "", "none", frozenset())
     client = await services.clients.find(client_id) if client_id else None
     if client is None:
@@ -41,6 +55,33 @@ async def authenticate_client(request: Request, form: Parameters, services: OAut
     if client.method != "none" and not is_secret_of(services.signing, client, secret or ""):
         raise _unknown("the client's secret is missing or wrong")
     return client
+
+
+async def _find_bound(form: Parameters, services: OAuthServices, purpose: str) -> Code | Grant | None:
+    """Return what the code or token of a request is bound to; it holds the keys of a client that signs."""
+    if purpose == "authorization_code":
+        text = form.get("code")
+        return await services.grants.code(sha256(text)) if text else None
+    token = form.get("refresh_token" if purpose == "refresh_token" else "token") or ""
+    grant_id = services.signing.refresh_grant(token)
+    if purpose == "revocation":
+        grant_id = grant_id or services.bearer.grant_of(token)
+    return await services.grants.grant(grant_id) if grant_id else None
+
+
+async def _check_assertion(
+    request: Request, form: Parameters, services: OAuthServices, bound: Code | Grant
+) -> None:
+    """Check that the client of a code or grant signed this request, with an assertion that was not used before."""
+    if form.once("client_assertion_type") != ASSERTION_TYPE:
+        raise _unknown(f"client_assertion_type is {ASSERTION_TYPE}")
+    origin, now_ms = services.origin(request), services.clock.now_ms()
+    audiences = (issuer_of(origin), origin + TOKEN_PATH)
+    text = form.once("client_assertion") or ""
+    assertion = verify_assertion(text, bound.client_id, bound.client_keys, audiences, now_ms / 1000)
+    digest = sha256(f"{bound.client_id} {assertion.jti}")
+    if not await services.grants.take_assertion(digest, life_ms=assertion.life_s * 1000):
+        raise _unknown("the assertion was used before; sign a new one with another jti")
 
 
 def is_basic(request: Request) -> bool:

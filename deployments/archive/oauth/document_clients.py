@@ -11,6 +11,8 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,7 +22,8 @@ from cluster.clock import Clock
 from cluster.errors import Invalid
 from cluster.origin import is_loopback
 from cluster.public_addresses import find_address_fault, find_host
-from deployments.archive.oauth.client_metadata import read_client_document
+from deployments.archive.oauth.assertions import read_keys
+from deployments.archive.oauth.client_metadata import read_client_document, read_object
 from deployments.archive.oauth.clients import OAuthClient, short_id
 from deployments.archive.oauth.replies import OAuthError
 from deployments.edge.document_client import DocumentClient, DocumentError
@@ -113,10 +116,17 @@ class DocumentClients:
             raise InvalidDocument(_BUSY)
         host = find_host(client_id)
         try:
-            document = await self._documents.fetch(
-                client_id, person=user_id, may_be_loopback=is_loopback(urlsplit(origin).netloc)
-            )
-            client = read_client_document(client_id, document.body)
+            fetch = partial(
+                self._documents.fetch, person=user_id, may_be_loopback=is_loopback(urlsplit(origin).netloc),
+                ends_s=self._documents.end_s(),
+            )  # fmt: skip
+            document = await fetch(client_id)
+            described = read_client_document(client_id, document.body)
+            client, life_s = described.client, document.life_s
+            if described.keys_address:
+                key_set = await fetch(described.keys_address)
+                client = replace(client, keys=read_keys(read_object(key_set.body)))
+                life_s = min(life_s, key_set.life_s)
         except DocumentError as error:
             _log.info("client_document_not_fetched", client=short_id(client_id), reason=error.reason)
             raise InvalidDocument(f"{host}, which describes the application, {error.reason}.") from error
@@ -125,7 +135,7 @@ class DocumentClients:
             raise InvalidDocument(
                 f"The description of the application at {host} can’t be used: {error.description}."
             ) from error
-        self._cached[client_id] = (client, self._clock.monotonic_s() + document.life_s)
+        self._cached[client_id] = (client, self._clock.monotonic_s() + life_s)
         self._cached.move_to_end(client_id)
         if len(self._cached) > MOST_CACHED:
             self._cached.popitem(last=False)
@@ -149,7 +159,10 @@ def read_pinned_documents(path: Path | None) -> dict[str, OAuthClient]:
                 fault = find_address_fault(address)
                 if fault:
                     raise Invalid(f"{file.name}: the client_id {address[:100]!r} {fault}")
-                clients[address] = read_client_document(address, json.dumps(document).encode())
+                described = read_client_document(address, json.dumps(document).encode())
+                if described.keys_address:
+                    raise Invalid(f"{file.name}: nothing is fetched for {address}; put its keys into jwks")
+                clients[address] = described.client
     except OAuthError as error:
         raise Invalid(f"KIOSK_ARCHIVE_PINNED_CLIENTS: {file.name}: {error.description}") from error
     except (OSError, ValueError, RecursionError, TypeError, KeyError) as error:

@@ -18,6 +18,7 @@ from deployments.archive.oauth.addresses import (
     issuer_of,
     resource_of,
 )
+from deployments.archive.oauth.assertions import ALGORITHMS
 from deployments.archive.oauth.clients import METHODS
 from deployments.archive.oauth.replies import render_document
 from deployments.archive.oauth.services import OAuthServices
@@ -39,6 +40,8 @@ def build_resource_document(origin: str, title: str) -> dict[str, Any]:
 
 def build_server_document(origin: str, *, has_documents: bool = False) -> dict[str, Any]:
     """Return the metadata of the authorization server; `has_documents`: it accepts metadata documents of clients."""
+    methods = [*METHODS, *(["private_key_jwt"] if has_documents else [])]
+    algorithms = list(ALGORITHMS) if has_documents else None
     return {
         "issuer": issuer_of(origin),
         "authorization_endpoint": origin + AUTHORIZE_PATH,
@@ -48,8 +51,10 @@ def build_server_document(origin: str, *, has_documents: bool = False) -> dict[s
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": list(GRANT_TYPES),
-        "token_endpoint_auth_methods_supported": list(METHODS),
-        "revocation_endpoint_auth_methods_supported": list(METHODS),
+        "token_endpoint_auth_methods_supported": methods,
+        "token_endpoint_auth_signing_alg_values_supported": algorithms,
+        "revocation_endpoint_auth_methods_supported": methods,
+        "revocation_endpoint_auth_signing_alg_values_supported": algorithms,
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,
         "service_documentation": f"{origin}/llms.txt",

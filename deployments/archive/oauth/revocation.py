@@ -24,7 +24,7 @@ class RevocationEndpoint:
         """Answer a request."""
         self._services.count_request(request, "token", self._services.limits.token_calls)
         form = await read_form(request, self._services.limits.body_s)
-        client = await authenticate_client(request, form, self._services)
+        client = await authenticate_client(request, form, self._services, "revocation")
         token = form.once("token")
         if token is None:
             raise OAuthError("invalid_request", "token is missing")

@@ -35,7 +35,7 @@ class TokenEndpoint:
         """Answer a request."""
         self._services.count_request(request, "token", self._services.limits.token_calls)
         form = await read_form(request, self._services.limits.body_s)
-        client = await authenticate_client(request, form, self._services)
+        client = await authenticate_client(request, form, self._services, form.get("grant_type") or "")
         return await self._exchange(form, client)
 
     async def _exchange(self, form: Parameters, client: OAuthClient) -> Response:
@@ -67,7 +67,7 @@ class TokenEndpoint:
         grant = Grant(
             grant_id=code.grant_id, client_id=code.client_id, client_name=code.client_name,
             resource=code.resource, user_id=code.user_id, username=code.username, created_at=now_ms,
-            target=describe_target(code.redirect_uri), sign_in=code.sign_in,
+            target=describe_target(code.redirect_uri), sign_in=code.sign_in, client_keys=code.client_keys,
         )  # fmt: skip
         refresh = self._services.signing.issue_refresh(grant.grant_id)
         became = await grants.redeem(digest, grant, sha256(refresh), now_ms=now_ms)

@@ -12,6 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
+from joserfc import jwt
+from joserfc.jwk import RSAKey
 
 from cluster.errors import Invalid
 from cluster.store.stores import Stores
@@ -20,6 +22,7 @@ from deployments.archive.oauth.document_clients import DocumentClients, read_pin
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
     BASE,
+    ISSUER,
     Person,
     Program,
     an_account,
@@ -31,7 +34,7 @@ from tests.fakes.archive_oauth import (
     visible,
 )
 from tests.fakes.certificates import Authority
-from tests.fakes.document_host import JSON_HEAD, DocumentHost, a_document, reply
+from tests.fakes.document_host import JSON_HEAD, PUBLIC, DocumentHost, a_document, reply
 from tests.suites.manual_clock import ManualClock
 
 AUTHORIZE = "/oauth/authorize/archive"
@@ -97,10 +100,16 @@ def assert_refused(page: httpx.Response, text: str) -> None:
 
 async def test_metadata_names_documents_only_while_they_are_accepted(open_scene: OpenScene) -> None:
     path = "/.well-known/oauth-authorization-server/archive"
-    off, on = [(await open_scene(mode).http.get(path)).content for mode in ("off", "fetch")]
-    member = b', "client_id_metadata_document_supported": true'
-    assert on.count(member) == 1
-    assert on.replace(member, b"") == off
+    off, on = [(await open_scene(mode).http.get(path)).json() for mode in ("off", "fetch")]
+    algorithms = on.pop("token_endpoint_auth_signing_alg_values_supported")
+    assert on.pop("revocation_endpoint_auth_signing_alg_values_supported") == algorithms
+    assert "RS256" in algorithms
+    assert not {"none", "HS256"} & set(algorithms)
+    for name in ("token_endpoint", "revocation_endpoint"):
+        methods = on[f"{name}_auth_methods_supported"]
+        assert methods.pop() == "private_key_jwt"
+    assert on.pop("client_id_metadata_document_supported") is True
+    assert on == off
 
 
 async def test_an_address_is_an_unknown_client_while_documents_are_off(
@@ -223,6 +232,132 @@ async def test_a_code_belongs_to_the_address_that_was_allowed(
     answer = await scene.program.redeem(code, client_id="https://other.example.com/client.json")
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
     assert (await scene.program.redeem(code)).status_code == 400, "a failed attempt burns the code"
+
+
+# --- clients that sign -----------------------------------------------------------------------------------------
+
+KEY = RSAKey.generate_key(2048)
+KEY_SET = {"keys": [KEY.as_dict(private=False)]}
+SIGNING = {"token_endpoint_auth_method": "private_key_jwt"}
+
+
+def assertion(scene: Scene, jti: str, key: RSAKey = KEY, **claims: Any) -> dict[str, str]:
+    """Sign an assertion of the client."""
+    now_s = scene.clock.now_ms() // 1000
+    body = {"iss": ADDRESS, "sub": ADDRESS, "aud": ISSUER, "exp": now_s + 60, "jti": jti, **claims}
+    return {
+        "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+        "client_assertion": jwt.encode({"alg": "RS256"}, body, key),
+    }
+
+
+@pytest.mark.parametrize("keys", ["jwks", "jwks_uri"])
+async def test_a_client_that_signs_connects(open_scene: OpenScene, host: DocumentHost, keys: str) -> None:
+    scene = open_scene()
+    place = host.serve("https://other.example.com/keys.json", KEY_SET)
+    host.serve(ADDRESS, **SIGNING, **{keys: KEY_SET if keys == "jwks" else place})
+    await consent(scene)
+    code = answer_of(await scene.person.press("allow"))["code"]
+    fetched = len(host.requests)
+    for refused in (
+        {},
+        assertion(scene, "x", RSAKey.generate_key(2048)),
+        {**assertion(scene, "x"), "client_assertion_type": "x"},
+    ):
+        answer = await scene.program.redeem(code, **refused)
+        assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
+    tokens = (await scene.program.redeem(code, client_id=None, **assertion(scene, "1"))).json()
+    assert await scene.program.use(tokens["access_token"]) == 200
+    assert (await scene.program.refresh(tokens["refresh_token"])).status_code == 401
+    used = await scene.program.refresh(tokens["refresh_token"], **assertion(scene, "1"))
+    assert "used before" in used.json()["error_description"]
+    endpoint = assertion(scene, "2", aud=f"{BASE}/oauth/token")
+    tokens = (await scene.program.refresh(tokens["refresh_token"], **endpoint)).json()
+    revocation = {"token": tokens["refresh_token"], "client_id": ADDRESS}
+    assert (await scene.http.post("/oauth/revoke", data=revocation)).status_code == 401
+    assert (
+        await scene.http.post("/oauth/revoke", data={**revocation, **assertion(scene, "3")})
+    ).status_code == 200
+    await scene.heard()
+    assert await scene.program.use(tokens["access_token"]) == 401
+    assert len(host.requests) == fetched, "the code and the grant hold the keys"
+
+
+async def test_parallel_uses_of_one_assertion_yield_one_answer(
+    open_scene: OpenScene, host: DocumentHost
+) -> None:
+    scene = open_scene()
+    host.serve(ADDRESS, jwks=KEY_SET, **SIGNING)
+    await consent(scene)
+    code = answer_of(await scene.person.press("allow"))["code"]
+    tokens = (await scene.program.redeem(code, **assertion(scene, "1"))).json()
+    proof = assertion(scene, "2")
+    answers = await asyncio.gather(
+        *(scene.program.refresh(tokens["refresh_token"], **proof) for _ in range(8))
+    )
+    assert sorted(answer.status_code for answer in answers) == [200] + [401] * 7
+
+
+async def test_an_assertion_does_not_replace_the_code_of_its_client(
+    open_scene: OpenScene, host: DocumentHost
+) -> None:
+    scene = open_scene()
+    for grant in ("authorization_code", "refresh_token"):
+        data = {"grant_type": grant, "code": "x", "refresh_token": "x", **assertion(scene, grant)}
+        answer = await scene.http.post("/oauth/token", data=data)
+        assert (answer.status_code, answer.json()["error"]) == (400, "invalid_grant")
+    assert host.connected == []
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({}, "needs either jwks or jwks_uri"),
+        ({"jwks": KEY_SET, "jwks_uri": "https://other.example.com/keys.json"}, "needs either jwks or jwks_uri"),
+        ({"jwks": {"keys": [{"kty": "oct", "k": "eA"}]}}, "no public key"),
+        ({"jwks_uri": 7}, "jwks_uri is not a text"),
+        ({"jwks_uri": "http://other.example.com/keys.json"}, "has an address that is not an https address"),
+        ({"jwks_uri": "https://127.1/keys.json"}, "has an address that does not name a host"),
+        ({"jwks_uri": "https://inside.example.com/keys.json"}, "is not a public host"),
+        ({"jwks_uri": "https://other.example.com/absent.json"}, "answers 404 instead of 200"),
+        ({"jwks_uri": "https://other.example.com/empty.json"}, "no key set"),
+        ({"jwks": KEY_SET, "token_endpoint_auth_signing_alg": "HS256"}, "token_endpoint_auth_signing_alg is one of"),
+    ],
+)  # fmt: skip
+async def test_documents_of_clients_that_can_not_sign(
+    open_scene: OpenScene, host: DocumentHost, more: dict[str, Any], text: str
+) -> None:
+    host.serve(
+        "https://other.example.com/empty.json",
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/jwk-set+json\r\n\r\n{}",
+    )
+    host.serve(ADDRESS, **SIGNING, **more)
+    scene = open_scene(look_up=lambda name, port: ["10.0.0.1"] if name.startswith("inside") else [PUBLIC])
+    assert_refused(await consent(scene), text)
+    assert set(host.connected) == {PUBLIC}
+
+
+async def test_document_and_keys_share_one_deadline(open_scene: OpenScene, host: DocumentHost) -> None:
+    def late(secured: Any) -> None:
+        host.is_closing.wait(0.7)
+        secured.sendall(reply(KEY_SET))
+
+    def late_document(secured: Any) -> None:
+        host.is_closing.wait(0.7)
+        secured.sendall(reply(a_document(ADDRESS, jwks_uri="https://other.example.com/k", **SIGNING)))
+
+    host.serve(ADDRESS, late_document)
+    host.serve("https://other.example.com/k", late)
+    assert_refused(await consent(open_scene(within_s=1.0)), "does not answer in time")
+
+
+def test_a_pinned_client_that_signs_brings_its_keys(tmp_path: Path) -> None:
+    path = tmp_path / "pinned.json"
+    path.write_text(json.dumps(a_document(ADDRESS, jwks=KEY_SET, **SIGNING)))
+    assert read_pinned_documents(path)[ADDRESS].keys
+    path.write_text(json.dumps(a_document(ADDRESS, jwks_uri="https://other.example.com/k", **SIGNING)))
+    with pytest.raises(Invalid, match="put its keys into jwks"):
+        read_pinned_documents(path)
 
 
 # --- nobody signed in ------------------------------------------------------------------------------------------

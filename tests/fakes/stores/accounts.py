@@ -77,7 +77,13 @@ class MemoryGrants(GrantStore):
         self._codes: dict[str, _Code] = {}
         self._families: dict[str, _Family] = {}
         self._revoked: dict[str, int] = {}
+        self._assertions: set[str] = set()
         self._version = 0
+
+    async def take_assertion(self, sha256: str, *, life_ms: int) -> bool:
+        is_new = sha256 not in self._assertions
+        self._assertions.add(sha256)
+        return is_new
 
     async def put_code(self, sha256: str, code: Code) -> None:
         old = code.created_at - grants.CODE_LIFE_MS

@@ -15,7 +15,7 @@ ADDRESS = "https://app.example.com/client.json"
 
 
 def read(**more: Any) -> Any:
-    return read_client_document(ADDRESS, json.dumps(a_document(ADDRESS, **more)).encode())
+    return read_client_document(ADDRESS, json.dumps(a_document(ADDRESS, **more)).encode()).client
 
 
 def test_a_document_describes_a_public_client() -> None:
@@ -55,7 +55,8 @@ def test_a_document_with_any_other_redirect_is_not_for_loopback_only() -> None:
         {"client_secret": "s"}, {"client_secret": ""}, {"client_secret_expires_at": 0},
         {"token_endpoint_auth_method": "client_secret_basic"}, {"token_endpoint_auth_method": "client_secret_post"},
         {"token_endpoint_auth_method": "client_secret_jwt"}, {"token_endpoint_auth_method": "tls_client_auth"},
-        {"token_endpoint_auth_method": ["none"]}, {"grant_types": ["client_credentials"]}, {"grant_types": []},
+        {"token_endpoint_auth_method": ["none"]}, {"token_endpoint_auth_method": "private_key_jwt"},
+        {"grant_types": ["client_credentials"]}, {"grant_types": []},
         {"grant_types": "authorization_code"},
     ],
 )  # fmt: skip
