@@ -1,6 +1,5 @@
 """Answer questions from an archive of articles.
 
-archive/              passages of articles, found by words and meaning
 extractive/           select, check and cite sentences, without a language model
 llm/                  an external language model: streaming, deadlines, circuit breaker
 question_submission   ask a question for a user

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.render import find_question_words
+from actors.archive.messages import Snippet
 from cluster.query.columnar.compile import matches
 from cluster.query.language.tree import Node
 

@@ -31,8 +31,6 @@ from actors.answers.affiliation import (
     select_affiliated,
 )
 from actors.answers.answer_lease import AnswerLease
-from actors.answers.archive.client import ArchiveClient
-from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.extractive.answer_composer import RULES_VERSION, ComposedAnswer, compose_answer
 from actors.answers.extractive.followups import (
     generate_related_questions,
@@ -51,6 +49,8 @@ from actors.answers.render import (
     sentences_from_composed,
     snippet_from_passage,
 )
+from actors.archive.client import ArchiveClient
+from actors.archive.messages import ArchiveQuery, Snippet
 from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable

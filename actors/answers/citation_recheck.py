@@ -20,10 +20,10 @@ from typing import Any
 import orjson
 import structlog
 
-from actors.answers.archive.messages import Snippet
-from actors.answers.archive.passages import Document, read_product
 from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 from actors.answers.render import answer_to_json, passage_from_snippet, snippet_from_passage
+from actors.archive.messages import Snippet
+from actors.archive.passages import Document, read_product
 from actors.hosting.log_follower import LogFollower
 from cluster.clock import Clock
 from cluster.errors import HouseError

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from actors.answers.archive.messages import Snippet
+from actors.archive.messages import Snippet
 from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
 from cluster.store.data.records import RecordStore

@@ -9,9 +9,9 @@ from typing import Any
 
 import orjson
 
-from actors.answers.archive.messages import ArchiveArticle, Snippet
 from actors.answers.extractive.answer_composer import AnswerSentence, ComposedAnswer
 from actors.answers.extractive.markdown import list_cited_products, render_markdown
+from actors.archive.messages import ArchiveArticle, Snippet
 from cluster.clock import iso_ms
 from cluster.records.question import (
     CLAIMS_MARK,

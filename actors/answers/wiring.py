@@ -9,8 +9,6 @@ from typing import Any
 
 from actors.answers.affiliation import AffiliationRules, no_affiliation
 from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices, AnswerWriter, unlimited_tokens
-from actors.answers.archive.client import ArchiveClient
-from actors.answers.archive.messages import ArchiveQuery, Snippet
 from actors.answers.citation_recheck import CitationRechecker
 from actors.answers.extractive.followups import generate_related_questions
 from actors.answers.generation import QuestionWorker, TextGenerator
@@ -24,6 +22,8 @@ from actors.answers.render import (
     render_answer,
     snippet_from_passage,
 )
+from actors.archive.client import ArchiveClient
+from actors.archive.messages import ArchiveQuery, Snippet
 from cluster.clock import Clock
 from cluster.ids import new_request_id
 from cluster.meter import Meter

@@ -28,8 +28,8 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
-from actors.answers.archive.client import ArchiveClient
-from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, Snippet
+from actors.archive.client import ArchiveClient
+from actors.archive.messages import ArchiveArticle, ArchiveQuery, Snippet
 from cluster.errors import NotFound
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.citation import (

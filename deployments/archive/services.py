@@ -10,7 +10,7 @@ from typing import Protocol
 
 from starlette.routing import BaseRoute, Route
 
-from actors.answers.archive.client import ArchiveClient
+from actors.archive.client import ArchiveClient
 from cluster.clock import Clock
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores

@@ -20,10 +20,10 @@ from cluster.runtime.handover import hidden_secrets
 from cluster.runtime.ray_environment import driver_environment, python_path
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
-from jobs.archive.cli import add_archive_command
+from jobs.articles.cli import add_archive_command
 from jobs.command_line import WORDS, DefaultGroup, build_app
 from jobs.ingest.cli import build_ingest_app
-from jobs.models.cli import build_models_app
+from jobs.encoders.cli import build_models_app
 
 
 def build_ingest_commands() -> typer.Typer:
@@ -33,7 +33,7 @@ def build_ingest_commands() -> typer.Typer:
             "jobs.ingest", words, dry_run=options.dry_run or options.guess, fans_out=options.at_once > 1
         )
     )
-    add_archive_command(app, "archive", lambda options, words: _ingest("jobs.archive", words[1:]))
+    add_archive_command(app, "archive", lambda options, words: _ingest("jobs.articles", words[1:]))
     return app
 
 
@@ -41,7 +41,7 @@ def build_models_commands() -> typer.Typer:
     """Build `kiosk models`."""
 
     def publish(folder: Path) -> None:
-        from jobs.models.driver import publish_encoder
+        from jobs.encoders.driver import publish_encoder
 
         publish_encoder(Installation().settings, folder)
 

@@ -15,11 +15,11 @@ from ray import serve
 from ray.exceptions import RayActorError, RayError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError, RayServeException
 
-from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import ArchiveHost
-from actors.answers.archive.messages import ArchiveQuery
-from actors.answers.archive.snapshot_store import PassageSnapshotStore
 from actors.answers.wiring import open_question_client
+from actors.archive.client import LocalArchiveClient
+from actors.archive.host import ArchiveHost
+from actors.archive.messages import ArchiveQuery
+from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
 from actors.history.client import LocalHistoryClient
 from actors.hosting.memory_budget import MemoryBudget

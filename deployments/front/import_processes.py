@@ -21,7 +21,7 @@ class ImportProcesses:
     def __init__(
         self,
         environment: Callable[[], Mapping[str, str]],
-        command: tuple[str, ...] = (sys.executable, "-m", "jobs.imports"),
+        command: tuple[str, ...] = (sys.executable, "-m", "jobs.ingest.upload"),
     ) -> None:
         """`environment` returns the variables from which the process reads its settings."""
         self._environment = environment

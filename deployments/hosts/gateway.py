@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from actors.answers.archive.passages import read_product
 from actors.answers.question_submission import QuestionSubmitter, RepeatedQuestion, StoreQuestionSubmitter
+from actors.archive.passages import read_product
 from actors.history.messages import AnswerService, ThreadAnswer
 from actors.history.monitor import SignificanceConfig
 from actors.history.significance import UploadedArticle

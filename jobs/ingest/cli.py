@@ -89,7 +89,7 @@ class IngestOptions:
         Errors:
             Invalid: the file of rules can't be read, or the options contradict each other
         """
-        from jobs.ingest.delimited_files import DelimitedFormat
+        from jobs.ingest.files.delimited_files import DelimitedFormat
         from jobs.ingest.pipeline import IngestOrder
 
         return IngestOrder(
@@ -110,8 +110,8 @@ class IngestOptions:
         Errors:
             Invalid: an option of interactions is given for other records
         """
-        from jobs.ingest.mapping import ORDER_ID, REFUND, RETURNS, SAME_USER_AND_TIME
-        from jobs.ingest.mapping_rules import quote_column
+        from jobs.ingest.mappings.mapping import ORDER_ID, REFUND, RETURNS, SAME_USER_AND_TIME
+        from jobs.ingest.mappings.mapping_rules import quote_column
 
         if self.noun != "interaction" and (self.orders or self.returns == REFUND):
             raise Invalid("--orders and --returns are options of interactions")

@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cluster.errors import HouseError, Unavailable
-from jobs.ingest.column_proposal import propose_for_file
+from jobs.ingest.files.sources import PlainFiles
+from jobs.ingest.mappings.column_proposal import propose_for_file
 from jobs.ingest.pipeline import IngestOrder, IngestReport
 from jobs.ingest.preview import IngestPreview, preview_ingest
 from jobs.ingest.progress import IngestProgress
-from jobs.ingest.sources import PlainFiles
 from jobs.ingest.validation import RejectionReason
 
 _LONGEST_SAMPLE = 2_000

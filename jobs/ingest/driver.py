@@ -32,8 +32,8 @@ from cluster.process.connecting import ADMIN_S, connect
 from cluster.runtime.bootstrap import connect_ray
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
+from jobs.ingest.files.sources import find_files
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest, run_from_order
-from jobs.ingest.sources import find_files
 from jobs.ingest.validation import merge_reasons
 
 Connect = Callable[[], OpenStores]

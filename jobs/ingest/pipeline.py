@@ -27,14 +27,14 @@ from cluster.records.erasure import ErasedReaders
 from cluster.records.intake import Noun
 from cluster.store.app_bounds import check_stored_bytes
 from cluster.store.stores import Stores
-from jobs.ingest import sources as reading
-from jobs.ingest.chunks import CHUNK_BYTES, ReadBounds
-from jobs.ingest.columns import ColumnRows
-from jobs.ingest.delimited_files import DelimitedFormat
-from jobs.ingest.mapping import FieldMap, RowReader
+from jobs.ingest.files import sources as reading
+from jobs.ingest.files.chunks import CHUNK_BYTES, ReadBounds
+from jobs.ingest.files.columns import ColumnRows
+from jobs.ingest.files.delimited_files import DelimitedFormat
+from jobs.ingest.mappings.mapping import FieldMap, RowReader
+from jobs.ingest.mappings.row_baskets import BasketFiles
 from jobs.ingest.plain_interactions import PlainColumns, PlainInteractions
 from jobs.ingest.progress import IngestProgress, IngestRun
-from jobs.ingest.row_baskets import BasketFiles
 from jobs.ingest.validation import (
     AcceptedPart,
     CheckedChunk,

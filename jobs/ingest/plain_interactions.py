@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from cluster.records.fields import NamedId
 from cluster.records.times import is_stored_moment
 from cluster.records.validation.accepted import AcceptedInteractions
-from jobs.ingest.columns import format_timestamps
+from jobs.ingest.files.columns import format_timestamps
 
 PLAIN_TYPES: Final = frozenset(
     (

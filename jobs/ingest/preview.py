@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.ingest import sources as reading
-from jobs.ingest.mapping import FieldMap, RowReader
+from jobs.ingest.files import sources as reading
+from jobs.ingest.files.row import UnreadableRow
+from jobs.ingest.mappings.mapping import FieldMap, RowReader
+from jobs.ingest.mappings.row_baskets import BasketFiles
 from jobs.ingest.pipeline import IngestOrder
-from jobs.ingest.row import UnreadableRow
-from jobs.ingest.row_baskets import BasketFiles
 from jobs.ingest.validation import (
     CheckedChunk,
     ReasonCounter,

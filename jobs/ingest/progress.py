@@ -23,7 +23,7 @@ import orjson
 
 from cluster.errors import Conflict, Fault, Unavailable
 from cluster.records.intake import ABOUT
-from jobs.ingest.sources import SourceFile
+from jobs.ingest.files.sources import SourceFile
 from jobs.ingest.validation import RejectedRow
 
 

@@ -17,14 +17,14 @@ from cluster.records.erasure import ErasedReaders
 from cluster.records.fields import MAX_RECORD_BYTES
 from cluster.records.validation.accepted import AcceptedInteractions, AcceptedRecords
 from cluster.records.validation.upload import parse_interactions, parse_upload
-from jobs.ingest.chunks import CHUNK_BYTES
-from jobs.ingest.columns import ColumnRows
-from jobs.ingest.mapping import REFUND, RETURNS, FieldMap, RowReader, is_return
-from jobs.ingest.mapping_rules import join_names
+from jobs.ingest.files.chunks import CHUNK_BYTES
+from jobs.ingest.files.columns import ColumnRows
+from jobs.ingest.files.row import Row, UnreadableRow
+from jobs.ingest.files.sources import RowFiles, SourceFile, propose_source_encoding, read_column_names
+from jobs.ingest.mappings.mapping import REFUND, RETURNS, FieldMap, RowReader, is_return
+from jobs.ingest.mappings.mapping_rules import join_names
+from jobs.ingest.mappings.row_baskets import BasketChunk
 from jobs.ingest.plain_interactions import PlainColumns, PlainInteractions
-from jobs.ingest.row import Row, UnreadableRow
-from jobs.ingest.row_baskets import BasketChunk
-from jobs.ingest.sources import RowFiles, SourceFile, propose_source_encoding, read_column_names
 
 T = TypeVar("T")
 

@@ -31,10 +31,10 @@ import psutil
 import uvicorn
 from starlette.applications import Starlette
 
-from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import ArchiveHost
-from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult
-from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from actors.archive.client import LocalArchiveClient
+from actors.archive.host import ArchiveHost
+from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult
+from actors.archive.snapshot_store import PassageSnapshotStore
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from actors.answers.archive.passages import Document, read_product
-from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from actors.archive.passages import Document, read_product
+from actors.archive.snapshot_store import PassageSnapshotStore
 from cluster.artifacts.artifact_store import ArtifactStore
 
 APP = "news"

@@ -24,14 +24,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from actors.answers.archive.candidates import CANDIDATES
-from actors.answers.archive.library import PassageLibrary
-from actors.answers.archive.messages import ArchiveQuery
-from actors.answers.archive.passages import Document, DocumentSection, Passage, read_product
-from actors.answers.archive.retrieve import search_passages
-from actors.answers.archive.segment import build_segment
-from actors.answers.archive.snapshot_store import PassageSnapshotStore
-from actors.answers.archive.snapshot_writer import WeightedEmbedder
+from actors.archive.candidates import CANDIDATES
+from actors.archive.library import PassageLibrary
+from actors.archive.messages import ArchiveQuery
+from actors.archive.passages import Document, DocumentSection, Passage, read_product
+from actors.archive.retrieve import search_passages
+from actors.archive.segment import build_segment
+from actors.archive.snapshot_store import PassageSnapshotStore
+from actors.archive.snapshot_writer import WeightedEmbedder
 from actors.language import encoder, latent_embedder
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder, HashingEmbedder

@@ -11,7 +11,7 @@ from typing import Any
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
 from cluster.store.connect import OpenStores
-from jobs.ingest.upload_ingest import UploadedFileIngest
+from jobs.ingest.upload.upload_ingest import UploadedFileIngest
 from tests.browser.stage import Tab, open_browser, open_stage
 
 

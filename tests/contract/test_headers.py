@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors.answers.archive.client import LocalArchiveClient
+from actors.archive.client import LocalArchiveClient
 from actors.history.client import LocalHistoryClient
 from cluster.records.engine import Engine
 from cluster.secrecy import Vault

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
+from actors.archive.messages import ArchiveQuery, ArchiveResult
 from cluster.errors import Fault, Unavailable
 from cluster.records.archive_client import ClientRule
 from cluster.secrecy import Vault

@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import ArchiveHost
 from actors.answers.llm.model_address import ModelConfig
 from actors.answers.llm.writer import ModelWriter
 from actors.answers.wiring import LocalQuestionClient, open_question_client
+from actors.archive.client import LocalArchiveClient
+from actors.archive.host import ArchiveHost
 from actors.intake.loop import IntakeLoop
 from actors.intake.query_compaction import QueryCompactor
 from actors.language.embedder import HashingEmbedder

@@ -12,7 +12,7 @@ from typing import Any
 
 from starlette.applications import Starlette
 
-from actors.answers.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
+from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores

@@ -10,9 +10,9 @@ from typing import Any, get_args
 import orjson
 
 from actors.answers.answer_pipeline import AnswerWriter
-from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import ArchiveHost
 from actors.answers.wiring import LocalQuestionClient, open_question_client
+from actors.archive.client import LocalArchiveClient
+from actors.archive.host import ArchiveHost
 from actors.experiments.client import LocalExperimentClient
 from actors.history.client import LocalHistoryClient
 from actors.recommender.messages import RecommendationResult, RecommendedGroup, UserQuery

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from actors.answers.archive.client import LocalArchiveClient
+from actors.archive.client import LocalArchiveClient
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.serving.client import LocalRecommenderClient

@@ -36,11 +36,11 @@ HOMES = {
     "typer": (
         "deployments/cli/",
         "jobs/command_line.py",
-        *(f"jobs/{name}/cli.py" for name in ("archive", "ingest", "models", "playground", "refresh")),
+        *(f"jobs/{name}/cli.py" for name in ("articles", "encoders", "ingest", "playground", "refresh")),
     ),
     "rich": (
         "deployments/cli/",
-        "jobs/archive/",
+        "jobs/articles/",
         "jobs/ingest/",
         "jobs/refresh/",
     ),

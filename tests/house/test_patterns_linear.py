@@ -28,11 +28,11 @@ _USES = re.compile(rf"\b(\w+)\.({'|'.join(_MODES)})\b")
 _SIZES = (2_000, 4_000, 8_000)
 _BOUNDED = {r"(\w[\w.]*)\Z": "looks at 24 characters"}
 "Patterns that never see long texts."
-_DATA_FILES = "actors.answers.extractive.language_data"
+_DATA_FILES = "actors.language.language_data"
 "Compiles patterns of files that are part of the product; `_compiled` finds them."
 _DATA_COMPILERS = (
-    "actors/answers/extractive/language_data.py",
-    "actors/answers/extractive/language_schema.py",
+    "actors/language/language_data.py",
+    "actors/language/language_schema.py",
     "cluster/store/key_classes.py",
 )
 _REPRESENTATIVES = "a1_A 0.-:/\n\t\"'<>&?=,éñ漢z!\\[]{}()+*#@|~^%$"

@@ -24,7 +24,7 @@ NOUNS = _words(
     comparison completions components composer compression conditional config confirmation conformance connection
     connections content context contributions cooccurrence correction cors counts credentials data
     dataset dates deadline deletes demo deployments dictionary discovery disk display distance diversity docs doctor
-    draft drafts drain driver ease edge edit edits embedder encoder endpoint endpoints engine engines entity
+    draft drafts drain driver ease edge edit edits embedder encoder encoders endpoint endpoints engine engines entity
     entry envelope environment erasure erasures error errors evaluation event events evidence experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
     file files filter folders follower followup followups form format forms formula frame front gate gateway generation
@@ -32,6 +32,7 @@ NOUNS = _words(
     idempotency identity ids index indexes info injection input insight installation intake interaction
     interactions invitations item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
     library lifecycle limits line links lists llm loader local lock log logs lookup loop machine management manifest map
+    mappings
     markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
     models monitor mounts multiplexer names neighbours niceness node notifier numbers oauth offsets onnx openapi
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 from starlette.applications import Starlette
 
-from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import ArchiveHost
+from actors.archive.client import LocalArchiveClient
+from actors.archive.host import ArchiveHost
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.secrecy import Vault

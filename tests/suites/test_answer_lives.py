@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from actors.answers.answer_lease import LEASE_MS
-from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import ArchiveHost
-from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
 from actors.answers.citation_recheck import LATE_MS
 from actors.answers.question_queue import MAX_ATTEMPTS
 from actors.answers.question_submission import RepeatedQuestion, StoreQuestionSubmitter
 from actors.answers.render import WITHDRAWN
 from actors.answers.wiring import LocalQuestionClient, open_question_client
+from actors.archive.client import LocalArchiveClient
+from actors.archive.host import ArchiveHost
+from actors.archive.messages import ArchiveQuery, ArchiveResult
 from cluster.clock import SystemClock
 from cluster.errors import Unavailable
 from cluster.ids import new_question_id

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.answers.archive.host import ArchiveHost
-from actors.answers.archive.messages import ArchiveQuery, ArchiveResult
-from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from actors.archive.host import ArchiveHost
+from actors.archive.messages import ArchiveQuery, ArchiveResult
+from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
 from actors.language.embedder import HashingEmbedder
@@ -21,8 +21,8 @@ from cluster.meter import SilentMeter
 from cluster.records.access import App
 from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
-from jobs.archive.article_files import ArchiveReading
-from jobs.archive.passages import build_passages
+from jobs.articles.article_files import ArchiveReading
+from jobs.articles.passages import build_passages
 from jobs.ingest.pipeline import IngestOrder, IngestReport, ingest
 from jobs.ingest.progress import IngestProgress
 from tests.fakes.stores.memory import memory_stores

@@ -37,7 +37,7 @@ from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminConfig, AdminServices
-from jobs.ingest.upload_ingest import UploadedFileIngest
+from jobs.ingest.upload.upload_ingest import UploadedFileIngest
 from tests.fakes.audit_list import AuditList
 from tests.fakes.request_handler import MASTER, open_corner
 
@@ -430,7 +430,7 @@ async def test_an_import_without_enough_memory_fails_with_advice(
     async def exhaust(*_: Any, **__: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("jobs.ingest.upload_ingest.ingest", exhaust)
+    monkeypatch.setattr("jobs.ingest.upload.upload_ingest.ingest", exhaust)
     await desk.perform("imports.start", import_id=import_id, mapping=RULES)
     await desk.ended()
     found = await desk.status(import_id)

@@ -14,12 +14,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from actors.answers.answer_pipeline import LanguageModelError
-from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import ArchiveHost
-from actors.answers.archive.messages import Snippet
 from actors.answers.llm.model_address import ModelConfig
 from actors.answers.llm.writer import FAILURES_TO_OPEN, ModelWriter
 from actors.answers.wiring import LocalQuestionClient, open_question_client
+from actors.archive.client import LocalArchiveClient
+from actors.archive.host import ArchiveHost
+from actors.archive.messages import Snippet
 from cluster.clock import SystemClock
 from cluster.ids import new_question_id
 from cluster.meter import SilentMeter

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from actors.answers.archive.client import LocalArchiveClient
-from actors.answers.archive.host import ArchiveHost
 from actors.answers.wiring import LocalQuestionClient, open_question_client
+from actors.archive.client import LocalArchiveClient
+from actors.archive.host import ArchiveHost
 from actors.recommender.recommender import Recommender
 from cluster.clock import SystemClock
 from cluster.ids import new_question_id

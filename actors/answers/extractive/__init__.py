@@ -12,7 +12,6 @@ injection_filter    remove text that gives orders to a language model
 followups           make a follow-up question understandable by itself
 question_generation make questions of English sentences
 markdown            render answers, with links of names in them
-language_data       load the words and patterns of every language from `data/*.toml`; language_schema validates them
 
-To add a language, add a file to `data/`; `data/en.toml` explains every key.
+The words of each language come from `actors/language/data`.
 """

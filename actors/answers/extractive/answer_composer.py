@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.answer_evidence import has_evidence, is_complete
 from actors.answers.extractive.form_evidence import score_form
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
@@ -29,6 +28,7 @@ from actors.answers.extractive.sentence_scorer import (
 )
 from actors.answers.extractive.text_tokens import TextTokenizer
 from actors.answers.extractive.verify import MIN_SUPPORT, score_support
+from actors.archive.messages import Snippet
 from actors.language.analysis import Analyzers
 from actors.language.analysis import split_words as words_of
 

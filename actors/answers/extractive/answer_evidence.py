@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from actors.answers.extractive.language_data import any_of, collect, compile_pattern
 from actors.answers.extractive.question_analysis import QuestionAnalysis
 from actors.answers.extractive.sentence_features import ScoredSentence
+from actors.language.language_data import any_of, collect, compile_pattern
 
 _ANY = 0.01
 _MINIMAL_MATCH: Mapping[str, float] = MappingProxyType(

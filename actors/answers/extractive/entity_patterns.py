@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import chain, pairwise
 from types import MappingProxyType
 
-from actors.answers.extractive.language_data import any_of, collect, compile_pattern, load_languages
+from actors.language.language_data import any_of, collect, compile_pattern, load_languages
 
 CharSpan = tuple[int, int]
 "The range of an entity in a sentence."

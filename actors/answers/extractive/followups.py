@@ -6,15 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import MappingProxyType
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.entity_patterns import CharSpan, find_name_spans
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
-from actors.answers.extractive.language_data import any_of, collect, compile_pattern, load_languages
-from actors.answers.extractive.language_schema import FollowupWords
 from actors.answers.extractive.question_generation import generate_questions
 from actors.answers.extractive.text_tokens import split_sentences
+from actors.archive.messages import Snippet
 from actors.language.analysis import STOP_WORDS, Analyzers
 from actors.language.folding import tokenize as words_of
+from actors.language.language_data import any_of, collect, compile_pattern, load_languages
+from actors.language.language_schema import FollowupWords
 
 # Patterns of follow-up questions, made of the sections `followups` of all language files.
 #
@@ -49,7 +49,7 @@ LINKED_QUESTION = compile_pattern(
 AGENT_QUESTION = compile_pattern(rf"^{_any(lambda words: words.agent_questions)}")
 OPENER = compile_pattern(rf"^[¿\s]*{_any(lambda words: words.openers)}\b")
 PRONOUN_LANGUAGE_OPENER = compile_pattern(
-    rf"^(?:{_any(lambda words: words.own_conjunctions)} )?{_any(lambda words: words.own_openers)}\b"
+    rf"^(?:{_any(lambda words: words.full_conjunctions)} )?{_any(lambda words: words.full_openers)}\b"
 )
 "The question is in a language whose pronouns `PRONOUN` replaces."
 

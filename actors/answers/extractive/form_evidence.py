@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from actors.answers.extractive.language_data import find_plain_questions
-from actors.answers.extractive.language_schema import PlainQuestionWords
 from actors.answers.extractive.question_forms import QuestionForm
 from actors.answers.extractive.sentence_features import ScoredSentence
 from actors.answers.extractive.text_tokens import TextTokenizer
+from actors.language.language_data import find_plain_questions
+from actors.language.language_schema import PlainQuestionWords
 
 _TOKEN = re.compile(r"[^\W_]{1,60}|[,;:()–—“”„\"«»]")
 _MOST_TOKENS = 120

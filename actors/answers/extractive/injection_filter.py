@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from actors.answers.extractive.language_data import any_of, collect, compile_pattern
+from actors.language.language_data import any_of, collect, compile_pattern
 
 
 def _compile_instructions() -> re.Pattern[str]:

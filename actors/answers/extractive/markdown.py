@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.answer_composer import ComposedAnswer
 from actors.answers.extractive.entity_patterns import find_name_spans
 from actors.answers.extractive.injection_filter import clean_text
-from actors.answers.extractive.language_data import FALLBACK_LANGUAGE, load_languages
+from actors.archive.messages import Snippet
 from actors.language.analysis import STOP_WORDS
+from actors.language.language_data import FALLBACK_LANGUAGE, load_languages
 
 # Link the key terms of an answer to a search for them: names in the answer, each once.
 

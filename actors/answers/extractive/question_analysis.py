@@ -18,7 +18,10 @@ from actors.answers.extractive.entity_patterns import (
     find_numbers,
     find_role,
 )
-from actors.answers.extractive.language_data import (
+from actors.answers.extractive.question_forms import QuestionForm, parse_form
+from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
+from actors.language.analysis import STOP_WORDS
+from actors.language.language_data import (
     FALLBACK_LANGUAGE,
     any_of,
     collect,
@@ -26,10 +29,7 @@ from actors.answers.extractive.language_data import (
     find_plain_questions,
     load_languages,
 )
-from actors.answers.extractive.language_schema import QuestionWords
-from actors.answers.extractive.question_forms import QuestionForm, parse_form
-from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names
-from actors.language.analysis import STOP_WORDS
+from actors.language.language_schema import QuestionWords
 
 _PATTERNS = MappingProxyType(
     {

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from actors.answers.extractive.language_data import find_plain_questions
-from actors.answers.extractive.language_schema import PlainQuestionWords
+from actors.language.language_data import find_plain_questions
+from actors.language.language_schema import PlainQuestionWords
 
 _TOKEN = re.compile(r"[^\W_]{1,60}")
 _MOST_TOKENS = 16

@@ -17,10 +17,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from actors.answers.archive.messages import Snippet
-from actors.answers.extractive.language_data import any_of, collect, compile_pattern
 from actors.answers.extractive.question_analysis import QuestionAnalysis, match_answer_type, score_closeness
 from actors.answers.extractive.text_tokens import Sentence, SimilarityCache, TextToken, split_sentences
+from actors.archive.messages import Snippet
+from actors.language.language_data import any_of, collect, compile_pattern
 
 _MOST_CHARACTERS = 6_000
 "Maximal characters of a passage; passages of the archive have about 1,000."

@@ -12,9 +12,9 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.question_analysis import QuestionAnalysis
 from actors.answers.extractive.sentence_features import ScoredSentence
+from actors.archive.messages import Snippet
 
 THRESHOLD = 0.6
 "Minimal certainty of an answer; below it the answer is a refusal."

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from actors.answers.extractive.language_data import collect, load_languages
 from actors.language.analysis import Analyzer
+from actors.language.language_data import collect, load_languages
 
 _WORD = re.compile(r"\d+(?:[.,:]\d+)*|(?:[^\W\d_]\.){2,}|[^\W\d_]+(?:['’][^\W\d_]+)?(?:\d+)?")
 SYNONYM_SIMILARITY = 0.8

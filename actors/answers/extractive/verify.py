@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from actors.answers.extractive.injection_filter import strip_invisible
-from actors.answers.extractive.language_data import any_of, collect, compile_pattern, load_languages
-from actors.answers.extractive.language_schema import LanguageData
 from actors.answers.extractive.text_tokens import TextToken, TextTokenizer, select_names, split_sentences
 from actors.language.analysis import Analyzers
 from actors.language.folding import fold
+from actors.language.language_data import any_of, collect, compile_pattern, load_languages
+from actors.language.language_schema import LanguageData
 
 # Parse numbers in digits or in words of several languages, with the unit that they count.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.answer_composer import AnswerSentence
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
 from actors.answers.extractive.text_tokens import split_sentences
 from actors.answers.extractive.verify import MIN_SUPPORT, score_support
+from actors.archive.messages import Snippet
 
 # Parse the text of a language model while it arrives, and keep only sentences that their cited passage supports.
 #

@@ -18,7 +18,6 @@ import httpx
 import structlog
 
 from actors.answers.answer_pipeline import LanguageModelError
-from actors.answers.archive.messages import Snippet
 from actors.answers.llm.model_address import GuardedTransport, InternalAddressError, ModelConfig
 from actors.answers.llm.prompt import (
     build_answer_messages,
@@ -26,6 +25,7 @@ from actors.answers.llm.prompt import (
     build_rewrite_messages,
 )
 from actors.answers.llm.stream import ChatStreamParser, InvalidModelReply, parse_reply
+from actors.archive.messages import Snippet
 from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.meter import Meter

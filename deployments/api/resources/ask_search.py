@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from actors.answers.archive.messages import ArchiveQuery, Snippet
+from actors.archive.messages import ArchiveQuery, Snippet
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.errors import NotFound

@@ -15,7 +15,7 @@ import structlog
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from actors.answers.archive.client import ArchiveClient, QuestionClient
+from actors.archive.client import ArchiveClient, QuestionClient
 from actors.history.client import LocalHistoryClient
 from actors.recommender.messages import UserQuery
 from actors.retrieval.messages import SearchQuery

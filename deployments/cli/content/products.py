@@ -72,7 +72,7 @@ def check_changes(changes: Sequence[str]) -> None:
     Errors:
         Invalid: a change has no sign, names no field of products, or the product id
     """
-    from jobs.ingest.record_fields import read_fields
+    from jobs.ingest.mappings.record_fields import read_fields
 
     for change in changes:
         field = change.partition("=")[0].removesuffix(":")
@@ -89,7 +89,7 @@ def read_changes(changes: Sequence[str], record: dict[str, Any]) -> dict[str, An
     Errors:
         Invalid: a value is no JSON
     """
-    from jobs.ingest.mapping_rules import rule_from_name, set_value
+    from jobs.ingest.mappings.mapping_rules import rule_from_name, set_value
 
     fields: dict[str, Any] = {}
     for change in changes:

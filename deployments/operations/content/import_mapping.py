@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jobs.ingest.column_proposal import READINGS, build_rule, list_noun_fields
-from jobs.ingest.mapping import ORDER_ID, REFUND, RETURNS, SAME_USER_AND_TIME, FieldMap
-from jobs.ingest.mapping_rules import MappingRule, quote_column
+from jobs.ingest.mappings.column_proposal import READINGS, build_rule, list_noun_fields
+from jobs.ingest.mappings.mapping import ORDER_ID, REFUND, RETURNS, SAME_USER_AND_TIME, FieldMap
+from jobs.ingest.mappings.mapping_rules import MappingRule, quote_column
 
 JOIN_RULE = f"{ORDER_ID}:={SAME_USER_AND_TIME}"
 RETURNS_RULE = f"{RETURNS}:={REFUND}"

@@ -15,8 +15,8 @@ from deployments.operations.content.imports import Encoding, OneImport, Rules, f
 from deployments.operations.frame.operation import Operation
 from deployments.operations.frame.sample_results import RESULTS
 from deployments.operations.frame.services import AdminServices
-from jobs.ingest.delimited_files import DelimitedFormat
-from jobs.ingest.upload_ingest import fetch_upload
+from jobs.ingest.files.delimited_files import DelimitedFormat
+from jobs.ingest.upload.upload_ingest import fetch_upload
 
 
 class PreviewImport(OneImport):

@@ -33,9 +33,9 @@ from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, Operation
 from deployments.operations.frame.sample_results import RESULTS
 from deployments.operations.frame.services import AdminServices
-from jobs.ingest.delimited_files import DelimitedFormat
-from jobs.ingest.mapping import FieldMap
-from jobs.ingest.upload_ingest import UPLOADS, discard_upload
+from jobs.ingest.files.delimited_files import DelimitedFormat
+from jobs.ingest.mappings.mapping import FieldMap
+from jobs.ingest.upload.upload_ingest import UPLOADS, discard_upload
 
 MOST_IMPORTS = 200
 "Imports of an app that are remembered."

@@ -24,7 +24,7 @@ MOST_COLUMNS = 1_000
 MOST_ROW_GROUP_BYTES = 1 << 30
 """Encoded bytes of one row group of Parquet after decompression, as the file's metadata states them. A value in a
 dictionary counts once there, whatever its number of rows. The import and the preview count decoded bytes while they
-read (`jobs.ingest.chunks`), because only the reader knows them."""
+read (`jobs.ingest.files.chunks`), because only the reader knows them."""
 _HEAD = 4_096
 _PACKED = {
     b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"BZh": "bzip2", b"\x28\xb5\x2f\xfd": "zstd",

@@ -14,7 +14,7 @@ from cluster.records.archive_client import CHECK_CLIENT, ArchiveCall
 UNANSWERED_BELOW = 0.5
 """Coverage below which a question counts as unanswered.
 
-tests/unit/actors/answers/archive/test_coverage.py measures how well it separates questions on public data sets. Of the
+tests/unit/actors/archive/test_coverage.py measures how well it separates questions on public data sets. Of the
 questions with an answer, 0 to 5 % are below it (German: 14 %, because of compounds). Of those without, 65 to 97 % are.
 """
 DIRECT = "(direct)"

@@ -19,12 +19,12 @@ from typing import Any
 
 import orjson
 
-from actors.answers.archive.library import PassageLibrary
-from actors.answers.archive.messages import ArchiveQuery, Snippet
-from actors.answers.archive.passages import read_product
-from actors.answers.archive.retrieve import search_passages
-from actors.answers.archive.segment import build_segment
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
+from actors.archive.library import PassageLibrary
+from actors.archive.messages import ArchiveQuery, Snippet
+from actors.archive.passages import read_product
+from actors.archive.retrieve import search_passages
+from actors.archive.segment import build_segment
 from actors.language.analysis import Analyzers
 from tests.benchmarks.quality_sets import data_folder, has
 from tests.benchmarks.scenarios import Line

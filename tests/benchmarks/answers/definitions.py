@@ -14,12 +14,12 @@ from typing import Any
 
 import orjson
 
-from actors.answers.archive.library import PassageLibrary
-from actors.answers.archive.messages import ArchiveQuery
-from actors.answers.archive.passages import read_product
-from actors.answers.archive.retrieve import search_passages
-from actors.answers.archive.segment import build_segment
 from actors.answers.extractive.answer_composer import compose_answer
+from actors.archive.library import PassageLibrary
+from actors.archive.messages import ArchiveQuery
+from actors.archive.passages import read_product
+from actors.archive.retrieve import search_passages
+from actors.archive.segment import build_segment
 from actors.language.analysis import Analyzers
 from jobs.playground.data_files import GoldenQuestion
 from tests.benchmarks.answers.articles import AnswerCounts

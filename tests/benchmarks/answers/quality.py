@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from actors.answers.archive.library import PassageLibrary
-from actors.answers.archive.messages import ArchiveQuery, Snippet
-from actors.answers.archive.passages import Document, read_product
-from actors.answers.archive.retrieve import search_passages
-from actors.answers.archive.segment import build_segment
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer, rank_sentences
+from actors.archive.library import PassageLibrary
+from actors.archive.messages import ArchiveQuery, Snippet
+from actors.archive.passages import Document, read_product
+from actors.archive.retrieve import search_passages
+from actors.archive.segment import build_segment
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
 from jobs.playground.data_files import GoldenQuestion, read_golden_questions

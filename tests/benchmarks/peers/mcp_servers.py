@@ -14,9 +14,9 @@ from typing import Any
 
 import uvicorn
 
-from actors.answers.archive.messages import ArchiveQuery
-from actors.answers.archive.retrieve import search_passages
-from actors.answers.archive.snapshot_store import PassageSnapshotStore
+from actors.archive.messages import ArchiveQuery
+from actors.archive.retrieve import search_passages
+from actors.archive.snapshot_store import PassageSnapshotStore
 from cluster.artifacts.artifact_store import ArtifactStore
 from tests.benchmarks.mcp_articles import APP
 

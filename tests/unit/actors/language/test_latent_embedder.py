@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from actors.answers.archive.passages import read_product
+from actors.archive.passages import read_product
 from actors.language.latent_embedder import LatentEmbedder, train
 from tests.fakes.small_archive import ARTICLES
 

@@ -18,7 +18,7 @@ from cluster.records.administration import AppRole
 from cluster.records.intake import QuarantineEntry
 from cluster.records.logged_query import LoggedQuery
 from deployments.console.pages import catalog, imports, tryout, users
-from jobs.ingest.upload_ingest import UploadedFileIngest
+from jobs.ingest.upload.upload_ingest import UploadedFileIngest
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from cluster.errors import Invalid
-from jobs.ingest.chunks import ReadBounds, cut_batches, cut_rows, measure_rows
-from jobs.ingest.mapping import FieldMap
-from jobs.ingest.sources import _read_batches, find_files, read_chunks
+from jobs.ingest.files.chunks import ReadBounds, cut_batches, cut_rows, measure_rows
+from jobs.ingest.files.sources import _read_batches, find_files, read_chunks
+from jobs.ingest.mappings.mapping import FieldMap
 
 BOUNDS = ReadBounds(chunk_bytes=1_000)
 

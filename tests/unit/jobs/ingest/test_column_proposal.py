@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from jobs.ingest.column_proposal import (
+from jobs.ingest.files.sources import PlainFiles
+from jobs.ingest.mappings.column_proposal import (
     ColumnProposal,
     build_rule,
     list_noun_fields,
     propose_columns,
     propose_mapping,
 )
-from jobs.ingest.mapping import FieldMap
-from jobs.ingest.mapping_rules import quote_column
-from jobs.ingest.sources import PlainFiles
+from jobs.ingest.mappings.mapping import FieldMap
+from jobs.ingest.mappings.mapping_rules import quote_column
 
 HOSTILE = [
     "price:number(,)", "x{a:b}", "tags|>", "a=b", "=cmd|' /C calc'!A0", "<script>", 'quo"te', "back\\slash", "a.b.c",

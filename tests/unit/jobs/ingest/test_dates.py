@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.ingest.dates import detect_date_orders, parse_date, parse_written_date
+from jobs.ingest.mappings.dates import detect_date_orders, parse_date, parse_written_date
 
 
 @pytest.mark.parametrize(

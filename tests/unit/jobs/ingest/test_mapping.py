@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid
-from jobs.ingest.mapping import FieldMap
+from jobs.ingest.mappings.mapping import FieldMap
 
 
 def mapped(rules: list[str], row: dict[str, Any], format: str = "csv") -> dict[str, Any]:

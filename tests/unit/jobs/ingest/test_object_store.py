@@ -14,8 +14,8 @@ import pytest
 
 from cluster.artifacts.artifact_store import RetryPolicy
 from cluster.errors import Invalid, Unavailable
-from jobs.ingest.row import UnreadableRow
-from jobs.ingest.sources import ReadRetry, find_files_in, read_chunks, read_rows
+from jobs.ingest.files.row import UnreadableRow
+from jobs.ingest.files.sources import ReadRetry, find_files_in, read_chunks, read_rows
 from tests.fakes.bucket import Bucket
 
 ROWS = [{"n": n, "t": f"text {n * 7919}"} for n in range(30_000)]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.ingest.columns import ColumnRows
-from jobs.ingest.mapping import FieldMap
+from jobs.ingest.files.columns import ColumnRows
+from jobs.ingest.mappings.mapping import FieldMap
 from jobs.ingest.plain_interactions import PlainColumns
 from jobs.ingest.validation import CheckedChunk, check_columns, check_interactions
 

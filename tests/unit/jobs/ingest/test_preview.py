@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from cluster.errors import Invalid
-from jobs.ingest.delimited_files import DelimitedFormat
 from jobs.ingest.fields import show_fields
+from jobs.ingest.files.delimited_files import DelimitedFormat
+from jobs.ingest.files.sources import PlainFiles
 from jobs.ingest.pipeline import IngestOrder
 from jobs.ingest.preview import IngestPreview, preview_ingest
-from jobs.ingest.sources import PlainFiles
 from jobs.ingest.validation import RejectionReason, merge_reasons
 
 

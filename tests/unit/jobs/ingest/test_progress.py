@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import Conflict, Fault, Unavailable
+from jobs.ingest.files.sources import find_files
 from jobs.ingest.progress import IngestRun
-from jobs.ingest.sources import find_files
 from jobs.ingest.validation import RejectedRow
 
 

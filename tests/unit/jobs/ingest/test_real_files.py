@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.ingest.column_proposal import propose_for_file
-from jobs.ingest.delimited_files import DelimitedFormat
-from jobs.ingest.mapping import FieldMap
+from jobs.ingest.files.delimited_files import DelimitedFormat
+from jobs.ingest.files.sources import PlainFiles
+from jobs.ingest.mappings.column_proposal import propose_for_file
+from jobs.ingest.mappings.mapping import FieldMap
+from jobs.ingest.mappings.row_baskets import BasketFiles
 from jobs.ingest.pipeline import IngestOrder
 from jobs.ingest.preview import IngestPreview, preview_ingest
-from jobs.ingest.row_baskets import BasketFiles
-from jobs.ingest.sources import PlainFiles
 from tests.benchmarks.quality_sets import data_folder
 
 LINES = 20_000

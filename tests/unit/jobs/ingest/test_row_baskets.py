@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from jobs.ingest import row_baskets
-from jobs.ingest.mapping import FieldMap
-from jobs.ingest.row import Row, UnreadableRow
-from jobs.ingest.row_baskets import BasketFiles
-from jobs.ingest.sources import SourceFile
+from jobs.ingest.files.row import Row, UnreadableRow
+from jobs.ingest.files.sources import SourceFile
+from jobs.ingest.mappings import row_baskets
+from jobs.ingest.mappings.mapping import FieldMap
+from jobs.ingest.mappings.row_baskets import BasketFiles
 
 RULES = ("type:=checkout", "order_id=order", "user_id=user", "product_ids=item", "timestamp=at")
 SOURCE = SourceFile("orders.csv", "csv", 0, 0, None)

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from cluster.errors import Invalid
-from jobs.ingest import sources
-from jobs.ingest.delimited_files import DelimitedFormat
-from jobs.ingest.row import UnreadableRow
-from jobs.ingest.sources import detect_format, find_files, read_chunks, read_rows
+from jobs.ingest.files import sources
+from jobs.ingest.files.delimited_files import DelimitedFormat
+from jobs.ingest.files.row import UnreadableRow
+from jobs.ingest.files.sources import detect_format, find_files, read_chunks, read_rows
 
 
 def write(path: Path, data: bytes | str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
+from actors.archive.messages import Snippet
 
 HARBOUR = (
     "The harbour of Veyle was dredged in 1931. Mayor Anna Brandt had asked for it because ships ran aground. "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.answer_composer import ComposedAnswer, compose_answer
 from actors.answers.extractive.question_analysis import analyze_question, classify_question
 from actors.answers.extractive.text_tokens import TextTokenizer, split_sentences
+from actors.archive.messages import Snippet
 
 TOWER = (
     "A tower block in Brellin has collapsed. Thirty-nine people died in the Brellin collapse on Monday. "

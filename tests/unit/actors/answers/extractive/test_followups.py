@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.followups import (
     generate_related_questions,
     resolve_followup,
@@ -14,6 +13,7 @@ from actors.answers.extractive.followups import (
 )
 from actors.answers.extractive.injection_filter import clean_text
 from actors.answers.extractive.question_generation import generate_questions
+from actors.archive.messages import Snippet
 
 
 @pytest.mark.parametrize(

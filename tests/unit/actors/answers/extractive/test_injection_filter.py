@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.answer_composer import compose_answer
 from actors.answers.extractive.injection_filter import clean_text, has_instructions
 from actors.answers.extractive.markdown import render_markdown
+from actors.archive.messages import Snippet
 from jobs.playground import data_files
 from tests.fakes.hostile_articles import ATTACKS, MARKERS, HostileArticle, hostile_articles
 

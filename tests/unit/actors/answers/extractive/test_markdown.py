@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.answer_composer import AnswerSentence, ComposedAnswer
 from actors.answers.extractive.markdown import (
     escape_text,
@@ -16,6 +15,7 @@ from actors.answers.extractive.markdown import (
     render_citation,
     render_markdown,
 )
+from actors.archive.messages import Snippet
 
 SNIPPETS = [
     Snippet(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.extractive.answer_composer import compose_answer
-from actors.answers.extractive.language_data import find_plain_questions, load_languages
 from actors.answers.extractive.question_forms import QuestionForm, parse_form
+from actors.archive.messages import Snippet
+from actors.language.language_data import find_plain_questions, load_languages
 
 DIBBER = "A dibber is a pointed wooden stick that is used to make holes for seeds."
 MULCH = (

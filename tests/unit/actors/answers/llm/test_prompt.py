@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from actors.answers.archive.messages import Snippet
 from actors.answers.llm.prompt import MOST_CHARS, MOST_SENTENCES, NO_ANSWER, Draft
+from actors.archive.messages import Snippet
 
 FIRST = "Velmora and Ostrany signed a treaty in Dunmere. The U.S. envoy Mr. Hale was there."
 SECOND = "The mill closed in winter. Two hundred jobs went with it."

@@ -1,0 +1,192 @@
+"""Find the passages that may answer a question: the best by words and the nearest by meaning."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from actors.archive.library import PassageLibrary
+from actors.archive.messages import ArchiveQuery
+from actors.archive.segment import PassageSegment
+from actors.retrieval.lexical.bm25 import compute_idf
+from actors.vectors.top import best_rows
+from actors.vectors.types import Mask, Rows, Scores, Vector
+
+CANDIDATES = 100
+"Candidates of each list."
+MAX_QUESTION_CHARS = 4_000
+"Characters of a question or context that are read."
+_CONTEXT_WEIGHT = 0.15
+"Weight of a word of the context; a word of the question has 1."
+_CONTEXT_WORDS = 12
+_QUESTION_WORDS = 64
+"Maximal number of words that are searched; later words of a question are ignored."
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatePassages:
+    """Candidates of one list: rows numbered over all segments, and their scores."""
+
+    rows: Rows
+    scores: Scores
+    coverage: float = 0.0
+    """Of a search by words: the best BM25 score divided by the score of a reference passage, 1 at most.
+
+    The reference passage has mean length and contains every word of the question once. Words that the archive does not
+    know count as its rarest.
+    """
+
+
+def no_candidates() -> CandidatePassages:
+    """Return an empty list."""
+    return CandidatePassages(np.zeros(0, np.int64), np.zeros(0, np.float32))
+
+
+def find_by_words(
+    library: PassageLibrary, segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int]
+) -> CandidatePassages:
+    """Return the passages with the best BM25 scores, best first."""
+    languages = library.languages(segments)
+    question_terms = library.analyzers.query_terms(query.question[:MAX_QUESTION_CHARS], languages)[
+        :_QUESTION_WORDS
+    ]
+    term_counts: Counter[int] = Counter(code for codes in question_terms for code in codes)
+    weights = _idf_weights(segments, dict(term_counts))
+    if not weights:
+        return no_candidates()
+    whole = _full_match_score(segments, question_terms, weights)
+    if query.context:
+        around = library.analyzers.query_terms(query.context[:MAX_QUESTION_CHARS], languages)
+        fresh = dict.fromkeys(code for codes in around for code in codes if code not in term_counts)
+        telling = sorted(_idf_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda entry: -entry[1])
+        weights.update({code: _CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
+    segment_candidates = [
+        segment.postings.find_best(weights, CANDIDATES, _allowed_mask(segment, query)) for segment in segments
+    ]
+    gathered = _merge_candidates(segment_candidates, bases)
+    best = float(gathered.scores.max(initial=0.0))
+    if query.context and len(gathered.rows):
+        of_question = {code: weights[code] for code in term_counts if code in weights}
+        best = _best_score(segments, bases, gathered.rows, of_question)
+    return replace(gathered, coverage=min(best / whole, 1.0))
+
+
+def embed_query(library: PassageLibrary, query: ArchiveQuery) -> Vector | None:
+    """Embed the question; None if vectors have no weight or the embedder knows no word of it.
+
+    Shapes:
+        returns: float32 [d]
+    """
+    if library.embedder is None or not library.vector_share:
+        return None
+    texts = [query.question[:MAX_QUESTION_CHARS]] + (
+        [query.context[:MAX_QUESTION_CHARS]] if query.context else []
+    )
+    vectors = library.embedder.embed(texts)
+    vector: Vector = vectors[0]
+    if not vector.any():
+        return None
+    if query.context:
+        vector = vector + np.float32(_CONTEXT_WEIGHT) * vectors[1]
+        vector = vector / np.linalg.norm(vector)
+    return vector
+
+
+def find_nearest(
+    segments: Sequence[PassageSegment], query: ArchiveQuery, bases: Sequence[int], vector: Vector
+) -> CandidatePassages:
+    """Return the passages nearest in meaning, best first.
+
+    Shapes:
+        vector: float32 [d], the question's vector
+    """
+    empty = np.zeros(0, np.int64), np.zeros(0, np.float32)
+    results = [
+        segment.vectors.search(vector, CANDIDATES, _allowed_mask(segment, query))
+        if segment.vectors
+        else empty
+        for segment in segments
+    ]
+    return _merge_candidates(results, bases)
+
+
+def score_similarity(
+    segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, vector: Vector
+) -> Scores:
+    """Return the similarity of passages and a question; 0 for passages without vectors.
+
+    Shapes:
+        rows: int64 [m]
+        returns: float32 [m]
+    """
+    scores = np.zeros(len(rows), np.float32)
+    for segment, offset in zip(segments, bases, strict=False):
+        segment_rows = np.flatnonzero((rows >= offset) & (rows < offset + len(segment)))
+        if segment.vectors is not None and len(segment_rows):
+            scores[segment_rows] = segment.vectors.score(vector, rows[segment_rows] - offset)
+    return scores
+
+
+def _idf_weights(segments: Sequence[PassageSegment], term_counts: dict[int, int]) -> dict[int, float]:
+    """Multiply weights by the rarity of terms over the whole corpus; drop unknown terms."""
+    codes = list(term_counts)
+    counts = [0] * len(codes)
+    for segment in segments:
+        for at, (_, start, end) in enumerate(segment.postings.find_spans(codes)):
+            counts[at] += end - start
+    passages = sum(len(segment) for segment in segments)
+    return {
+        code: term_counts[code] * compute_idf(count, passages)
+        for code, count in zip(codes, counts, strict=True)
+        if count
+    }
+
+
+def _full_match_score(
+    segments: Sequence[PassageSegment],
+    question_terms: Sequence[tuple[int, ...]],
+    weights: Mapping[int, float],
+) -> float:
+    """Return the score of a passage of mean length that contains every word of a question once."""
+    rarest = compute_idf(0, sum(len(segment) for segment in segments))
+    words = Counter(question_terms)
+    return sum(
+        sum(weights[code] for code in codes if code in weights) or count * rarest
+        for codes, count in words.items()
+    )
+
+
+def _best_score(
+    segments: Sequence[PassageSegment], bases: Sequence[int], rows: Rows, weights: Mapping[int, float]
+) -> float:
+    """Score given passages by other weights and return the best score."""
+    best = 0.0
+    for segment, offset in zip(segments, bases, strict=False):
+        segment_rows = rows[(rows >= offset) & (rows < offset + len(segment))]
+        if len(segment_rows):
+            best = max(best, float(segment.postings.score(weights, segment_rows - offset).max()))
+    return best
+
+
+def _allowed_mask(segment: PassageSegment, query: ArchiveQuery) -> Mask | None:
+    """Return the mask of the passages that a query allows; None when it allows all."""
+    allowed = segment.mask_of_type(query.type)
+    return allowed if query.only is None else segment.mask_of_products(query.only, allowed)
+
+
+def _merge_candidates(
+    segment_candidates: Sequence[tuple[Rows, Scores]], bases: Sequence[int]
+) -> CandidatePassages:
+    if not segment_candidates:
+        return no_candidates()
+    if len(segment_candidates) == 1:
+        return CandidatePassages(*segment_candidates[0])
+    rows = np.concatenate(
+        [rows + offset for (rows, _), offset in zip(segment_candidates, bases, strict=False)]
+    )
+    scores = np.concatenate([scores for _, scores in segment_candidates])
+    top = best_rows(scores, CANDIDATES)
+    return CandidatePassages(rows[top], scores[top])

@@ -1,0 +1,90 @@
+"""Typed clients of an archive and of questions, in any placement."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
+from cluster.errors import Refusal
+from cluster.records.question import Format, Question
+from cluster.store.archive.questions import StoredQuestion
+
+
+class ArchiveClient(Protocol):
+    """Finds passages; the same behaviour in every placement."""
+
+    async def ask(self, query: ArchiveQuery) -> ArchiveResult:
+        """Return the passages of the app's archive for a question; the result may be empty.
+
+        Errors:
+            Unavailable: the archive is still loading, or the store is unreachable
+        """
+        ...
+
+    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
+        """Return the article of a passage; None when the passage does not exist (any more).
+
+        Errors:
+            Unavailable: the archive is still loading, or the store is unreachable
+        """
+        ...
+
+
+class QuestionClient(Protocol):
+    """Accepts questions and answers them after the reply; the question store holds the answers."""
+
+    @property
+    def can_generate(self) -> bool:
+        """Return whether a language model that writes texts is configured."""
+        ...
+
+    async def submit(self, question: Question) -> bool:
+        """Store a question and begin to answer it; return False when it existed before.
+
+        Errors:
+            TooMany, Unavailable
+        """
+        ...
+
+    async def refuse(self, question: Question, reason: str) -> bool:
+        """Store a question of a user without permission: finished, `forbidden`."""
+        ...
+
+    async def render_answer(self, recorded: StoredQuestion, form: Format) -> dict[str, Any]:
+        """Render an answer in another format than its question requested."""
+        ...
+
+    async def retrieve(self, query: ArchiveQuery, fq: str = "", boost_fq: str = "") -> list[Snippet]:
+        """Return the passages from which an answer would be made, after filters over their products."""
+        ...
+
+    async def suggest_questions(self, app_id: str, text: str, rows: int) -> list[str]:
+        """Return questions about a text that the archive can answer."""
+        ...
+
+    async def suggest_product_questions(self, app_id: str, product_id: str, rows: int) -> list[str]:
+        """Return questions about a product; none for a product that is not in the archive."""
+        ...
+
+    def highlight_excerpt(self, text: str, question: str, most_chars: int) -> str:
+        """Return an excerpt of a text around the question's words: HTML-escaped, with `<mark>`."""
+        ...
+
+
+class LocalArchiveClient:
+    """Calls a host in this process (placement `door`)."""
+
+    def __init__(self, host: Any) -> None:
+        self._host = host
+
+    async def ask(self, query: ArchiveQuery) -> ArchiveResult:
+        reply: ArchiveResult | Refusal = await self._host.ask(query)
+        if isinstance(reply, Refusal):
+            raise reply.error()
+        return reply
+
+    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
+        reply: ArchiveArticle | Refusal | None = await self._host.article(app_id, product_id, position)
+        if isinstance(reply, Refusal):
+            raise reply.error()
+        return reply

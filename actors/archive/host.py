@@ -1,0 +1,100 @@
+"""Load the archives of apps on demand, within a memory budget, in the process of an API replica."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from actors.archive.follower import ArchiveFollower, LibraryAtOffset
+from actors.archive.library import PassageLibrary
+from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult
+from actors.archive.retrieve import get_article, search_passages
+from actors.archive.snapshot_store import PassageSnapshotStore
+from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
+from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
+from actors.language.embedder import HashingEmbedder
+from cluster.artifacts.segments import SegmentStore
+from cluster.clock import Clock
+from cluster.errors import HouseError, Refusal
+from cluster.ids import new_request_id
+from cluster.meter import Meter
+from cluster.store.stores import Stores
+
+_WORDS = LoadedAppLabels("the archive is still loading", "archive_left", "kiosk_archive_memory_bytes")
+_HASHING_SHARE = 0.1
+"Weight of meaning with hashed words, which learn nothing from a corpus: they only break ties and match parts of words."
+
+
+class ArchiveHost:
+    """Finds passages for every app; the first request loads an app's archive."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        segments: SegmentStore | None,
+        snapshots: PassageSnapshotStore | None,
+        clock: Clock,
+        meter: Meter,
+        budget: MemoryBudget | None = None,
+    ) -> None:
+        self._stores = stores
+        self._segments = segments
+        self._snapshots = snapshots
+        self._clock = clock
+        self._meter = meter
+        self._name = f"archive-{new_request_id()}"
+        budget = MemoryBudget(DEFAULT_MB << 20, meter, clock) if budget is None else budget
+        self._followers = LoadedApps(self._create_follower, budget, _WORDS, clock)
+
+    async def start(self) -> None:
+        """Get ready without loading anything: an app without requests costs nothing."""
+
+    async def close(self) -> None:
+        """Stop following and release everything."""
+        await self._followers.close()
+
+    async def ask(self, query: ArchiveQuery) -> ArchiveResult | Refusal:
+        """Find passages, or return a refusal."""
+        try:
+            follower = await self._followers.get(query.app_id)
+            return await follower.query(partial(_search, query, self._clock.now_ms()))
+        except HouseError as error:
+            return Refusal.of(error)
+
+    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | Refusal | None:
+        """Return the article of a passage."""
+        try:
+            follower = await self._followers.get(app_id)
+            return await follower.query(partial(_get_article, product_id, position))
+        except HouseError as error:
+            return Refusal.of(error)
+
+    def _create_follower(self, app_id: str) -> ArchiveFollower:
+        return ArchiveFollower(
+            app_id,
+            self._name,
+            self._stores,
+            self._segments,
+            self._clock,
+            self._meter,
+            self._open_library,
+            self._newest_sequence,
+        )
+
+    def _newest_sequence(self, app_id: str) -> int:
+        return 0 if self._snapshots is None else self._snapshots.newest_sequence(app_id)
+
+    def _open_library(self, app_id: str) -> LibraryAtOffset:
+        """Open the newest snapshot, or an empty library."""
+        if self._snapshots is not None:
+            opened = self._snapshots.open(app_id)
+            if opened is not None:
+                return opened
+        return PassageLibrary(HashingEmbedder(), share=_HASHING_SHARE), "0"
+
+
+def _search(query: ArchiveQuery, now_ms: int, library: PassageLibrary) -> ArchiveResult:
+    return search_passages(library, query, now_ms)
+
+
+def _get_article(product_id: str, position: int, library: PassageLibrary) -> ArchiveArticle | None:
+    return get_article(library, product_id, position)

@@ -1,0 +1,144 @@
+"""All passages of an app: a snapshot's segment and later records, as segments that merge as they grow.
+
+One thread writes. Any number of threads read, because a query takes the tuple of segments once, and segments only
+change their marks of removed documents. Each segment is at most half as large as the one before. So there are few
+segments, and every passage is merged a dozen times at most.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from actors.archive.passages import Document
+from actors.archive.segment import PassageSegment, build_segment, merge_segments
+from actors.language.analysis import Analyzers
+from actors.language.embedder import Embedder
+
+_TYPICAL_LENGTH = 90.0
+_BATCH = 200
+_LARGEST_MERGE = 400_000
+"Size from which later segments do not merge with a segment; the next snapshot includes it."
+
+
+class PassageLibrary:
+    """Segments, newest last."""
+
+    def __init__(
+        self,
+        embedder: Embedder | None,
+        *,
+        segment: PassageSegment | None = None,
+        share: float = 0.0,
+        snapshot_version: str = "",
+        writing: Embedder | None = None,
+    ) -> None:
+        self.embedder = embedder
+        self._writing = writing or embedder
+        "Embeds new documents; gives the same vectors as the embedder of queries."
+        self.vector_share = share if embedder is not None else 0.0
+        "Weight of meaning beside words, 0 to 1."
+        self.score_exponent = float(getattr(embedder, "bend", 1.0))
+        "Exponent of BM25 scores before they are scaled."
+        self.segments: tuple[PassageSegment, ...] = () if segment is None else (segment,)
+        self.analyzers = Analyzers()
+        "Analyzers of queries; `_analyzers` belongs to the writer, since analyzers cache words."
+        self.version = 0
+        "Grows with every change."
+        self.snapshot_version = snapshot_version
+        self._analyzers = Analyzers()
+        self._language_cache: tuple[Sequence[PassageSegment], list[str]] = (), []
+        self._fixed = len(self.segments)
+        "Segments from the front that are never merged: they are mapped from disk."
+
+    @property
+    def documents(self) -> int:
+        """Count living documents."""
+        return sum(segment.documents - segment.removed_count for segment in self.segments)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything, mapped or held."""
+        return sum(segment.nbytes for segment in self.segments)
+
+    @property
+    def is_slow(self) -> bool:
+        """Return whether embedding a question takes long."""
+        return bool(getattr(self.embedder, "is_slow", False))
+
+    def product_ids(self) -> Iterator[str]:
+        """Return the ids of all documents that were not removed."""
+        for segment in self.segments:
+            for number in range(segment.documents):
+                if segment.alive[segment.frame.first[number]]:
+                    yield segment.document_source.document(number).product_id
+
+    def languages(self, segments: Sequence[PassageSegment]) -> list[str]:
+        """Return the languages of the corpus, the most frequent first, at most four."""
+        cached_segments, results = self._language_cache
+        if cached_segments is segments:
+            return results
+        counts: Counter[str] = Counter()
+        for segment in segments:
+            counts.update(segment.languages)
+        results = [language for language, _ in counts.most_common(4)]
+        self._language_cache = segments, results
+        return results
+
+    def put(self, documents: Iterable[Document]) -> None:
+        """Add documents or replace those of the same id."""
+        for _ in self.put_steps(documents):
+            pass
+
+    def put_steps(self, documents: Iterable[Document]) -> Iterator[None]:
+        """Add or replace documents in steps of some milliseconds."""
+        newest = list({document.product_id: document for document in documents}.values())
+        for start in range(0, len(newest), _BATCH):
+            batch = newest[start : start + _BATCH]
+            made = build_segment(batch, self._analyzers, self._writing, self._mean_length())
+            # the new version is added before the old one is removed: a query in between sees both rather than none
+            before = self.segments
+            self.segments = (*before, made)
+            for document in batch:
+                self._mark_removed(before, document.product_id)
+            self.version += 1
+            yield
+            while self._merge_last():
+                yield
+
+    def remove(self, product_ids: Iterable[str]) -> None:
+        """Remove documents; unknown ids are ignored."""
+        for product_id in product_ids:
+            self._mark_removed(self.segments, product_id)
+        self.version += 1
+
+    def find(self, product_id: str) -> Document | None:
+        """Return a document; None when it is not in the library."""
+        for segment in reversed(self.segments):
+            number = segment.find(product_id)
+            if number is not None:
+                return segment.document_source.document(number)
+        return None
+
+    def _mark_removed(self, segments: Sequence[PassageSegment], product_id: str) -> None:
+        for segment in segments:
+            number = segment.find(product_id)
+            if number is not None:
+                segment.mark_removed(number)
+
+    def _mean_length(self) -> float:
+        if not self.segments:
+            return _TYPICAL_LENGTH
+        largest = max(self.segments, key=len)
+        return float(largest.postings.lengths.mean()) if len(largest) > 50 else _TYPICAL_LENGTH
+
+    def _merge_last(self) -> bool:
+        """Merge the last two segments when the older one is not at least twice as large."""
+        loose = self.segments[self._fixed :]
+        if len(loose) < 2:
+            return False
+        older, newer = loose[-2:]
+        if len(older) >= 2 * len(newer) or len(older) + len(newer) > _LARGEST_MERGE:
+            return False
+        self.segments = (*self.segments[:-2], merge_segments((older, newer)))
+        return True

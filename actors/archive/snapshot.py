@@ -1,0 +1,246 @@
+"""The passages of an app on disk: written by a job, mapped by every replica, verified byte by byte.
+
+    <folder>/manifest.json        kind `passages`; written last
+    <folder>/papers.bin           documents as JSON, one behind the other; `papers-at.npy` says where
+    <folder>/frame-*.npy          owner, first, keys, places, kinds, days        (segment)
+    <folder>/postings-*.npy       terms, starts, rows, levels, peaks, lengths    (lexical)
+    <folder>/vectors-*.npy        codes, scales; `vectors-scan.faiss`, `vectors-sketches.faiss`    (compact)
+    <folder>/embedder-*.npy       what the built-in trained embedder learned     (latent)
+
+Facts of the manifest: `offset` (of the product log, up to which it is complete), `kinds`, `languages`, `documents`,
+`passages`, `embedder` (version), `share` (of meaning), `version` (digest of all files).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+
+from actors.archive.passages import Document, DocumentSection, Passage
+from actors.archive.segment import PassageExcerpt, PassageSegment, SegmentFrame
+from actors.language.embedder import Embedder
+from actors.language.latent_embedder import LatentEmbedder
+from actors.retrieval.lexical.passage_postings import PassagePostings
+from actors.vectors.compact import CompactVectors
+from cluster.artifacts.checksummed_files import damaged_file_error, file_entry_from_path, verify_file
+from cluster.artifacts.manifest import Manifest
+from cluster.errors import Fault
+from cluster.secrecy import Signer
+
+KIND = "passages"
+MANIFEST = "manifest.json"
+PAPERS, PAPERS_AT, SCAN = "papers.bin", "papers-at.npy", "vectors-scan.faiss"
+SKETCHES = "vectors-sketches.faiss"
+
+_FRAME = ("owner", "first", "keys", "places", "kinds", "days")
+_POSTINGS = ("terms", "starts", "rows", "levels", "peaks", "lengths")
+
+
+class MappedDocuments:
+    """Documents read from a mapped file when they are needed."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> None:
+        self._data: memoryview = data.view(np.ndarray).data
+        self._at = at
+        self.nbytes = int(data.nbytes + at.nbytes)
+
+    def __len__(self) -> int:
+        return len(self._at) - 1
+
+    def document(self, number: int) -> Document:
+        """Return a document; 15 us for one of 3 KB."""
+        return document_from_bytes(self._bytes(number))
+
+    def excerpt(self, number: int, position: int) -> PassageExcerpt:
+        """Return a passage of a document; 5 us, because the rest of the document is not parsed."""
+        product_id, _, title, authors, published, url, licence, _, text, sections, passages = orjson.loads(
+            self._bytes(number)
+        )
+        start, end, section = passages[position]
+        _, child_title, child_id, child_url = sections[section]
+        shown = child_url or url, text[start:end], licence, child_id, start
+        return PassageExcerpt(product_id, position, title, child_title, tuple(authors), published, *shown)
+
+    def _bytes(self, number: int) -> memoryview:
+        return self._data[self._at[number] : self._at[number + 1]]
+
+
+def document_to_bytes(document: Document) -> bytes:
+    """Serialize a document."""
+    return orjson.dumps(
+        [
+            document.product_id,
+            document.type,
+            document.title,
+            document.authors,
+            document.published,
+            document.url,
+            document.licence,
+            document.language,
+            document.text,
+            [[part.start, part.title, part.child_id, part.url] for part in document.sections],
+            [[part.start, part.end, part.section] for part in document.passages],
+        ]
+    )
+
+
+def document_from_bytes(data: bytes | memoryview) -> Document:
+    """Deserialize the result of `document_to_bytes`."""
+    *facts, sections, passages = orjson.loads(data)
+    product_id, kind, title, authors, published, url, licence, language, text = facts
+    return Document(
+        product_id=product_id,
+        type=kind,
+        title=title,
+        authors=tuple(authors),
+        published=published,
+        url=url,
+        licence=licence,
+        language=language,
+        text=text,
+        sections=tuple(DocumentSection(*values) for values in sections),
+        passages=tuple(Passage(*values) for values in passages),
+    )
+
+
+class PassageSnapshot:
+    """An opened snapshot."""
+
+    def __init__(self, folder: Path, manifest: Manifest, embedder: LatentEmbedder | None) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.embedder = embedder
+        "The trained embedder of the snapshot; None when another embedder made the vectors."
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        *,
+        verify: bool = True,
+        signer: Signer | None = None,
+        place: str = "",
+        manifest: Manifest | None = None,
+    ) -> PassageSnapshot:
+        """Open a snapshot. Without `verify` only sizes are compared; with a signer, unsigned snapshots are refused.
+
+        If the caller passes an authenticated manifest, it is used in place of the manifest in the folder.
+
+        Errors:
+            Fault: the manifest is not signed for this place, or a file is missing, has another size or checksum, or
+                does not match the manifest; fact `path`
+        Cost:
+            verifying: 0.5 s per GB from memory; mapping: some ms
+        """
+        try:
+            if manifest is None:
+                data = (folder / MANIFEST).read_bytes()
+                manifest = Manifest.parse(data, kind=KIND, signer=signer, place=place)
+        except OSError as error:
+            raise damaged_file_error(MANIFEST, "it is missing") from error
+        for entry in manifest.files:
+            verify_file(folder / entry.name, entry, verify=verify)
+        embedder = None
+        if any(entry.name == "embedder-features.npy" for entry in manifest.files):
+            features, projection = (
+                _map_array(folder, f"embedder-{name}.npy") for name in ("features", "projection")
+            )
+            embedder = LatentEmbedder(features, projection, str(manifest.facts["embedder"]))
+        return cls(folder, manifest, embedder)
+
+    @property
+    def facts(self) -> Any:
+        """Return the facts of the manifest."""
+        return self.manifest.facts
+
+    def open_segment(self) -> PassageSegment:
+        """Map all files as a segment.
+
+        Errors:
+            Fault: arrays do not fit each other
+        """
+        folder = self.folder
+        names = {entry.name for entry in self.manifest.files}
+        frame = SegmentFrame(**{name: _map_array(folder, f"frame-{name}.npy") for name in _FRAME})
+        postings = PassagePostings(**{name: _map_array(folder, f"postings-{name}.npy") for name in _POSTINGS})
+        papers = MappedDocuments(np.memmap(folder / PAPERS, np.uint8, "r"), _map_array(folder, PAPERS_AT))
+        vectors = None
+        if "vectors-codes.npy" in names:
+            codes, scales = (_map_array(folder, f"vectors-{name}.npy") for name in ("codes", "scales"))
+            scan, sketches = (folder / name if name in names else None for name in (SCAN, SKETCHES))
+            vectors = CompactVectors.open(codes, scales, scan, sketches)
+        if not len(frame.owner) == len(postings) == int(frame.first[-1]) or len(papers) != len(frame.keys):
+            raise Fault("snapshot is damaged: its arrays do not fit each other", path=str(folder))
+        return PassageSegment(
+            papers, frame, postings, vectors, tuple(self.facts["kinds"]), dict(self.facts["languages"])
+        )
+
+
+def write_manifest(
+    folder: Path,
+    facts: dict[str, Any],
+    *,
+    sequence: int,
+    written_at_ms: int,
+    signer: Signer | None = None,
+    place: str = "",
+) -> Manifest:
+    """Write the manifest of all files in a folder, signed for its place if there is a signer."""
+    files = tuple(file_entry_from_path(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST)
+    digest = hashlib.sha256(orjson.dumps(facts, option=orjson.OPT_SORT_KEYS))
+    for entry in files:
+        digest.update(f"{entry.name} {entry.sha256}".encode())
+    manifest = Manifest(KIND, sequence, written_at_ms, {**facts, "version": digest.hexdigest()[:16]}, files)
+    with (folder / MANIFEST).open("wb") as stream:
+        stream.write(manifest.dump(signer, place))
+        stream.flush()
+        os.fsync(stream.fileno())
+    return manifest
+
+
+def save_array(folder: Path, name: str, array: npt.NDArray[Any]) -> None:
+    """Write an array as `<name>.npy`, little-endian, never pickled.
+
+    Shapes:
+        array: any
+    """
+    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    with (folder / f"{name}.npy").open("wb") as stream:
+        np.lib.format.write_array(stream, plain, version=(1, 0), allow_pickle=False)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def save_embedder(folder: Path, embedder: Embedder) -> None:
+    """Write the arrays of the built-in trained embedder; other embedders have files elsewhere."""
+    if isinstance(embedder, LatentEmbedder):
+        for name, array in embedder.arrays().items():
+            save_array(folder, f"embedder-{name}", array)
+
+
+def save_arrays(
+    folder: Path, prefix: str, arrays: dict[str, npt.NDArray[Any]], names: Sequence[str] = ()
+) -> None:
+    """Write several arrays with a prefix.
+
+    Shapes:
+        arrays: any
+    """
+    for name in names or arrays:
+        save_array(folder, f"{prefix}-{name}", arrays[name])
+
+
+def _map_array(folder: Path, name: str) -> npt.NDArray[Any]:
+    try:
+        array: npt.NDArray[Any] = np.load(folder / name, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise damaged_file_error(name, f"it is no array: {error}") from error
+    # a plain view: every slice of a memmap object would cost extra bookkeeping
+    return array.view(np.ndarray)

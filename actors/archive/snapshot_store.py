@@ -1,0 +1,289 @@
+"""Store the passage snapshots of all apps and find the newest.
+
+    <app>/passages/<sequence>/<file>
+    <app>/passages/<sequence>/manifest.json    written last
+
+The newest snapshot counts that is undamaged and whose embedder is installed. Snapshots are mapped, so those of a bucket
+or a network file system are copied to this node first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import structlog
+
+from actors.archive.library import PassageLibrary
+from actors.archive.passages import Document
+from actors.archive.snapshot import KIND, MANIFEST, PassageSnapshot
+from actors.archive.snapshot_writer import ProgressCallback, WeightedEmbedder, write_snapshot
+from actors.language.embedder import Embedder, Vectors
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.manifest import Manifest, load_manifest
+from cluster.errors import Conflict, Fault, NotFound
+
+# Embed each passage once for all replicas of a node, when the embedder is slow.
+#
+# Every replica follows the log and needs the vectors of new documents. A sentence encoder takes tens of milliseconds
+# a passage. So the first replica embeds a document and writes the vectors to a file named after the texts; the others
+# wait for it. A replica computes a missing or damaged file again, so a failure only costs time.
+#
+#     <root>/<embedder>/<aa>/<digest>.npy     float32 [passages, d]
+#     <root>/<embedder>/<aa>/<digest>.claim   a replica is embedding them
+
+
+WAIT_S = 20.0
+"Age at which a claim expires: its replica has probably crashed."
+MAX_AGE_S = 86_400.0
+"Age at which vectors are deleted; a replica that still needs them computes them again."
+_POLL_S = 0.02
+_SWEEP_EVERY = 500
+
+
+class SharedEmbedder:
+    """An embedder for writers that shares vectors with other replicas. Use from one thread at a time."""
+
+    is_slow = True
+
+    def __init__(
+        self, embedder: Embedder, root: Path, *, sleep: Callable[[float], object], wait_s: float = WAIT_S
+    ) -> None:
+        self._embedder = embedder
+        self._root = root / embedder.version
+        self._sleep = sleep
+        self._looks = max(1, round(wait_s / _POLL_S))
+        self._made = 0
+        self.version = embedder.version
+        self.dimensions = embedder.dimensions
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Embed the passages of one document.
+
+        Shapes:
+            returns: float32 [n, d], equal to the embedder's result
+        """
+        digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+        path = self._root / digest[:2] / f"{digest}.npy"
+        for _ in range(self._looks):
+            vectors = self._read(path, len(texts))
+            if vectors is not None:
+                return vectors
+            if self._claim(path):
+                break
+            self._sleep(_POLL_S)
+        return self._embed_and_share(texts, path)
+
+    def _embed_and_share(self, texts: Sequence[str], path: Path) -> Vectors:
+        try:
+            vectors = self._embedder.embed(texts)
+            part = path.with_suffix(f".{os.getpid()}-{id(self):x}.part")
+            with contextlib.suppress(OSError):  # a full disk costs the others time, and this replica nothing
+                with part.open("wb") as stream:
+                    np.lib.format.write_array(stream, vectors, version=(1, 0), allow_pickle=False)
+                os.replace(part, path)
+        finally:
+            path.with_suffix(".claim").unlink(missing_ok=True)
+        self._made += 1
+        if self._made % _SWEEP_EVERY == 0:
+            self._sweep(path)
+        return vectors
+
+    def _read(self, path: Path, count: int) -> Vectors | None:
+        try:
+            vectors: Vectors = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError):
+            return None
+        fits = vectors.dtype == np.float32 and vectors.shape == (count, self.dimensions)
+        return vectors if fits else None
+
+    @staticmethod
+    def _claim(path: Path) -> bool:
+        """Claim a document; return False when another replica holds it, and True where nothing can be written."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path.with_suffix(".claim"), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        except FileExistsError:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def _sweep(self, newest: Path) -> None:
+        """Delete old files in the folder of the new one."""
+        oldest = newest.stat().st_mtime - MAX_AGE_S if newest.exists() else 0.0
+        for path in self._root.glob("*/*"):
+            with contextlib.suppress(OSError):
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
+
+
+_FOLDER = "passages"
+MAX_SNAPSHOTS = 2
+"Snapshots of an app that stay: the newest, and the one before for replicas that still map it."
+LOOK_S = 15.0
+"Pause between two listings of an app's snapshots in a bucket, where each costs a request."
+
+
+class PassageSnapshotStore:
+    """Snapshots by app in one artifact store."""
+
+    def __init__(
+        self,
+        store: ArtifactStore,
+        find_embedder: Callable[[str], Embedder | None] = lambda version: None,
+        *,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._find_embedder = find_embedder
+        "Version -> an installed embedder."
+        self._monotonic_s = monotonic_s
+        self._listed: dict[str, tuple[float, int]] = {}
+        "App -> when its snapshots were listed, and the newest sequence."
+        self._log = structlog.get_logger()
+
+    def open(self, app_id: str) -> tuple[PassageLibrary, str] | None:
+        """Open the newest good snapshot; return a library and the product offset up to which it is complete.
+
+        Damaged snapshots are logged and skipped. Without its embedder, a snapshot is searched by words alone.
+        """
+        for sequence in reversed(self.list_sequences(app_id)):
+            try:
+                snapshot = self._open_snapshot(app_id, sequence)
+                segment = snapshot.open_segment()
+            except (Fault, NotFound) as error:
+                self._log.error("passages_refused", app=app_id, folder=sequence, reason=error.message)
+                continue
+            version = str(snapshot.facts["embedder"])
+            embedder = snapshot.embedder or self._find_embedder(version)
+            if embedder is None:
+                self._log.error("embedder_missing", app=app_id, embedder=version)
+            library = PassageLibrary(
+                embedder,
+                segment=segment,
+                share=float(snapshot.facts["share"]),
+                snapshot_version=str(snapshot.facts["version"]),
+                writing=self._share_embedder(embedder),
+            )
+            return library, str(snapshot.facts["offset"])
+        return None
+
+    def _open_snapshot(self, app_id: str, sequence: str) -> PassageSnapshot:
+        place = f"{_app_folder(app_id)}/{sequence}"
+        if self._store.in_place:
+            path = f"{place}/{MANIFEST}"
+            return PassageSnapshot.open(
+                self._store.node_copy(path, place, ()), signer=self._store.signer, place=path
+            )
+        manifest = load_manifest(self._store, f"{place}/{MANIFEST}", KIND)
+        for _ in range(2):
+            folder = self._store.node_copy(f"{place}/{MANIFEST}", place, manifest.files)
+            try:
+                return PassageSnapshot.open(folder, manifest=manifest)
+            except Fault as error:
+                self._log.warning("copy_damaged", app=app_id, folder=sequence, reason=error.message)
+                self._store.discard_copy(folder)
+        raise Fault(f"copies of the passages {sequence} of {app_id} do not stay whole on this node")
+
+    def _share_embedder(self, embedder: Embedder | None) -> Embedder | None:
+        """Enable replicas of this node to share the vectors of a slow embedder."""
+        if embedder is None or not getattr(embedder, "is_slow", False):
+            return embedder
+        folder = self._store.node_folder("embedded")
+        return embedder if folder is None else SharedEmbedder(embedder, folder, sleep=time.sleep)
+
+    def newest_sequence(self, app_id: str) -> int:
+        """Return the sequence of the newest snapshot, 0 when there is none; in a bucket up to 15 s late.
+
+        Errors:
+            Unavailable: the bucket does not answer; the next call within the pause returns the last known
+            sequence
+        """
+        at_s, newest = self._listed.get(app_id, (0.0, 0))
+        now_s = self._monotonic_s()
+        if not self._store.in_place and app_id in self._listed and now_s - at_s < LOOK_S:
+            return newest
+        self._listed[app_id] = now_s, newest
+        newest = self._last_sequence(app_id)
+        self._listed[app_id] = now_s, newest
+        return newest
+
+    def _last_sequence(self, app_id: str) -> int:
+        return max(map(int, self.list_sequences(app_id)), default=0)
+
+    def write(
+        self,
+        app_id: str,
+        documents: Iterable[Document],
+        *,
+        offset: str,
+        written_at_ms: int,
+        meaning: WeightedEmbedder | None = None,
+        watch: ProgressCallback | None = None,
+    ) -> Manifest:
+        """Write a new newest snapshot and delete those before the last.
+
+        Errors:
+            Invalid: there are no documents
+            Conflict: another process wrote one meanwhile
+        """
+        number = self._last_sequence(app_id) + 1
+        place = f"{_app_folder(app_id)}/{number:09d}"
+        local = self._store.local_path(place)
+        with tempfile.TemporaryDirectory(prefix="kiosk-passages-") as scratch:
+            manifest = write_snapshot(
+                documents,
+                local if local is not None else Path(scratch) / "built",
+                offset=offset,
+                sequence=number,
+                written_at_ms=written_at_ms,
+                meaning=meaning,
+                watch=watch,
+                signer=self._store.signer,
+                place=f"{place}/{MANIFEST}",
+            )
+            if local is None:
+                self._publish(Path(scratch) / "built", place, manifest)
+        for sequence in self.list_sequences(app_id)[:-MAX_SNAPSHOTS]:
+            self._delete(f"{_app_folder(app_id)}/{sequence}")
+        return manifest
+
+    def _publish(self, built: Path, place: str, manifest: Manifest) -> None:
+        """Copy a built folder to the bucket, the manifest last.
+
+        Errors:
+            Conflict: another process wrote this sequence meanwhile
+        """
+        if self._store.size(f"{place}/{MANIFEST}") is not None:
+            raise Conflict(f"there is a snapshot already: {place}", path=place)
+        for entry in manifest.files:
+            self._store.upload(f"{place}/{entry.name}", built / entry.name)
+        self._store.write(f"{place}/{MANIFEST}", (built / MANIFEST).read_bytes(), new=True)
+
+    def _delete(self, place: str) -> None:
+        local = self._store.local_path(place)
+        if local is not None:
+            shutil.rmtree(local, ignore_errors=True)
+            return
+        self._store.remove(f"{place}/{MANIFEST}")
+        for entry in self._store.entries(place):
+            self._store.remove(entry.path)
+
+    def list_sequences(self, app_id: str) -> list[str]:
+        """Return the names of the snapshot folders of an app, oldest first."""
+        if self._store.local_path(app_id) is not None:  # renamed into place: each folder is complete
+            return [name for name in self._store.folders(_app_folder(app_id)) if name.isdigit()]
+        paths = [entry.path.split("/") for entry in self._store.entries(_app_folder(app_id))]
+        return [path[-2] for path in paths if path[-1] == MANIFEST and path[-2].isdigit()]
+
+
+def _app_folder(app_id: str) -> str:
+    return f"{app_id}/{_FOLDER}"

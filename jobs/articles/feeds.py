@@ -1,0 +1,148 @@
+"""Articles of RSS and Atom files. Entities of a document are not expanded, and nothing is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timezone
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from lxml import etree
+
+from cluster.errors import Invalid
+from jobs.articles.source_article import SourceArticle
+
+LARGEST_FEED = 64 << 20
+"Maximum bytes of a feed, which is held in memory."
+MOST_TAGS = 2_000_000
+"Maximum tags of a feed; each one needs at least 130 bytes of memory."
+
+_ATOM = "{http://www.w3.org/2005/Atom}"
+_CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
+_DC = "{http://purl.org/dc/elements/1.1/}"
+_RSS_1 = "{http://purl.org/rss/1.0/}"
+
+
+def read_articles(data: bytes) -> Iterator[SourceArticle]:
+    """Yield the entries of a feed.
+
+    Errors:
+        Invalid: the data is no feed
+    """
+    if len(data) > LARGEST_FEED:
+        raise Invalid(f"feed is larger than {LARGEST_FEED} bytes")
+    if data.count(b"<") > MOST_TAGS:
+        raise Invalid(f"feed holds more than {MOST_TAGS} tags")
+    root = _parse_feed(data)
+    if root.tag == _ATOM + "feed":
+        language = root.get("{http://www.w3.org/XML/1998/namespace}lang", "")
+        feed_author = _text(root, f"{_ATOM}author/{_ATOM}name")
+        rights = _text(root, _ATOM + "rights")
+        for entry in root.iterfind(_ATOM + "entry"):
+            yield _article_from_atom(entry, language[:2].lower(), feed_author, rights)
+        return
+    items = list(root.iter("item", _RSS_1 + "item"))
+    if not items and root.tag not in ("rss", "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}RDF"):
+        raise Invalid(f"not a feed: the root is {str(root.tag)[:80]}")
+    language = (_text(root, "channel/language") or "")[:2].lower()
+    rights = _text(root, "channel/copyright")
+    for item in items:
+        yield _article_from_rss(item, language, rights)
+
+
+def _parse_feed(data: bytes) -> Any:
+    """Return the parsed feed, without expansion of entities or network access.
+
+    The parser reports whether a document declares entities, so no encoding and no padding hides them. A document type
+    that only names an address, as in RSS 0.91, is ignored.
+
+    Errors:
+        Invalid: the data is no XML, or declares entities
+    """
+    parser = etree.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        huge_tree=False,
+        recover=True,
+    )
+    try:
+        root = etree.fromstring(data, parser)
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise Invalid(f"not a feed: {error}") from error
+    if root is None:
+        raise Invalid("not a feed: it holds no element")
+    declared = root.getroottree().docinfo.internalDTD
+    if declared is not None and any(True for _ in declared.iterentities()):
+        raise Invalid("feed declares entities of its own; it is not read")
+    return root
+
+
+def _article_from_rss(item: Any, language: str, rights: str) -> SourceArticle:
+    def first_text(*names: str) -> str:
+        return next((text for name in names if (text := _text(item, name))), "")
+
+    link = first_text("link", _RSS_1 + "link")
+    body = first_text(_CONTENT)
+    description = first_text("description", _RSS_1 + "description")
+    tags = tuple(tag for node in item.iterfind("category") if (tag := _element_text(node)))
+    author = first_text(_DC + "creator", "author")
+    return SourceArticle(
+        id=first_text("guid") or link,
+        title=first_text("title", _RSS_1 + "title"),
+        html=body or description,
+        authors=(author,) if author else (),
+        published=_parse_time(first_text("pubDate", _DC + "date")),
+        topic=tags[0] if tags else "",
+        tags=tags,
+        url=link,
+        licence=first_text(_DC + "rights") or rights,
+        language=language,
+    )
+
+
+def _article_from_atom(entry: Any, language: str, feed_author: str, rights: str) -> SourceArticle:
+    links = [node for node in entry.iterfind(_ATOM + "link") if node.get("rel", "alternate") == "alternate"]
+    link = links[0].get("href", "") if links else ""
+    names = tuple(
+        name for node in entry.iterfind(f"{_ATOM}author/{_ATOM}name") if (name := _element_text(node))
+    )
+    tags = tuple(tag for node in entry.iterfind(_ATOM + "category") if (tag := node.get("term", "")))
+    return SourceArticle(
+        id=_text(entry, _ATOM + "id") or link,
+        title=_text(entry, _ATOM + "title"),
+        html=_text(entry, _ATOM + "content") or _text(entry, _ATOM + "summary"),
+        authors=names or ((feed_author,) if feed_author else ()),
+        published=_parse_time(_text(entry, _ATOM + "published") or _text(entry, _ATOM + "updated")),
+        updated=_parse_time(_text(entry, _ATOM + "updated")),
+        topic=tags[0] if tags else "",
+        tags=tags,
+        url=link,
+        licence=_text(entry, _ATOM + "rights") or rights,
+        language=language,
+    )
+
+
+def _text(node: Any, path: str) -> str:
+    return _element_text(node.find(path))
+
+
+def _element_text(node: Any) -> str:
+    """Return all text of an element; inner markup (Atom's xhtml) stays markup."""
+    if node is None:
+        return ""
+    if len(node) and any(isinstance(child.tag, str) for child in node):
+        inner = "".join(etree.tostring(child, encoding="unicode") for child in node)
+        return ((node.text or "") + inner).strip()
+    return "".join(node.itertext()).strip()
+
+
+def _parse_time(text: str) -> str:
+    """Return a time; the RSS form is converted, and ISO 8601 stays unchanged for the later validation."""
+    if not text or text[:4].isdigit():
+        return text
+    try:
+        return parsedate_to_datetime(text).astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return ""

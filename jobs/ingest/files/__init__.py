@@ -1,0 +1,1 @@
+"""Rows of files: their sources, formats, columns and chunks."""
