@@ -26,6 +26,8 @@ _CALLS = {"compile", "fullmatch", "match", "search", "sub", "subn", "split", "fi
 _MODES = ("fullmatch", "match", "search", "sub", "subn", "split", "findall", "finditer")
 _USES = re.compile(rf"\b(\w+)\.({'|'.join(_MODES)})\b")
 _SIZES = (2_000, 4_000, 8_000)
+_SCREENED_S = 0.0002
+"What takes less for the smallest size is linear enough: quadratic time there would take 3 ms for the largest."
 _BOUNDED = {r"(\w[\w.]*)\Z": "looks at 24 characters"}
 "Patterns that never see long texts."
 _DATA_FILES = "actors.language.language_data"
@@ -222,7 +224,8 @@ def _time(pattern: re.Pattern[Any], mode: str, subject: Any, times: int) -> floa
 def _is_linear(pattern: re.Pattern[Any], mode: str, make: Any) -> bool:
     """Tell whether twice the subject takes about twice the time; what takes next to nothing is linear enough."""
     small, middle, large = _SIZES
-    if _time(pattern, mode, make(large), 1) < 0.003:
+    smallest = make(small)
+    if any(_time(pattern, mode, smallest, 1) < _SCREENED_S for _ in range(2)):
         return True
     first, second, third = (_time(pattern, mode, make(size), 3) for size in (small, middle, large))
     return not (second > 3 * first and third > 3 * second)
