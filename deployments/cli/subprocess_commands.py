@@ -22,8 +22,8 @@ from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
 from jobs.articles.cli import add_archive_command
 from jobs.command_line import WORDS, DefaultGroup, build_app
-from jobs.ingest.cli import build_ingest_app
 from jobs.encoders.cli import build_models_app
+from jobs.ingest.cli import build_ingest_app
 
 
 def build_ingest_commands() -> typer.Typer:

@@ -19,11 +19,11 @@ from cluster.errors import Invalid
 from cluster.records.file_import import FileImport
 from deployments.operations.content.import_mapping import read_choices
 from deployments.operations.content.upload_files import check_parquet
-from jobs.ingest.mappings.column_proposal import list_noun_fields, propose_columns, propose_mapping
 from jobs.ingest.files.delimited_files import DelimitedFormat
-from jobs.ingest.preview import IngestPreview, preview_ingest
-from jobs.ingest.mappings.record_fields import read_fields
 from jobs.ingest.files.sources import PlainFiles, propose_source_encoding
+from jobs.ingest.mappings.column_proposal import list_noun_fields, propose_columns, propose_mapping
+from jobs.ingest.mappings.record_fields import read_fields
+from jobs.ingest.preview import IngestPreview, preview_ingest
 from jobs.ingest.upload.upload_ingest import build_order
 
 _FIRST_ROWS = 200
