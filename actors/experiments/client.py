@@ -19,7 +19,6 @@ from actors.experiments.messages import (
     EXPERIMENT_MESSAGES,
     Assignment,
     ExperimentEvent,
-    ExperimentUpdate,
     LifecycleStep,
 )
 from actors.experiments.report import load_report, validate_snapshots
@@ -28,7 +27,7 @@ from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import Invalid, NewerRelease, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
-from cluster.records.experiment import Experiment
+from cluster.records.experiment import Experiment, ExperimentUpdate
 from cluster.store.engines.experiments import ExperimentStore
 from cluster.store.stores import Stores
 

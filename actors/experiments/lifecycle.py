@@ -36,11 +36,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.experiments.messages import ExperimentUpdate
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.changes import with_changes
-from cluster.records.experiment import STEPS, Experiment, Status, can_overlap
+from cluster.records.experiment import STEPS, Experiment, ExperimentUpdate, Status, can_overlap
 from cluster.records.interaction import INTERACTION_TYPES
 from cluster.store.engines.experiments import ExperimentBook
 from cluster.store.stores import Stores
@@ -396,26 +395,16 @@ def apply_edit(experiment: Experiment, edit: ExperimentUpdate, now_ms: int) -> E
 
 def _list_changes(experiment: Experiment, edit: ExperimentUpdate) -> dict[str, Any]:
     """Return the fields that differ; an equal value is no change and never refused."""
-    goal = edit.goal
-    if goal is not None:
-        for kind in goal:
-            if kind not in INTERACTION_TYPES:
-                raise Invalid(f"goal: there is no interaction of type {kind!r}")
-    fields = {
-        "name": edit.name, "traffic": edit.traffic, "ends_at": edit.ends_at, "goal": goal, "layer": edit.layer,
-        "slice": edit.slice, "reports_exposure": edit.reports_exposure,
-        "variants": _apply_weights(experiment, edit.weights),
-    }  # fmt: skip
-    return {
-        name: value
-        for name, value in fields.items()
-        if value is not None and value != getattr(experiment, name)
-    }
+    for kind in edit.goal or ():
+        if kind not in INTERACTION_TYPES:
+            raise Invalid(f"goal: there is no interaction of type {kind!r}")
+    changes = edit.list_changes()
+    if changes.pop("weights", None):
+        changes["variants"] = _apply_weights(experiment, edit.weights)
+    return {name: value for name, value in changes.items() if value != getattr(experiment, name)}
 
 
-def _apply_weights(experiment: Experiment, weights: Mapping[str, float]) -> tuple[Any, ...] | None:
-    if not weights:
-        return None
+def _apply_weights(experiment: Experiment, weights: Mapping[str, float]) -> tuple[Any, ...]:
     by_id: dict[str, float] = {}
     for named, weight in weights.items():
         variant = experiment.variant(named)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from cluster.errors import Refusal
@@ -55,22 +54,6 @@ class ExperimentTreatment:
     app_id: str
     experiment_id: str
     variant: Variant
-
-
-@dataclass(frozen=True, slots=True)
-class ExperimentUpdate:
-    """The changes of an edit; None or empty: no change of that kind."""
-
-    name: str | None = None
-    traffic: float | None = None
-    weights: Mapping[str, float] = field(default_factory=dict)
-    "Variant, by id, slug or name -> its weight; a variant of weight 0 takes no new users."
-    ends_at: int | None = None
-    "Milliseconds since 1970."
-    goal: tuple[str, ...] | None = None
-    layer: str | None = None
-    slice: tuple[float, float] | None = None
-    reports_exposure: bool | None = None
 
 
 EXPERIMENT_MESSAGES: Final = MessageCodec({

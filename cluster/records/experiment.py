@@ -20,11 +20,12 @@ Source: the form is ours; the store's scripts read the first and the last part.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cluster.ids import DEFAULT_ENGINE
+from cluster.records.units import Moment, Share
 
 Status = Literal["Draft", "Scheduled", "Active", "Completed", "Archived"]
 
@@ -157,6 +158,44 @@ class Experiment(BaseModel):
             if name in (variant.name, variant.slug, variant.variant_id):
                 return variant
         return None
+
+
+class ExperimentUpdate(BaseModel):
+    """Changes of an experiment; what is absent stays as it is. The experiment itself checks the values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    name: str | None = Field(None, title="Name", description="Another name.")
+    traffic: Share | None = Field(
+        None, title="Share of the users", description="Share of the users who take part, 0 to 1."
+    )
+    weights: Annotated[dict[str, float], Field(max_length=50)] = Field(
+        default_factory=dict,
+        title="Weight",
+        description="Variant (id, slug or name) -> its weight; a variant with weight 0 gets no new users.",
+    )
+    ends_at: Moment | None = Field(None, title="Ends at (UTC)", description="Moment at which it ends.")
+    goal: Annotated[tuple[str, ...], Field(max_length=50)] | None = Field(
+        None, title="Goal", description="Types of interactions that count as a conversion."
+    )
+    layer: str | None = Field(
+        None,
+        title="Layer",
+        description="Experiments of one layer share no users while their slices do not overlap.",
+    )
+    slice: tuple[float, float] | None = Field(
+        None, title="Part of the layer", description="From and to, 0 to 1, in the layer."
+    )
+    reports_exposure: bool | None = Field(
+        None,
+        title="Our shop reports exposure itself",
+        description="Whether your own code reports who met a variant, so variants may serve the same.",
+    )
+
+    def list_changes(self) -> dict[str, Any]:
+        """Return the fields that are to change."""
+        fields = {name: getattr(self, name) for name in ExperimentUpdate.model_fields}
+        return {name: value for name, value in fields.items() if value is not None and value != {}}
 
 
 def can_overlap(experiment: Experiment, other: Experiment) -> bool:

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from deployments.admin.arguments import takes_body
 from deployments.admin.paths import PREFIX, AnyOperation
+from deployments.operations.frame.argument_fields import describe_argument
 
 SCHEME = "AdminToken"
 _SECURITY = {
@@ -109,7 +110,7 @@ def _parameter(operation: AnyOperation, name: str, fields: dict[str, Any], place
     if place == "path":
         field = {"type": "string", "minLength": 1, "maxLength": 512}
     parameter: dict[str, Any] = {"name": name, "in": place, "required": required, "schema": field}
-    parameter["description"] = fields[name].get("description") or _describe_name(name)
+    parameter["description"] = fields[name].get("description") or describe_argument(name)
     if name in operation.example:
         parameter["example"] = operation.example[name]
     return parameter
@@ -131,7 +132,7 @@ def _body(
         body["required"] = required
     for name, field in fields.items():
         field.pop("title", None)
-        field.setdefault("description", _describe_name(name))
+        field.setdefault("description", describe_argument(name))
     schemas[title] = body
     content: dict[str, Any] = {"schema": {"$ref": _REF.format(model=title)}}
     content["example"] = {
@@ -155,19 +156,3 @@ def _responses(operation: AnyOperation) -> dict[str, Any]:
         if status in (429, 503):
             responses[str(status)]["headers"] = _RETRY_AFTER
     return responses
-
-
-def _describe_name(name: str) -> str:
-    return _NAMES.get(name) or f"The {name.replace('_', ' ')}."
-
-
-_NAMES = {
-    "app_id": "The app.", "engine_id": "The engine.", "username": "The name of an account.",
-    "limit": "Entries at most.", "cursor": "The `next` of the answer before.", "key_id": "Id of a key.",
-    "token_id": "Id of a token.", "product_id": "Id of a product.", "import_id": "Id of an import.",
-    "erasure_id": "Id of an erasure.", "question_id": "Id of a question.", "user_id": "Id of a user.",
-    "anonymous_id": "Id of a visitor.", "offset": "Entries to leave out before the first.",
-    "mapping": "Rules as `kiosk ingest --map` takes them.", "fq": "A filter.",
-    "variants": "One or two bodies, as the endpoint of the API takes them.",
-}  # fmt: skip
-"Descriptions of arguments that many operations share."

@@ -22,7 +22,6 @@ from typing import Any
 import structlog
 
 from actors.experiments.client import LocalExperimentAdmin
-from actors.experiments.messages import ExperimentUpdate
 from actors.history.client import LocalHistoryClient
 from actors.intake.compaction import CompactionConfig
 from actors.intake.loop import IntakeConfig, IntakeLoop
@@ -40,6 +39,7 @@ from cluster.meter import SilentMeter
 from cluster.records.boost_rule import BoostRule
 from cluster.records.changes import with_changes
 from cluster.records.engine import Engine
+from cluster.records.experiment import ExperimentUpdate
 from cluster.records.run import Run
 from cluster.store.connect import OpenStores, open_stores
 from deployments.api.http.routes import build_application

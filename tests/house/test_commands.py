@@ -41,6 +41,8 @@ def guide_rows() -> dict[str, tuple[str, str]]:
 
 def operations_of(call: Any) -> set[str]:
     """Return the operations that a function names, itself or in functions of its module that it uses."""
+    if hasattr(call, "operations"):  # a generated command
+        return set(call.operations)
     module = sys.modules[call.__module__]
     tree = ast.parse(inspect.getsource(module))
     functions = {

@@ -14,9 +14,11 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel
 
 import deployments.api.wire
+from cluster.records.experiment import ExperimentUpdate
 from cluster.records.interaction import INTERACTION_MODELS, Campaign, Context, Page
 from cluster.records.product import Child, Product
 from cluster.records.user import User
+from deployments.api.wire.experiments import ExperimentEdit
 from deployments.api.wire.shared import RequestModel
 from tests.house.tree import sources
 
@@ -30,6 +32,11 @@ UNREAD: Final[dict[str, str]] = {
     "AnswerFormatBody.source_fl": "likewise",
     "AskQuestion.wiki_link_template": "likewise",
     "AskSearch.wiki_link_template": "likewise",
+    **{
+        f"ExperimentEdit.{name}": "the resource makes an `ExperimentUpdate` of the whole body"
+        for name in ExperimentEdit.model_fields
+        if name in ExperimentUpdate.model_fields
+    },
     "ManyProducts.anonymous_id": "a record is the same for everybody; the edge proves the id",
     "ManyProducts.user_id": "likewise",
     "QuestionAnswering.version": "both versions are answered alike; the reference tells no difference (8.10, 48)",

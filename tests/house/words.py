@@ -52,8 +52,8 @@ NOUNS = _words(
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
-      arguments audit authentication chain gauges master measurement measurements people reseal
-     calls explanations imports proposal snippets tryout
+      argument arguments audit authentication chain gauges master measurement measurements people reseal
+     fields units calls explanations imports proposal snippets tryout
      administration assets console csrf entrance factor figures navigation operation overview principal provider
      renderer
     activity conflicts size span time

@@ -18,9 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from actors.experiments.assignment import is_eligible, select_variant
 from actors.experiments.client import LocalExperimentClient
 from actors.experiments.lifecycle import ExperimentLifecycle
-from actors.experiments.messages import ExperimentEvent, ExperimentUpdate
+from actors.experiments.messages import ExperimentEvent
 from cluster.errors import Conflict, Invalid
-from cluster.records.experiment import STEPS, Experiment, Status
+from cluster.records.experiment import STEPS, Experiment, ExperimentUpdate, Status
 from cluster.store.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.suites.doing import APP

@@ -15,9 +15,10 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from actors.experiments.client import ExperimentClient, LocalExperimentAdmin
-from actors.experiments.messages import ExperimentEvent, ExperimentUpdate, LifecycleStep
+from actors.experiments.messages import ExperimentEvent, LifecycleStep
 from cluster.clock import Clock
 from cluster.errors import Invalid, Malformed
+from cluster.records.experiment import ExperimentUpdate
 from cluster.records.validation.json_limits import load_json
 from deployments.api.http.browser_writes import limit_new_users
 from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts, Schema
@@ -145,11 +146,7 @@ class ExperimentsResource:
     async def edit(self, request: ApiRequest) -> Reply:
         """Change one experiment."""
         body: ExperimentEdit = request.parsed
-        update = ExperimentUpdate(
-            name=body.name, traffic=body.traffic, weights=body.weights, ends_at=body.ends_at,
-            goal=None if body.goal is None else tuple(body.goal), layer=body.layer, slice=body.slice,
-            reports_exposure=body.reports_exposure,
-        )  # fmt: skip
+        update = ExperimentUpdate.model_validate(body.model_dump(exclude_unset=True))
         return success(await self._client.edit(request.app_id, request.ids[NAMED], update))
 
     def build_step(self, step: LifecycleStep) -> Callable[[ApiRequest], Awaitable[Reply]]:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from cluster.errors import HouseError
 from cluster.log import redact
+from deployments.operations.frame.result_table import ResultLines
 from jobs.command_line import PARTLY as PARTLY
 from jobs.command_line import exit_code_of as exit_code_of
 from jobs.command_line import print_json as print_json
@@ -46,6 +47,20 @@ def show_progress(what: str) -> Iterator[Callable[[str, int], None]]:
 def print_lines(*lines: str) -> None:
     """Print lines exactly as they are, so that they can be copied."""
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def print_result(lines: ResultLines) -> None:
+    """Print the lines and tables of a result."""
+    for line in lines:
+        if isinstance(line, str):
+            out().print(quote_text(line))
+        elif line.rows or not line.empty:
+            table = build_table(*line.columns, title=line.title, ids=line.ids, droppable=line.droppable)
+            for row in line.rows:
+                table.add_row(*map(quote_text, row))
+            out().print(table)
+        else:
+            out().print(line.empty)
 
 
 def print_error(error: HouseError, *, as_json: bool) -> None:

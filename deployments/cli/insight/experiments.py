@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from actors.experiments.lifecycle import parse_drafts
 from actors.experiments.report import ExperimentReport, VariantReport
 from actors.experiments.statistics import EffectEstimate
 from cluster.clock import iso_ms
-from cluster.errors import Invalid, Malformed
-from cluster.records.experiment import Experiment, Variant
-from cluster.records.times import moment_ms
-from cluster.records.validation.json_limits import load_json
 from deployments.cli.frame import screen
 from deployments.cli.frame.charts import BAR_COLOUR, WIDTH, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
-from deployments.operations.insight.experiments import ExperimentDetails, ExperimentList
+from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.operations.insight.experiments import OPERATIONS
 from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel
 
 app = typer.Typer(help="Experiments: which variant works.", no_args_is_help=True)
@@ -63,133 +58,29 @@ While it runs: name, end, weights, and traffic upwards. Everything else only of 
 report counts the people who met it since.
 """
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
-Name = Annotated[str, typer.Argument(metavar="APP", help="The app.")]
-Named = Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Id or slug.")]
-
-
-@app.command("create", epilog=CREATE_EPILOG)
-def create(
-    name: Name,
-    file: Annotated[str, typer.Argument(help="JSON file; - for standard input.")],
-    as_json: AsJson = False,
-) -> None:
-    """Make experiments, all or none; they are drafts until they are started."""
-    drafts = _items(file)
-    made: ExperimentList = Installation().perform("experiments.create", app_id=name, experiments=drafts)
-    if as_json:
-        screen.print_json({"app_id": name, "created": made.to_dict()["experiments"]})
-        return
-    for one in made.experiments:
-        screen.out().print(f"{one.slug} made, a draft; `kiosk experiments start {name} {one.slug}` starts it")
-
-
-@app.command("list")
-def list_experiments(name: Name, as_json: AsJson = False) -> None:
-    """List the experiments of an app."""
-    listed: ExperimentList = Installation().perform("experiments.list", app_id=name)
-    if as_json:
-        screen.print_json({"app_id": name, **listed.to_dict()})
-        return
-    show_list(listed.experiments, listed.now_ms)
-
-
-@app.command("show")
-def show(name: Name, experiment: Named, as_json: AsJson = False) -> None:
-    """Show one experiment."""
-    shown: ExperimentDetails = Installation().perform("experiments.get", app_id=name, experiment=experiment)
-    if as_json:
-        screen.print_json(shown.to_dict())
-        return
-    show_one(shown.experiment, shown.now_ms)
-
-
-@app.command("start")
-def start(name: Name, experiment: Named, as_json: AsJson = False) -> None:
-    """Let it run from now on, also one that was paused. In force everywhere within a second."""
-    _step(name, as_json, "start", experiment)
-
-
-@app.command("schedule")
-def schedule(
-    name: Name,
-    experiment: Named,
-    at: Annotated[str, typer.Option(help="Moment, as 2026-12-01T08:00:00+01:00; no offset is UTC.")],
-    until: Annotated[str, typer.Option(help="Moment at which it ends.")] = "",
-    as_json: AsJson = False,
-) -> None:
-    """Let it run from a moment on; nobody has to be awake."""
-    begins, ends = _moment(at, "--at"), _moment(until, "--until") if until else None
-    _step(name, as_json, "schedule", experiment, starts_at=begins, ends_at=ends)
-
-
-@app.command("edit", epilog=EDIT_EPILOG)
-def edit(
-    name: Name,
-    experiment: Named,
-    title: Annotated[str | None, typer.Option("--name", help="Another name.")] = None,
-    traffic: Annotated[float | None, typer.Option(help="Share of the users, 0 to 1.")] = None,
-    weight: Annotated[
-        list[str] | None, typer.Option(help="Variant and weight, as blue=2; again for others.")
-    ] = None,
-    until: Annotated[str, typer.Option(help="Moment at which it ends.")] = "",
-    goal: Annotated[str, typer.Option(help="Types of interactions, separated by commas.")] = "",
-    layer: Annotated[str | None, typer.Option(help="Layer.")] = None,
-    part: Annotated[str, typer.Option("--slice", help="Part of the layer, as 0,0.5.")] = "",
-    reports_exposure: Annotated[
-        bool | None,
-        typer.Option(help="Your own code reports who met a variant; variants may serve the same."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Change one, also while it runs; nobody who has a variant gets another."""
-    wanted: dict[str, Any] = {
-        "name": title,
-        "traffic": traffic,
-        "weights": _weights(weight or []) or None,
-        "ends_at": _moment(until, "--until") if until else None,
-        "goal": tuple(kind.strip() for kind in goal.split(",")) if goal else None,
-        "layer": layer,
-        "slice": _slice(part) if part else None,
-        "reports_exposure": reports_exposure,
-    }
-    changes = {word: value for word, value in wanted.items() if value is not None}
-    if not changes:
-        raise Invalid("say what is to be changed; `kiosk experiments edit --help` lists it")
-    edited: ExperimentDetails = Installation().perform(
-        "experiments.edit", app_id=name, experiment=experiment, **changes
-    )
-    if as_json:
-        screen.print_json(edited.to_dict())
-        return
-    show_one(edited.experiment, edited.now_ms)
-
-
-@app.command("pause")
-def pause(name: Name, experiment: Named, as_json: AsJson = False) -> None:
-    """Pause an experiment; users keep their variants until it continues."""
-    _step(name, as_json, "pause", experiment)
-
-
-@app.command("complete")
-def complete(name: Name, experiment: Named, as_json: AsJson = False) -> None:
-    """End it for good."""
-    _step(name, as_json, "complete", experiment)
-
-
-@app.command("archive")
-def archive(name: Name, experiment: Named, as_json: AsJson = False) -> None:
-    """Put one away that is over or never began."""
-    _step(name, as_json, "archive", experiment)
+COMMANDS = (
+    OperationCommand(
+        "create", "experiments.create", CREATE_EPILOG, {"experiments": "FILE"}, {"created": "experiments"}
+    ),
+    OperationCommand("list", "experiments.list"),
+    OperationCommand("show", "experiments.get"),
+    OperationCommand("start", "experiments.start"),
+    OperationCommand("schedule", "experiments.schedule", options={"starts_at": "--at", "ends_at": "--until"}),
+    OperationCommand("edit", "experiments.edit", EDIT_EPILOG, {"weights": "--weight", "ends_at": "--until"}),
+    OperationCommand("pause", "experiments.pause"),
+    OperationCommand("complete", "experiments.complete"),
+    OperationCommand("archive", "experiments.archive"),
+)
+add_commands(app, OPERATIONS, COMMANDS)
 
 
 @app.command("report", epilog=REPORT_EPILOG)
 def report_experiment(
-    name: Name,
-    experiment: Named,
+    name: Annotated[str, typer.Argument(metavar="APP", help="The app.")],
+    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Id or slug.")],
     charts: Annotated[Path | None, typer.Option(help="Folder for chart files.", metavar="DIR")] = None,
     forms: Annotated[str, typer.Option(help="Forms of the chart files, separated by commas.")] = "svg",
-    as_json: AsJson = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Report what came of it: conversions, the split, latency and errors. No person is named."""
     found: ExperimentReport = Installation().perform("experiments.report", app_id=name, experiment=experiment)
@@ -203,99 +94,7 @@ def report_experiment(
         screen.print_lines(str(path))
 
 
-def _step(name: str, as_json: bool, step: str, experiment: str, **more: Any) -> None:
-    changed: ExperimentDetails = Installation().perform(
-        f"experiments.{step}", app_id=name, experiment=experiment, **more
-    )
-    if as_json:
-        screen.print_json(changed.to_dict())
-        return
-    screen.out().print(f"{changed.experiment.slug} of {name} is {changed.status}")
-
-
-def _moment(text: str, option: str) -> int:
-    try:
-        return moment_ms(text)
-    except ValueError:
-        raise Invalid(f"{option}: {text!r} is no moment; write it as 2026-12-01T08:00:00Z") from None
-
-
-def _weights(given: list[str]) -> dict[str, float]:
-    found = {}
-    for text in given:
-        variant, mark, weight = text.rpartition("=")
-        try:
-            found[variant] = float(weight)
-        except ValueError:
-            mark = ""
-        if not mark:
-            raise Invalid(f"--weight: {text!r} is no variant and its weight; write it as blue=2")
-    return found
-
-
-def _slice(text: str) -> tuple[float, float]:
-    try:
-        first, last = (float(part) for part in text.split(","))
-    except ValueError:
-        raise Invalid(f"--slice: {text!r} is no part of a layer; write it as 0,0.5") from None
-    return first, last
-
-
-def _items(file: str) -> list[Any]:
-    try:
-        found = load_json(_bytes_of(file), refuse_duplicates=True)
-    except Malformed as error:
-        reason = error.facts["detail"][0]["msg"]
-        raise Invalid(f"{file} is not what JSON should be: {reason}") from error
-    drafts = parse_drafts(found)
-    if drafts is None:
-        raise Invalid(
-            'there are no experiments in the file: one, an array of them, or {"experiments": [...]}'
-        )
-    return drafts
-
-
-def _bytes_of(file: str) -> bytes:
-    if file == "-":
-        return sys.stdin.buffer.read()
-    try:
-        return Path(file).read_bytes()
-    except OSError as error:
-        raise Invalid(f"{file} can't be read: {error.strerror}") from error
-
-
 _LEFT, _RIGHT, _TOP, _ROW = 200, 40, 80, 34
-
-
-def show_list(experiments: Sequence[Experiment], now_ms: int) -> None:
-    """Show a table of experiments."""
-    table = screen.build_table("experiment", "status", "variants", "traffic", "layer", "goal")
-    for one in experiments:
-        layer = f"{one.layer} {one.slice[0]:g} to {one.slice[1]:g}" if one.layer else ""
-        variants = ", ".join(variant.slug for variant in one.variants)
-        table.add_row(
-            one.slug, one.status_at(now_ms), variants, f"{one.traffic:.0%}", layer, ", ".join(one.goal)
-        )
-    screen.out().print(
-        table if experiments else "There are no experiments; `kiosk experiments create` makes some."
-    )
-
-
-def show_one(experiment: Experiment, now_ms: int) -> None:
-    """Show one with its variants."""
-    out = screen.out()
-    out.print(screen.quote_text(f"{experiment.name} ({experiment.slug}, {experiment.experiment_id})"))
-    begin = iso_ms(experiment.starts_at) if experiment.starts_at else "not set"
-    end = iso_ms(experiment.ends_at) if experiment.ends_at is not None else "open"
-    out.print(
-        f"{experiment.status_at(now_ms)}, from {begin} to {end}, {experiment.traffic:.0%} of the users\n"
-    )
-    table = screen.build_table("variant", "weight", "status", "does")
-    for variant in experiment.variants:
-        table.add_row(
-            screen.quote_text(variant.slug), f"{variant.weight:g}", variant.status, _describe_variant(variant)
-        )
-    out.print(table)
 
 
 def show_report(found: ExperimentReport) -> None:
@@ -385,11 +184,6 @@ def build_interval_chart(title: str, lines: Sequence[VariantReport], note: str) 
             PlotBox(point - 3, y + 7, 6, 10, BAR_COLOUR),
         ]
     return chart
-
-
-def _describe_variant(variant: Variant) -> str:
-    parts = {"engine": variant.engine_id, "snapshot": variant.snapshot, "rule": variant.boost_rule}
-    return "; ".join(f"{word} {value}" for word, value in parts.items() if value)
 
 
 def _format_interval(lift: EffectEstimate | None) -> str:

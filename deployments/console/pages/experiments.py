@@ -12,11 +12,14 @@ from starlette.responses import Response
 from actors.experiments.report import ExperimentReport
 from actors.experiments.sample_size import estimate_missing_sample
 from cluster.clock import iso_ms
-from cluster.errors import HouseError, Invalid
+from cluster.errors import HouseError
 from cluster.records.interaction import INTERACTION_TYPES
 from cluster.records.times import moment_ms
+from deployments.console.model_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
+from deployments.operations.frame.argument_fields import parse_number
+from deployments.operations.insight.experiments import EditExperiment, ScheduleExperiment
 
 LIST = "/apps/{app_id}/experiments"
 NEW = LIST + "/new"
@@ -27,6 +30,9 @@ MOST_ENGINES, MOST_SNAPSHOTS = 10, 20
 "Engines whose snapshots are listed, and snapshots of each."
 MAIN_GOALS = ("checkout", "add_to_cart", "click", "subscribe", "product_detail_page_view", "read")
 "Interactions that the form shows first."
+IN_ADDRESS = frozenset({"app_id", "experiment"})
+ONLY_DRAFTS = frozenset({"goal", "layer", "slice"})
+"Arguments of an edit that the wizard asks for; users who met the experiment would change places."
 STEPS = ("start", "pause", "complete", "archive")
 NEXT_STEPS: Mapping[str, tuple[str, ...]] = {
     "Draft": ("start", "archive"),
@@ -93,10 +99,10 @@ async def show_plan(request: ConsoleRequest) -> Response:
         plan = await request.perform(
             "experiments.plan",
             app_id=request.app_id,
-            rate=_number(request.query.get("rate"), "rate") / 100,
-            relative_lift=_number(request.query.get("lift"), "lift") / 100,
+            rate=parse_number(request.query.get("rate", ""), "rate") / 100,
+            relative_lift=parse_number(request.query.get("lift", ""), "lift") / 100,
             variants=count_variants(request.query),
-            people_per_day=_number(request.query.get("people_per_day") or "0", "people_per_day"),
+            people_per_day=parse_number(request.query.get("people_per_day") or "0", "people_per_day"),
         )
     except HouseError as error:
         return request.fragment("experiments/plan.html", plan=None, message=error.message)
@@ -111,6 +117,11 @@ async def show_experiment(request: ConsoleRequest) -> Response:
     )
     return request.page(
         "experiments/experiment.html", one=shown.experiment, stage=shown.status, report=report,
+        edit_inputs=list_inputs(
+            EditExperiment, shown.experiment, exclude=IN_ADDRESS | ONLY_DRAFTS,
+            keys={"weights": {variant.slug: (variant.name, variant.weight) for variant in shown.experiment.variants}},
+        ),
+        schedule_inputs=list_inputs(ScheduleExperiment, exclude=IN_ADDRESS),
         intervals=interval_bars(report), chart=people_chart(request, report), steps=NEXT_STEPS[shown.status],
         missing=estimate_missing_sample(report),
     )  # fmt: skip
@@ -123,14 +134,11 @@ async def step_experiment(request: ConsoleRequest) -> Response:
     if step in STEPS:
         shown = await request.perform(f"experiments.{step}", **named)
     elif step == "schedule":
-        times = {
-            name: _moment(request.form[name], name)
-            for name in ("starts_at", "ends_at")
-            if request.form.get(name)
-        }
+        times = arguments_from_form(ScheduleExperiment, request.form, exclude=IN_ADDRESS)
         shown = await request.perform("experiments.schedule", **named, **times)
     else:
-        shown = await request.perform("experiments.edit", **named, **edit_from_form(request.form))
+        changes = arguments_from_form(EditExperiment, request.form, exclude=IN_ADDRESS | ONLY_DRAFTS)
+        shown = await request.perform("experiments.edit", **named, **changes)
     text = request.services.text("experiments.changed", name=shown.experiment.name, status=shown.status)
     return request.redirect(_one_path(request, shown.experiment.experiment_id), text)
 
@@ -146,7 +154,10 @@ def draft_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]])
         name = form.get(f"variant_{at}", "").strip()
         if not name:
             continue
-        variant: dict[str, Any] = {"name": name, "weight": _number(form.get(f"weight_{at}") or "1", "weight")}
+        variant: dict[str, Any] = {
+            "name": name,
+            "weight": parse_number(form.get(f"weight_{at}") or "1", "weight"),
+        }
         for field in ("engine_id", "snapshot", "boost_rule"):
             value = form.get(f"{field}_{at}", "").strip()
             if value:
@@ -156,7 +167,7 @@ def draft_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]])
         "name": form.get("name", "").strip(),
         "goal": list(lists.get("goal", ())) or ["checkout"],
         "reports_exposure": "reports_exposure" in form,
-        "traffic": _number(form.get("traffic") or "100", "traffic") / 100,
+        "traffic": parse_number(form.get("traffic") or "100", "traffic") / 100,
         "variants": variants,
     }
     if form.get("slug", "").strip():
@@ -166,34 +177,11 @@ def draft_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]])
     if form.get("layer", "").strip():
         draft["layer"] = form["layer"].strip()
         first, last = (
-            _number(form.get(name) or default, name) / 100
+            parse_number(form.get(name) or default, name) / 100
             for name, default in (("slice_from", "0"), ("slice_to", "100"))
         )
         draft["slice"] = [first, last]
     return draft
-
-
-def edit_from_form(form: Mapping[str, str]) -> dict[str, Any]:
-    """Return the changes of the form on an experiment's page; empty inputs change nothing.
-
-    Errors:
-        Invalid: a number or a time can't be read
-    """
-    changes: dict[str, Any] = {}
-    if form.get("traffic", "").strip():
-        changes["traffic"] = _number(form["traffic"], "traffic") / 100
-    weights = {
-        name.removeprefix("weight-"): _number(value, "weight")
-        for name, value in form.items()
-        if name.startswith("weight-") and value.strip()
-    }
-    if weights:
-        changes["weights"] = weights
-    if "declares" in form:
-        changes["reports_exposure"] = "reports_exposure" in form
-    if form.get("ends_at", "").strip():
-        changes["ends_at"] = _moment(form["ends_at"], "ends_at")
-    return changes
 
 
 def interval_bars(report: ExperimentReport) -> dict[str, dict[str, float]]:
@@ -241,23 +229,6 @@ def count_variants(query: Mapping[str, str]) -> int:
 
 def _one_path(request: ConsoleRequest, experiment: str) -> str:
     return path_of(EXPERIMENT, app_id=request.app_id, experiment=experiment).removeprefix("/console")
-
-
-def _number(text: str | None, name: str) -> float:
-    try:
-        value = float((text or "").strip()[:40].replace("%", ""))
-    except ValueError:
-        value = float("nan")
-    if not isfinite(value):
-        raise Invalid(f"{name}: {(text or '').strip()[:40]!r} is no number")
-    return value
-
-
-def _moment(text: str, name: str) -> int:
-    try:
-        return moment_ms(text.strip()[:40])
-    except ValueError:
-        raise Invalid(f"{name}: {text.strip()[:40]!r} is no moment; write it as {iso_ms(0)}") from None
 
 
 PAGES = (

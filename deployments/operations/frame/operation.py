@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,12 +11,15 @@ from typing import Any, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from cluster.records.administration import AppRole
+from deployments.operations.frame.sample_results import PERFORMED
 
 S = TypeVar("S")
 A = TypeVar("A", bound="Arguments")
+F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Scope = Literal["app", "installation", "person"]
+EXAMPLE_APP = "bookshop"
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -79,6 +83,8 @@ class Operation(Generic[S, A]):
     "A POST that changes nothing: its arguments do not fit into an address. The audit log gets no row."
     recorded: bool = False
     "A read of personal data or of the log itself: the audit log gets a row, without the result."
+    check: Callable[[A], object] | None = None
+    "Checks arguments against each other; a command calls it before it opens the stores."
     stream_field: str = ""
     """The argument that is the body of the request as it arrives (an asynchronous iterator of bytes). The other
     arguments then come from the query string."""
@@ -96,6 +102,58 @@ class Operation(Generic[S, A]):
     def path_fields(self) -> tuple[str, ...]:
         """Return the arguments that stand in the path."""
         return tuple(_PLACEHOLDER.findall(self.path))
+
+
+def operation(
+    name: str,
+    method: Method,
+    path: str,
+    role: AppRole = "viewer",
+    *,
+    example: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Callable[[F], F]:
+    """Make a function an operation; its docstring is the summary, its second parameter names the arguments.
+
+    Args:
+        example: arguments of the example in the reference, without `app_id`
+        more: further fields of `Operation`
+
+    Source: `list_operations` returns the operations of a module.
+    """
+
+    def declare(call: F) -> F:
+        arguments = call.__globals__[list(call.__annotations__.values())[1]]
+        app = {"app_id": EXAMPLE_APP} if "app_id" in arguments.model_fields else {}
+        more.setdefault("example_result", PERFORMED.get(name))
+        call.__dict__["operation"] = Operation(
+            name=name,
+            summary=summarize(call),
+            role=role,
+            method=method,
+            path=path,
+            arguments=arguments,
+            call=call,
+            example={**app, **(example or {})},
+            **more,
+        )
+        return call
+
+    return declare
+
+
+def summarize(call: Callable[..., Any]) -> str:
+    """Return the first paragraph of a docstring as one line."""
+    return " ".join((inspect.getdoc(call) or "").partition("\n\n")[0].split())
+
+
+def list_operations(members: Mapping[str, Any]) -> tuple[Operation[Any, Any], ...]:
+    """Return the operations among the members of a module, in the order of the file."""
+    return tuple(
+        member.__dict__["operation"]
+        for member in members.values()
+        if inspect.isfunction(member) and "operation" in member.__dict__
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import pytest
 
 from actors.experiments.assignment import ExperimentAssigner
 from actors.experiments.lifecycle import ExperimentLifecycle, apply_edit
-from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentUpdate
+from actors.experiments.messages import Assignment, ExperimentEvent
 from actors.experiments.report import build_report
 from cluster.errors import HouseError, Invalid, NotFound
-from cluster.records.experiment import Experiment, Exposure
+from cluster.records.experiment import Experiment, ExperimentUpdate, Exposure
 from tests.fakes.request_handler import NOW_MS, StillClock
 from tests.fakes.stores.memory import memory_stores
 
@@ -28,7 +28,15 @@ def an_experiment(**fields: object) -> Experiment:
 
 
 def test_a_draft_may_be_changed_in_everything() -> None:
-    edit = ExperimentUpdate("Two", 0.1, {"b": 3}, NOW_MS + 1, ("click",), "home", (0.0, 0.5))
+    edit = ExperimentUpdate(
+        name="Two",
+        traffic=0.1,
+        weights={"b": 3},
+        ends_at=NOW_MS + 1,
+        goal=("click",),
+        layer="home",
+        slice=(0.0, 0.5),
+    )
     after = apply_edit(an_experiment(status="Draft"), edit, NOW_MS)
     assert (after.name, after.traffic, after.ends_at, after.goal) == ("Two", 0.1, NOW_MS + 1, ("click",))
     assert (after.layer, after.slice, after.variants[1].weight) == ("home", (0.0, 0.5), 3)

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from actors.experiments.lifecycle import ExperimentLifecycle
-from actors.experiments.messages import ExperimentUpdate
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
-from cluster.records.experiment import Experiment
+from cluster.records.experiment import Experiment, ExperimentUpdate
 from cluster.store.stores import Stores
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores

@@ -10,29 +10,36 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from deployments import cli
+from deployments import cli, operations
 from deployments.cli.frame import screen
 from deployments.cli.frame.screen import SHORT_ID, ResponsiveTable
 
-FOLDER = Path(cli.__file__).parent
+FOLDERS = (Path(cli.__file__).parent, Path(operations.__file__).parent)
 ID = "54bfbc836d5ab08e0fc2a1b2"
 WORDS = "finished playground 2026-11-22"
 
 
 def build_tables() -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]]:
-    """Read the columns, ids and droppable columns of every table from the code of the commands."""
-    for path in sorted(FOLDER.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if not isinstance(node, ast.Call) or ast.unparse(node.func) != "screen.build_table":
+    """Read the columns, ids and droppable columns of every table from the code of the commands and of the results."""
+    for path in sorted(path for folder in FOLDERS for path in folder.rglob("*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        for node in ast.walk(tree):
+            kind = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+            if not isinstance(node, ast.Call) or kind not in ("screen.build_table", "ResultTable"):
                 continue
-            columns = tuple(one.value for one in node.args if isinstance(one, ast.Constant))
+            texts = node.args
+            if kind == "ResultTable":
+                assert isinstance(node.args[0], ast.Tuple), (
+                    f"{path}: write the columns of a ResultTable in its call"
+                )
+                texts = node.args[0].elts
+            columns = tuple(text.value for text in texts if isinstance(text, ast.Constant))
             more = {
                 word.arg: tuple(ast.literal_eval(word.value))
                 for word in node.keywords
                 if word.arg in ("ids", "droppable")
             }
-            name = f"{path.stem}:{node.lineno}"
-            yield name, columns, more.get("ids", ()), more.get("droppable", ())
+            yield f"{path.stem}:{node.lineno}", columns, more.get("ids", ()), more.get("droppable", ())
 
 
 TABLES = list(build_tables())

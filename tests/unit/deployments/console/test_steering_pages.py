@@ -227,11 +227,11 @@ async def test_an_experiment_is_made_planned_and_led_through_its_life(desk: Desk
     refused = await visitor.post(address, step="start")
     assert (refused.status_code, "no user would be counted" in refused.text) == (400, True)
     await visitor.get(address)
-    await visitor.post(address, step="edit", declares="yes", reports_exposure="on")
+    await visitor.post(address, step="edit", **{"reports_exposure-shown": "yes", "reports_exposure": "on"})
     assert "All variants serve the same." not in (await visitor.get(address)).text
     await visitor.post(address, step="start")
     assert "Blue button is Active." in (await visitor.get(address)).text
-    await visitor.post(address, step="edit", **{"weight-blue": "3", "traffic": ""})
+    await visitor.post(address, step="edit", **{"weights-blue": "3", "traffic": ""})
     experiment = (await desk.shop.perform("experiments.get", experiment="blue-button")).experiment
     assert [variant.weight for variant in experiment.variants] == [1, 3]
     await visitor.get(address)
