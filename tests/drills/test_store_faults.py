@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tests.suites.busy_machine import busy_disk
 from tests.suites.damage import flip_anywhere, flip_record_bits, tear_the_tail
 from tests.suites.faults import kill_and_restart, kill_workers, pause_under_load
 
@@ -15,6 +18,13 @@ async def test_killing_redis_a_hundred_times_loses_nothing_acknowledged() -> Non
     print(f"\nR9, R6: {figures}")
     assert (figures.lost, figures.twice) == (0, 0)
     assert figures.slowest_return_s < 5
+
+
+async def test_killing_redis_on_a_busy_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    with busy_disk(tmp_path):
+        figures = await kill_and_restart(100, down_s=0.05)
+    print(f"\nR9 on a busy disk: {figures}")
+    assert (figures.lost, figures.twice) == (0, 0)
 
 
 async def test_redis_gone_for_five_seconds_is_back_within_five() -> None:

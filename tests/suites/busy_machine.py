@@ -9,10 +9,20 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 
 import psutil
 
 BURN = "while True: pass"
+WRITE = """
+import os, sys
+block = os.urandom(1 << 20)
+while True:
+    with open(sys.argv[1], "wb", buffering=0) as file:
+        for _ in range(64):
+            file.write(block)
+        os.fsync(file.fileno())
+"""
 
 
 @contextmanager
@@ -22,6 +32,17 @@ def busy_machine(processes: int) -> Iterator[None]:
         for _ in range(processes):
             burner = stack.enter_context(subprocess.Popen([sys.executable, "-S", "-c", BURN]))
             stack.callback(burner.kill)
+        yield
+
+
+@contextmanager
+def busy_disk(folder: Path, processes: int = 2) -> Iterator[None]:
+    """Keep so many processes running that write 64 MB below a folder and sync them, again and again."""
+    with ExitStack() as stack:
+        for number in range(processes):
+            command = [sys.executable, "-S", "-c", WRITE, str(folder / f"busy-{number}")]
+            writer = stack.enter_context(subprocess.Popen(command))
+            stack.callback(writer.kill)
         yield
 
 

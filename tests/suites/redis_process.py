@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from cluster.local.aof_sync import AofSync
+
 
 def redis_binary() -> str | None:
     """Find `redis-server` on PATH, else the oldest that we support, else the one that we bring."""
@@ -39,8 +41,12 @@ class RedisProcess:
         self.socket = self.folder / "s"
         self.url = f"unix://{self.socket}"
         # Without the RDB preamble a flipped byte costs one record; with it the server refuses the whole file.
-        kept = ("--appendonly", "yes", "--appendfsync", "everysec", "--aof-use-rdb-preamble", "no")
+        kept = ("--appendonly", "yes", "--appendfsync", "no", "--aof-use-rdb-preamble", "no")
         self._options = [*(kept if durable else ("--appendonly", "no")), *options]
+        self._sync = AofSync(self.folder, self._fail) if durable else None
+        "As in an installation; it runs until the end, also while the server is away."
+        if self._sync is not None:
+            self._sync.start()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -105,7 +111,12 @@ class RedisProcess:
             self.resume()
             self._process.kill()
             self._process.wait()
+        if self._sync is not None:
+            self._sync.end()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _fail(self) -> None:
+        raise AssertionError("the disk refused a sync")
 
     def pause(self) -> None:
         """Stop its clock; it stays connected and says nothing."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
 import stat
 from collections.abc import Iterator
@@ -111,10 +113,28 @@ async def test_it_is_set_up_to_lose_nothing(places: InstallationPaths, server: R
     async with open_stores(server.url) as stores:
         settings = await stores.configuration("*")
     assert settings["appendonly"] == "yes"
-    assert settings["appendfsync"] == "everysec"
+    assert settings["appendfsync"] == "no"  # `AofSync` syncs instead
     assert settings["maxmemory-policy"] == "noeviction"
     assert settings["aof-use-rdb-preamble"] == "no"
     assert settings["save"] == ""
+
+
+async def test_it_syncs_by_itself_once_the_disk_refused_a_sync(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    server.start()
+    server.wait(20)
+    async with open_stores(server.url) as stores:
+        await _put(server, "one")
+        for _ in range(200):
+            await asyncio.sleep(0.05)
+            if (await stores.configuration("appendfsync"))["appendfsync"] == "everysec":
+                return
+    pytest.fail("Redis does not sync by itself")
 
 
 async def test_killed_it_comes_back_at_the_same_address_with_everything(server: RedisServer) -> None:
