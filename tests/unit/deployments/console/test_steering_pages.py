@@ -214,6 +214,7 @@ async def test_an_experiment_is_made_planned_and_led_through_its_life(desk: Desk
     for name in ("engine_id_2", "snapshot_2", "boost_rule_2"):
         assert f'<select id="f-{name}"' in form.text
     assert '<option value="b">' in form.text
+    assert form.text.index('id="f-boost_rule_2"') < form.text.index('id="f-weight_2"'), "effects come first"
     made = await visitor.post(
         "/apps/shop/experiments/new", name="Blue button", goal="add_to_cart", variant_1="now", variant_2="blue",
         weight_2="2", traffic="50",
