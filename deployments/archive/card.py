@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from cluster.errors import Invalid
 from deployments.archive.citation import CitationRules, licence_sentence
 from deployments.archive.methods import VERSIONS
 from deployments.archive.oauth.addresses import MCP_PATH
@@ -33,6 +35,8 @@ CARD_TYPE = "application/mcp-server-card+json"
 CATALOG_TYPE = "application/ai-catalog+json"
 GUIDE_PATH = "/llms.txt"
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.json"
+REGISTRY_SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+_REGISTRY_NAME = re.compile(r"(?=.{3,200}\Z)[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 DESCRIPTION = "Searches a licensed news archive and returns citable articles."
 _NOSNIFF = {"x-content-type-options": "nosniff"}
 _HEADERS = {
@@ -127,6 +131,28 @@ def build_card(origin: str, title: str, version: str, notices: Sequence[str] = (
             {"type": "streamable-http", "url": origin + MCP_PATH, "supportedProtocolVersions": list(VERSIONS)}
         ],
         **announced,
+    }
+
+
+def build_server_json(origin: str, title: str, version: str, name: str = "") -> dict[str, Any]:
+    """Return the file by which the MCP Registry lists the archive; `name` replaces the one made from the origin.
+
+    Errors:
+        Invalid: the name is no reversed domain with a slash and a word
+    Source: MCP Registry, schema of 2025-12-11
+    """
+    name = name or f"{_reverse_host(origin)}/archive"
+    if not _REGISTRY_NAME.fullmatch(name):
+        raise Invalid(
+            f"{name[:100]!r} is no name of the MCP Registry; name a domain of yours, as com.example/archive"
+        )
+    return {
+        "$schema": REGISTRY_SCHEMA,
+        "name": name,
+        "title": title[:100],
+        "description": DESCRIPTION,
+        "version": version,
+        "remotes": [{"type": "streamable-http", "url": origin + MCP_PATH}],
     }
 
 

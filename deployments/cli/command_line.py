@@ -115,6 +115,7 @@ _PARTS = (
     _group("master-key", "installation.master_key"),
     _group("engines", "training.engines", "training.promote"),
     _group("clients", "access.clients"),
+    _group("archive", "access.archive"),
     _group("report", "insight.report"),
     _group("quarantine", "content.quarantine"),
     *(_group(word, f"training.{word}") for word in ("runs", "schedules")),

@@ -16,6 +16,7 @@ from cluster.clock import SystemClock
 from cluster.errors import Conflict, HouseError, Invalid, Unavailable
 from cluster.store.connect import OpenStores
 from deployments.cli.doctor import cluster_checks, machine_checks, running_checks, security_checks
+from deployments.cli.doctor.archive_check import ArchiveCheck
 from deployments.cli.doctor.mcp_check import McpCheck
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation, read_clock_ms
@@ -34,35 +35,42 @@ EPILOG = """
   kiosk doctor --url http://10.0.0.1:8000               with KIOSK_REDIS_URL: a cluster, from any machine
   kiosk doctor mcp                                      the way an agent goes: sign-in, search, article
   kiosk doctor mcp --url https://news.example.com       through the proxy in front
+  kiosk doctor archive --url https://news.example.com   the same in both eras, and every document
 
 Without a part it works on a running installation and on a stopped one. Ends with 1 when something is bad.
 """
 VISITOR = "kiosk-doctor"
 "The account `kiosk doctor mcp` signs in with; locked but for the minute it is needed."
+WALKS: dict[str, type[McpCheck]] = {"mcp": McpCheck, "archive": ArchiveCheck}
 STYLES = {"ok": "green", "warning": "yellow", "bad": "bold red"}
 
 
 def doctor(
     part: Annotated[
-        str, typer.Argument(help="mcp: walk the archive as a client; default: the installation.")
+        str,
+        typer.Argument(
+            help="mcp: walk the archive as a client; archive: in both eras; default: the installation."
+        ),
     ] = "",
     url: Annotated[
         str,
-        typer.Option(help="Base URL of the API to ask; mcp: where clients come in, else KIOSK_PUBLIC_URL."),
+        typer.Option(
+            help="Base URL of the API to ask; mcp, archive: where clients come in, else KIOSK_PUBLIC_URL."
+        ),
     ] = "",
     username: Annotated[
-        str, typer.Option(help="mcp: sign in as; its password comes on standard input.")
+        str, typer.Option(help="mcp, archive: sign in as; its password comes on standard input.")
     ] = "",
-    question: Annotated[str, typer.Option(help="mcp: what to ask.")] = "What happened lately?",
+    question: Annotated[str, typer.Option(help="mcp, archive: what to ask.")] = "What happened lately?",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Check versions, files, disk, Redis, Ray, HAProxy, limits and the clock; or walk the archive as a client."""
     installation = Installation()
     screen.print_ignored_settings(installation.in_vain)
-    if part == "mcp":
-        title, findings = _check_mcp(installation, url, username, question)
+    if part in WALKS:
+        title, findings = _check_mcp(WALKS[part], installation, url, username, question)
     elif part:
-        raise Invalid(f"there is nothing called {part!r} to check; leave it out, or say mcp")
+        raise Invalid(f"there is nothing called {part!r} to check; leave it out, or say mcp or archive")
     else:
         title = f"Installation in {installation.places.data_dir}"
         findings = run_checks(installation, [url] if url else [])
@@ -80,7 +88,7 @@ def doctor(
 
 
 def _check_mcp(
-    installation: Installation, url: str, username: str, question: str
+    kind: type[McpCheck], installation: Installation, url: str, username: str, question: str
 ) -> tuple[str, list[Finding]]:
     state = installation.state
     base = (url or installation.settings.public_url or (state.api_url if state else "")).rstrip("/")
@@ -88,10 +96,10 @@ def _check_mcp(
     if not base:
         raise Unavailable("the installation does not run; `kiosk up` starts it")
     if username:
-        walk = McpCheck(base, username, sys.stdin.readline().rstrip("\n"), question)
+        walk = kind(base, username, sys.stdin.readline().rstrip("\n"), question)
         return f"Archive at {walk.endpoint_url}", list(walk.run())
     with _temporary_account(installation) as password:
-        walk = McpCheck(base, VISITOR, password, question)
+        walk = kind(base, VISITOR, password, question)
         return f"Archive at {walk.endpoint_url}", list(walk.run())
 
 

@@ -119,6 +119,8 @@ class FormParser(HTMLParser):
 
 REDIRECT = "http://127.0.0.1:33418/callback"
 TOOLS = ["ask_archive", "get_archive_article"]
+ALL_TOOLS = [*TOOLS, "search", "fetch"]
+"Those of the stateless revision; `KIOSK_ARCHIVE_CONNECTORS` shows them to all clients."
 END_S = 2.0
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -152,7 +154,23 @@ class McpCheck:
 
     def run(self) -> Iterator[Finding]:
         """Go as far as the way leads."""
-        steps: tuple[tuple[str, Callable[[], str]], ...] = (
+        lasting = {name for name, _ in self.checks()}
+        for name, step in self.steps():
+            try:
+                words = step()
+            except McpCheckFailed as error:
+                yield Finding(name, "bad", error.message, error.facts.get("advice", ""))
+                if name in lasting:
+                    continue
+                return
+            except HouseError as error:
+                yield Finding(name, "bad", error.message, "`kiosk status` says how the parts are")
+                return
+            yield Finding(name, "warning" if words.startswith("! ") else "ok", words.removeprefix("! "))
+
+    def steps(self) -> tuple[tuple[str, Callable[[], str]], ...]:
+        """Return the steps in their order."""
+        return (
             ("address", self._address),
             ("endpoint", self._endpoint),
             ("discovery", self._discovery),
@@ -164,16 +182,10 @@ class McpCheck:
             ("refresh", self._refresh),
             ("end of access", self._end),
         )
-        for name, step in steps:
-            try:
-                words = step()
-            except McpCheckFailed as error:
-                yield Finding(name, "bad", error.message, error.facts.get("advice", ""))
-                return
-            except HouseError as error:
-                yield Finding(name, "bad", error.message, "`kiosk status` says how the parts are")
-                return
-            yield Finding(name, "warning" if words.startswith("! ") else "ok", words.removeprefix("! "))
+
+    def checks(self) -> tuple[tuple[str, Callable[[], str]], ...]:
+        """Return the steps after which the walk goes on, whatever they find."""
+        return ()
 
     def _address(self) -> str:
         parts = urlsplit(self.base)
@@ -187,27 +199,27 @@ class McpCheck:
 
     def _endpoint(self) -> str:
         heard = self.session.send("GET", self.endpoint_url, headers={"Accept": "text/event-stream"})
-        _require(
+        require(
             heard.status == 405,
             f"GET answered {heard.status}, clients expect 405",
             "does a proxy answer instead?",
         )
-        _require(
+        require(
             "www-authenticate" not in heard.headers,
             "the 405 asks for sign-in",
             "a proxy adds WWW-Authenticate",
         )
         heard = self._post({"jsonrpc": "2.0", "id": 0, "method": "ping"}, token="")
-        _require(
+        require(
             heard.status == 401,
             f"a call without a token answered {heard.status}, not 401",
             "does a proxy sign in?",
         )
         wanted = f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
         told = heard.headers.get("www-authenticate", "nothing")
-        _require(told == wanted, f"the 401 points to {told}", f"KIOSK_PUBLIC_URL must be {self.base}")
+        require(told == wanted, f"the 401 points to {told}", f"KIOSK_PUBLIC_URL must be {self.base}")
         heard = self._post({}, token="", origin="https://stranger.example")
-        _require(
+        require(
             heard.status == 403,
             f"a stranger's page got {heard.status}, not 403",
             "a proxy drops the Origin header",
@@ -217,30 +229,30 @@ class McpCheck:
     def _discovery(self) -> str:
         resource = self._document("/.well-known/oauth-protected-resource/mcp")
         issuer = f"{self.base}/archive"
-        _require(
-            resource.get("resource") == self.endpoint_url, f"resource is {resource.get('resource')}", _PUBLIC
+        require(
+            resource.get("resource") == self.endpoint_url, f"resource is {resource.get('resource')}", PUBLIC
         )
-        _require(
+        require(
             resource.get("authorization_servers") == [issuer],
             "another authorization server is named",
-            _PUBLIC,
+            PUBLIC,
         )
         self.server = self._document("/.well-known/oauth-authorization-server/archive")
-        _require(self.server.get("issuer") == issuer, f"issuer is {self.server.get('issuer')}", _PUBLIC)
-        _require("S256" in self.server.get("code_challenge_methods_supported", ()), "S256 is not announced")
+        require(self.server.get("issuer") == issuer, f"issuer is {self.server.get('issuer')}", PUBLIC)
+        require("S256" in self.server.get("code_challenge_methods_supported", ()), "S256 is not announced")
         for name in (
             "authorization_endpoint",
             "token_endpoint",
             "registration_endpoint",
             "revocation_endpoint",
         ):
-            _require(
+            require(
                 str(self.server.get(name)).startswith(self.base),
                 f"{name} is {self.server.get(name)}",
-                _PUBLIC,
+                PUBLIC,
             )
         heard = self.session.send("GET", f"{self.base}/.well-known/openid-configuration/archive")
-        _require(
+        require(
             heard.status == 404,
             f"openid-configuration answered {heard.status}",
             "clients would insist on OpenID",
@@ -257,9 +269,9 @@ class McpCheck:
         }
         heard = self.session.send("POST", self.server["registration_endpoint"], message=metadata)
         found = heard.parse_json()
-        _require(heard.status == 201 and isinstance(found, dict), f"registration answered {heard.status}")
-        _require(None not in found.values(), "the answer holds null, which TypeScript clients refuse")
-        _require(found.get("redirect_uris") == [REDIRECT], "the redirect address did not come back")
+        require(heard.status == 201 and isinstance(found, dict), f"registration answered {heard.status}")
+        require(None not in found.values(), "the answer holds null, which TypeScript clients refuse")
+        require(found.get("redirect_uris") == [REDIRECT], "the redirect address did not come back")
         self.client_id = found["client_id"]
         return "a public client with a loopback address is taken"
 
@@ -273,7 +285,7 @@ class McpCheck:
         }  # fmt: skip
         start = self.server["authorization_endpoint"]
         plain = self.session.send("GET", f"{start}?{urlencode({**query, 'code_challenge_method': 'plain'})}")
-        _require(
+        require(
             "error=invalid_request" in plain.headers.get("location", ""), "a plain challenge is not refused"
         )
         url = f"{start}?{urlencode(query)}"
@@ -281,9 +293,9 @@ class McpCheck:
         found = {
             name: values[0] for name, values in parse_qs(urlsplit(heard.headers["location"]).query).items()
         }
-        _require("code" in found, f"the redirect says {found.get('error', 'nothing')}")
-        _require(found.get("state") == query["state"], "state came back changed")
-        _require(found.get("iss") == self.server["issuer"], f"iss is {found.get('iss')}")
+        require("code" in found, f"the redirect says {found.get('error', 'nothing')}")
+        require(found.get("state") == query["state"], "state came back changed")
+        require(found.get("iss") == self.server["issuer"], f"iss is {found.get('iss')}")
         self.code = found["code"]
         return "page, account and consent; code, state and iss come back"
 
@@ -294,7 +306,7 @@ class McpCheck:
         }  # fmt: skip
         self.tokens = self._exchange(form)
         again = self.session.send("POST", self.server["token_endpoint"], form=form)
-        _require(again.status == 400, f"the code works twice ({again.status})")
+        require(again.status == 400, f"the code works twice ({again.status})")
         # A replayed code ends what it produced, as it should; so a second sign-in goes on from here.
         self._sign_in()
         self.tokens = self._exchange({**form, "code": self.code, "code_verifier": self.verifier})
@@ -304,12 +316,12 @@ class McpCheck:
         client = {"name": CHECK_CLIENT, "version": "1"}
         proposal = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
         hello = self._result("initialize", proposal)
-        _require(hello.get("protocolVersion") == "2024-11-05", f"it speaks {hello.get('protocolVersion')}")
+        require(hello.get("protocolVersion") == "2024-11-05", f"it speaks {hello.get('protocolVersion')}")
         heard = self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        _require(heard.status == 202 and not heard.body, f"a notification answered {heard.status}")
+        require(heard.status == 202 and not heard.body, f"a notification answered {heard.status}")
         names = [tool["name"] for tool in self._result("tools/list", {})["tools"]]
-        _require(names == TOOLS, f"the tools are {', '.join(names) or 'none'}")
-        return f"{hello['serverInfo']['title']} {hello['serverInfo']['version']}, both tools"
+        require(names in (TOOLS, ALL_TOOLS), f"the tools are {', '.join(names) or 'none'}")
+        return f"{hello['serverInfo']['title']} {hello['serverInfo']['version']}, {len(names)} tools"
 
     def _call(self) -> str:
         results = self._tool("ask_archive", {"question": self.question})["results"]
@@ -318,7 +330,7 @@ class McpCheck:
         self.pair = {name: results[0][name] for name in ("product_id", "offset")}
         article = self._tool("get_archive_article", self.pair)
         made_up = self._rpc("tools/call", {"name": TOOLS[1], "arguments": {**self.pair, "offset": 0}})
-        _require("error" in made_up, "a made-up pair is answered")
+        require("error" in made_up, "a made-up pair is answered")
         if not article["citation_format"].startswith("["):
             return f"! {len(results)} results, but no web address to cite: articles need a `url`"
         return f"{len(results)} results, one read; cited as {article['citation_format']}"
@@ -327,7 +339,7 @@ class McpCheck:
         before = self.tokens
         form = {"grant_type": "refresh_token", "client_id": self.client_id, "resource": self.endpoint_url}
         self.tokens = self._exchange({**form, "refresh_token": before["refresh_token"]})
-        _require(self.tokens["refresh_token"] != before["refresh_token"], "the refresh token does not rotate")
+        require(self.tokens["refresh_token"] != before["refresh_token"], "the refresh token does not rotate")
         if self.pair:
             self._tool("get_archive_article", self.pair)
         return "rotates; results from before stay readable"
@@ -335,10 +347,10 @@ class McpCheck:
     def _end(self) -> str:
         form = {"token": self.tokens["refresh_token"], "client_id": self.client_id}
         heard = self.session.send("POST", self.server["revocation_endpoint"], form=form)
-        _require(heard.status == 200, f"revocation answered {heard.status}")
+        require(heard.status == 200, f"revocation answered {heard.status}")
         until = time.monotonic() + END_S
         while self._post({"jsonrpc": "2.0", "id": 0, "method": "ping"}).status != 401:
-            _require(time.monotonic() < until, f"a revoked token still works after {END_S:g} s")
+            require(time.monotonic() < until, f"a revoked token still works after {END_S:g} s")
             time.sleep(0.1)
         return "a revoked connection is refused everywhere within a second"
 
@@ -353,9 +365,9 @@ class McpCheck:
                 url = location
                 heard = self.session.send("GET", url)
                 continue
-            _require(heard.status == 200, f"the sign-in page answered {heard.status}", _PAGE)
+            require(heard.status == 200, f"the sign-in page answered {heard.status}", _PAGE)
             policy = heard.headers.get("content-security-policy", "")
-            _require(
+            require(
                 "form-action" not in policy,
                 "the page's policy blocks the way back (form-action)",
                 "a proxy adds it",
@@ -376,25 +388,25 @@ class McpCheck:
         if heard.status != 200 or not isinstance(found, dict):
             why = found.get("error_description", "") if isinstance(found, dict) else ""
             raise McpCheckFailed(f"the token endpoint answered {heard.status} {why}")
-        _require(type(found.get("expires_in")) is int, "expires_in is no integer")
-        _require("refresh_token" in found, "there is no refresh token: every hour a sign-in")
-        _require("no-store" in heard.headers.get("cache-control", ""), "tokens may be cached on the way")
+        require(type(found.get("expires_in")) is int, "expires_in is no integer")
+        require("refresh_token" in found, "there is no refresh token: every hour a sign-in")
+        require("no-store" in heard.headers.get("cache-control", ""), "tokens may be cached on the way")
         return found
 
     def _document(self, path: str) -> dict[str, Any]:
         heard = self.session.send("GET", self.base + path)
         found = heard.parse_json()
-        _require(
+        require(
             heard.status == 200 and isinstance(found, dict),
             f"{path} answered {heard.status}",
             "is it routed here?",
         )
-        _require(None not in found.values(), f"{path} holds null")
+        require(None not in found.values(), f"{path} holds null")
         return dict(found)
 
     def _tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         result = self._result("tools/call", {"name": name, "arguments": arguments})
-        _require(
+        require(
             json.loads(result["content"][0]["text"]) == result["structuredContent"],
             f"{name} gives two answers",
         )
@@ -402,14 +414,14 @@ class McpCheck:
 
     def _result(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         answer = self._rpc(method, params)
-        _require("result" in answer, f"{method}: {answer.get('error', {}).get('message', 'no answer')}")
+        require("result" in answer, f"{method}: {answer.get('error', {}).get('message', 'no answer')}")
         return dict(answer["result"])
 
     def _rpc(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         heard = self._post({"jsonrpc": "2.0", "id": 0, "method": method, "params": params})
         found = heard.parse_json()
-        _require(heard.status == 200 and isinstance(found, dict), f"{method} answered {heard.status}")
-        _require(found.get("id") == 0, "the id 0 does not come back")
+        require(heard.status == 200 and isinstance(found, dict), f"{method} answered {heard.status}")
+        require(found.get("id") == 0, "the id 0 does not come back")
         return dict(found)
 
     def _post(self, message: Any, *, token: str | None = None, origin: str = "") -> HttpResponse:
@@ -422,10 +434,15 @@ class McpCheck:
         return self.session.send("POST", self.endpoint_url, message=message, headers=headers)
 
 
-_PUBLIC = "KIOSK_PUBLIC_URL must be exactly what clients type, without a path"
+PUBLIC = "KIOSK_PUBLIC_URL must be exactly what clients type, without a path"
 _PAGE = "is the account locked? `kiosk users list`"
 
 
-def _require(good: bool, words: str, advice: str = "") -> None:
+def require(good: bool, words: str, advice: str = "") -> None:
+    """Go on if a client can.
+
+    Errors:
+        McpCheckFailed: a client would trip
+    """
     if not good:
         raise McpCheckFailed(words, advice=advice)

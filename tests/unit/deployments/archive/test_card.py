@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import InvalidSetting
+from cluster.errors import Invalid, InvalidSetting
 from cluster.settings import Settings
 from deployments.api.http.docs import render_docs
 from deployments.api.http.openapi import extend_openapi
-from deployments.archive.card import DESCRIPTION, build_card, list_installs
+from deployments.archive.card import DESCRIPTION, build_card, build_server_json, list_installs
 from deployments.archive.citation import CitationRules
 from deployments.archive.openapi import describe_archive
 from deployments.archive.services import ArchiveConfig
@@ -201,3 +201,25 @@ async def test_a_page_of_another_origin_may_read_the_new_documents(corner: Archi
     preflight = await fetch(corner, path, "OPTIONS", **request_headers)
     assert preflight.status == 204
     assert preflight.headers["access-control-allow-headers"] == "Content-Type, If-None-Match"
+
+
+def test_the_file_for_the_registry() -> None:
+    document = build_server_json("https://news.example.com", "News Archive Search", "0.2.0")
+    assert document == {
+        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+        "name": "com.example.news/archive",
+        "title": "News Archive Search",
+        "description": DESCRIPTION,
+        "version": "0.2.0",
+        "remotes": [{"type": "streamable-http", "url": "https://news.example.com/mcp"}],
+    }
+    assert len(DESCRIPTION) <= 100
+    assert build_server_json("https://a.example", "x", "1", "com.example/news")["name"] == "com.example/news"
+
+
+@pytest.mark.parametrize(
+    "name", ["com.example", "com.example/a/b", "/a", "com.example/", "com example/a", "x" * 200 + "/a"]
+)
+def test_names_that_the_registry_refuses(name: str) -> None:
+    with pytest.raises(Invalid, match="MCP Registry"):
+        build_server_json("https://a.example", "x", "1", name)

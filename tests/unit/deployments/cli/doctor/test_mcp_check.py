@@ -2,95 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
-import threading
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import uvicorn
-from starlette.applications import Starlette
 
-from cluster.clock import SystemClock
-from cluster.records.account import Account, hash_password
-from cluster.secrecy import Vault
-from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from deployments.cli.doctor.mcp_check import McpCheck
 from deployments.operations.insight.installation_checks import Finding
-from tests.fakes.archive import SmallArchive, sample_articles
-from tests.fakes.request_handler import MASTER
-from tests.fakes.stores.memory import memory_stores
+from tests.unit.deployments.cli.doctor.conftest import PASSWORD, Proxy
 
 pytestmark = pytest.mark.usefixtures("allow_world")
-PASSWORD = "correct-horse-battery"
-
-
-class Proxy:
-    """Stands in front of the archive and may spoil things."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self.add: list[tuple[bytes, bytes]] = []
-        self.drop = b""
-        self.status: dict[tuple[str, int], int] = {}
-        self.replace: tuple[bytes, bytes] = (b"", b"")
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Pass a request on, spoiled or not."""
-        kept = [pair for pair in scope["headers"] if pair[0] != self.drop]
-
-        async def spoil(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                status = self.status.get((scope["path"], message["status"]), message["status"])
-                headers = [*message["headers"], *self.add]
-                if self.replace[0]:
-                    headers = [pair for pair in headers if pair[0] != b"content-length"]
-                message = {**message, "status": status, "headers": headers}
-            elif self.replace[0]:
-                message = {**message, "body": message.get("body", b"").replace(*self.replace)}
-            await send(message)
-
-        await self._app({**scope, "headers": kept}, receive, spoil)
-
-
-@pytest.fixture(scope="module")
-def place() -> Iterator[tuple[str, Proxy]]:
-    """An archive with one account, behind a proxy."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    clock = SystemClock()
-    stores = memory_stores(clock)
-    archive = SmallArchive(sample_articles())
-    means = open_archive(stores, Vault(MASTER), archive, clock, ArchiveConfig(port=port))
-    proxy = Proxy(Starlette(routes=build_archive_routes(means)))
-    server = uvicorn.Server(uvicorn.Config(proxy, port=port, log_level="critical", lifespan="off"))
-
-    async def run() -> None:
-        account = Account(username="ada", user_id="u-1", password=hash_password(PASSWORD), created_at=0)
-        await stores.accounts.add(account)
-        await means.start()
-        await server.serve()
-        await means.close()
-
-    thread = threading.Thread(target=asyncio.run, args=(run(),))
-    thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    try:
-        yield f"http://127.0.0.1:{port}", proxy
-    finally:
-        server.should_exit = True
-        thread.join(10)
-
-
-@pytest.fixture(autouse=True)
-def _honest(place: tuple[str, Proxy]) -> Iterator[None]:
-    yield
-    proxy = place[1]
-    proxy.add, proxy.drop, proxy.status, proxy.replace = [], b"", {}, (b"", b"")
 
 
 def walk(base: str, password: str = PASSWORD, question: str = "river comet") -> list[Finding]:

@@ -1,0 +1,45 @@
+"""`kiosk archive`: what a publisher hands to others about the archive."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from cluster.build_info import installed_version
+from cluster.errors import Invalid
+from cluster.origin import is_loopback, parse_origin
+from deployments.archive.card import build_server_json
+from deployments.cli.frame.installation import Installation
+
+app = typer.Typer(help="The archive for agents, to others.", no_args_is_help=True)
+
+EPILOG = """
+[bold]Examples[/]
+
+  kiosk archive server-json > server.json
+  kiosk archive server-json --name com.example/archive
+
+The file is for the MCP Registry (mcp-publisher); the registry asks for a proof that the domain of the name is yours.
+"""
+
+
+@app.command("server-json", epilog=EPILOG)
+def server_json(
+    url: Annotated[str, typer.Option(help="Public origin; default: KIOSK_PUBLIC_URL.")] = "",
+    name: Annotated[
+        str,
+        typer.Option(
+            help="Name in the registry: a reversed domain, a slash, a word; default: from the origin."
+        ),
+    ] = "",
+) -> None:
+    """Print the file `server.json` by which the MCP Registry lists this archive."""
+    settings = Installation().settings
+    origin = parse_origin(url, "--url") if url else settings.public_url
+    if not origin or is_loopback(origin.partition("://")[2]):
+        raise Invalid("the registry lists public servers only; set KIOSK_PUBLIC_URL or say --url https://...")
+    document = build_server_json(origin, settings.archive_title, installed_version(), name)
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,228 @@
+"""`kiosk doctor archive`: the walk of `kiosk doctor mcp`, then every document, and the stateless revision.
+
+It names what a proxy or a delivery network in front breaks: headers that it drops, bodies of errors that it replaces,
+answers that it keeps. A document or a rule that fails does not end the walk, because the others still matter.
+
+Source: MCP 2026-07-28, transports and discovery
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster.records.archive_client import CHECK_CLIENT
+from deployments.archive.card import (
+    CARD_PATH,
+    CARD_TYPE,
+    CATALOG_PATH,
+    CATALOG_TYPE,
+    GUIDE_PATH,
+    NEW_CARD_PATH,
+)
+from deployments.archive.methods import VERSIONS
+from deployments.archive.stateless_request import REVISION
+from deployments.cli.doctor.mcp_check import ALL_TOOLS, PUBLIC, HttpResponse, McpCheck, require
+
+_META = "io.modelcontextprotocol/"
+_BODIES = "a proxy in front replaces the bodies of errors; let it pass 4xx of /mcp unchanged"
+_HEADERS = "a proxy in front drops or changes Mcp-* headers; let it pass all headers of /mcp"
+_CACHES = "a proxy in front keeps answers; turn caching off for /mcp and /oauth"
+_ORIGIN = "a proxy in front drops Access-Control-Allow-Origin; clients in browsers need it"
+_METADATA = (
+    "/.well-known/oauth-protected-resource/mcp",
+    "/.well-known/oauth-protected-resource",
+    "/.well-known/oauth-authorization-server/archive",
+    "/.well-known/oauth-authorization-server",
+)
+
+
+class ArchiveCheck(McpCheck):
+    """The whole walk, in both eras."""
+
+    def steps(self) -> tuple[tuple[str, Callable[[], str]], ...]:
+        """Return the steps of a client of the handshake, with those of documents and of the revision inside."""
+        *first, last = super().steps()
+        return (*first, *self.checks(), last)
+
+    def checks(self) -> tuple[tuple[str, Callable[[], str]], ...]:
+        """Return the steps after which the walk goes on, whatever they find."""
+        return (
+            ("metadata", self._metadata),
+            ("server cards", self._cards),
+            ("catalog", self._catalog),
+            ("guide", self._guide),
+            ("server/discover", self._discover),
+            ("stateless tools", self._stateless_tools),
+            ("header rules", self._header_rules),
+            ("bodies of errors", self._bodies),
+            ("caching", self._caching),
+        )
+
+    def _metadata(self) -> str:
+        for path in _METADATA:
+            self._page(path, "application/json")
+        for path, alias in (_METADATA[:2], _METADATA[2:]):
+            require(self._document(path) == self._document(alias), f"{alias} is another document", _CACHES)
+        documents = self.server.get("client_id_metadata_document_supported", False)
+        how = "may bring a metadata document" if documents else "register"
+        return f"four addresses, for every origin; clients {how}"
+
+    def _cards(self) -> str:
+        old, new = self._document(CARD_PATH), self._document(NEW_CARD_PATH)
+        self._page(CARD_PATH, "application/json")
+        page = self._page(NEW_CARD_PATH, CARD_TYPE)
+        for path, card, versions in (
+            (CARD_PATH, old, [*VERSIONS]),
+            (NEW_CARD_PATH, new, [*VERSIONS, REVISION]),
+        ):
+            (remote,) = card.get("remotes") or [{}]
+            require(remote.get("url") == self.endpoint_url, f"{path} names {remote.get('url')}", PUBLIC)
+            require(
+                remote.get("supportedProtocolVersions") == versions, f"{path} names other revisions", _CACHES
+            )
+        tag = page.headers.get("etag", "")
+        again = self.session.send("GET", self.base + NEW_CARD_PATH, headers={"If-None-Match": tag})
+        require(
+            bool(tag) and again.status == 304,
+            "the card's ETag is not answered with 304",
+            "a proxy drops or changes ETags",
+        )
+        return "both name this endpoint and its revisions"
+
+    def _catalog(self) -> str:
+        self._page(CATALOG_PATH, CATALOG_TYPE)
+        entries = self._document(CATALOG_PATH).get("entries") or []
+        addresses = [entry.get("url") for entry in entries]
+        require(addresses == [self.base + NEW_CARD_PATH], f"the catalog names {addresses}", PUBLIC)
+        return "names the server card"
+
+    def _guide(self) -> str:
+        page = self._page(GUIDE_PATH, "text/plain")
+        require(self.endpoint_url.encode() in page.body, f"{GUIDE_PATH} names another endpoint", PUBLIC)
+        return "names this endpoint"
+
+    def _discover(self) -> str:
+        result = self._stateless("server/discover")
+        require(result.get("supportedVersions") == [REVISION], f"it names {result.get('supportedVersions')}")
+        require(result.get("resultType") == "complete", "the result has no resultType")
+        return f"speaks {REVISION}"
+
+    def _stateless_tools(self) -> str:
+        names = [tool["name"] for tool in self._stateless("tools/list")["tools"]]
+        require(names == ALL_TOOLS, f"the tools are {', '.join(names) or 'none'}")
+        refused = self._stateless("tools/call", {"name": "search", "arguments": {}})
+        require(refused.get("isError") is True, "a call without its argument is not refused as a result")
+        hits = self._stateless("tools/call", {"name": "search", "arguments": {"query": self.question}})
+        results = hits["structuredContent"]["results"]
+        if not results:
+            return f"! {len(names)} tools, but search found nothing; is the archive filled?"
+        article = self._stateless("tools/call", {"name": "fetch", "arguments": {"id": results[0]["id"]}})
+        require(bool(article["structuredContent"].get("url")), "fetch names no address to cite")
+        return f"{len(names)} tools; search and fetch agree"
+
+    def _header_rules(self) -> str:
+        for headers in ({"Mcp-Method": "tools/call"}, {"MCP-Protocol-Version": VERSIONS[0]}):
+            reply = self._send("tools/list", headers=headers)
+            self._expect(reply, 400, -32020, _HEADERS)
+        return "a header that contradicts the body is refused"
+
+    def _bodies(self) -> str:
+        self._expect(self._send("server/unknown"), 404, -32601, _BODIES)
+        reply = self._send("server/discover", version="2099-01-01")
+        error = self._expect(reply, 400, -32022, _BODIES)
+        require(
+            (error.get("data") or {}).get("supported") == [REVISION],
+            "the refusal names no revisions",
+            _BODIES,
+        )
+        return "400 and 404 arrive with their JSON"
+
+    def _caching(self) -> str:
+        for number in (11, 12):
+            reply = self._send("server/discover", request_id=number)
+            require(
+                (reply.parse_json() or {}).get("id") == number,
+                "an answer of another request came back",
+                _CACHES,
+            )
+            kept = [
+                name
+                for name in ("age", "cf-cache-status", "x-cache")
+                if "hit" in reply.headers.get(name, "").lower()
+            ]
+            require(not kept, f"{', '.join(kept)} says that an answer was kept", _CACHES)
+            policy = reply.headers.get("cache-control", "")
+            require(
+                "no-store" in policy, f"Cache-Control of /mcp is {policy or 'missing'}, not no-store", _CACHES
+            )
+        return "every answer is fresh"
+
+    def _page(self, path: str, kind: str) -> HttpResponse:
+        reply = self.session.send("GET", self.base + path, headers={"Origin": "https://stranger.example"})
+        require(reply.status == 200, f"{path} answered {reply.status}", "is it routed here?")
+        actual = reply.headers.get("content-type", "nothing")
+        require(
+            actual.partition(";")[0] == kind,
+            f"the type of {path} is {actual}",
+            "a proxy changes Content-Type",
+        )
+        require(
+            reply.headers.get("access-control-allow-origin") == "*", f"{path} is closed to pages", _ORIGIN
+        )
+        return reply
+
+    def _stateless(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the result of a request of the stateless revision."""
+        reply = self._send(method, params)
+        answer = reply.parse_json()
+        require(isinstance(answer, dict), f"{method} answered {reply.status} without JSON", _BODIES)
+        error = answer.get("error") or {}
+        advice = _HEADERS if error.get("code") in (-32020, -32603) else ""
+        require(
+            reply.status == 200,
+            f"{method} answered {reply.status}: {error.get('message', 'no error')}",
+            advice,
+        )
+        require("result" in answer, f"{method}: {error.get('message', 'no result')}", advice)
+        return dict(answer["result"])
+
+    def _expect(self, reply: HttpResponse, status: int, code: int, advice: str) -> dict[str, Any]:
+        answer = reply.parse_json()
+        error = answer.get("error") if isinstance(answer, dict) else None
+        require(
+            isinstance(error, dict), f"a refusal arrived with {reply.status} and no JSON-RPC error", _BODIES
+        )
+        actual = (reply.status, error.get("code")) if isinstance(error, dict) else ()
+        require(actual == (status, code), f"a refusal is {actual}, not {(status, code)}", advice)
+        return dict(error or {})
+
+    def _send(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        version: str = REVISION,
+        request_id: int = 0,
+        headers: dict[str, str] | None = None,
+    ) -> HttpResponse:
+        meta = {
+            f"{_META}protocolVersion": version,
+            f"{_META}clientCapabilities": {},
+            f"{_META}clientInfo": {"name": CHECK_CLIENT, "version": "1"},
+        }
+        message = {
+            "jsonrpc": "2.0",
+            "id": request_id,
+            "method": method,
+            "params": {**(params or {}), "_meta": meta},
+        }
+        sent = {
+            "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": version, "Mcp-Method": method,
+            "Authorization": f"Bearer {self.tokens['access_token']}",
+        }  # fmt: skip
+        if params and "name" in params:
+            sent["Mcp-Name"] = params["name"]
+        return self.session.send(
+            "POST", self.endpoint_url, message=message, headers={**sent, **(headers or {})}
+        )
