@@ -6,12 +6,10 @@ from typing import Annotated
 
 import typer
 
-from cluster.clock import iso_ms
 from cluster.errors import Invalid
-from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
-from deployments.operations.access.apps import NewKeys
-from deployments.operations.access.keys import KeyList, RevokedKey
+from deployments.cli.frame.operation_commands import OperationCommand, add_commands, print_result
+from deployments.operations.access.keys import OPERATIONS, KeyList
 
 app = typer.Typer(help="API keys: a secret and a publishable one per app.", no_args_is_help=True)
 
@@ -33,15 +31,13 @@ REVOKE_EPILOG = """
   kiosk keys revoke key-1f0c5d2a9b     refused everywhere within a second
 """
 
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
-
 
 @app.command("list", epilog=LIST_EPILOG)
 def list_keys(
     name: Annotated[str, typer.Argument(metavar="APP", help="Only this app's keys.")] = "",
     app_id: Annotated[str, typer.Option("--app", help="The same, as in earlier releases.")] = "",
     reveal: Annotated[bool, typer.Option(help="Show the keys themselves.")] = False,
-    as_json: AsJson = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """List the keys in use."""
     if name and app_id and name != app_id:
@@ -51,46 +47,11 @@ def list_keys(
     listed: KeyList = (
         Installation().perform(operation, app_id=name) if name else Installation().perform(f"{operation}_all")
     )
-    if as_json:
-        screen.print_json(listed.to_dict())
-        return
-    entries = listed.entries
-    table = screen.build_table("app", "kind", "key id", "key", "made")
-    for entry in entries:
-        key = entry.key
-        table.add_row(
-            entry.app.app_id, key.kind, key.key_id, entry.text or key.hint, iso_ms(key.created_at)[:19]
-        )
-    screen.out().print(table if entries else "There are no keys yet; `kiosk up` makes the first ones.")
+    print_result(listed, as_json)
 
 
-@app.command("rotate", epilog=ROTATE_EPILOG)
-def rotate(
-    name: Annotated[str, typer.Argument(help="The app.")],
-    kind: Annotated[str, typer.Option(help="secret, publishable or both.")] = "both",
-    as_json: AsJson = False,
-) -> None:
-    """Replace keys: the new ones work and the old ones are refused within a second."""
-    made: NewKeys = Installation().perform("keys.rotate", app_id=name, kind=kind)
-    if as_json:
-        screen.print_json(made.to_dict())
-        return
-    screen.out().print(f"New keys of {name}; the old ones are refused from now on.")
-    screen.print_lines(*(f"  {which:<16} {key}" for which, key in made.keys.items()))
-
-
-@app.command("revoke", epilog=REVOKE_EPILOG)
-def revoke(
-    name: Annotated[str, typer.Argument(metavar="KEY", help="Key id (best), hint, or the key itself.")],
-    as_json: AsJson = False,
-) -> None:
-    """Revoke one key for good."""
-    revoked: RevokedKey = Installation().perform("keys.revoke_any", key=name)
-    if as_json:
-        screen.print_json(revoked.to_dict())
-        return
-    entry = revoked.entry
-    screen.out().print(
-        f"The {entry.key.kind} key {entry.key.hint} of {entry.app.app_id} is revoked. "
-        f"`kiosk keys rotate {entry.app.app_id} --kind {entry.key.kind}` makes a new one."
-    )
+COMMANDS = (
+    OperationCommand("rotate", "keys.rotate", ROTATE_EPILOG),
+    OperationCommand("revoke", "keys.revoke_any", REVOKE_EPILOG, {"key": "KEY"}),
+)
+add_commands(app, OPERATIONS, COMMANDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,9 +38,11 @@ class OperationCommand:
     operation: str
     epilog: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
-    "Argument -> name of its option, as `--until`; in capitals, it is an argument of the command."
+    "Argument -> name of its option, as `--until`; in capitals, it is an argument of the command; empty: neither."
     old_names: Mapping[str, str] = field(default_factory=dict)
     "Key of an earlier release -> key of the result that has its value; `--json` prints both."
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    "Required argument of the operation -> what the command takes where it is absent."
     for_all: str = ""
     "The operation for all apps, performed where no app is named."
 
@@ -57,8 +59,15 @@ def add_commands(
 
 def build_command(command: OperationCommand, operation: Operation[Any, Any]) -> Callable[..., None]:
     """Return the function of a command: it parses, performs the operation, and prints the result."""
-    fields = {part.name: part for part in list_fields(operation.arguments)}
-    places = [*operation.path_fields, *(name for name, option in command.options.items() if option.isupper())]
+    fields = {
+        part.name: replace(part, default=command.defaults[part.name], is_required=False)
+        if part.name in command.defaults
+        else part
+        for part in list_fields(operation.arguments)
+        if command.options.get(part.name) != ""
+    }
+    places = [name for name in operation.path_fields if not command.options.get(name, "").startswith("--")]
+    places += [name for name, option in command.options.items() if option.isupper() and name not in places]
     ordered = [
         *(fields[name] for name in places),
         *(part for name, part in fields.items() if name not in places),

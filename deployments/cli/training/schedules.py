@@ -10,10 +10,11 @@ from cluster.clock import iso_ms
 from cluster.records.run import next_slot
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.frame.operation_commands import OperationCommand, add_commands
 from deployments.cli.training.train import AsJson, EngineName
 from deployments.operations.models.schedules import (
+    OPERATIONS,
     OfSchedule,
-    ScheduleList,
     ScheduleView,
     check_schedule,
 )
@@ -82,42 +83,8 @@ def add(
         )
 
 
-@app.command("list", epilog=LIST_EPILOG)
-def list_schedules(
-    name: Annotated[str, typer.Argument(metavar="[APP]", help="Only this app's.")] = "",
-    as_json: AsJson = False,
-) -> None:
-    """List schedules, when they fired last and when they are due."""
-
-    installation = Installation()
-    listed: ScheduleList = (
-        installation.perform("schedules.list", app_id=name)
-        if name
-        else installation.perform("schedules.list_all")
-    )
-    if as_json:
-        screen.print_json(listed.to_dict())
-        return
-    found = listed.schedules
-    table = screen.build_table(
-        "app", "name", "engine", "when", "recipe", "promotes", "fired last", "due (UTC)",
-        droppable=("engine", "fired last"),
-    )  # fmt: skip
-    for view in found:
-        one, told = view.schedule, view.to_dict()
-        table.add_row(
-            one.app_id, one.name, one.engine_id, one.when, told["recipe"], "yes" if one.promote else "no",
-            (told["last"] or "never")[:16], told["next"][:16],
-        )  # fmt: skip
-    screen.out().print(table if found else "There are no schedules; `kiosk schedules add` makes one.")
-
-
-@app.command("remove", epilog=REMOVE_EPILOG)
-def remove(name: AppWord, schedule: Name, as_json: AsJson = False) -> None:
-    """Remove a schedule; a run under way goes on."""
-
-    removed = Installation().perform("schedules.remove", app_id=name, schedule=schedule)
-    if as_json:
-        screen.print_json(removed)
-    else:
-        screen.out().print(f"Schedule {schedule} of {name} is removed.")
+COMMANDS = (
+    OperationCommand("list", "schedules.list", LIST_EPILOG, for_all="schedules.list_all"),
+    OperationCommand("remove", "schedules.remove", REMOVE_EPILOG, {"schedule": "NAME"}),
+)
+add_commands(app, OPERATIONS, COMMANDS)

@@ -16,6 +16,7 @@ from cluster.errors import Invalid
 from cluster.records.access import SWITCHES, App, AppSettings, Environment, IssuedKey, Limits
 from cluster.records.interaction import INTERACTION_TYPES
 from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 _PAGE_EVENTS = (
@@ -30,6 +31,10 @@ _PAGE_EVENTS = (
 _LATE_PAGES = 3
 "Pages of the change log that are read for interactions that are not compacted yet."
 _DISPLAY_NAME = "The name that the console shows for the app; empty: its id."
+_PROOF_CHOICE = (
+    "With the publishable key, a user_id needs its user_hash; the anonymous_id of a visitor needs no proof. To ask for "
+    "one, once your pages send anonymous_hash: kiosk apps switch {} strict_user_hash=true"
+)
 SwitchValue = str | bool | int | float | list[str] | dict[str, int]
 
 
@@ -43,6 +48,24 @@ class AppList:
         """Return the apps for JSON."""
         return {"apps": [app_to_dict(app) for app in self.apps]}
 
+    def to_lines(self) -> ResultLines:
+        """Return a table of the apps."""
+        rows = [
+            (
+                app.app_id,
+                app.display_name,
+                app.environment,
+                f"{app.settings.limits.queries_per_s:g}",
+                f"{app.settings.limits.writes_per_s:g}",
+                "read-only" if app.read_only else "",
+            )
+            for app in self.apps
+        ]
+        empty = "There are no apps yet; `kiosk up` makes the first three."
+        return (
+            ResultTable(("app", "display name", "environment", "queries/s", "writes/s", ""), rows, empty),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class AppDetails:
@@ -53,6 +76,10 @@ class AppDetails:
     def to_dict(self) -> dict[str, Any]:
         """Return the app for JSON."""
         return {**app_to_dict(self.app), "switches": switches_to_dict(self.app.settings)}
+
+    def to_lines(self) -> ResultLines:
+        """Return the name that the console shows."""
+        return (f"The console shows {self.app.display_name or self.app.app_id}.",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +101,13 @@ class NewKeys:
         environment = {"environment": self.environment} if self.environment else {}
         return {"app_id": self.app_id, **environment, **self.keys}
 
+    def to_lines(self) -> ResultLines:
+        """Return the keys."""
+        revoked = f"New keys of {self.app_id}; the old ones are refused from now on."
+        first = f"App {self.app_id} is made." if self.environment else revoked
+        proof = (_PROOF_CHOICE.format(self.app_id),) if self.environment == "production" else ()
+        return (first, *(f"  {kind:<16} {key}" for kind, key in self.keys.items()), *proof)
+
 
 @dataclass(frozen=True, slots=True)
 class AppLimits:
@@ -86,6 +120,14 @@ class AppLimits:
         """Return the limits for JSON."""
         return {"app_id": self.app_id, **self.limits.model_dump()}
 
+    def to_lines(self) -> ResultLines:
+        """Return the limits."""
+        limits = self.limits
+        return (
+            f"{self.app_id}: {limits.queries_per_s:g} queries/s (burst {limits.query_burst}), "
+            f"{limits.writes_per_s:g} writes/s (burst {limits.write_burst})",
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class AppSwitches:
@@ -97,6 +139,12 @@ class AppSwitches:
     def to_dict(self) -> dict[str, Any]:
         """Return the switches for JSON."""
         return {"app_id": self.app_id, **switches_to_dict(self.settings)}
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the switches."""
+        values = self.to_dict()
+        rows = [(name, _format_switch(values[name]), text) for name, text in SWITCHES.items()]
+        return (ResultTable(("switch", "value", "means"), rows),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +196,12 @@ class SetSwitches(OfApp):
     switches: dict[str, SwitchValue] = Field(
         default_factory=dict, max_length=100, description="Switch -> value."
     )
+
+
+def _format_switch(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, tuple | list) else str(value)
 
 
 def app_to_dict(app: App) -> dict[str, Any]:

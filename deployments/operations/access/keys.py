@@ -8,10 +8,12 @@ from typing import Any
 from pydantic import Field
 
 from cluster.admin.key_admin import KINDS, KeyEntry
+from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.access import KeyKind
 from deployments.operations.access.apps import SECRET_RESULTS, NewKeys, key_admin
 from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 
@@ -25,6 +27,21 @@ class KeyList:
         """Return the keys for JSON."""
         return {"keys": [entry.to_dict() for entry in self.entries]}
 
+    def to_lines(self) -> ResultLines:
+        """Return a table of the keys."""
+        rows = [
+            (
+                entry.app.app_id,
+                entry.key.kind,
+                entry.key.key_id,
+                entry.text or entry.key.hint,
+                iso_ms(entry.key.created_at)[:19],
+            )
+            for entry in self.entries
+        ]
+        empty = "There are no keys yet; `kiosk up` makes the first ones."
+        return (ResultTable(("app", "kind", "key id", "key", "made"), rows, empty),)
+
 
 @dataclass(frozen=True, slots=True)
 class RevokedKey:
@@ -35,6 +52,14 @@ class RevokedKey:
     def to_dict(self) -> dict[str, Any]:
         """Return the key for JSON."""
         return {"revoked": True, **self.entry.to_dict()}
+
+    def to_lines(self) -> ResultLines:
+        """Return the key, and how a new one is made."""
+        app_id, key = self.entry.app.app_id, self.entry.key
+        return (
+            f"The {key.kind} key {key.hint} of {app_id} is revoked. "
+            f"`kiosk keys rotate {app_id} --kind {key.kind}` makes a new one.",
+        )
 
 
 class RotateKeys(OfApp):

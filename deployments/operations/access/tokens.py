@@ -9,14 +9,16 @@ from typing import Any
 
 from pydantic import Field
 
+from cluster.clock import iso_ms
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.account import Account
 from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AdminToken, AppRole
 from cluster.secrecy import key_hint, key_sha256, mint_token
 from deployments.operations.access.apps import key_admin
 from deployments.operations.access.people import account_admin
-from deployments.operations.frame.operation import Arguments, Operation
+from deployments.operations.frame.operation import Arguments, list_operations, operation
 from deployments.operations.frame.principal import Principal
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 _DAY_MS = 86_400_000
@@ -36,6 +38,28 @@ class TokenList:
         """Return the tokens for JSON."""
         return {"tokens": [token_to_dict(token) for token in self.tokens]}
 
+    def to_lines(self) -> ResultLines:
+        """Return a table of the tokens."""
+        rows = [
+            (
+                token.username,
+                token.name,
+                token.token_id,
+                token.role,
+                ",".join(token.apps) or "all",
+                iso_ms(token.expires_at)[:10],
+            )
+            for token in self.tokens
+        ]
+        return (
+            ResultTable(
+                ("user", "name", "token id", "role", "apps", "expires"),
+                rows,
+                "There are no tokens yet; `kiosk tokens create` makes one.",
+                droppable=("apps",),
+            ),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
@@ -51,6 +75,14 @@ class NewToken:
         """Return the token for JSON."""
         return {**token_to_dict(self.record), "token": self.text}
 
+    def to_lines(self) -> ResultLines:
+        """Return the token and its end."""
+        record = self.record
+        return (
+            f"Token {record.token_id} stands for {record.username} until {iso_ms(record.expires_at)[:10]}.",
+            f"  token  {self.text}   (shown this once)",
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RevokedToken:
@@ -61,6 +93,10 @@ class RevokedToken:
     def to_dict(self) -> dict[str, Any]:
         """Return the token for JSON."""
         return {"revoked": True, **token_to_dict(self.record)}
+
+    def to_lines(self) -> ResultLines:
+        """Return whose token it was."""
+        return (f"Token {self.record.token_id} of {self.record.username} is revoked.",)
 
 
 class ListTokens(Arguments):
@@ -78,7 +114,9 @@ class CreateToken(Arguments):
         (), max_length=100, description="Apps it is limited to; empty: all of yours."
     )
     days: int = Field(DAYS, ge=1, le=MOST_DAYS, description="Days until it expires.")
-    username: str = Field("", max_length=64, description="Whose token; only the command line may name one.")
+    username: str = Field(
+        "", max_length=64, description="The account that it stands for; only the command line may name one."
+    )
 
 
 class OfToken(Arguments):
@@ -92,8 +130,16 @@ def token_to_dict(token: AdminToken) -> dict[str, Any]:
     return token.model_dump(mode="json", exclude={"sha256", "epoch", "parent"})
 
 
+_TOKEN = {
+    "token_id": "tok-1f0c5d2a9b3e", "hint": "kat_4x8f...x7Qa", "name": "nightly report",
+    "user_id": "usr-1f0c5d2a9b3e4d5f", "username": "ada", "role": "analyst", "apps": ["bookshop"],
+    "created_at": 1_760_000_000_000, "expires_at": 1_767_776_000_000,
+}  # fmt: skip
+
+
+@operation("tokens.list", "GET", "/tokens", scope="person", example_result={"tokens": [_TOKEN]})
 async def list_tokens(services: AdminServices, given: ListTokens) -> TokenList:
-    """Return the tokens of the principal; of everybody to the command line, and to administrators who ask.
+    """List personal tokens: yours, or those of all people for the command line and administrators who ask.
 
     A token that is limited to apps sees those that are limited to some of them.
 
@@ -108,8 +154,19 @@ async def list_tokens(services: AdminServices, given: ListTokens) -> TokenList:
     return TokenList([token for token in tokens if not apps or (token.apps and apps.issuperset(token.apps))])
 
 
+@operation(
+    "tokens.create",
+    "POST",
+    "/tokens",
+    scope="person",
+    secret_results=frozenset({"token"}),
+    example={"name": "nightly report", "role": "analyst", "apps": ["bookshop"], "days": 90},
+    example_result={**_TOKEN, "token": "kat_..."},
+)
 async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
-    """Create a token that allows no more than its account, and no more than the token that asks for it.
+    """Make a personal token, which is shown once.
+
+    It allows no more than its account, and no more than the token that asks for it.
 
     Errors:
         Invalid: no such role, or no account was named on the command line
@@ -156,8 +213,18 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
     return NewToken(record, text)
 
 
+@operation(
+    "tokens.revoke",
+    "DELETE",
+    "/tokens/{token_id}",
+    scope="person",
+    example={"token_id": "tok-1f0c5d2a9b3e"},
+    example_result={"revoked": True, **_TOKEN},
+)
 async def revoke_token(services: AdminServices, given: OfToken) -> RevokedToken:
-    """Revoke a token: one of the principal's own, or any for administrators.
+    """Revoke a personal token; it is refused within a second.
+
+    Administrators revoke any.
 
     Tokens that it created are revoked too: whoever stole it may have created some.
 
@@ -230,26 +297,4 @@ def _role(text: str) -> AppRole:
     raise Invalid(f"there is no role called {text!r}; choose one of {', '.join(APP_ROLES)}")
 
 
-_TOKEN = {
-    "token_id": "tok-1f0c5d2a9b3e", "hint": "kat_4x8f...x7Qa", "name": "nightly report",
-    "user_id": "usr-1f0c5d2a9b3e4d5f", "username": "ada", "role": "analyst", "apps": ["bookshop"],
-    "created_at": 1_760_000_000_000, "expires_at": 1_767_776_000_000,
-}  # fmt: skip
-
-OPERATIONS = (
-    Operation(
-        "tokens.list", "List your personal tokens.", "viewer", "GET", "/tokens", ListTokens, list_tokens,
-        scope="person", example_result={"tokens": [_TOKEN]},
-    ),
-    Operation(
-        "tokens.create", "Make a personal token, which is shown once.", "viewer", "POST", "/tokens", CreateToken,
-        create_token, scope="person", secret_results=frozenset({"token"}),
-        example={"name": "nightly report", "role": "analyst", "apps": ["bookshop"], "days": 90},
-        example_result={**_TOKEN, "token": "kat_..."},
-    ),
-    Operation(
-        "tokens.revoke", "Revoke a personal token; it is refused within a second.", "viewer", "DELETE",
-        "/tokens/{token_id}", OfToken, revoke_token, scope="person", example={"token_id": "tok-1f0c5d2a9b3e"},
-        example_result={"revoked": True, **_TOKEN},
-    ),
-)  # fmt: skip
+OPERATIONS = list_operations(globals())

@@ -22,8 +22,8 @@ from deployments.operations.content.rule_history import (
     store_rules,
 )
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import OfApp, OfEngine, Operation
-from deployments.operations.frame.sample_results import PERFORMED
+from deployments.operations.frame.operation import OfApp, OfEngine, list_operations, operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 _CHECKED_S = 300.0
@@ -47,7 +47,7 @@ class PutRules(OfApp):
 class NamedRules(OfEngine):
     """Names of rules of one engine."""
 
-    names: _Names
+    names: _Names = Field(description="Names of the rules.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,21 @@ class StoredRuleList:
         """Return the rules as JSON."""
         return {"app_id": self.app_id, "rules": [rule_to_dict(rule) for rule in self.rules]}
 
+    def to_lines(self) -> ResultLines:
+        """Return a table of the rules."""
+        rows = [
+            (
+                rule.engine_id,
+                rule.name,
+                str(rule.priority),
+                _describe_effect(rule),
+                _describe_conditions(rule),
+            )
+            for rule in self.rules
+        ]
+        empty = "There are no rules; `kiosk rules put` stores some."
+        return (ResultTable(("engine", "rule", "priority", "does", "when"), rows, empty),)
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRulesChange:
@@ -72,6 +87,11 @@ class StoredRulesChange:
     def to_dict(self) -> dict[str, Any]:
         """Return the rules as JSON."""
         return {"app_id": self.app_id, "stored": [rule_to_dict(rule) for rule in self.rules]}
+
+    def to_lines(self) -> ResultLines:
+        """Return the names of the rules."""
+        count, names = len(self.rules), ", ".join(rule.name for rule in self.rules)
+        return (f"{count} rule{'s' * (count != 1)} of {self.app_id} stored: {names}",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +106,34 @@ class DeletedRules:
         """Return the number as JSON."""
         return {"app_id": self.app_id, "engine_id": self.engine_id, "deleted": self.count}
 
+    def to_lines(self) -> ResultLines:
+        """Return the number."""
+        return (f"{self.count} rule{'s' * (self.count != 1)} of {self.app_id} deleted.",)
 
+
+async def _read_named(services: AdminServices, given: NamedRules) -> list[dict[str, Any]]:
+    stored = await rules_of_engine(services, given.app_id, given.engine_id)
+    return [rule_to_dict(stored[name]) for name in given.names if name in stored]
+
+
+async def _read_replaced(services: AdminServices, given: PutRules) -> list[dict[str, Any]]:
+    names = {
+        (str(item.get("engine_id", given.engine_id)), item.get("name"))
+        for item in given.rules
+        if isinstance(item, dict) and isinstance(item.get("name"), str)
+    }
+    rules = await services.stores.boost_rules.all(given.app_id)
+    return [rule_to_dict(rule) for rule in rules if (rule.engine_id, rule.name) in names]
+
+
+_RULES = "/apps/{app_id}/rules"
+_ENGINE = "/apps/{app_id}/engines/{engine_id}"
+_EXAMPLE_RULE = {"name": "knives first", "boost_fq": "brand:Birk", "position": [1, 4]}
+
+
+@operation("rules.list", "GET", _RULES)
 async def list_rules(services: AdminServices, given: ListRules) -> StoredRuleList:
-    """Return the rules of an app, all engines or one.
+    """List the stored rules of an app, all engines or one.
 
     Errors:
         NotFound: no such app
@@ -100,8 +145,17 @@ async def list_rules(services: AdminServices, given: ListRules) -> StoredRuleLis
     )
 
 
+@operation(
+    "rules.put",
+    "PUT",
+    _RULES,
+    "editor",
+    read_before=_read_replaced,
+    example={"rules": [_EXAMPLE_RULE]},
+    check=lambda given: parse_rules(given.rules, given.engine_id),
+)
 async def put_rules(services: AdminServices, given: PutRules) -> StoredRulesChange:
-    """Store rules, all or none; one with the same name is replaced.
+    """Store rules, all or none; a rule with the same name is replaced.
 
     Errors:
         Invalid: a rule makes no sense, or an engine would have too many; NotFound: no such app
@@ -112,8 +166,16 @@ async def put_rules(services: AdminServices, given: PutRules) -> StoredRulesChan
     return StoredRulesChange(given.app_id, tuple(rules))
 
 
+@operation(
+    "rules.delete",
+    "POST",
+    _ENGINE + "/rules/delete",
+    "editor",
+    read_before=_read_named,
+    example={"engine_id": "default", "names": ["knives first"]},
+)
 async def delete_rules(services: AdminServices, given: NamedRules) -> DeletedRules:
-    """Delete rules of an engine; if one of them does not exist nothing is deleted.
+    """Delete rules of an engine, all or none.
 
     Errors:
         NotFound: no such app or rule
@@ -127,8 +189,18 @@ async def delete_rules(services: AdminServices, given: NamedRules) -> DeletedRul
     return DeletedRules(given.app_id, given.engine_id, count)
 
 
+@operation(
+    "rules.order",
+    "PUT",
+    _ENGINE + "/rules/order",
+    "editor",
+    read_before=_read_named,
+    example={"engine_id": "default", "names": ["knives first", "no tea"]},
+)
 async def order_rules(services: AdminServices, given: NamedRules) -> StoredRuleList:
-    """Give rules new priorities, so that they stand in the given order; the places of the others stay.
+    """Give rules of an engine priorities by their order, the first one the highest.
+
+    The places of the others stay.
 
     Errors:
         NotFound: no such app or rule; Invalid: a rule is named twice
@@ -150,8 +222,9 @@ async def order_rules(services: AdminServices, given: NamedRules) -> StoredRuleL
     return await list_rules(services, ListRules(app_id=given.app_id, engine_id=given.engine_id))
 
 
+@operation("rules.conflicts", "GET", "/apps/{app_id}/rule-conflicts")
 async def check_conflicts(services: AdminServices, given: ListRules) -> ConflictReport:
-    """Return which rules contradict each other, and which never apply.
+    """List rules that contradict each other, and rules that never apply.
 
     Errors:
         NotFound: no such app
@@ -217,51 +290,31 @@ def _require_rules(given: NamedRules, stored: Mapping[str, BoostRule]) -> None:
             )
 
 
-async def _read_named(services: AdminServices, given: NamedRules) -> list[dict[str, Any]]:
-    stored = await rules_of_engine(services, given.app_id, given.engine_id)
-    return [rule_to_dict(stored[name]) for name in given.names if name in stored]
+def _describe_effect(rule: BoostRule) -> str:
+    places = f" at {', '.join(map(str, rule.position))}" if rule.position else ""
+    if rule.boost_fq is not None:
+        return f"pin {rule.boost_fq}{places}"
+    words = [
+        f"{part.action} {part.field} {part.option} {part.query}"
+        + (f" at {part.pin_position}" if part.pin_position else "")
+        for part in rule.boost
+    ]
+    return ("; ".join(words) + places) or "hands out its asset"
 
 
-async def _read_replaced(services: AdminServices, given: PutRules) -> list[dict[str, Any]]:
-    names = {
-        (str(item.get("engine_id", given.engine_id)), item.get("name"))
-        for item in given.rules
-        if isinstance(item, dict) and isinstance(item.get("name"), str)
+def _describe_conditions(rule: BoostRule) -> str:
+    if not rule.enabled:
+        return "never: switched off"
+    shown: dict[str, Sequence[str]] = {
+        "endpoint": rule.api_names,
+        "anchor": rule.anchor_products,
+        "module": rule.module_names,
+        "context": list(rule.context),
+        "filter": [part.query for part in rule.filter_query],
+        "search": list(rule.search_texts),
+        "tag": rule.boosting_tags,
     }
-    rules = await services.stores.boost_rules.all(given.app_id)
-    return [rule_to_dict(rule) for rule in rules if (rule.engine_id, rule.name) in names]
+    return "; ".join(f"{word} {', '.join(values)}" for word, values in shown.items() if values) or "always"
 
 
-_ENGINE = "/apps/{app_id}/engines/{engine_id}"
-_EXAMPLE_RULE = {"name": "knives first", "boost_fq": "brand:Birk", "position": [1, 4]}
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "rules.list", "List the stored rules of an app, all engines or one.", "viewer", "GET",
-        "/apps/{app_id}/rules", ListRules, list_rules, example={"app_id": "bookshop"},
-        example_result=PERFORMED["rules.list"],
-    ),
-    Operation(
-        "rules.put", "Store rules, all or none; a rule with the same name is replaced.", "editor", "PUT",
-        "/apps/{app_id}/rules", PutRules, put_rules, read_before=_read_replaced,
-        example={"app_id": "bookshop", "rules": [_EXAMPLE_RULE]},
-        example_result=PERFORMED["rules.put"],
-    ),
-    Operation(
-        "rules.delete", "Delete rules of an engine, all or none.", "editor", "POST",
-        _ENGINE + "/rules/delete", NamedRules, delete_rules, read_before=_read_named,
-        example={"app_id": "bookshop", "engine_id": "default", "names": ["knives first"]},
-        example_result=PERFORMED["rules.delete"],
-    ),
-    Operation(
-        "rules.order", "Give rules of an engine priorities by their order, the first one the highest.", "editor", "PUT",
-        _ENGINE + "/rules/order", NamedRules, order_rules, read_before=_read_named,
-        example={"app_id": "bookshop", "engine_id": "default", "names": ["knives first", "no tea"]},
-        example_result=PERFORMED["rules.order"],
-    ),
-    Operation(
-        "rules.conflicts", "List rules that contradict each other, and rules that never apply.", "viewer", "GET",
-        "/apps/{app_id}/rule-conflicts", ListRules, check_conflicts, example={"app_id": "bookshop"},
-        example_result=PERFORMED["rules.conflicts"],
-    ),
-)  # fmt: skip
+OPERATIONS = list_operations(globals())

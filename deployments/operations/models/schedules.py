@@ -12,6 +12,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.run import Schedule, next_slot, period_of
 from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import list_visible, no_app_error
 from deployments.operations.models.recipes import choose_recipe
@@ -22,8 +23,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 class OfSchedule(OfApp):
     """One schedule."""
 
-    schedule: str
-    "Its name."
+    schedule: str = Field(description="A name for the schedule.")
 
 
 class NewSchedule(OfSchedule):
@@ -69,6 +69,44 @@ class ScheduleList:
     def to_dict(self) -> dict[str, Any]:
         """Return them as JSON."""
         return {"schedules": [view.to_dict() for view in self.schedules]}
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the schedules."""
+        rows = []
+        for view in self.schedules:
+            facts = view.to_dict()
+            rows.append(
+                (
+                    *(facts[name] for name in ("app_id", "name", "engine_id", "when", "recipe")),
+                    "yes" if facts["promote"] else "no",
+                    (facts["last"] or "never")[:16],
+                    facts["next"][:16],
+                )
+            )
+        return (
+            ResultTable(
+                ("app", "name", "engine", "when", "recipe", "promotes", "fired last", "due (UTC)"),
+                rows,
+                "There are no schedules; `kiosk schedules add` makes one.",
+                droppable=("engine", "fired last"),
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedSchedule:
+    """A schedule that was removed."""
+
+    app_id: str
+    name: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"app_id": self.app_id, "name": self.name, "removed": True}
+
+    def to_lines(self) -> ResultLines:
+        """Return its name."""
+        return (f"Schedule {self.name} of {self.app_id} is removed.",)
 
 
 async def list_schedules(services: AdminServices, given: Arguments) -> ScheduleList:
@@ -131,7 +169,7 @@ async def add_schedule(services: AdminServices, given: NewSchedule) -> ScheduleV
     return ScheduleView(made, now_ms)
 
 
-async def remove_schedule(services: AdminServices, given: OfSchedule) -> dict[str, Any]:
+async def remove_schedule(services: AdminServices, given: OfSchedule) -> RemovedSchedule:
     """Remove a schedule; a run under way goes on.
 
     Errors:
@@ -141,7 +179,7 @@ async def remove_schedule(services: AdminServices, given: OfSchedule) -> dict[st
         raise NotFound(
             f"app {given.app_id} has no schedule {given.schedule}; see `kiosk schedules list {given.app_id}`"
         )
-    return {"app_id": given.app_id, "name": given.schedule, "removed": True}
+    return RemovedSchedule(given.app_id, given.schedule)
 
 
 async def _read_schedule(services: AdminServices, given: OfSchedule) -> Any:

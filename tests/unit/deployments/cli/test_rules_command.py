@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from cluster.errors import HouseError, Invalid, NotFound
 from deployments.cli.__main__ import command_line
-from deployments.cli.content.rules import parse_rules
+from deployments.operations.content.rules import parse_rules
 
 
 def _run(*words: str, given: str | None = None) -> Result:
