@@ -327,6 +327,13 @@ class Settings(BaseSettings):
             )
         return ",".join(parts)
 
+    @field_validator("archive_pinned_clients")
+    @classmethod
+    def _is_absolute(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.expanduser().is_absolute():
+            raise Invalid("KIOSK_ARCHIVE_PINNED_CLIENTS must be absolute: every API replica reads it")
+        return path and path.expanduser()
+
     @field_validator("archive_origins")
     @classmethod
     def _are_origins(cls, text: str) -> str:

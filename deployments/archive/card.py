@@ -24,7 +24,7 @@ from deployments.archive.citation import CitationRules, licence_sentence
 from deployments.archive.methods import VERSIONS
 from deployments.archive.oauth.addresses import MCP_PATH
 from deployments.archive.stateless_request import REVISION
-from deployments.archive.tools import Tool, list_notices
+from deployments.archive.tools import Tool, build_tools, list_notices
 from deployments.edge.server_addresses import ServerAddresses
 
 CARD_PATH = "/.well-known/mcp-server-card"
@@ -217,6 +217,7 @@ def _reverse_host(origin: str) -> str:
     return ".".join(reversed(host.split(".")))
 
 
+_CONNECTORS = f"Clients of {REVISION} also see `search` and `fetch`, the two tools of connectors\n"
 _COUNTS = {2: "two", 4: "four"}
 _TEXT = """# {title}
 
@@ -226,7 +227,7 @@ with {count} tools. Sign-in is OAuth 2.1; clients find everything from the one a
 Endpoint: {mcp}
 Transport: streamable-http (POST only; there is no event stream)
 Protocol versions: {versions}
-Sign-in: opens in the browser at the first use; accounts are made by the archive's publisher
+{connectors}Sign-in: opens in the browser at the first use; accounts are made by the archive's publisher
 
 ## Install
 
@@ -266,7 +267,8 @@ def render_guide(origin: str, config: CardConfig, versions: tuple[str, ...]) -> 
         notices=f"\n### Deprecated\n\n{notices}" if notices else "",
         count=_COUNTS.get(len(tools), len(tools)),
         mcp=mcp,
-        versions=", ".join(versions),
+        versions=", ".join((*versions, REVISION)),
+        connectors=_CONNECTORS if len(tools) == len(build_tools()) else "",
         install="\n".join(f"- {where}: {how}" for where, how in list_installs(mcp)),
         tools="\n".join(f"- `{tool.name}`: {tool.title}. {_arguments(tool)}" for tool in tools),
         licence=licence_sentence(rules.licence),

@@ -47,8 +47,10 @@ class Assertion:
     "Seconds for which it would be accepted again."
 
 
-def read_keys(key_set: object) -> str:
+def read_keys(key_set: object, algorithm: str = "") -> str:
     """Return the usable public keys of a key set as JSON: RSA of 2048 to 4096 bits, P-256 and P-384.
+
+    `algorithm` is the only one with which the client signs; empty: each key says so, or any of `ALGORITHMS`.
 
     Errors:
         OAuthError: the value is no key set, holds no usable key, or too many
@@ -56,10 +58,11 @@ def read_keys(key_set: object) -> str:
     given = key_set.get("keys") if isinstance(key_set, dict) else None
     if not isinstance(given, list):
         raise OAuthError("invalid_client_metadata", "the keys of the application are no key set")
+    only = {"alg": algorithm} if algorithm else {}
     keys = [
-        {name: key[name] for name in _MEMBERS if isinstance(key.get(name), str)}
+        {name: key[name] for name in _MEMBERS if isinstance(key.get(name), str)} | only
         for key in given
-        if _is_usable(key)
+        if _is_usable(key) and (not algorithm or key.get("alg", algorithm) == algorithm)
     ]
     if not keys:
         raise OAuthError(

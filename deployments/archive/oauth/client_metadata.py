@@ -39,6 +39,8 @@ class ClientDocument:
     client: OAuthClient
     keys_address: str = ""
     "Where the keys of a client that signs are; empty: the document holds them, or the client is public."
+    algorithm: str = ""
+    "The only signature of a client that signs; empty: the document names none."
 
 
 def read_client_document(address: str, body: bytes) -> ClientDocument:
@@ -60,7 +62,7 @@ def read_client_document(address: str, body: bytes) -> ClientDocument:
         raise OAuthError("invalid_client_metadata", "client_name is missing")
     redirect_uris = _redirects(given)
     _check_grants(given, "grant_types", "authorization_code")
-    keys, keys_address = _keys(given) if method == "private_key_jwt" else ("", "")
+    keys, keys_address, algorithm = _keys(given) if method == "private_key_jwt" else ("", "", "")
     client = OAuthClient(
         address,
         name,
@@ -70,13 +72,13 @@ def read_client_document(address: str, body: bytes) -> ClientDocument:
         is_loopback_only=all(map(is_loopback_target, redirect_uris)),
         keys=keys,
     )
-    return ClientDocument(client, keys_address)
+    return ClientDocument(client, keys_address, algorithm)
 
 
-def _keys(given: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the keys in a document, or the address of its keys."""
-    algorithm = given.get("token_endpoint_auth_signing_alg")
-    if algorithm is not None and algorithm not in ALGORITHMS:
+def _keys(given: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the keys in a document or their address, and the only algorithm of the client."""
+    algorithm = given.get("token_endpoint_auth_signing_alg") or ""
+    if algorithm and algorithm not in ALGORITHMS:
         raise OAuthError(
             "invalid_client_metadata", f"token_endpoint_auth_signing_alg is one of {', '.join(ALGORITHMS)}"
         )
@@ -84,10 +86,10 @@ def _keys(given: Mapping[str, Any]) -> tuple[str, str]:
     if (address is None) == (given.get("jwks") is None):
         raise OAuthError("invalid_client_metadata", "private_key_jwt needs either jwks or jwks_uri")
     if address is None:
-        return read_keys(given["jwks"]), ""
+        return read_keys(given["jwks"], algorithm), "", algorithm
     if not isinstance(address, str):
         raise OAuthError("invalid_client_metadata", "jwks_uri is not a text")
-    return "", address
+    return "", address, algorithm
 
 
 def read_object(body: bytes) -> Mapping[str, Any]:

@@ -125,7 +125,7 @@ class DocumentClients:
             client, life_s = described.client, document.life_s
             if described.keys_address:
                 key_set = await fetch(described.keys_address)
-                client = replace(client, keys=read_keys(read_object(key_set.body)))
+                client = replace(client, keys=read_keys(read_object(key_set.body), described.algorithm))
                 life_s = min(life_s, key_set.life_s)
         except DocumentError as error:
             _log.info("client_document_not_fetched", client=short_id(client_id), reason=error.reason)

@@ -37,7 +37,7 @@ NONSENSE = "95% of \x07 nothing\n:"
 def test_a_wrong_value_is_named_with_what_it_must_be(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
 ) -> None:
-    monkeypatch.setenv(f"KIOSK_{name.upper()}", value)
+    monkeypatch.setenv(f"KIOSK_{'archive_client_documents', 'archive_pinned_clients', name.upper()}", value)
     with pytest.raises(InvalidSetting) as refused:
         Settings()
     assert refused.value.message == message
@@ -151,3 +151,11 @@ def test_the_address_of_haproxys_metrics_is_an_address_and_a_port(text: str) -> 
     ):
         with pytest.raises(InvalidSetting, match=r"KIOSK_HAPROXY_METRICS"):
             Settings(haproxy_metrics=wrong)
+
+
+def test_pinned_clients_have_an_absolute_path(tmp_path: Path) -> None:
+    assert Settings(archive_pinned_clients=tmp_path).archive_pinned_clients == tmp_path
+    assert Settings(archive_pinned_clients="~/pinned").archive_pinned_clients == Path.home() / "pinned"
+    assert Settings(archive_pinned_clients="").archive_pinned_clients is None
+    with pytest.raises(InvalidSetting, match="KIOSK_ARCHIVE_PINNED_CLIENTS must be absolute"):
+        Settings(archive_pinned_clients="pinned")

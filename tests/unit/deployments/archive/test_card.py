@@ -223,3 +223,12 @@ def test_the_file_for_the_registry() -> None:
 def test_names_that_the_registry_refuses(name: str) -> None:
     with pytest.raises(Invalid, match="MCP Registry"):
         build_server_json("https://a.example", "x", "1", name)
+
+
+async def test_the_guide_names_the_revision_and_the_tools_that_only_its_clients_see() -> None:
+    guide = (await fetch(await open_archive_corner(), GUIDE)).body.decode()
+    assert "\nProtocol versions: 2024-11-05, 2025-03-26, 2025-06-18, 2026-07-28\n" in guide
+    assert "Clients of 2026-07-28 also see `search` and `fetch`" in guide
+    guide = (await fetch(await open_archive_corner(connectors=True), GUIDE)).body.decode()
+    assert "also see" not in guide
+    assert "- `search`:" in guide

@@ -97,6 +97,16 @@ def test_a_key_of_one_algorithm_accepts_no_other() -> None:
         verify_assertion(signed(), CLIENT, keys, (ISSUER,), NOW_S)
 
 
+def test_a_document_may_name_the_only_algorithm() -> None:
+    keys = read_keys(public(RSA), "PS256")
+    assert verify_assertion(signed(algorithm="PS256"), CLIENT, keys, (ISSUER,), NOW_S).jti == "j"
+    with pytest.raises(OAuthError):
+        verify_assertion(signed(), CLIENT, keys, (ISSUER,), NOW_S)
+    assert json.loads(read_keys(public(RSA, alg="PS256"), "PS256"))[0]["alg"] == "PS256"
+    with pytest.raises(OAuthError):
+        read_keys(public(RSA, alg="RS256"), "PS256")
+
+
 def test_only_usable_public_keys_are_read() -> None:
     good = public(RSA)["keys"][0]
     small = {**good, "n": good["n"][:171]}
