@@ -19,6 +19,7 @@ CHECKED = (
     "artifacts_url", "artifacts_copy",
     "public_url", "trusted_proxies", "archive_origins", "api_nodes", "engine_nodes", "training_nodes",
     "trace_url", "haproxy_metrics", "edge_url", "archive_subjects",
+    "archive_client_documents", "archive_pinned_clients",
 )  # fmt: skip
 NONSENSE = "95% of \x07 nothing\n:"
 
@@ -37,7 +38,7 @@ NONSENSE = "95% of \x07 nothing\n:"
 def test_a_wrong_value_is_named_with_what_it_must_be(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
 ) -> None:
-    monkeypatch.setenv(f"KIOSK_{'archive_client_documents', 'archive_pinned_clients', name.upper()}", value)
+    monkeypatch.setenv(f"KIOSK_{name.upper()}", value)
     with pytest.raises(InvalidSetting) as refused:
         Settings()
     assert refused.value.message == message
