@@ -106,7 +106,7 @@ class Tool:
             "inputSchema": {
                 "type": "object",
                 "properties": {argument.name: argument.to_schema() for argument in self.arguments},
-                "required": [one.name for one in self.arguments if one.required],
+                "required": [argument.name for argument in self.arguments if argument.required],
             },
             "outputSchema": self.output,
             "annotations": {

@@ -66,13 +66,13 @@ class AddressBuckets:
         """
         name = (key_id, bucket, network_from_address(address))
         now_s = self._clock.monotonic_s()
-        found = self._young.get(name) or self._refill(name, now_s, burst)
-        tokens = found.tokens + (now_s - found.at_s) * rate
-        found.at_s = now_s
-        found.tokens = tokens if tokens < burst else burst
-        if found.tokens < count:
-            return (count - found.tokens) / rate
-        found.tokens -= count
+        state = self._young.get(name) or self._refill(name, now_s, burst)
+        tokens = state.tokens + (now_s - state.at_s) * rate
+        state.at_s = now_s
+        state.tokens = tokens if tokens < burst else burst
+        if state.tokens < count:
+            return (count - state.tokens) / rate
+        state.tokens -= count
         return 0.0
 
     def _refill(self, name: tuple[str, str, str], now_s: float, burst: float) -> _Bucket:

@@ -77,16 +77,16 @@ def check_format(request: ApiRequest, body: Any) -> None:
 
 
 def remove_hidden_fields(
-    request: ApiRequest, query: UserQuery, found: RecommendationResult
+    request: ApiRequest, query: UserQuery, answered: RecommendationResult
 ) -> RecommendationResult:
     """Remove confidential fields from a result whose `fl` covers them; return the changed result."""
     hidden = hidden_fields(request)
     if hidden and may_cover_hidden(hidden, query.fields):
-        for records in _lists(found):
+        for records in _lists(answered):
             remove_from_records(hidden, records)
     if hidden:
-        remove_hidden_suggestions(hidden, getattr(found, "warnings", ()))
-    return found
+        remove_hidden_suggestions(hidden, getattr(answered, "warnings", ()))
+    return answered
 
 
 def remove_hidden_suggestions(hidden: Sequence[str], warnings: Iterable[dict[str, str]]) -> None:
@@ -110,15 +110,15 @@ def remove_from_records(hidden: Sequence[str], records: list[dict[str, Any]]) ->
         records[at] = _copy_without(record, hidden)
 
 
-def _lists(found: RecommendationResult) -> Iterator[list[dict[str, Any]]]:
-    yield found.products
-    for group in found.groups:
+def _lists(answered: RecommendationResult) -> Iterator[list[dict[str, Any]]]:
+    yield answered.products
+    for group in answered.groups:
         yield group.products
-    yield from found.completions.values()
-    if found.search is not None and found.search.partial:
-        yield found.search.partial
-    if found.answers is not None:
-        yield cast(list[dict[str, Any]], found.answers.answers)
+    yield from answered.completions.values()
+    if answered.search is not None and answered.search.partial:
+        yield answered.search.partial
+    if answered.answers is not None:
+        yield cast(list[dict[str, Any]], answered.answers.answers)
 
 
 def _names_hidden(hidden: Sequence[str], name: str, may_cover: bool) -> bool:
@@ -127,24 +127,24 @@ def _names_hidden(hidden: Sequence[str], name: str, may_cover: bool) -> bool:
     if inner is not None:
         plain = canonical(plain[inner.end() :])
     elif plain == "children" or plain.startswith("i18n_"):
-        return not may_cover and any(one.startswith("custom_attributes.") for one in hidden)
+        return not may_cover and any(field.startswith("custom_attributes.") for field in hidden)
     return any(
-        plain == one or plain.startswith(one + ".") or (not may_cover and one.startswith(plain + "."))
-        for one in hidden
+        plain == field or plain.startswith(field + ".") or (not may_cover and field.startswith(plain + "."))
+        for field in hidden
     )
 
 
 def _named_fields(part: Any) -> Iterator[str]:
     """Return all field names in a part of a query."""
     if isinstance(part, (tuple, list)):
-        for one in part:
-            yield from _named_fields(one)
+        for element in part:
+            yield from _named_fields(element)
     elif is_dataclass(part):
-        for one in fields(part):
-            value = getattr(part, one.name)
-            if one.name == "expression":
+        for field in fields(part):
+            value = getattr(part, field.name)
+            if field.name == "expression":
                 yield from (value,) if is_plain_field(value) else parse_formula(value).fields
-            elif one.name == "field":
+            elif field.name == "field":
                 yield value
             elif isinstance(value, (tuple, list)) or is_dataclass(value):
                 yield from _named_fields(value)
@@ -159,7 +159,9 @@ def _copy_without(record: Mapping[str, Any], hidden: Iterable[str]) -> dict[str,
         if key.startswith("i18n_") and isinstance(value, dict):
             kept[key] = _value_without(value, inner)
         elif key == "children" and isinstance(value, list):
-            kept[key] = [_value_without(one, inner) if isinstance(one, dict) else one for one in value]
+            kept[key] = [
+                _value_without(child, inner) if isinstance(child, dict) else child for child in value
+            ]
     return kept
 
 
@@ -181,4 +183,6 @@ def _drop(kept: dict[str, Any], path: str) -> None:
         kept[head] = inner = dict(value)
         _drop(inner, rest)
     else:
-        kept[head] = [_value_without(one, (rest,)) if isinstance(one, dict) else one for one in value]
+        kept[head] = [
+            _value_without(element, (rest,)) if isinstance(element, dict) else element for element in value
+        ]

@@ -98,18 +98,18 @@ def _select(document: dict[str, Any], administration: bool) -> dict[str, Any]:
         kept = {name: operation for name, operation in methods.items() if belongs(operation["tags"][0])}
         if kept:
             paths[path] = kept
-    schemas, wanted = document["components"]["schemas"], set[str]()
+    schemas, kept_schemas = document["components"]["schemas"], set[str]()
     waiting = set(_REFERENCE.findall(json.dumps(paths)))
     while waiting:
         name = waiting.pop()
-        if name not in wanted and name in schemas:
-            wanted.add(name)
+        if name not in kept_schemas and name in schemas:
+            kept_schemas.add(name)
             waiting.update(_REFERENCE.findall(json.dumps(schemas[name])))
     schemes = {
         name
         for operations in paths.values()
-        for one in operations.values()
-        for way in one["security"]
+        for operation in operations.values()
+        for way in operation["security"]
         for name in way
     }
     components = document["components"]
@@ -118,9 +118,9 @@ def _select(document: dict[str, Any], administration: bool) -> dict[str, Any]:
         "paths": paths,
         "tags": [tag for tag in document["tags"] if belongs(tag["name"])],
         "components": {
-            "schemas": {name: schema for name, schema in schemas.items() if name in wanted},
+            "schemas": {name: schema for name, schema in schemas.items() if name in kept_schemas},
             "securitySchemes": {
-                name: one for name, one in components["securitySchemes"].items() if name in schemes
+                name: scheme for name, scheme in components["securitySchemes"].items() if name in schemes
             },
         },
     }
@@ -326,14 +326,14 @@ def _schemas(schemas: dict[str, Any], shared: Fields) -> Iterator[str]:
 def _table(schema: dict[str, Any], shared: Fields) -> str:
     """Return a table of an object's fields; shared fields appear by name only."""
     required = schema.get("required", ())
-    own, others = [], []
+    rows, others = [], []
     for name, field in schema.get("properties", {}).items():
         if _cells(name, field, name in required) == shared.get(name):
             others.append(f'<a href="#f-{escape(name)}">{escape(name)}</a>')
         else:
-            own.append(f"<tr>{_cells(name, field, name in required)}")
+            rows.append(f"<tr>{_cells(name, field, name in required)}")
     more = f"<p>Shared fields: {', '.join(others)}.</p>" if others else ""
-    return (f"<table>{''.join(own)}</table>" if own else "") + more
+    return (f"<table>{''.join(rows)}</table>" if rows else "") + more
 
 
 def _shared_fields(schemas: dict[str, Any]) -> Fields:
@@ -343,11 +343,11 @@ def _shared_fields(schemas: dict[str, Any]) -> Fields:
         required = schema.get("required", ())
         for name, field in schema.get("properties", {}).items():
             counts[name, _cells(name, field, name in required)] += 1
-    found: Fields = {}
+    shared: Fields = {}
     for (name, cells), count in counts.most_common():
         if count >= _SHARED_BY:
-            found.setdefault(name, cells)
-    return found
+            shared.setdefault(name, cells)
+    return shared
 
 
 def _cells(name: str, field: dict[str, Any], is_required: bool) -> str:
@@ -368,7 +368,9 @@ def _type(schema: dict[str, Any]) -> str:
     name = _model(schema)
     if name:
         return f'<a href="#schema-{escape(name)}">{escape(name)}</a>'
-    options = [one for one in schema.get("anyOf", schema.get("oneOf", ())) if one.get("type") != "null"]
+    options = [
+        option for option in schema.get("anyOf", schema.get("oneOf", ())) if option.get("type") != "null"
+    ]
     if options:
         return " or ".join(dict.fromkeys(map(_type, options)))
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])

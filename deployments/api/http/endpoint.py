@@ -109,7 +109,7 @@ class PathMatch:
 
 @lru_cache(1024)
 def _closest(paths: tuple[str, ...], path: str) -> str:
-    longer = [one for one in paths if path.count("/") > 1 and one.startswith(path)]
+    longer = [candidate for candidate in paths if path.count("/") > 1 and candidate.startswith(path)]
     return next(iter(longer or get_close_matches(path, paths, 1, 0.88)), "")
 
 
@@ -157,9 +157,9 @@ class PathTable:
         for head, name, tails, place in self._patterns:
             if raw_path.startswith(head) and raw_path.endswith(tails):
                 size = len(tails[0]) + (bool(tails[0]) and raw_path.endswith(b"/"))
-                found = self._identify(raw_path[len(head) : len(raw_path) - size], head, name, place)
-                if found is not None:
-                    return found
+                path_match = self._identify(raw_path[len(head) : len(raw_path) - size], head, name, place)
+                if path_match is not None:
+                    return path_match
         if raw_path.endswith(b"/"):
             return self._fixed.get(raw_path[:-1])
         return None

@@ -135,27 +135,27 @@ def _operation(
 
 
 def _parameters(endpoint: Endpoint, texts: OpenApiTexts, example: Example | None) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    parameters: list[dict[str, Any]] = []
     _, brace, rest = endpoint.path.partition("{")
     if brace:
         name = rest.partition("}")[0]
         schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 512}
-        found.append({"name": name, "in": "path", "required": True, "schema": schema})
+        parameters.append({"name": name, "in": "path", "required": True, "schema": schema})
     for name, described in endpoint.about.query.items():
         schema = {key: value for key, value in described.items() if key not in ("x-required", "description")}
         required = bool(described.get("x-required"))
-        found.append({"name": name, "in": "query", "required": required, "schema": schema})
+        parameters.append({"name": name, "in": "query", "required": required, "schema": schema})
     if endpoint.rules.writes:
         name = idempotency.HEADER.decode().title()
         schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
-        found.append({"name": name, "in": "header", "required": False, "schema": schema})
+        parameters.append({"name": name, "in": "header", "required": False, "schema": schema})
     given = {**example.path, **example.query} if example is not None else {}
-    for parameter in found:
+    for parameter in parameters:
         place, name = parameter["in"], parameter["name"]
         parameter["description"] = texts.fields[place].get(name, "")
         if place != "header" and name in given:
             parameter["example"] = given[name]
-    return found
+    return parameters
 
 
 def _responses(
@@ -173,19 +173,19 @@ def _responses(
         replies |= {422: _REFUSALS[endpoint.family]}
     replies |= dict(endpoint.about.replies)
     missing = texts.operations.get(endpoint.name, {}).get("missing", "")
-    found: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     for status, model in sorted(replies.items()):
         schema = _schema(model, schemas, "serialization")
         content: dict[str, Any] = {"schema": schema}
         if example is not None and example.status == status:
             content["example"] = example.reply
-        found[str(status)] = {
+        responses[str(status)] = {
             "description": describe_status(status, endpoint, missing),
             "content": {"application/json": content},
         }
         if status in (429, 503):
-            found[str(status)]["headers"] = _RETRY_AFTER
-    return found
+            responses[str(status)]["headers"] = _RETRY_AFTER
+    return responses
 
 
 def _schema(model: Any, schemas: dict[str, Any], mode: Any) -> dict[str, Any]:
@@ -194,12 +194,12 @@ def _schema(model: Any, schemas: dict[str, Any], mode: Any) -> dict[str, Any]:
         ready = deepcopy(model)
         schemas.update(ready.pop("$defs", {}))
         return ready
-    found = TypeAdapter(model).json_schema(ref_template=_REF, mode=mode)
-    schemas.update(found.pop("$defs", {}))
-    if isinstance(model, type) and issubclass(model, BaseModel) and "$ref" not in found:
-        schemas[model.__name__] = found
+    schema = TypeAdapter(model).json_schema(ref_template=_REF, mode=mode)
+    schemas.update(schema.pop("$defs", {}))
+    if isinstance(model, type) and issubclass(model, BaseModel) and "$ref" not in schema:
+        schemas[model.__name__] = schema
         return {"$ref": _REF.format(model=model.__name__)}
-    return found
+    return schema
 
 
 _NOUNS: tuple[Literal["user", "product", "interaction"], ...] = ("user", "product", "interaction")
@@ -246,7 +246,7 @@ _ASKER_PROOF = (
     "With a publishable key a `user_id` without `user_hash` or reader token is not trusted: the question is answered "
     "and does not join that user's history."
 )
-_READER = "It needs a reader token; a secret key names the user in `user_id` instead."
+_USER_NOTE = "It needs a reader token; a secret key names the user in `user_id` instead."
 
 
 def list_security(endpoint: Endpoint) -> list[dict[str, list[str]]]:
@@ -270,7 +270,7 @@ def describe_keys(endpoint: Endpoint) -> str:
     elif not rules.publishable:
         words = "**Keys:** secret key only. A publishable key gets 403."
     elif endpoint.about.needs_user:
-        words = f"**Keys:** secret or publishable key. {_READER}"
+        words = f"**Keys:** secret or publishable key. {_USER_NOTE}"
     else:
         words = f"**Keys:** secret or publishable key.{_describe_proof(endpoint)}"
     return f"{words} The read-only `playground` refuses it." if rules.writes else words

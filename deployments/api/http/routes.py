@@ -70,8 +70,8 @@ def build_application(
     @cache
     def document() -> dict[str, Any]:
         # Requested rarely, so it is not built while a replica starts.
-        found = build_openapi(handler.endpoints, version)
-        return reduce(extend_openapi, (describe() for describe in describe_more), found)
+        schema = build_openapi(handler.endpoints, version)
+        return reduce(extend_openapi, (describe() for describe in describe_more), schema)
 
     app.openapi = document  # type: ignore[method-assign]
     seen: set[str] = set()

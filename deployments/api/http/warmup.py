@@ -75,7 +75,7 @@ async def load_written_apps(
     loaded: set[str] = set()
     while True:
         try:
-            for app_id in [one for one in app_ids() if one not in loaded][:MOST_WATCHED]:
+            for app_id in [candidate for candidate in app_ids() if candidate not in loaded][:MOST_WATCHED]:
                 offset = await stores.changes.last(app_id, "product")
                 if offset == begun.setdefault(app_id, offset):
                     continue

@@ -14,7 +14,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
 _OWNERLESS = "any"
 
 
@@ -78,8 +78,8 @@ class OpenApiTexts:
 
 def read_texts() -> OpenApiTexts:
     """Return the texts from the data files. Cost: 15 ms, once for each document."""
-    operations = tomllib.loads((_HERE / "operations.toml").read_text("utf-8"))
-    fields = tomllib.loads((_HERE / "fields.toml").read_text("utf-8"))
+    operations = tomllib.loads((_FOLDER / "operations.toml").read_text("utf-8"))
+    fields = tomllib.loads((_FOLDER / "fields.toml").read_text("utf-8"))
     return OpenApiTexts(
         info=operations["info"]["description"].strip(),
         tags=operations["tags"],
@@ -96,7 +96,7 @@ def read_examples() -> tuple[Example, ...]:
 
 
 def _read(name: str) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = json.loads((_HERE / name).read_text("utf-8"))
+    entries: list[dict[str, Any]] = json.loads((_FOLDER / name).read_text("utf-8"))
     return entries
 
 

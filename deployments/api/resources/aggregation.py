@@ -66,8 +66,8 @@ class AggregationResource:
                 if stopped.is_set():
                     raise Unavailable("nobody waits for the count any more")
                 reading = self._records.get_many(app_id, self._noun, ids[start : start + _SLICE])
-                found = asyncio.run_coroutine_threadsafe(reading, loop).result(_PATIENCE_S)
-                yield from (orjson.loads(record) for record in found if record is not None)
+                page = asyncio.run_coroutine_threadsafe(reading, loop).result(_PATIENCE_S)
+                yield from (orjson.loads(record) for record in page if record is not None)
 
         def run() -> Counted:
             return aggregate(

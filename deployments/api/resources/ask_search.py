@@ -90,9 +90,9 @@ class AskSearchResource:
         body, identity, query = request.parsed
         question_id = await self._create_question(request, body, identity) if body.answer else None
         snippets = await self._retrieve_passages(request.app_id, body)
-        found = await self._search_products(query, list(snippets))
-        products = await self._page(request, body, query, found, snippets)
-        total = found.search.total if found.search is not None else 0
+        answered = await self._search_products(query, list(snippets))
+        products = await self._page(request, body, query, answered, snippets)
+        total = answered.search.total if answered.search is not None else 0
         self._query_log.record(
             request, "ask", body.q, total=total, served_by="ask_search", engine_id=query.engine_id
         )
@@ -104,9 +104,9 @@ class AskSearchResource:
             "products": products,
         }
         if body.facets:
-            facets = found.search.facets if found.search is not None else {}
+            facets = answered.search.facets if answered.search is not None else {}
             data["facet_counts"] = {"facet_fields": facets}
-        warnings = [dict(one) for one in getattr(found, "warnings", ())]
+        warnings = [dict(warning) for warning in getattr(answered, "warnings", ())]
         if warnings:
             remove_hidden_suggestions(hidden_fields(request), warnings)
             data["warnings"] = warnings
@@ -157,8 +157,12 @@ class AskSearchResource:
             yearly_decay=body.yearly_decay, exclude=tuple(body.exclude),
             only=None if only is None else frozenset(only),
         )  # fmt: skip
-        found = await self._services.client.retrieve(query)
-        return {one.product_id: one for one in found if one.lexical or one.score >= LEAST_PASSAGE_SCORE}
+        snippets = await self._services.client.retrieve(query)
+        return {
+            snippet.product_id: snippet
+            for snippet in snippets
+            if snippet.lexical or snippet.score >= LEAST_PASSAGE_SCORE
+        }
 
     async def _search_products(self, query: UserQuery, by_passage: Sequence[str]) -> RecommendationResult:
         """Return the engine's products, with those of the passages included; nothing without an engine."""
@@ -179,14 +183,14 @@ class AskSearchResource:
         request: ApiRequest,
         body: AskSearch,
         query: UserQuery,
-        found: RecommendationResult,
+        answered: RecommendationResult,
         snippets: Mapping[str, Snippet],
     ) -> list[dict[str, Any]]:
         assert query.search is not None
-        page: Sequence[Mapping[str, Any]] = found.products
+        page: Sequence[Mapping[str, Any]] = answered.products
         if not query.search.order:
-            page = fuse_rankings(found.products, list(snippets))[body.start : body.start + body.rows]
-        marks = {str(one["product_id"]): one for one in page}
+            page = fuse_rankings(answered.products, list(snippets))[body.start : body.start + body.rows]
+        marks = {str(product["product_id"]): product for product in page}
         named = ManyProducts.model_construct(
             product_ids=list(marks), fl=["*"] if "*" in body.fl else [*body.fl, *ALWAYS_SHOWN, "description"]
         )
@@ -222,20 +226,22 @@ class AskSearchResource:
         return {**record, "snippet": snippet, **underscored}
 
 
-def fuse_rankings(found: Sequence[Mapping[str, Any]], by_passage: Sequence[str]) -> list[Mapping[str, Any]]:
+def fuse_rankings(
+    products: Sequence[Mapping[str, Any]], by_passage: Sequence[str]
+) -> list[Mapping[str, Any]]:
     """Return products ordered by the fused ranks of the engine's words and of passages.
 
     Boosted products stay first.
     """
     passage_rank = {product_id: rank for rank, product_id in enumerate(by_passage)}
     scores = []
-    for rank, product in enumerate(found):
+    for rank, product in enumerate(products):
         score = 1.0 / (_RANK_DAMPING + rank) if product.get("_search_score", 0.0) >= _MATCHED else 0.0
         place = passage_rank.get(str(product["product_id"]))
         if place is not None:
             score += _PASSAGES_WEIGH / (_RANK_DAMPING + place)
         scores.append((not product.get("_boosted", False), -score, rank))
-    return [found[rank] for _, _, rank in sorted(scores)]
+    return [products[rank] for _, _, rank in sorted(scores)]
 
 
 def _order_keys(order_by: str | list[Any]) -> list[Any]:

@@ -26,7 +26,7 @@ from deployments.edge.envelope import Reply, success
 from deployments.edge.request import ApiRequest
 
 TRENDING_DAYS = 7
-TRENDING_READERS = 3
+TRENDING_USERS = 3
 "Minimum number of users who asked a question before other users see it."
 MOST_TYPED = 500
 _ANYTHING = "news"
@@ -83,20 +83,20 @@ class AskSuggestionsResource:
         """Return questions for a search query."""
         body: wire.Suggestion = request.parsed
         typed = " ".join(body.q[:MOST_TYPED].split())
-        found = _filter_by_prefix(await self._popular_questions(request.app_id, _WIDE), typed)
-        if len(found) < body.rows:
-            found += await self._suggest(request.app_id, typed or _ANYTHING, body.rows)
-        return success({"completions": _deduplicate(found, body.rows)})
+        questions = _filter_by_prefix(await self._popular_questions(request.app_id, _WIDE), typed)
+        if len(questions) < body.rows:
+            questions += await self._suggest(request.app_id, typed or _ANYTHING, body.rows)
+        return success({"completions": _deduplicate(questions, body.rows)})
 
     async def autocomplete(self, request: ApiRequest) -> Reply:
         """Return completions of a question."""
         body: wire.Suggestion = request.parsed
         typed = " ".join(body.q[:MOST_TYPED].split())
-        found = _filter_by_prefix(await self._popular_questions(request.app_id, _WIDE), typed)
-        if len(found) < body.rows:
+        questions = _filter_by_prefix(await self._popular_questions(request.app_id, _WIDE), typed)
+        if len(questions) < body.rows:
             completed = await self._complete(request, body.q, ("suggested_queries", "title"), body.rows)
-            found += [one["text"] for entries in completed.values() for one in entries]
-        return success({"completions": _deduplicate(found, body.rows)})
+            questions += [completion["text"] for entries in completed.values() for completion in entries]
+        return success({"completions": _deduplicate(questions, body.rows)})
 
     async def search_autocomplete(self, request: ApiRequest) -> Reply:
         """Return completions of a search."""
@@ -112,20 +112,22 @@ class AskSuggestionsResource:
             often += await self._suggest_for_trending(app_id, rows - len(often))
         return self._questions_reply(_deduplicate(often, rows))
 
-    def _questions_reply(self, found: list[str]) -> Reply:
-        return success({"related_questions": found, "service_id": self._new_service_id()})
+    def _questions_reply(self, questions: list[str]) -> Reply:
+        return success({"related_questions": questions, "service_id": self._new_service_id()})
 
     async def _popular_questions(self, app_id: str, rows: int) -> list[str]:
         today = self._services.clock.now_ms() // _DAY_MS
         days = range(today, today - TRENDING_DAYS, -1)
-        return await self._services.store.list_popular(app_id, days, min_users=TRENDING_READERS, rows=rows)
+        return await self._services.store.list_popular(app_id, days, min_users=TRENDING_USERS, rows=rows)
 
     async def _popular_about(self, app_id: str, product_id: str) -> list[str]:
         """Return recent popular questions whose answers cite a product."""
         often = await self._popular_questions(app_id, _WIDE)
         citing = (await self._services.store.list_citing(app_id, product_id))[-_MOST_CITING:] if often else []
-        recorded = await asyncio.gather(*(self._services.store.read(app_id, one) for one in citing))
-        cited = {one.question.text.casefold() for one in recorded if one is not None}
+        recorded = await asyncio.gather(
+            *(self._services.store.read(app_id, question_id) for question_id in citing)
+        )
+        cited = {stored.question.text.casefold() for stored in recorded if stored is not None}
         return [text for text in often if text.casefold() in cited]
 
     async def _suggest_for_trending(self, app_id: str, rows: int) -> list[str]:
@@ -133,19 +135,19 @@ class AskSuggestionsResource:
         query = UserQuery(
             kind="user_to_trending", app_id=app_id, engine_id=DEFAULT_ENGINE, rows=_MOST_TRENDING
         )
-        found: list[str] = []
+        questions: list[str] = []
         try:
             for product in (await self._recommender.answer(query)).products:
-                if len(found) >= rows:
+                if len(questions) >= rows:
                     break
-                found += await self._services.client.suggest_product_questions(
+                questions += await self._services.client.suggest_product_questions(
                     app_id, str(product["product_id"]), 1
                 )
-            if len(found) < rows:
-                found += await self._services.client.suggest_questions(app_id, _ANYTHING, rows)
-            return found
+            if len(questions) < rows:
+                questions += await self._services.client.suggest_questions(app_id, _ANYTHING, rows)
+            return questions
         except HouseError:
-            return found
+            return questions
 
     async def _suggest(self, app_id: str, text: str, rows: int) -> list[str]:
         """Return suggestions of the archive; an unavailable archive causes fewer suggestions, not an error."""
@@ -170,8 +172,8 @@ class AskSuggestionsResource:
             completions = {}
         return {
             name: [
-                {key: value for key, value in one.items() if key != "product"}
-                for one in completions.get(name, [])
+                {key: value for key, value in completion.items() if key != "product"}
+                for completion in completions.get(name, [])
             ]
             for name in fields
         }
@@ -182,8 +184,8 @@ def _filter_by_prefix(often: Iterable[str], typed: str) -> list[str]:
     prefix = typed.casefold()
     if not prefix:
         return list(often)
-    found = [(text.casefold().find(prefix), text) for text in often]
-    inside = [(at, text) for at, text in found if at == 0 or (at > 0 and not text[at - 1].isalnum())]
+    places = [(text.casefold().find(prefix), text) for text in often]
+    inside = [(at, text) for at, text in places if at == 0 or (at > 0 and not text[at - 1].isalnum())]
     return [text for at, text in inside if at == 0] + [text for at, text in inside if at > 0]
 
 

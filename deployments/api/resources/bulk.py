@@ -148,8 +148,8 @@ def _is_query(endpoint: Endpoint) -> bool:
     version, _, name = endpoint.path.removeprefix("/").partition("/")
     group, slash, rest = name.partition("/")
     asks = group in GROUPS and (not endpoint.rules.writes or group == "ask")
-    one_slash = bool(slash) and "/" not in rest and "{" not in rest
-    return endpoint.method == "POST" and version == "v1" and asks and one_slash
+    is_single = bool(slash) and "/" not in rest and "{" not in rest
+    return endpoint.method == "POST" and version == "v1" and asks and is_single
 
 
 def _join_replies(replies: Sequence[Reply]) -> Reply:

@@ -102,7 +102,7 @@ def _warnings(request: ApiRequest, query: UserQuery) -> list[dict[str, str]]:
 
 
 FIELD = "suggested_queries"
-MOST_ASKED = 500
+MOST_TYPED = 500
 "Characters of the typed text that are looked up in the question bank."
 
 Completions = Mapping[str, list[dict[str, Any]]]
@@ -121,21 +121,23 @@ class QuestionBankSuggestions:
         Cost:
             one read of a counter, only for this field and a page that is not full
         """
-        found = completions.get(FIELD)
-        if found is None or len(found) >= query.rows:
+        entries = completions.get(FIELD)
+        if entries is None or len(entries) >= query.rows:
             return completions
         if query.start:
             # skip the questions of earlier pages
             whole = replace(query, completion_fields=(FIELD,), start=0, rows=query.start + query.rows)
-            found = list((await self._recommender.answer(whole)).completions.get(FIELD, ()))
+            entries = list((await self._recommender.answer(whole)).completions.get(FIELD, ()))
         try:
-            listed = await self._add_questions(query, found)
+            listed = await self._add_questions(query, entries)
         except Unavailable:
             return completions
         return {**completions, FIELD: listed[query.start : query.start + query.rows]}
 
-    async def _add_questions(self, query: UserQuery, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        beside = [one["text"] for one in found]
+    async def _add_questions(
+        self, query: UserQuery, entries: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        beside = [entry["text"] for entry in entries]
         last = query.start + query.rows
-        questions = await self._banks.suggest(query.app_id, query.typed[:MOST_ASKED], last, beside)
-        return [*found, *questions]
+        questions = await self._banks.suggest(query.app_id, query.typed[:MOST_TYPED], last, beside)
+        return [*entries, *questions]

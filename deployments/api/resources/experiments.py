@@ -168,8 +168,8 @@ class ExperimentsResource:
         return success(await self._client.report(request.app_id, request.ids[NAMED]))
 
 
-BASE = "/v1/experiments"
-_ONE = f"{BASE}/{{{NAMED}}}"
+ROOT = "/v1/experiments"
+_EXPERIMENT = f"{ROOT}/{{{NAMED}}}"
 _TAG = "Experiments"
 _EVENT = AdmissionRules(
     publishable_by="publishable_experiments", writes=True, body="raw", browser_bytes=16 << 10
@@ -185,7 +185,7 @@ def build_experiment_endpoints(
     """Return the endpoints."""
     return (
         Endpoint(
-            "experiments.event", "POST", f"{_ONE}/events", _EVENT, "experiments", events.answer,
+            "experiments.event", "POST", f"{_EXPERIMENT}/events", _EVENT, "experiments", events.answer,
             schema=events.read, hot=True,
             about=EndpointTexts(
                 "Assign a user to a variant", _TAG, shape.ExperimentBody, {200: shape.EventReply, 404: MessageReply}
@@ -196,13 +196,13 @@ def build_experiment_endpoints(
 
 
 def _administration(resource: ExperimentsResource) -> tuple[Endpoint, ...]:
-    one, many = build_envelope(shape.ShownExperiment), build_envelope(shape.ShownExperiments)
+    experiment, experiments = build_envelope(shape.ShownExperiment), build_envelope(shape.ShownExperiments)
 
     def row(
         name: str, method: str, path: str, rules: AdmissionRules, answer: Answer, about: str, *,
-        reply: Any = one, body: Any = None, schema: Schema | None = None,
+        reply: Any = experiment, body: Any = None, schema: Schema | None = None,
     ) -> Endpoint:  # fmt: skip
-        replies = {200: reply, **({404: MessageReply} if path.startswith(_ONE) else {})}
+        replies = {200: reply, **({404: MessageReply} if path.startswith(_EXPERIMENT) else {})}
         if rules.writes:
             replies[400] = MessageReply
         return Endpoint(
@@ -211,29 +211,29 @@ def _administration(resource: ExperimentsResource) -> tuple[Endpoint, ...]:
         )  # fmt: skip
 
     def step(name: LifecycleStep, about: str) -> Endpoint:
-        return row(name, "POST", f"{_ONE}/{name}", _STEP, resource.build_step(name), about)
+        return row(name, "POST", f"{_EXPERIMENT}/{name}", _STEP, resource.build_step(name), about)
 
     return (
-        row("list", "GET", BASE, _READ, resource.list, "List experiments", reply=many),
+        row("list", "GET", ROOT, _READ, resource.list, "List experiments", reply=experiments),
         row(
-            "create", "POST", BASE, _CHANGE, resource.create, "Create experiments as drafts",
-            reply=many, body=shape.EXPERIMENT_DRAFTS,
+            "create", "POST", ROOT, _CHANGE, resource.create, "Create experiments as drafts",
+            reply=experiments, body=shape.EXPERIMENT_DRAFTS,
         ),
-        row("show", "GET", _ONE, _READ, resource.show, "Read an experiment"),
+        row("show", "GET", _EXPERIMENT, _READ, resource.show, "Read an experiment"),
         row(
-            "edit", "PUT", _ONE, _CHANGE, resource.edit, "Change an experiment",
+            "edit", "PUT", _EXPERIMENT, _CHANGE, resource.edit, "Change an experiment",
             body=shape.ExperimentEdit, schema=resource.body_parser(shape.ExperimentEdit),
         ),
         step("start", "Start an experiment"),
         row(
-            "schedule", "POST", f"{_ONE}/schedule", _CHANGE, resource.schedule, "Schedule an experiment",
+            "schedule", "POST", f"{_EXPERIMENT}/schedule", _CHANGE, resource.schedule, "Schedule an experiment",
             body=shape.ScheduleBody, schema=resource.body_parser(shape.ScheduleBody),
         ),
         step("pause", "Pause an experiment"),
         step("complete", "End an experiment for good"),
         step("archive", "Archive an experiment"),
         row(
-            "report", "GET", f"{_ONE}/report", _READ, resource.report, "Read the report of an experiment",
+            "report", "GET", f"{_EXPERIMENT}/report", _READ, resource.report, "Read the report of an experiment",
             reply=build_envelope(shape.ShownReport),
         ),
     )  # fmt: skip

@@ -43,14 +43,14 @@ from deployments.edge.request import ApiRequest
 NOTHING_TO_DO = "one of template, instructions, task_id is required"
 MOST_PRODUCTS = 10
 MOST_INSTRUCTIONS = 2_000
-_ONE_OF: JsonDict = {"anyOf": [{"required": [name]} for name in ("template", "instructions", "task_id")]}
+_ANY_OF: JsonDict = {"anyOf": [{"required": [name]} for name in ("template", "instructions", "task_id")]}
 _Id = Annotated[str, Field(min_length=1, max_length=512)]
 
 
 class Generation(BaseModel):
     """What to generate. `null` equals absence."""
 
-    model_config = ConfigDict(extra="ignore", json_schema_extra=_ONE_OF)
+    model_config = ConfigDict(extra="ignore", json_schema_extra=_ANY_OF)
 
     template: Any = Field(None, description=f"What to write: {', '.join(f'`{name}`' for name in TEMPLATES)}.")
     instructions: Any = Field(
@@ -157,12 +157,12 @@ class GenerationResource:
 
     async def _show(self, request: ApiRequest, task_id: Any) -> Reply:
         try:
-            found = await self._questions.read(request.app_id, parse_question_id(task_id))
+            stored = await self._questions.read(request.app_id, parse_question_id(task_id))
         except ValueError:
-            found = None
-        if found is None or found.question.generation is None:
+            stored = None
+        if stored is None or stored.question.generation is None:
             raise NotFound(messages.NOT_FOUND)
-        return success(_render(found))
+        return success(_render(stored))
 
     async def _accept(self, client: QuestionClient, request: ApiRequest) -> Reply:
         try:
@@ -174,8 +174,8 @@ class GenerationResource:
         reason = request.gate.why_no_writes()
         if reason:
             raise Unavailable(reason, retry_after_s=10, told=True)
-        found = await self._records.get_many(request.app_id, "product", task.product_ids)
-        for at, record in enumerate(found):
+        records = await self._records.get_many(request.app_id, "product", task.product_ids)
+        for at, record in enumerate(records):
             if record is None:
                 refuse("no product has this id", "product_ids", at)
         now_ms = self._clock.now_ms()

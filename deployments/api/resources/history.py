@@ -267,10 +267,13 @@ class ThreadsResource:
 
     async def _thread(self, request: ApiRequest) -> dict[str, Any]:
         thread_id = _named_thread(request)
-        found = next((one for one in await self._threads(request) if thread_id in one.question_ids), None)
-        if found is None:
+        thread = next(
+            (candidate for candidate in await self._threads(request) if thread_id in candidate.question_ids),
+            None,
+        )
+        if thread is None:
             raise NotFound(messages.NOT_FOUND)
-        return {**_resource_from_thread(found), "questions_ids": list(found.question_ids)}
+        return {**_resource_from_thread(thread), "questions_ids": list(thread.question_ids)}
 
     async def _change(
         self, request: ApiRequest, verb: ThreadVerb, *thread_ids: str, text: str = ""
@@ -308,7 +311,7 @@ def _resource_from_thread(thread: Thread) -> dict[str, Any]:
     }
 
 
-BASE = "/v1/ask/user_history"
+ROOT = "/v1/ask/user_history"
 _TAG = "History"
 _READ = AdmissionRules(publishable=True, body="json", reads_token=True, token_in_body=True)
 _CHANGE = AdmissionRules(publishable=True, writes=True, body="json", reads_token=True, token_in_body=True)
@@ -326,7 +329,7 @@ def build_history_endpoints(resource: HistoryResource) -> tuple[Endpoint, ...]:
         if thread:
             replies[404] = records.MessageReply
         return Endpoint(
-            f"history.{name}", "POST", BASE + path, rules, "detail", answer,
+            f"history.{name}", "POST", ROOT + path, rules, "detail", answer,
             schema=resource.body_parser(body), hot=hot,
             about=EndpointTexts(about, _TAG, body, replies, needs_user=True),
         )  # fmt: skip
@@ -372,13 +375,13 @@ def build_history_endpoints(resource: HistoryResource) -> tuple[Endpoint, ...]:
 
 _FETCH = AdmissionRules(publishable=True, reads_token=True)
 _STEP = AdmissionRules(publishable=True, writes=True, reads_token=True)
-_READER = {"user_id": {"type": "string"}}
+_USER_ID = {"user_id": {"type": "string"}}
 
 
 def build_thread_endpoints(resource: ThreadsResource) -> tuple[Endpoint, ...]:
     """Return the endpoints of threads and notifications as resources."""
-    threads, notifications = f"{BASE}/threads", f"{BASE}/notifications"
-    one = f"{threads}/{{{NAMED}}}"
+    threads, notifications = f"{ROOT}/threads", f"{ROOT}/notifications"
+    thread_path = f"{threads}/{{{NAMED}}}"
     enveloped = records.build_envelope
 
     def row(
@@ -386,43 +389,68 @@ def build_thread_endpoints(resource: ThreadsResource) -> tuple[Endpoint, ...]:
         body: wire.Body | None = None,
     ) -> Endpoint:  # fmt: skip
         rules = _FETCH if method == "GET" else _STEP if body is None else _CHANGE
-        replies = {200: reply, **({404: records.MessageReply} if path.startswith(one) else {})}
+        replies = {200: reply, **({404: records.MessageReply} if path.startswith(thread_path) else {})}
         return Endpoint(
             f"history.{name}", method, path, rules, "detail", answer,
             schema=resource.body_parser(body or wire.UserBody), about=EndpointTexts(about, _TAG, body, replies,
-            _READER, True),
+            _USER_ID, True),
         )  # fmt: skip
 
     def change(name: str, verb: ThreadVerb, about: str) -> Endpoint:
-        return row(f"threads.{name}", "POST", f"{one}/{name}", resource.build_change(verb), about)
+        return row(f"threads.{name}", "POST", f"{thread_path}/{name}", resource.build_change(verb), about)
 
     return (
         row(
-            "threads.list", "GET", threads, resource.list, "List the threads of a user",
+            "threads.list",
+            "GET",
+            threads,
+            resource.list,
+            "List the threads of a user",
             enveloped(wire.ThreadResources),
         ),
-        row("threads.show", "GET", one, resource.show, "Read a thread", enveloped(wire.WholeThread)),
+        row("threads.show", "GET", thread_path, resource.show, "Read a thread", enveloped(wire.WholeThread)),
         row(
-            "threads.rename", "PUT", one, resource.rename, "Give a thread another title", enveloped(wire.WholeThread),
+            "threads.rename",
+            "PUT",
+            thread_path,
+            resource.rename,
+            "Give a thread another title",
+            enveloped(wire.WholeThread),
             wire.NewTitle,
         ),
-        row("threads.delete", "DELETE", one, resource.delete_one, "Delete a thread"),
+        row("threads.delete", "DELETE", thread_path, resource.delete_one, "Delete a thread"),
         row(
-            "threads.delete_many", "POST", f"{threads}/_delete", resource.delete_many, "Delete threads",
-            enveloped(wire.DeletedThreads), wire.ThreadDeletion,
+            "threads.delete_many",
+            "POST",
+            f"{threads}/_delete",
+            resource.delete_many,
+            "Delete threads",
+            enveloped(wire.DeletedThreads),
+            wire.ThreadDeletion,
         ),
         row(
-            "threads.delete_all", "POST", f"{threads}/_delete_all", resource.delete_all, "Delete all threads of a user",
+            "threads.delete_all",
+            "POST",
+            f"{threads}/_delete_all",
+            resource.delete_all,
+            "Delete all threads of a user",
         ),
         change("read", "dismiss_thread", "Clear a thread's indicator"),
         change("subscribe", "subscribe", "Watch a thread for news"),
         change("unsubscribe", "unsubscribe", "Stop watching a thread"),
         row(
-            "notifications", "GET", notifications, resource.notifications, "Count unread updates",
+            "notifications",
+            "GET",
+            notifications,
+            resource.notifications,
+            "Count unread updates",
             enveloped(wire.Notifications),
         ),
         row(
-            "notifications.dismiss", "POST", f"{notifications}/dismiss", resource.dismiss,
+            "notifications.dismiss",
+            "POST",
+            f"{notifications}/dismiss",
+            resource.dismiss,
             "Clear the account's indicator",
         ),
-    )  # fmt: skip
+    )

@@ -100,8 +100,8 @@ class InteractionsResource:
     async def _missing(self, request: ApiRequest, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
         """Return warnings on interactions with missing products; for dry runs only, because it reads the store."""
         product_ids = list(accepted.product_ids)[:MOST_LOOKED_UP]
-        found = await self._records.get_many(request.app_id, "product", product_ids)
-        lost = [product_id for product_id, record in zip(product_ids, found, strict=True) if record is None]
+        records = await self._records.get_many(request.app_id, "product", product_ids)
+        lost = [product_id for product_id, record in zip(product_ids, records, strict=True) if record is None]
         return _unknown_warnings(accepted, lost)
 
     def read_erase(self, request: ApiRequest) -> list[str]:
@@ -134,8 +134,8 @@ def _upload_reply(
     request: ApiRequest, accepted: AcceptedInteractions, warnings: list[dict[str, Any]]
 ) -> Reply:
     """Return the reply to an upload; the specification fixes the body of a successful one."""
-    found = {"message": messages.SUCCESS, "warnings": warnings[:MOST_WARNINGS]} if warnings else None
-    reply = message_reply(messages.SUCCESS) if found is None else plain_reply(found)
+    content = {"message": messages.SUCCESS, "warnings": warnings[:MOST_WARNINGS]} if warnings else None
+    reply = message_reply(messages.SUCCESS) if content is None else plain_reply(content)
     if accepted.unnamed and request.credential.is_secret:
         return replace(reply, headers=((b"x-kiosk-warning", (UNNAMED % accepted.unnamed).encode()),))
     return reply

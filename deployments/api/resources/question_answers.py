@@ -69,15 +69,15 @@ class QuestionAnswersResource:
         with outcome:
             answered = await self._recommender.answer(treated)
         remove_hidden_fields(request, query, answered)
-        found = answered.answers or _NOTHING
+        answers = answered.answers or _NOTHING
         original = query.question.original if query.question is not None else ""
         self._query_log.record(
             request, "ask", original,
-            total=found.total, language=query.language, served_by="question_answering", engine_id=query.engine_id,
+            total=answers.total, language=query.language, served_by="question_answering", engine_id=query.engine_id,
         )  # fmt: skip
-        spelling = found.spelling
+        spelling = answers.spelling
         more = {
-            "total": found.total,
+            "total": answers.total,
             "spellcheck": {
                 "spelling_errors": spelling.errors,
                 "auto_spelling_correction": spelling.corrected,
@@ -89,7 +89,7 @@ class QuestionAnswersResource:
         }
         return result(
             "answers",
-            dumps(found.answers) + b"," + dumps(more)[1:-1] + render_notices(answered),
+            dumps(answers.answers) + b"," + dumps(more)[1:-1] + render_notices(answered),
             took_ms=request.took_ms(),
             service_id=self._new_service_id(),
             alias=request.credential.app.settings.service_id_response_alias,
@@ -129,10 +129,10 @@ class QuestionBankResource:
     async def complete(self, request: ApiRequest) -> Reply:
         """Return completions of a question."""
         typed: QuestionAutocomplete = request.parsed
-        found = await self._banks.complete(request.app_id, typed.q[:MOST_COMPLETIONS], typed.rows)
+        questions = await self._banks.complete(request.app_id, typed.q[:MOST_COMPLETIONS], typed.rows)
         return result(
             "completions",
-            dumps([{"question": one.question, "weight": one.weight} for one in found]),
+            dumps([{"question": question.question, "weight": question.weight} for question in questions]),
             took_ms=request.took_ms(),
             service_id=self._new_service_id(),
             alias=request.credential.app.settings.service_id_response_alias,

@@ -177,8 +177,8 @@ class QuestionsResource:
     async def _is_over_quota(self, app_id: str, identity: RequestIdentity, day: int, quota: int) -> bool:
         """Count a question against its user, and against the address if the user is unproven."""
         counts = [
-            await self._services.store.count(app_id, one, day)
-            for one in {identity.user_key, identity.counting_id}
+            await self._services.store.count(app_id, counted_key, day)
+            for counted_key in {identity.user_key, identity.counting_id}
         ]
         return max(counts) > quota
 
@@ -214,10 +214,10 @@ class QuestionsResource:
         store, ids = self._services.store, body.question_ids
         if not body.has_format:
             shown = await store.shown_many(request.app_id, ids)
-            plain = (b"null" if one is None else _strip_mark(one) for one in shown)
+            plain = (b"null" if answer is None else _strip_mark(answer) for answer in shown)
             return success_json(b"[" + b",".join(plain) + b"]")
-        found = await asyncio.gather(*(store.read(request.app_id, one) for one in ids))
-        return success_json(dumps([await self._format_answer(one, body) for one in found]))
+        questions = await asyncio.gather(*(store.read(request.app_id, question_id) for question_id in ids))
+        return success_json(dumps([await self._format_answer(question, body) for question in questions]))
 
     async def close(self) -> None:
         """Wait for background writes."""
@@ -355,9 +355,9 @@ async def list_few_matching(
         filter=parse(fq), search=listing,
     )  # fmt: skip
     try:
-        found = await recommender.answer(query)
+        answered = await recommender.answer(query)
     except HouseError:
         return None
-    if found.search is None or found.search.total > MOST_LISTED:
+    if answered.search is None or answered.search.total > MOST_LISTED:
         return None
-    return tuple(str(one["product_id"]) for one in found.products)
+    return tuple(str(product["product_id"]) for product in answered.products)

@@ -49,7 +49,7 @@ class RecordsResource:
 
     noun: ClassVar[RecordNoun]
     id_field: ClassVar[str]
-    delete_one_message: ClassVar[str]
+    deletion_message: ClassVar[str]
     delete_many_message: ClassVar[str]
 
     def __init__(self, stores: Stores, clock: Clock, new_task_id: Callable[[], TaskId]) -> None:
@@ -122,10 +122,10 @@ class RecordsResource:
         return with_etag(success_json(await self._stored(request)))
 
     async def _stored(self, request: ApiRequest) -> bytes:
-        found = await self._stores.records.get(request.app_id, self.noun, request.parsed)
-        if found is None:
+        record = await self._stores.records.get(request.app_id, self.noun, request.parsed)
+        if record is None:
             raise NotFound(await self._missing_error(request.app_id))
-        return found
+        return record
 
     async def _missing_error(self, app_id: str) -> str:
         return messages.NOT_FOUND
@@ -154,7 +154,7 @@ class RecordsResource:
 
     async def delete_one(self, request: ApiRequest) -> Reply:
         """Queue the delete of one record."""
-        return await self._delete(request, [request.parsed], self.delete_one_message)
+        return await self._delete(request, [request.parsed], self.deletion_message)
 
     async def _delete(self, request: ApiRequest, record_ids: list[str], message: str) -> Reply:
         took = await self._stores.intake.accept(
@@ -223,15 +223,15 @@ class ProductsResource(RecordsResource):
 
     noun = "product"
     id_field = "product_id"
-    delete_one_message = messages.SUCCESS
+    deletion_message = messages.SUCCESS
     delete_many_message = messages.DELETED
 
     async def read(self, request: ApiRequest) -> Reply:
         """Return the product alone, or in the envelope if the app's setting requires it."""
-        found = await self._stored(request)
+        record = await self._stored(request)
         if request.credential.app.settings.product_envelope:
-            return with_etag(success_json(found))
-        return Reply(200, found, etag=compute_etag(found))
+            return with_etag(success_json(record))
+        return Reply(200, record, etag=compute_etag(record))
 
     def _type_of(self, request: ApiRequest) -> str | None:
         return request.query.get("type") or None
@@ -246,7 +246,7 @@ class UsersResource(RecordsResource):
 
     noun = "user"
     id_field = "user_id"
-    delete_one_message = messages.DELETED
+    deletion_message = messages.DELETED
     delete_many_message = messages.SUCCESS
 
     def __init__(self, stores: Stores, clock: Clock, new_task_id: Callable[[], TaskId]) -> None:
@@ -269,8 +269,8 @@ class UsersResource(RecordsResource):
         erasure = await self._erasures.order(
             request.app_id, user_id=request.parsed, request_id=request.request_id, by="api"
         )
-        told = {"task_id": erasure.erasure_id, "receipt": f"/v1/users/_erasures/{erasure.erasure_id}"}
-        return success(told, self.delete_one_message)
+        content = {"task_id": erasure.erasure_id, "receipt": f"/v1/users/_erasures/{erasure.erasure_id}"}
+        return success(content, self.deletion_message)
 
     async def receipt(self, request: ApiRequest) -> Reply:
         """Return the receipt of an erasure; its status is complete or not."""

@@ -73,14 +73,14 @@ class SearchResource:
             answered = await self._recommender.answer(treated)
         remove_hidden_fields(request, query, answered)
         search_query = query.search or SearchQuery()
-        found = answered.search or _NOTHING
+        result = answered.search or _NOTHING
         self._query_log.record(
             request, "search", search_query.original,
-            total=found.total, language=search_query.prefer_language, served_by=answered.served_by,
+            total=result.total, language=search_query.prefer_language, served_by=answered.served_by,
             engine_id=query.engine_id,
         )  # fmt: skip
         return self._reply(
-            request, answered, b"," + dumps(_search_details(query, found))[1:-1] + render_notices(answered)
+            request, answered, b"," + dumps(_search_details(query, result))[1:-1] + render_notices(answered)
         )
 
     async def answer_many(self, request: ApiRequest) -> Reply:
@@ -102,11 +102,11 @@ class SearchResource:
 _NOTHING = SearchResult(0, SpellingResult(False, False, "", "", "", ""))
 
 
-def _search_details(query: UserQuery, found: SearchResult) -> dict[str, Any]:
+def _search_details(query: UserQuery, result: SearchResult) -> dict[str, Any]:
     """Return the search details beside the products."""
-    spelling = found.spelling
+    spelling = result.spelling
     details: dict[str, Any] = {
-        "total": found.total,
+        "total": result.total,
         "start": query.start,
         "spellcheck": {
             "spelling_errors": spelling.errors,
@@ -116,10 +116,10 @@ def _search_details(query: UserQuery, found: SearchResult) -> dict[str, Any]:
             "corrected_query": spelling.corrected_text,
             "corrected_query_with_markups": spelling.corrected_marked,
         },
-        "facet_counts": {"facet_fields": found.facets},
-        "product_existence": found.existence,
-        "partially_matched_products": found.partial,
-        "custom_assets": found.assets,
-        "boosting_rules": found.applied,
+        "facet_counts": {"facet_fields": result.facets},
+        "product_existence": result.existence,
+        "partially_matched_products": result.partial,
+        "custom_assets": result.assets,
+        "boosting_rules": result.applied,
     }
-    return {**details, "filtering_rule": found.filtering} if found.filtering else details
+    return {**details, "filtering_rule": result.filtering} if result.filtering else details

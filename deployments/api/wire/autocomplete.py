@@ -106,8 +106,8 @@ def _parse_start(value: Any) -> int:
 def _check_field(name: str, at: int) -> None:
     """Refuse a field that no product can have."""
     outer, dot, rest = canonical(name).partition(".")
-    known = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
-    if name in QUERY_SOURCES or (known and (not dot or rest) and canonical(name) != "custom_attributes"):
+    is_field = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
+    if name in QUERY_SOURCES or (is_field and (not dot or rest) and canonical(name) != "custom_attributes"):
         return
     refuse(
         "there is no such source of completions; name a product field such as title, custom_attributes.<name>, "

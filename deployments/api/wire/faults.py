@@ -78,8 +78,8 @@ def unprocessable_from(
 
     With the `model` of the body, the message of an unknown field names a similar field.
     """
-    found = error.errors(include_url=False)[:_MOST]
-    return Unprocessable("request schema error", detail=[_entry(entry, within, model) for entry in found])
+    faults = error.errors(include_url=False)[:_MOST]
+    return Unprocessable("request schema error", detail=[_entry(entry, within, model) for entry in faults])
 
 
 def refuse(msg: str, *path: str | int, kind: str = "value_error", within: str = "body") -> NoReturn:
@@ -106,7 +106,7 @@ def _entry(entry: ErrorDetails, within: str, model: type[BaseModel] | None) -> d
     kind = entry["type"]
     place = [within, *(_short(part) for part in entry["loc"])]
     ours = kind.startswith(("value_error", "type_error"))
-    msg, told = _WORDS.get(
+    msg, error_type = _WORDS.get(
         kind, (entry["msg"] if ours else "value is not valid", kind if ours else "value_error")
     )
     form = _FORMS.get(context.get("pattern", ""))
@@ -115,7 +115,7 @@ def _entry(entry: ErrorDetails, within: str, model: type[BaseModel] | None) -> d
         msg += _suggest_field(entry["loc"], model)
     elif kind == "string_type" and type(entry["input"]) is int and abs(entry["input"]) < _LARGEST_SHOWN:
         msg += f'; send it as text: "{entry["input"]}"'
-    return {"loc": place, "msg": msg, "type": told}
+    return {"loc": place, "msg": msg, "type": error_type}
 
 
 def _suggest_field(place: tuple[str | int, ...], model: type[BaseModel]) -> str:
@@ -123,11 +123,11 @@ def _suggest_field(place: tuple[str | int, ...], model: type[BaseModel]) -> str:
     models = [model]
     for part in place[:-1]:
         if isinstance(part, str):
-            fields = [one.model_fields[part].annotation for one in models if part in one.model_fields]
+            fields = [owner.model_fields[part].annotation for owner in models if part in owner.model_fields]
             models = [inner for annotation in fields for inner in _models_of(annotation)]
-    names = [name for one in models for name in one.model_fields]
-    found = get_close_matches(str(place[-1])[:_LONGEST_NAME], names, 1, 0.7)
-    return f"; did you mean {found[0]}?" if found else ""
+    names = [name for owner in models for name in owner.model_fields]
+    matches = get_close_matches(str(place[-1])[:_LONGEST_NAME], names, 1, 0.7)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:

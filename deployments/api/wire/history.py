@@ -25,7 +25,7 @@ def _uuid(value: str) -> str:
     return plain
 
 
-Reader = Annotated[str, Field(min_length=1, max_length=512)]
+UserIdText = Annotated[str, Field(min_length=1, max_length=512)]
 QuestionId = Annotated[str, AfterValidator(_uuid), WithJsonSchema({"type": "string", "format": "uuid"})]
 Title = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
 
@@ -35,7 +35,7 @@ class UserBody(RequestModel):
 
     model_config = ConfigDict(**{**RequestModel.model_config, "extra": "ignore"})
 
-    user_id: Reader | None = None
+    user_id: UserIdText | None = None
     "Required with a secret key; with a token it may be absent, and otherwise must match the token."
     jwt_token: str | None = None
     "A user token, for clients that can't send a header."

@@ -32,7 +32,7 @@ from deployments.edge.envelope import dumps
 
 _ID_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 512}
 NamedList = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], Field(max_length=1000)]
-OneOrMany = Annotated[
+TextOrTexts = Annotated[
     NamedList,
     Field(min_length=1),
     WithJsonSchema(
@@ -126,7 +126,7 @@ class UserToHistory(Recommendation):
 class ProductToProducts(Paged):
     """A request for products that go with others. At least one anchor is required."""
 
-    product_id: OneOrMany | None = None
+    product_id: TextOrTexts | None = None
     product_ids: Annotated[NamedList, Field(min_length=1)] | None = None
     product_group_id: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     product_group_ids: Annotated[NamedList, Field(min_length=1)] | None = None
@@ -208,8 +208,8 @@ def _check_attributes(body: UserToAttributes) -> None:
     """Refuse a field that no product can have, and values that are both included and excluded."""
     name = canonical(body.field)
     outer, dot, rest = name.partition(".")
-    is_known = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
-    if not is_known or (dot and not rest) or name == "custom_attributes":
+    is_field = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
+    if not is_field or (dot and not rest) or name == "custom_attributes":
         refuse(
             "there is no such product field; name one, for example brand, or custom_attributes.<name>",
             "field",
@@ -226,5 +226,5 @@ def render_notices(answered: RecommendationResult, *more: dict[str, str]) -> byt
     `more` are warnings of the endpoint. A dedicated engine may run the previous release, whose results have neither.
     """
     warnings = (*getattr(answered, "warnings", ()), *more)
-    found = b',"warnings":' + dumps(list(warnings)) if warnings else b""
-    return found if getattr(answered, "anchor_found", True) else found + b',"anchor_found":false'
+    notices = b',"warnings":' + dumps(list(warnings)) if warnings else b""
+    return notices if getattr(answered, "anchor_found", True) else notices + b',"anchor_found":false'

@@ -51,8 +51,10 @@ _NO_NUMBER = (
 class _OrName:
     """Allows in the schema the name of a field in place of an object."""
 
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"type": "string", "minLength": 1, "maxLength": 512}, handler(core)]}
+    def __get_pydantic_json_schema__(
+        self, source: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [{"type": "string", "minLength": 1, "maxLength": 512}, handler(source)]}
 
 
 def _bound(value: Any) -> str:
@@ -201,8 +203,14 @@ class AnchoringSetting(RequestModel):
 def anchorings_from_body(settings: Sequence[AnchoringSetting]) -> tuple[Anchoring, ...]:
     """Return the anchorings of the query from `anchoring_settings`."""
     return tuple(
-        Anchoring(one.product_id, tuple(one.anchor_ids), one.relative_position, one.start_time, one.end_time)
-        for one in settings
+        Anchoring(
+            anchoring.product_id,
+            tuple(anchoring.anchor_ids),
+            anchoring.relative_position,
+            anchoring.start_time,
+            anchoring.end_time,
+        )
+        for anchoring in settings
     )
 
 
@@ -255,7 +263,7 @@ def facets_from_body(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
         Unprocessable, FilterSyntax: a field no product can have, a pattern or query that does not parse
     """
     effort = StepBudget()
-    found = []
+    facets = []
     for at, entry in enumerate(entries):
         name = canonical(entry.field)
         keys = _keys(name, entry.ranges, entry.queries, "facets", at)
@@ -264,7 +272,7 @@ def facets_from_body(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
         for pattern in ("include", "exclude"):
             _try_pattern(getattr(entry, pattern), effort, "facets", at, pattern)
         counted = tuple((key or "", node) for key, node in keys)
-        found.append(
+        facets.append(
             Facet(
                 name,
                 entry.alias or entry.field,
@@ -274,7 +282,7 @@ def facets_from_body(entries: Sequence[FacetField]) -> tuple[Facet, ...]:
                 counted or None,
             )
         )
-    return tuple(found)
+    return tuple(facets)
 
 
 def facet_filters_from_body(chosen: Mapping[str, FacetChoice]) -> tuple[FacetFilter, ...]:
@@ -283,7 +291,7 @@ def facet_filters_from_body(chosen: Mapping[str, FacetChoice]) -> tuple[FacetFil
     Errors:
         Unprocessable, FilterSyntax: a field no product can have, a query that does not parse
     """
-    found = []
+    filters = []
     for label, choice in chosen.items():
         name = canonical(label)
         if choice.terms or choice.ranges:
@@ -291,8 +299,8 @@ def facet_filters_from_body(chosen: Mapping[str, FacetChoice]) -> tuple[FacetFil
         nodes: list[tree.Node] = [tree.Term(name, term) for term in choice.terms]
         nodes += [node for _, node in _keys(name, choice.ranges, choice.queries, "facet_filters", label)]
         if nodes:
-            found.append(FacetFilter(name, nodes[0] if len(nodes) == 1 else tree.Any(tuple(nodes))))
-    return tuple(found)
+            filters.append(FacetFilter(name, nodes[0] if len(nodes) == 1 else tree.Any(tuple(nodes))))
+    return tuple(filters)
 
 
 def check_budget(facets: Sequence[FacetField], chosen: Mapping[str, FacetChoice]) -> None:
@@ -301,16 +309,18 @@ def check_budget(facets: Sequence[FacetField], chosen: Mapping[str, FacetChoice]
     Errors:
         FilterSyntax: they exceed the budget
     """
-    told: list[ChosenQuery] = [query for entry in facets for query in entry.queries]
-    told += [query for choice in chosen.values() for query in choice.queries]
-    ranges = sum(len(entry.ranges) for entry in facets) + sum(len(one.ranges) for one in chosen.values())
+    queries: list[ChosenQuery] = [query for entry in facets for query in entry.queries]
+    queries += [query for choice in chosen.values() for query in choice.queries]
+    ranges = sum(len(entry.ranges) for entry in facets) + sum(
+        len(chosen_values.ranges) for chosen_values in chosen.values()
+    )
     if ranges > MOST_KEYS:
         refuse(f"all facets together have at most {MOST_KEYS} ranges", "facets")
     if sum(len(choice.terms) for choice in chosen.values()) > MOST_TERMS:
         refuse(f"all facet filters together have at most {MOST_TERMS} terms", "facet_filters")
-    if len(told) > 1:
+    if len(queries) > 1:
         try:
-            parse(" ".join(f"({query.query})" for query in told))
+            parse(" ".join(f"({query.query})" for query in queries))
         except FilterSyntax as error:
             refuse_filter(error, "facets")
 
@@ -318,16 +328,16 @@ def check_budget(facets: Sequence[FacetField], chosen: Mapping[str, FacetChoice]
 def check_field(name: str, *path: str | int) -> None:
     """Refuse a field that no product can have."""
     outer, dot, rest = name.partition(".")
-    known = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
-    if not known or (dot and not rest) or name == "custom_attributes":
+    is_field = outer in Product.model_fields or re.fullmatch(TRANSLATION_NAME, outer) is not None
+    if not is_field or (dot and not rest) or name == "custom_attributes":
         refuse(_NO_FIELD, *path)
 
 
 def _keys(
     name: str, ranges: Sequence[ChosenRange], queries: Sequence[ChosenQuery], *path: str | int
 ) -> Iterator[tuple[str | None, tree.Node]]:
-    for one in ranges:
-        yield one.key, tree.Range(name, one.from_, one.to, True, False)
+    for range_ in ranges:
+        yield range_.key, tree.Range(name, range_.from_, range_.to, True, False)
     for at, query in enumerate(queries):
         node = parse_filter(query.query, *path, "queries", at, "query")
         if node is None:

@@ -42,8 +42,8 @@ def _may_be_null(schema: dict[str, Any]) -> None:
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
         if name not in required:
-            told = {key: field.pop(key) for key in ("title", "description", "default") if key in field}
-            schema["properties"][name] = {**told, "anyOf": [field, {"type": "null"}]}
+            texts = {key: field.pop(key) for key in ("title", "description", "default") if key in field}
+            schema["properties"][name] = {**texts, "anyOf": [field, {"type": "null"}]}
 
 
 class RequestModel(BaseModel):
@@ -309,15 +309,15 @@ def boosts_from_body(body: HasBoostRules) -> tuple[Boost, ...]:
         (rule.boost_fq, rule.boost_positions, rule.boost_rule_name, ("boost_rules", at))
         for at, rule in enumerate(body.boost_rules)
     )
-    found = []
+    boosts = []
     for text, positions, name, path in (single, *several):
         tree = parse_filter(text, *path, "boost_fq")
         if tree is not None:
             label = f"boost_rules[{path[1]}]" if path else "boost_fq"
-            found.append(Boost(tree, tuple(positions) if positions else None, name, label=label))
+            boosts.append(Boost(tree, tuple(positions) if positions else None, name, label=label))
         elif positions:
             refuse(_NOTHING_TO_PLACE, *path, "boost_positions")
-    return tuple(found)
+    return tuple(boosts)
 
 
 def spacings_from_body(diversification: Mapping[str, Diversification]) -> tuple[DiversityRule, ...]:
@@ -329,7 +329,7 @@ def spacings_from_body(diversification: Mapping[str, Diversification]) -> tuple[
 
 
 def query_from_body(
-    body: UserQueryBody, kind: QueryKind, *, app_id: str, user_id: str, now_ms: int, **own: Any
+    body: UserQueryBody, kind: QueryKind, *, app_id: str, user_id: str, now_ms: int, **parameters: Any
 ) -> UserQuery:
     """Return the query of a body; `own` holds the parameters that only this kind of body has.
 
@@ -351,12 +351,12 @@ def query_from_body(
         dedupe=body.dedupe_product_group_id,
         simulated=tuple(simulated),
         cohort=body.user_cohort,
-        **own,
+        **parameters,
     )
 
 
 def plain_query_from_body(
-    body: ProductQueryBody, kind: QueryKind, *, app_id: str, user_id: str, **own: Any
+    body: ProductQueryBody, kind: QueryKind, *, app_id: str, user_id: str, **parameters: Any
 ) -> UserQuery:
     """Return the query of a body that names its user by the id only.
 
@@ -377,5 +377,5 @@ def plain_query_from_body(
         circles=tuple(entry.circle() for entry in body.geo.filter),
         boost_circles=tuple(entry.circle(entry.boost_positions) for entry in body.geo.boost),
         rule_names=(body.boost_rule_name,) if body.boost_rule_name and not body.boost_fq else (),
-        **own,
+        **parameters,
     )

@@ -82,8 +82,8 @@ def list_clients(name: AppName = "", as_json: AsJson = False) -> None:
         )
     screen.out().print(table, "")
     table = screen.build_table("client", "calls", "ids", title="Callers of the last 30 days")
-    for one in seen:
-        table.add_row(screen.quote_text(one.name), str(one.calls), ", ".join(one.client_ids[:4]))
+    for client in seen:
+        table.add_row(screen.quote_text(client.name), str(client.calls), ", ".join(client.client_ids[:4]))
     screen.out().print(table if seen else "No calls within 30 days.")
 
 

@@ -134,10 +134,17 @@ def list_invitations(as_json: AsJson = False) -> None:
         screen.print_json(listed.to_dict())
         return
     table = screen.build_table("invitation", "name", "role", "roles in apps", "invited by", "expires")
-    for one in listed.invitations:
-        roles = ", ".join(f"{app_id}={role}" for app_id, role in one.roles.items())
-        expires = "expired" if one.expires_at <= listed.now_ms else iso_ms(one.expires_at)[:19]
-        table.add_row(one.invitation_id, one.username or "-", one.role, roles or "-", one.inviter, expires)
+    for invitation in listed.invitations:
+        roles = ", ".join(f"{app_id}={role}" for app_id, role in invitation.roles.items())
+        expires = "expired" if invitation.expires_at <= listed.now_ms else iso_ms(invitation.expires_at)[:19]
+        table.add_row(
+            invitation.invitation_id,
+            invitation.username or "-",
+            invitation.role,
+            roles or "-",
+            invitation.inviter,
+            expires,
+        )
     screen.out().print(table if listed.invitations else "There are no invitations.")
 
 
@@ -223,12 +230,12 @@ def clients(name: Name, as_json: AsJson = False) -> None:
     if as_json:
         screen.print_json(listed.to_dict())
         return
-    held = listed.grants
+    grants = listed.grants
     table = screen.build_table("connection", "client", "since", "last renewed")
-    for one in held:
-        since, used = iso_ms(one.grant.created_at)[:19], iso_ms(one.used_at)[:19]
-        table.add_row(one.grant.grant_id, one.grant.client_name, since, used)
-    screen.out().print(table if held else f"{name} has connected nothing.")
+    for active in grants:
+        since, used = iso_ms(active.grant.created_at)[:19], iso_ms(active.used_at)[:19]
+        table.add_row(active.grant.grant_id, active.grant.client_name, since, used)
+    screen.out().print(table if grants else f"{name} has connected nothing.")
 
 
 @app.command("disconnect", epilog=CLIENTS_EPILOG)
@@ -271,8 +278,8 @@ def roles(
         screen.out().print(f"{account.username} is an administrator and owns every app.")
         return
     table = screen.build_table("app", "role", "may")
-    for app_id, own in sorted(account.roles.items()):
-        table.add_row(app_id, own, ROLE_TEXTS[own])
+    for app_id, app_role in sorted(account.roles.items()):
+        table.add_row(app_id, app_role, ROLE_TEXTS[app_role])
     screen.out().print(table if account.roles else f"{account.username} has no role in any app.")
 
 

@@ -70,14 +70,14 @@ def forget(
         _list(installation.perform("users.erasures", app_id=app), as_json)
         return
     if receipt:
-        found: Erasure = installation.perform("users.erasure", app_id=app, erasure_id=receipt)
+        erasure: Erasure = installation.perform("users.erasure", app_id=app, erasure_id=receipt)
     else:
-        found = asyncio.run(_erase_user(installation, app, _reader_id(user), anonymous, later))
+        erasure = asyncio.run(_erase_user(installation, app, _reader_id(user), anonymous, later))
     if as_json:
-        screen.print_json(found.to_dict())
+        screen.print_json(erasure.to_dict())
     else:
-        _show(found)
-    if found.left or found.status != "finished":
+        _show(erasure)
+    if erasure.left or erasure.status != "finished":
         raise typer.Exit(1)
 
 
@@ -167,14 +167,14 @@ def _reader_id(given: str) -> str:
     return line
 
 
-def _list(found: list[Erasure], as_json: bool) -> None:
+def _list(erasures: list[Erasure], as_json: bool) -> None:
     if as_json:
-        screen.print_json({"erasures": [erasure.to_dict() for erasure in found]})
+        screen.print_json({"erasures": [erasure.to_dict() for erasure in erasures]})
         return
     table = screen.build_table("erasure", "ordered", "state", "left")
-    for erasure in found:
+    for erasure in erasures:
         table.add_row(erasure.erasure_id, iso_ms(erasure.created_at)[:19], erasure.status, str(erasure.left))
-    screen.out().print(table if found else "Nobody was forgotten yet.")
+    screen.out().print(table if erasures else "Nobody was forgotten yet.")
 
 
 def _show(erasure: Erasure) -> None:

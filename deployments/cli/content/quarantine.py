@@ -76,12 +76,12 @@ def list_entries(
 ) -> None:
     """List what was set aside, newest first."""
     with _exit_codes(as_json):
-        found: EntryList = Installation().perform("quarantine.list", app_id=name, kind=kind, limit=limit)
-    newest = found.newest
+        entries: EntryList = Installation().perform("quarantine.list", app_id=name, kind=kind, limit=limit)
+    newest = entries.newest
     if as_json:
-        screen.print_json(found.to_dict())
+        screen.print_json(entries.to_dict())
         return
-    if not found.total:
+    if not entries.total:
         screen.out().print("Nothing is set aside.")
         return
     table = screen.build_table("id", "what", "when", "why")
@@ -90,8 +90,8 @@ def list_entries(
         when = iso_ms(entry.at)[:19] if entry.at else "-"
         table.add_row(entry.entry_id, screen.quote_text(what), when, screen.quote_text(entry.reason[:200]))
     screen.out().print(table)
-    if found.total > len(newest):
-        screen.out().print(f"{found.total - len(newest):,} more; see --limit and --kind.")
+    if entries.total > len(newest):
+        screen.out().print(f"{entries.total - len(newest):,} more; see --limit and --kind.")
 
 
 @app.command("show")
@@ -131,21 +131,22 @@ def replay(
             screen.err().print("Kiosk does not run, so nothing would be applied; start it with `kiosk up`.")
             raise typer.Exit(NOT_RUNNING)
         how = {"overwrite": overwrite, "damaged": damaged}
-        found = asyncio.run(_replay(installation, name, entry_ids or [], every, kind, **how))
-    counts = Counter(result.status for _, result in found)
+        results = asyncio.run(_replay(installation, name, entry_ids or [], every, kind, **how))
+    counts = Counter(result.status for _, result in results)
     if as_json:
-        results = [
-            {"id": one.entry_id, "status": result.status, "reason": result.reason} for one, result in found
+        rows = [
+            {"id": entry.entry_id, "status": result.status, "reason": result.reason}
+            for entry, result in results
         ]
         screen.print_json(
-            {"app": name, "replayed": counts["replayed"], "entries": len(found), "results": results}
+            {"app": name, "replayed": counts["replayed"], "entries": len(results), "results": rows}
         )
     else:
-        for entry, result in found:
+        for entry, result in results:
             if result.status != "replayed":
                 screen.out().print(screen.quote_text(f"{entry.entry_id}: {result.status}: {result.reason}"))
-        screen.out().print(f"{counts['replayed']:,} of {len(found):,} replayed.")
-    if counts["replayed"] < len(found):
+        screen.out().print(f"{counts['replayed']:,} of {len(results):,} replayed.")
+    if counts["replayed"] < len(results):
         raise typer.Exit(1)
 
 
@@ -195,8 +196,8 @@ async def _replay(
 
 
 def _read(installation: Installation, name: str, kind: str = "") -> list[QuarantineEntry]:
-    found: EntryList = installation.perform("quarantine.list", app_id=name, kind=kind, limit=_ALL)
-    return list(found.newest)
+    entries: EntryList = installation.perform("quarantine.list", app_id=name, kind=kind, limit=_ALL)
+    return list(entries.newest)
 
 
 def _format_json(text: str) -> str:
@@ -208,9 +209,9 @@ def _format_json(text: str) -> str:
 
 def _is_confirmed(entries: Sequence[QuarantineEntry]) -> bool:
     counts = Counter(entry.kind for entry in entries)
-    told = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
+    summary = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
     try:
-        return typer.confirm(f"Drop for good: {told}?", err=True)
+        return typer.confirm(f"Drop for good: {summary}?", err=True)
     except typer.Abort:
         return False
 

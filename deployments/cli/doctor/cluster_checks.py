@@ -135,14 +135,14 @@ def _check_key(recorded: StoredIdentity, settings: Settings) -> Finding:
 def _check_artifacts(recorded: StoredIdentity, settings: Settings) -> Finding:
     address = str(settings.artifacts_address)
     try:
-        found = read_artifact_id(open_artifact_store_at(address, settings))
+        artifact_id = read_artifact_id(open_artifact_store_at(address, settings))
     except HouseError as error:
         advice = "is the bucket or the folder reachable from here?"
         return Finding("artifact store", "bad", error.message, advice)
-    if recorded.installation_id and not found:
+    if recorded.installation_id and not artifact_id:
         words = f"not at {address}: trainings, reports and promotions are refused on this machine"
         return Finding("artifact store", "warning", words, "set KIOSK_DATA_DIR or KIOSK_ARTIFACTS_URL")
-    mismatch = find_mismatch(recorded, artifact_id=found, address=address)
+    mismatch = find_mismatch(recorded, artifact_id=artifact_id, address=address)
     return Finding("artifact store", "bad" if mismatch else "ok", mismatch or f"{address} is reachable")
 
 

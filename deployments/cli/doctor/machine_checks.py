@@ -41,11 +41,11 @@ def check_data_directory(path: Path) -> Finding:
     """The data directory is ours and closed to others."""
     if not path.exists():
         return Finding("data", "ok", f"{path} does not exist yet; `kiosk up` makes it")
-    found = path.stat()
-    if found.st_uid != os.getuid():
+    status = path.stat()
+    if status.st_uid != os.getuid():
         advice = "run kiosk as its owner, or set KIOSK_DATA_DIR"
         return Finding("data", "bad", f"{path} belongs to another user", advice)
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if stat.S_IMODE(status.st_mode) & 0o077:
         return Finding("data", "bad", f"{path} is open to other users", f"chmod 700 {path}")
     return Finding("data", "ok", f"{path}, closed to other users")
 
@@ -65,11 +65,11 @@ def check_master_key(installation: Installation) -> Finding:
     path, settings = installation.places.master_key, installation.settings
     is_given = settings.master_key is not None or settings.master_key_file is not None
     if not is_given:
-        found = check_private_file(
+        finding = check_private_file(
             "master key", path, "rotate all keys if others could read it: `kiosk keys rotate`"
         )
-        if found.level == "bad" or not path.exists():
-            return found
+        if finding.level == "bad" or not path.exists():
+            return finding
     try:
         open_vault(settings)
     except HouseError as error:

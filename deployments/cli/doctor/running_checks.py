@@ -86,11 +86,11 @@ def check_ports(installation: Installation, state: InstallationState) -> Iterato
     outside = []
     for process in list_processes(installation.places):
         try:
-            found = process.net_connections(kind="tcp")
+            connections = process.net_connections(kind="tcp")
             name = process.name()
         except psutil.Error:
             continue
-        for connection in found:
+        for connection in connections:
             if connection.status != psutil.CONN_LISTEN or connection.laddr.ip.startswith(LOOPBACK):
                 continue
             if connection.laddr.port != state.port:

@@ -122,21 +122,23 @@ def check_secrets(installation: Installation) -> Iterator[Finding]:
     for path in exposed:
         words = f"every user of this machine can read {path}"
         yield Finding("secrets", "bad", words, f"chmod 600 {path}, then change the secret")
-    here = find_secrets(os.environ)
-    if here:
-        advice = f"put each into a file of mode 600 and name that: {here[0]}_FILE=..."
-        yield Finding("secrets", "warning", f"this shell's environment holds {', '.join(here)}", advice)
-    found = set()
+    shell_secrets = find_secrets(os.environ)
+    if shell_secrets:
+        advice = f"put each into a file of mode 600 and name that: {shell_secrets[0]}_FILE=..."
+        yield Finding(
+            "secrets", "warning", f"this shell's environment holds {', '.join(shell_secrets)}", advice
+        )
+    process_secrets = set()
     for process in list_processes(installation.places):
         try:
-            found |= {f"{name} in {process.name()}" for name in find_secrets(process.environ())}
+            process_secrets |= {f"{name} in {process.name()}" for name in find_secrets(process.environ())}
         except psutil.Error:
             continue
-    if found:
+    if process_secrets:
         yield Finding(
-            "secrets", "bad", ", ".join(sorted(found)), "`kiosk down && kiosk up`, then change them"
+            "secrets", "bad", ", ".join(sorted(process_secrets)), "`kiosk down && kiosk up`, then change them"
         )
-    elif not here and not exposed:
+    elif not shell_secrets and not exposed:
         yield Finding("secrets", "ok", "none stands in an environment or in a file that all users can read")
 
 
@@ -146,20 +148,20 @@ def check_artifacts(installation: Installation) -> Finding:
         artifacts = open_artifact_store(installation.settings)
         if not artifacts.has_any():
             return Finding("artifacts", "ok", "none yet")
-        found = sign_manifests(artifacts, foreign=True, dry_run=True)
+        result = sign_manifests(artifacts, foreign=True, dry_run=True)
     except InvalidSetting as error:
         return Finding("artifacts", "bad", error.message)
     except HouseError as error:
         return Finding("artifacts", "bad", error.message, "put back the master key from your backup")
-    if found.damaged:
-        words = f"damaged manifests: {', '.join(found.damaged[:3])}"
+    if result.damaged:
+        words = f"damaged manifests: {', '.join(result.damaged[:3])}"
         return Finding("artifacts", "bad", words, "restore them from your backup")
-    if found.signed:
-        words = f"{len(found.signed)} manifests were not signed by this installation: {found.signed[0]}"
+    if result.signed:
+        words = f"{len(result.signed)} manifests were not signed by this installation: {result.signed[0]}"
         if not installation.places.signing_marker.exists():
             return Finding("artifacts", "ok", f"{words}; the next `kiosk up` signs them once")
         return Finding("artifacts", "bad", words, "if you trust who wrote them: `kiosk artifacts sign`")
-    return Finding("artifacts", "ok", f"all {found.valid} manifests are signed by this installation")
+    return Finding("artifacts", "ok", f"all {result.valid} manifests are signed by this installation")
 
 
 def check_previous_keys(installation: Installation) -> Iterator[Finding]:
@@ -172,9 +174,9 @@ def check_previous_keys(installation: Installation) -> Iterator[Finding]:
         artifacts = open_artifact_store(installation.settings)
         return await MasterKeyReseal(stores.access, stores.accounts, artifacts, vault).run(dry_run=True)
 
-    found = installation.administer(look)
-    if found.count or found.newer:
-        words = f"{found.to_text()} are sealed with a previous master key"
+    result = installation.administer(look)
+    if result.count or result.newer:
+        words = f"{result.to_text()} are sealed with a previous master key"
         yield Finding("previous master key", "warning", words, "`kiosk master-key reseal`, while it serves")
     else:
         advice = "`kiosk master-key status` says what else ends with it; then remove it"
@@ -187,41 +189,44 @@ LATE_MS = 600_000
 
 def check_erasures(installation: Installation) -> Iterator[Finding]:
     """Orders are carried out, none was lost, and no engine serves what was learned from erased rows."""
-    shelf = open_artifact_store(installation.settings)
+    artifacts = open_artifact_store(installation.settings)
 
     async def look(keeping: KeyAdmin, stores: OpenStores) -> list[Finding]:
-        found = []
+        findings = []
         late_ms = read_clock_ms() - LATE_MS
         late = [erasure for erasure, _ in await stores.erasures.list_orders() if erasure.created_at < late_ms]
         if late:
-            names = ", ".join(f"{one.app_id} {one.erasure_id}" for one in late[:5])
+            names = ", ".join(f"{order.app_id} {order.erasure_id}" for order in late[:5])
             advice = (
                 "is the intake at work, and are all segments whole? see supervisor.log for erasure_failed"
             )
-            found.append(Finding("erasures", "bad", f"{len(late)} not carried out: {names}", advice))
+            findings.append(Finding("erasures", "bad", f"{len(late)} not carried out: {names}", advice))
         for app in await keeping.apps():
-            found += await _check_app(app.app_id, shelf, stores)
-        return found
+            findings += await _check_app(app.app_id, artifacts, stores)
+        return findings
 
     yield from installation.administer(look) or [
         Finding("erasures", "ok", "nothing is left of who was forgotten")
     ]
 
 
-async def _check_app(app_id: str, shelf: ArtifactStore, stores: OpenStores) -> list[Finding]:
-    found = []
+async def _check_app(app_id: str, artifacts: ArtifactStore, stores: OpenStores) -> list[Finding]:
+    findings = []
     if lost := await stores.erasures.list_lost(app_id):
         advice = "erase these users again: `kiosk forget`"
-        found.append(
+        findings.append(
             Finding("erasures", "bad", f"{app_id}: erasures that can't be read: {', '.join(lost)}", advice)
         )
     try:
-        marked = {(one.engine_id, one.version): one.erasures for one in find_marked_snapshots(shelf, app_id)}
+        marked = {
+            (snapshot.engine_id, snapshot.version): snapshot.erasures
+            for snapshot in find_marked_snapshots(artifacts, app_id)
+        }
     except HouseError as error:
-        return [*found, Finding("erasures", "warning", f"{app_id}: {error.message}")]
+        return [*findings, Finding("erasures", "warning", f"{app_id}: {error.message}")]
     for engine in await stores.engines.all(app_id):
         if count := marked.get((engine.engine_id, engine.snapshot)):
             words = f"{app_id}/{engine.engine_id} serves a model that learned from rows of {count} erasures"
             advice = f"`kiosk train {app_id}` replaces it; it holds no ids of people"
-            found.append(Finding("erasures", "warning", words, advice))
-    return found
+            findings.append(Finding("erasures", "warning", words, advice))
+    return findings

@@ -57,12 +57,12 @@ class Installation:
 
     def __init__(self, settings: Settings | None = None) -> None:
         """Look at an installation; without `settings` by those it runs with, else by those of this shell."""
-        own = Settings() if settings is None else settings
-        self.places = InstallationPaths.from_data_dir(own.data_dir)
+        shell_settings = Settings() if settings is None else settings
+        self.places = InstallationPaths.from_data_dir(shell_settings.data_dir)
         state = self.state
-        self.settings, self.in_vain = own, list[str]()
+        self.settings, self.in_vain = shell_settings, list[str]()
         if settings is None and state is not None:
-            self.settings, self.in_vain = own.replaced_by(state.settings)
+            self.settings, self.in_vain = shell_settings.replaced_by(state.settings)
         ALLOWED.set_source(partial(allowed_learners, self.settings))
 
     @property
@@ -151,14 +151,14 @@ class Installation:
             Fault: a process can't be ended
         """
         places = self.places
-        found = list_processes(places)
-        left = [process.pid for process in end_processes(found, 3.0)]
+        processes = list_processes(places)
+        left = [process.pid for process in end_processes(processes, 3.0)]
         if left:
             raise Fault(f"these processes can't be ended: {left}; end them by hand")
         shutil.rmtree(places.run_dir, ignore_errors=True)
         for path in (places.state, places.redis_url, places.haproxy_wrapper, places.haproxy_options):
             path.unlink(missing_ok=True)
-        return len(found)
+        return len(processes)
 
     def wait_until_ready(self, stalled_s: float, on_stage: Callable[[float, str], None]) -> InstallationState:
         """Wait until it is ready or has failed, as long as it makes progress; each stage is handed over once.
@@ -281,11 +281,11 @@ class Installation:
         """Return the replicas that hold other states than another one at the same offset, by app."""
 
         async def read(keeping: KeyAdmin, stores: OpenStores) -> dict[str, list[str]]:
-            found = {}
+            differing = {}
             for app in await keeping.apps():
                 followers = await stores.changes.list_followers(app.app_id)
-                found[app.app_id] = find_differing(followers, read_clock_ms())
-            return {app_id: names for app_id, names in found.items() if names}
+                differing[app.app_id] = find_differing(followers, read_clock_ms())
+            return {app_id: names for app_id, names in differing.items() if names}
 
         return self.administer(read)
 

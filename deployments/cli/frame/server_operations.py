@@ -99,5 +99,5 @@ async def _sign(services: AdminServices, _: Arguments) -> Signatures:
 
 async def _sign_all(services: AdminServices, *, dry_run: bool) -> Signatures:
     keys = await sign_keys(services.stores.access, services.vault, dry_run=dry_run)
-    found = await asyncio.to_thread(sign_manifests, services.artifacts, foreign=True, dry_run=dry_run)
-    return Signatures(dry_run, found, keys)
+    manifests = await asyncio.to_thread(sign_manifests, services.artifacts, foreign=True, dry_run=dry_run)
+    return Signatures(dry_run, manifests, keys)

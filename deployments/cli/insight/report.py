@@ -71,11 +71,11 @@ def mcp(
     report: ArchiveReport = installation.perform(
         "archive.report", app_id=app_id, since=since, top=top, unanswered_below=below
     )
-    wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
-    files = write_charts(charts, build_charts(report), wanted) if charts is not None else []
+    formats = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
+    files = write_charts(charts, build_charts(report), formats) if charts is not None else []
     if as_json:
-        told = {"app_id": app_id, **report.to_dict()}
-        screen.print_json({**told, "charts": [str(path) for path in files]} if files else told)
+        content = {"app_id": app_id, **report.to_dict()}
+        screen.print_json({**content, "charts": [str(path) for path in files]} if files else content)
         return
     _show(report, app_id)
     for path in files:
@@ -112,11 +112,11 @@ def search(
             return activity.report
 
     report = asyncio.run(read())
-    wanted = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
-    files = write_charts(charts, build_search_charts(report), wanted) if charts is not None else []
+    formats = [form.strip() for form in forms.split(",") if form.strip()] or list(FORMS)
+    files = write_charts(charts, build_search_charts(report), formats) if charts is not None else []
     if as_json:
-        told = {"app_id": name, **report.to_dict()}
-        screen.print_json({**told, "charts": [str(path) for path in files]} if files else told)
+        content = {"app_id": name, **report.to_dict()}
+        screen.print_json({**content, "charts": [str(path) for path in files]} if files else content)
         return
     print_search_report(report, name)
     for path in files:
@@ -129,12 +129,14 @@ def build_charts(report: ArchiveReport) -> dict[str, BarChart]:
     return {
         "days": build_bar_chart("Calls by day", report.days[-60:], note),
         "clients": build_bar_chart(
-            "Calls by client", [(one.name, one.calls) for one in report.clients], note
+            "Calls by client", [(client.name, client.calls) for client in report.clients], note
         ),
         "skills": build_bar_chart("Calls by skill", report.skills, note),
         "questions": build_bar_chart("Top questions", report.questions, note),
         "articles": build_bar_chart(
-            "Most read articles", [(one, read) for one, read, _ in report.articles if read], note
+            "Most read articles",
+            [(product_id, read) for product_id, read, _ in report.articles if read],
+            note,
         ),
         "refusals": build_bar_chart("Refusals", report.refusals, note),
     }
@@ -167,10 +169,10 @@ def _show(report: ArchiveReport, app_id: str) -> None:
             out.print(table, "")
     _show_unanswered(report)
     table = screen.build_table("read", "found", "article", title="Articles")
-    for product_id, read, found in report.articles:
+    for product_id, read, hits in report.articles:
         title = report.titles.get(product_id, "")
         table.add_row(
-            str(read), str(found), screen.quote_text(f"{title} ({product_id})" if title else product_id)
+            str(read), str(hits), screen.quote_text(f"{title} ({product_id})" if title else product_id)
         )
     out.print(table)
 
@@ -178,7 +180,7 @@ def _show(report: ArchiveReport, app_id: str) -> None:
 def _show_unanswered(report: ArchiveReport) -> None:
     if not report.missing:
         return
-    share = f"{report.missing_calls:,} of {report.asked_calls:,} asks below {report.unanswered_below:g}"
+    share = f"{report.missing_calls:,} of {report.question_calls:,} asks below {report.unanswered_below:g}"
     table = screen.build_table("calls", "last", "found", "", title=f"Questions without an answer: {share}")
     for line in report.missing:
         last = iso_ms(line.last_at)[:16].replace("T", " ")

@@ -45,14 +45,14 @@ def sign(
     if as_json:
         screen.print_json(signatures.to_dict())
         return
-    keys, found = signatures.keys, signatures.manifests
+    keys, manifests = signatures.keys, signatures.manifests
     done = "would be signed" if dry_run else "signed"
     screen.print_lines(
-        *(f"{done}: {name}" for name in (*found.signed, *keys.signed)),
-        *(f"damaged, can't be signed: {name}" for name in found.damaged),
+        *(f"{done}: {name}" for name in (*manifests.signed, *keys.signed)),
+        *(f"damaged, can't be signed: {name}" for name in manifests.damaged),
         *(f"not made with this master key, can't be signed: {name}" for name in keys.refused),
-        f"{len(found.signed)} manifests and {len(keys.signed)} key records {done}, "
-        f"{found.valid} and {keys.valid} were signed before",
+        f"{len(manifests.signed)} manifests and {len(keys.signed)} key records {done}, "
+        f"{manifests.valid} and {keys.valid} were signed before",
     )
 
 

@@ -136,18 +136,18 @@ def list_backups(uri: Target, as_json: AsJson = False) -> None:
 
     settings = Installation().settings
     target, marks = _open_target(uri, settings), _fingerprints(settings)
-    found = [load_backup(target, one, marks) for one in list_backup_ids(target)]
+    backups = [load_backup(target, backup_id, marks) for backup_id in list_backup_ids(target)]
     if as_json:
-        screen.print_json({"backups": [one.to_dict() for one in found]})
+        screen.print_json({"backups": [backup.to_dict() for backup in backups]})
         return
     table = screen.build_table(
         "backup", "as of", "release", "keys", "files", "size", droppable=("release", "files")
     )
-    for one in found:
-        facts = one.facts
+    for backup in backups:
+        facts = backup.facts
         files = f"{len(facts.artifacts):,}"
         table.add_row(
-            facts.backup_id, iso_ms(facts.cut_ms), facts.release, f"{facts.keys:,}", files, _mb(one.size)
+            facts.backup_id, iso_ms(facts.cut_ms), facts.release, f"{facts.keys:,}", files, _mb(backup.size)
         )
     screen.out().print(table)
 
@@ -180,8 +180,8 @@ def remove(
         )  # fmt: skip
         return
     screen.print_lines(
-        *(f"keep    {one}" for one in plan.kept),
-        *(f"remove  {one}" for one in plan.removed),
+        *(f"keep    {backup_id}" for backup_id in plan.kept),
+        *(f"remove  {backup_id}" for backup_id in plan.removed),
         f"{len(plan.chunks):,} chunks that no kept backup names, {_mb(plan.size)}",
         "Removed." if yes else "Nothing was removed yet; say --yes to remove them.",
     )
@@ -214,16 +214,16 @@ def verify(
     plan = plan_restore(target, _fingerprints(settings), backup_id=backup_id)
     with screen.show_progress("verifying") as progress:
         damaged = find_damage(target, plan.backup, progress)
-        found = Verification(plan.backup, damaged, require_answers=require_answers)
-        if not found.damaged:
+        verification = Verification(plan.backup, damaged, require_answers=require_answers)
+        if not verification.damaged:
             asyncio.run(
                 verify_restored(
-                    found, plan, target, lambda: _open_source(installation), _scratch_installation(settings),
+                    verification, plan, target, lambda: _open_source(installation), _scratch_installation(settings),
                     answers, progress,
                 )
             )  # fmt: skip
-    print_verification(found, as_json=as_json)
-    if not found.is_good:
+    print_verification(verification, as_json=as_json)
+    if not verification.is_good:
         raise typer.Exit(screen.PARTLY)
 
 
@@ -360,10 +360,10 @@ async def _scratch_installation(settings: Settings) -> AsyncIterator[tuple[OpenS
 
 def _parse_time(text: str) -> int:
     try:
-        found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as error:
         raise Invalid(f"not a time: {text!r}; write 2026-03-01T14:30Z") from error
-    return int((found if found.tzinfo else found.replace(tzinfo=timezone.utc)).timestamp() * 1000)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp() * 1000)
 
 
 def _mb(size: int) -> str:

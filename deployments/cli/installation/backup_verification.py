@@ -64,7 +64,7 @@ class Verification:
 
 
 async def verify_restored(
-    found: Verification,
+    verification: Verification,
     plan: RestorePlan,
     target: ArtifactStore,
     open_source: Callable[[], AbstractAsyncContextManager[Place]],
@@ -76,18 +76,18 @@ async def verify_restored(
     async with AsyncExitStack() as stack:
         stores, into = restored = await stack.enter_async_context(scratch)
         await RestoreJob(plan, target, stores, into, read_clock_ms(), progress).run()
-        found.records = await compare_records(target, plan.backup, stores, most)
+        verification.records = await compare_records(target, plan.backup, stores, most)
         source: Place | None = None
         reason = ""
         try:
             source = await stack.enter_async_context(open_source())
         except HouseError as error:
             reason = error.message
-        await compare_answers(found, target, restored, source, most, progress, reason=reason)
+        await compare_answers(verification, target, restored, source, most, progress, reason=reason)
 
 
 async def compare_answers(
-    found: Verification,
+    verification: Verification,
     target: ArtifactStore,
     restored: Place,
     source: Place | None,
@@ -100,16 +100,16 @@ async def compare_answers(
 
     Without a source, `reason` says why.
     """
-    app_ids = sorted(found.backup.facts.apps)
+    app_ids = sorted(verification.backup.facts.apps)
     for number, app_id in enumerate(app_ids):
-        left = -(-(most - found.answered) // (len(app_ids) - number))
+        left = -(-(most - verification.answered) // (len(app_ids) - number))
         if left > 0:
-            await _compare_app(found, app_id, target, restored, source, reason, left)
-            progress("answers", found.answered)
+            await _compare_app(verification, app_id, target, restored, source, reason, left)
+            progress("answers", verification.answered)
 
 
 async def _compare_app(
-    found: Verification,
+    verification: Verification,
     app_id: str,
     target: ArtifactStore,
     restored: Place,
@@ -118,43 +118,43 @@ async def _compare_app(
     most: int,
 ) -> None:
     stores, into = restored
-    facts = found.backup.facts
+    facts = verification.backup.facts
     cut = facts.apps[app_id]
     # chosen in the source, which still has what a restore may have lost
     sample = await sample_app(stores if source is None else source[0], app_id, most)
     engine_ids = sorted(engine.engine_id for engine in await stores.engines.all(app_id))
     if not sample.titles or not engine_ids:
         return
-    found.apps += 1
-    readers = sample.user_keys
+    verification.apps += 1
+    user_keys = sample.user_keys
     if source is not None:
-        artifacts, reason = await find_change_since(*source, into, target, found.backup, app_id)
+        artifacts, reason = await find_change_since(*source, into, target, verification.backup, app_id)
         expected_place = (source[0], artifacts)
         active = await find_active_users(source[0], app_id, cut)
-        readers = tuple(one for one in readers if one not in active)
+        user_keys = tuple(user_key for user_key in user_keys if user_key not in active)
     searches = await stores.records.count(app_id, "product") <= MOST_SEARCHED
-    queries = build_queries(app_id, engine_ids, readers, sample.titles, most, searches=searches)
+    queries = build_queries(app_id, engine_ids, user_keys, sample.titles, most, searches=searches)
     compute = partial(compute_answers, queries=queries, until=cut.end, now_ms=facts.cut_ms)
     if source is None or reason:
-        found.answered += len((await compute(stores, into))[0])
-        found.not_compared[app_id] = reason
+        verification.answered += len((await compute(stores, into))[0])
+        verification.not_compared[app_id] = reason
         return
     if await has_equal_data(app_id, restored, expected_place, cut.end):
         # a second load would read the same bytes
         answers, expected = await compute(stores, into, equal=[source[0]])
     else:
         answers, expected = (await compute(*restored))[0], (await compute(*expected_place))[0]
-    found.answered += len(answers)
-    if moved := (await find_change_since(*source, into, target, found.backup, app_id))[1]:
-        found.not_compared[app_id] = moved
+    verification.answered += len(answers)
+    if moved := (await find_change_since(*source, into, target, verification.backup, app_id))[1]:
+        verification.not_compared[app_id] = moved
         return
     late = await find_active_users(source[0], app_id, cut)
-    for query, one, other in zip(queries, answers, expected, strict=True):
+    for query, answer, other in zip(queries, answers, expected, strict=True):
         if late.isdisjoint(query.user_keys):
-            found.compared += 1
-            if one != other:
+            verification.compared += 1
+            if answer != other:
                 subject = query.user_keys or query.anchors or (query.search.text if query.search else "",)
-                found.different.append(f"{app_id}/{query.engine_id} {query.kind} {' '.join(subject)}")
+                verification.different.append(f"{app_id}/{query.engine_id} {query.kind} {' '.join(subject)}")
 
 
 def print_backup(result: BackupResult, sample: SampleVerification | None, *, as_json: bool) -> None:
@@ -190,33 +190,41 @@ def print_backup(result: BackupResult, sample: SampleVerification | None, *, as_
     screen.print_lines(*lines)
 
 
-def print_verification(found: Verification, *, as_json: bool) -> None:
+def print_verification(verification: Verification, *, as_json: bool) -> None:
     """Print what was found out."""
-    records = found.records
-    backup_id, chunks = found.backup.facts.backup_id, len(found.backup.chunks)
+    records = verification.records
+    backup_id, chunks = verification.backup.facts.backup_id, len(verification.backup.chunks)
     if as_json:
         screen.print_json(
             {
-                "backup": backup_id, "chunks": chunks, "damaged": found.damaged, "restored": records is not None,
+                "backup": backup_id,
+                "chunks": chunks,
+                "damaged": verification.damaged,
+                "restored": records is not None,
                 "compared": records.compared if records else 0,
                 "different": list(records.different) if records else [],
                 "answers": {
-                    "answered": found.answered, "compared": found.compared, "different": found.different,
-                    "apps": found.apps, "apps_compared": found.apps - len(found.not_compared),
-                    "not_compared": found.not_compared,
+                    "answered": verification.answered,
+                    "compared": verification.compared,
+                    "different": verification.different,
+                    "apps": verification.apps,
+                    "apps_compared": verification.apps - len(verification.not_compared),
+                    "not_compared": verification.not_compared,
                 },
             }
-        )  # fmt: skip
+        )
         return
-    lines = [f"backup {backup_id}: {chunks:,} chunks read, {len(found.damaged)} damaged"]
-    lines += [f"damaged: {name}" for name in found.damaged[:_MOST_SHOWN]]
+    lines = [f"backup {backup_id}: {chunks:,} chunks read, {len(verification.damaged)} damaged"]
+    lines += [f"damaged: {name}" for name in verification.damaged[:_MOST_SHOWN]]
     if records is None:
         screen.print_lines(*lines, "not restored")
         return
-    lines += [f"differs: {name}" for name in (*records.different, *found.different)[:_MOST_SHOWN]]
+    lines += [f"differs: {name}" for name in (*records.different, *verification.different)[:_MOST_SHOWN]]
     lines += [
         f"restored beside; {records.compared:,} records compared byte by byte, {len(records.different)} differ",
-        found.summary,
+        verification.summary,
     ]
-    lines += [f"answers of {app_id} not compared: {reason}" for app_id, reason in found.not_compared.items()]
+    lines += [
+        f"answers of {app_id} not compared: {reason}" for app_id, reason in verification.not_compared.items()
+    ]
     screen.print_lines(*lines)

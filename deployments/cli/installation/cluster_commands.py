@@ -187,15 +187,15 @@ def _run_bootstrap(
 
 def _warnings(settings: Settings, environment: Mapping[str, str]) -> list[str]:
     """Return what an operator should change."""
-    found = []
+    warnings = []
     if environment.get("RAY_AUTH_MODE") != "token":
-        found.append(
+        warnings.append(
             "Ray runs without a token, so whoever reaches its ports runs code on every node; start Ray with what "
             "`kiosk node env` prints"
         )
     if not asyncio.run(_has_administrator(settings)):
-        found.append("there is no administrator; `kiosk users create NAME --role administrator` makes one")
-    return found
+        warnings.append("there is no administrator; `kiosk users create NAME --role administrator` makes one")
+    return warnings
 
 
 async def _has_administrator(settings: Settings) -> bool:

@@ -60,18 +60,18 @@ def status(url: Urls = None, as_json: AsJson = False) -> None:
         raise Unavailable(
             "no Redis is known: set KIOSK_REDIS_URL or KIOSK_REDIS_URL_FILE, or start `kiosk up`"
         )
-    found = inspect_cluster(settings, url or [], read_clock_ms())
-    well = not any(finding.level == "bad" for finding in found.findings)
+    inspection = inspect_cluster(settings, url or [], read_clock_ms())
+    well = not any(finding.level == "bad" for finding in inspection.findings)
     if as_json:
-        report = {} if found.report is None else found.report.to_dict()
-        parts = [finding.to_dict() for finding in found.findings]
+        report = {} if inspection.report is None else inspection.report.to_dict()
+        parts = [finding.to_dict() for finding in inspection.findings]
         screen.print_json({"well": well, **report, "findings": parts})
     else:
-        screen.out().print(build_table(found.findings))
+        screen.out().print(build_table(inspection.findings))
         if not well:
             screen.err().print("`kiosk cluster doctor` says what can be done.")
     if not well:
-        raise typer.Exit(3 if found.report is None else 1)
+        raise typer.Exit(3 if inspection.report is None else 1)
 
 
 def build_table(findings: Sequence[Finding]) -> screen.ResponsiveTable:
@@ -108,9 +108,9 @@ def adopt(
         async with installation.open_stores(matching=False) as stores:
             return (await adopt_identity(stores, installation.settings)).installation_id
 
-    found = asyncio.run(run())
+    installation_id = asyncio.run(run())
     if as_json:
-        screen.print_json({"installation_id": found})
+        screen.print_json({"installation_id": installation_id})
         return
     address = installation.settings.artifacts_address
-    screen.print_lines(f"{address} belongs to installation {found} from now on.")
+    screen.print_lines(f"{address} belongs to installation {installation_id} from now on.")

@@ -46,10 +46,10 @@ def down(as_json: Annotated[bool, typer.Option("--json", help="One JSON object."
 def _stop_supervisor(installation: Installation) -> None:
     """Ask the supervisor; one that does not end in time is killed with everything it keeps."""
     until = time.monotonic() + PATIENCE_S
-    asked = 0
+    signalled = 0
     while (holder := find_lock_holder(installation.places)) and time.monotonic() < until:
-        if holder > 0 and holder != asked:
-            asked = holder
+        if holder > 0 and holder != signalled:
+            signalled = holder
             try:
                 os.kill(holder, signal.SIGTERM)
             except ProcessLookupError:

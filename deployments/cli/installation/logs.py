@@ -76,6 +76,9 @@ def _show(line: LogLine, *, as_json: bool) -> None:
         )
         event = redact(str(fields.get("event", "")))
         lines = [f"{line.at[:19]}  {line.level:<8} {process}  {event}  {more}".rstrip()]
-        lines += [f"    {one}" for one in redact(str(fields.get("exception") or "")).splitlines()]
+        lines += [
+            f"    {exception_line}"
+            for exception_line in redact(str(fields.get("exception") or "")).splitlines()
+        ]
     # Clients chose parts of them, for example a path.
     screen.print_lines(*map(screen.remove_controls, lines))

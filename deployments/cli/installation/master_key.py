@@ -96,26 +96,26 @@ def status(as_json: AsJson = False) -> None:
     async def look(stores: OpenStores) -> tuple[StoredIdentity, ResealResult, int]:
         recorded = await IdentityStore(stores.server).read()
         with screen.show_progress("reading") as progress:
-            found = await _open_reseal(installation, stores, progress).run(dry_run=True)
-        return recorded, found, await _count_agents(installation, stores)
+            result = await _open_reseal(installation, stores, progress).run(dry_run=True)
+        return recorded, result, await _count_agents(installation, stores)
 
-    recorded, found, agents = _run(installation, look)
-    here = master_key_fingerprints(installation.settings)
+    recorded, result, agents = _run(installation, look)
+    fingerprints = master_key_fingerprints(installation.settings)
     if as_json:
         screen.print_json(
             {
-                "here": list(here), "installation": recorded.fingerprint, "needed": list(recorded.previous),
-                "sealed_with_previous": found.to_dict(), "agents_of_previous": agents,
+                "here": list(fingerprints), "installation": recorded.fingerprint, "needed": list(recorded.previous),
+                "sealed_with_previous": result.to_dict(), "agents_of_previous": agents,
             }
         )  # fmt: skip
         return
     screen.print_lines(
-        f"on this machine         {', '.join(here)} (the first seals)",
+        f"on this machine         {', '.join(fingerprints)} (the first seals)",
         f"of the installation     {recorded.fingerprint or 'not recorded yet'}",
         f"still needed before     {', '.join(recorded.previous) or 'none'}",
-        f"sealed with a previous  {found.to_text()}",
+        f"sealed with a previous  {result.to_text()}",
         f"agents of a previous    {agents}, which register and sign in again when it is removed",
-        *(f"opens under none        {name}" for name in found.skipped),
+        *(f"opens under none        {name}" for name in result.skipped),
     )
 
 
@@ -134,8 +134,8 @@ def reseal(as_json: AsJson = False) -> None:
         recorded = await IdentityStore(stores.server).read()
         recorded = await switch_master_key(stores, recorded, master_key_fingerprints(settings))
         with screen.show_progress("sealing") as progress:
-            found = await _open_reseal(installation, stores, progress).run()
-        if found.is_complete:
+            result = await _open_reseal(installation, stores, progress).run()
+        if result.is_complete:
             recorded = await forget_previous_keys(stores)
         protect_audit(stores.audit, settings)
         verdict = await stores.audit.verify()
@@ -143,25 +143,25 @@ def reseal(as_json: AsJson = False) -> None:
             AuditRow(
                 at=read_clock_ms(), user_id=COMMAND_LINE.user_id, username=COMMAND_LINE.username,
                 way=COMMAND_LINE.way, operation=RESEAL, outcome="done",
-                after={**found.to_dict(), "audit": verdict.to_dict()},
+                after={**result.to_dict(), "audit": verdict.to_dict()},
             )
         )  # fmt: skip
-        return found, recorded
+        return result, recorded
 
-    found, recorded = _run(installation, work)
+    result, recorded = _run(installation, work)
     if as_json:
-        screen.print_json({"master_key": recorded.fingerprint, **found.to_dict()})
+        screen.print_json({"master_key": recorded.fingerprint, **result.to_dict()})
     else:
         screen.print_lines(
-            *(f"opens under none of the keys: {name}" for name in found.skipped),
-            f"sealed anew: {found.to_text()}",
+            *(f"opens under none of the keys: {name}" for name in result.skipped),
+            f"sealed anew: {result.to_text()}",
         )
-        if found.is_complete:
+        if result.is_complete:
             screen.print_lines(
                 f"Everything is sealed with {recorded.fingerprint}. A previous key can be removed; what ends with it: "
                 "`kiosk master-key status`."
             )
-    if not found.is_complete:
+    if not result.is_complete:
         screen.err().print(
             "Something is still sealed with a previous key: start again every process that has the keys in another "
             "order, or use the newest release that runs; then reseal again."
@@ -177,8 +177,8 @@ def drop() -> None:
 
     async def look(stores: OpenStores) -> bool:
         recorded = await IdentityStore(stores.server).read()
-        found = await _open_reseal(installation, stores).run(dry_run=True)
-        return found.is_complete and not recorded.previous
+        result = await _open_reseal(installation, stores).run(dry_run=True)
+        return result.is_complete and not recorded.previous
 
     if not _run(installation, look):
         raise Conflict("something is sealed with a previous master key: `kiosk master-key reseal` first")
@@ -216,11 +216,11 @@ async def _count_agents(installation: Installation, stores: OpenStores) -> int:
     from deployments.archive.oauth.signing import OAuthSigner
 
     signing = OAuthSigner(open_vault(installation.settings).without_previous())
-    found = 0
+    count = 0
     for account in await stores.accounts.all():
         grants = await stores.grants.of_user(account.user_id)
-        found += sum(read_client(signing, one.grant.client_id) is None for one in grants)
-    return found
+        count += sum(read_client(signing, grant.grant.client_id) is None for grant in grants)
+    return count
 
 
 def _run(installation: Installation, work: Callable[[OpenStores], Awaitable[T]]) -> T:

@@ -45,9 +45,11 @@ def status(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
     parts = inspect_parts(installation, state)
     well = state.phase == "ready" and all(part.ok for part in parts)
     if as_json:
-        told = build_summary(installation, state, reveal=False).to_dict(secrets=False) if parts[1].ok else {}
+        summary = (
+            build_summary(installation, state, reveal=False).to_dict(secrets=False) if parts[1].ok else {}
+        )
         screen.print_json(
-            {**told, "ready": well, "phase": state.phase, "parts": [part.to_dict() for part in parts]}
+            {**summary, "ready": well, "phase": state.phase, "parts": [part.to_dict() for part in parts]}
         )
     else:
         _show(parts, state.api_url)

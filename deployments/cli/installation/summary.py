@@ -101,12 +101,12 @@ class InstallationSummary:
     def example_commands(self) -> list[str]:
         """Write commands that work when pasted."""
         keys = {app.app_id: app for app in self.apps}
-        found: list[str] = []
+        lines: list[str] = []
         if "development" in keys:
-            found += _first_steps(self.state.api_url, keys["development"].secret_key)
+            lines += _first_steps(self.state.api_url, keys["development"].secret_key)
         if "playground" in keys and self.playground_user:
             ask = {"user_id": self.playground_user, "rows": 3, "fl": ["title"]}
-            found += [
+            lines += [
                 "# the playground: sample data, read-only",
                 _curl(
                     self.state.api_url,
@@ -115,7 +115,7 @@ class InstallationSummary:
                     ask,
                 ),
             ]
-        return found
+        return lines
 
 
 def _first_steps(url: str, key: str) -> list[str]:
@@ -161,25 +161,25 @@ def build_summary(
     """Collect everything from the store; the start (`first`) creates the administrator if there is none."""
 
     async def read(keeping: KeyAdmin, stores: OpenStores) -> InstallationSummary:
-        found: dict[str, AppKeys] = {
+        keys: dict[str, AppKeys] = {
             app.app_id: AppKeys(app.app_id, app.environment) for app in await keeping.apps()
         }
         for entry in await keeping.keys(reveal=reveal):
             app = entry.app
-            known = found[app.app_id]
+            earlier = keys[app.app_id]
             # Oldest first, so the newest key of a kind is the one that stays.
-            found[app.app_id] = AppKeys(
+            keys[app.app_id] = AppKeys(
                 app.app_id,
                 app.environment,
-                entry.text if entry.key.kind == "secret" else known.secret_key,
-                entry.text if entry.key.kind == "publishable" else known.publishable_key,
+                entry.text if entry.key.kind == "secret" else earlier.secret_key,
+                entry.text if entry.key.kind == "publishable" else earlier.publishable_key,
             )
         users = await stores.records.ids("playground", "user") if reveal else []
         user = next((user_id for user_id in users if user_id != "playground-keeper"), "")
         password = await ensure_administrator(stores.accounts, read_clock_ms()) if first else ""
         settings = installation.settings
         return InstallationSummary(
-            state, list(found.values()), user, password, settings.edge_url, settings.console
+            state, list(keys.values()), user, password, settings.edge_url, settings.console
         )
 
     return installation.administer(read)

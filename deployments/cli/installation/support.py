@@ -90,18 +90,18 @@ def _collect(read: Callable[[Installation], Any], installation: Installation) ->
 
 
 def _versions(installation: Installation) -> dict[str, Any]:
-    found = {}
+    versions = {}
     for name in _PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "absent"
+            versions[name] = "absent"
     return {
         "kiosk": installed_version(),
         "build": build_digest(),
         "python": sys.version.split()[0],
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "packages": found,
+        "packages": versions,
     }
 
 
@@ -126,21 +126,44 @@ def _data(installation: Installation) -> dict[str, Any]:
     async def read(keeping: KeyAdmin, stores: OpenStores) -> dict[str, Any]:
         apps = await keeping.apps()
         return {
-            "redis": {section: await stores.info(section) for section in ("server", "memory", "persistence", "stats")},
-            "apps": [{"app_id": one.app_id, "environment": one.environment} for one in apps],
-            "engines": [one.model_dump(mode="json") for app in apps for one in await stores.engines.all(app.app_id)],
-            "runs": [
-                one.model_dump(mode="json", include={"app_id", "run_id", "engine_id", "status", "stage", "attempt",
-                                                     "version", "error", "created_at", "stages"})
-                for app in apps for one in await stores.runs.newest(app.app_id, RUNS)
-            ],
-            "promotions": [
-                one.model_dump(mode="json", include={"app_id", "engine_id", "version", "run_id", "at", "reason"})
+            "redis": {
+                section: await stores.info(section)
+                for section in ("server", "memory", "persistence", "stats")
+            },
+            "apps": [{"app_id": app.app_id, "environment": app.environment} for app in apps],
+            "engines": [
+                engine.model_dump(mode="json")
                 for app in apps
                 for engine in await stores.engines.all(app.app_id)
-                for one in await stores.promotions.history(app.app_id, engine.engine_id, RUNS)
             ],
-        }  # fmt: skip
+            "runs": [
+                run.model_dump(
+                    mode="json",
+                    include={
+                        "app_id",
+                        "run_id",
+                        "engine_id",
+                        "status",
+                        "stage",
+                        "attempt",
+                        "version",
+                        "error",
+                        "created_at",
+                        "stages",
+                    },
+                )
+                for app in apps
+                for run in await stores.runs.newest(app.app_id, RUNS)
+            ],
+            "promotions": [
+                promotion.model_dump(
+                    mode="json", include={"app_id", "engine_id", "version", "run_id", "at", "reason"}
+                )
+                for app in apps
+                for engine in await stores.engines.all(app.app_id)
+                for promotion in await stores.promotions.history(app.app_id, engine.engine_id, RUNS)
+            ],
+        }
 
     return installation.administer(read)
 

@@ -109,13 +109,13 @@ def _show_running(installation: Installation, *, reveal: bool, as_json: bool) ->
         state = _await_ready(installation)
     _refuse_failed(state)
     screen.err().print(f"Kiosk is already running (process {state.pid}, data in {state.data_dir}).")
-    own = installation.settings
-    _, in_vain = own.replaced_by(state.settings)
+    shell_settings = installation.settings
+    _, in_vain = shell_settings.replaced_by(state.settings)
     places = [each for each in in_vain if each.startswith(("KIOSK_PORT=", "KIOSK_HOST="))]
     if places:
         screen.err().print(
             f"It stays on {state.api_url}. To move it: `kiosk down`, then "
-            f"`kiosk up --host {own.host} --port {own.port}`."
+            f"`kiosk up --host {shell_settings.host} --port {shell_settings.port}`."
         )
     screen.print_ignored_settings([each for each in in_vain if each not in places])
     _show(build_summary(installation, state, reveal=reveal or as_json), as_json=as_json)

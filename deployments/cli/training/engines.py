@@ -103,7 +103,7 @@ def list_engines(
     if as_json:
         screen.print_json(listed.to_dict())
         return
-    found = listed.engines
+    engines = listed.engines
     table = screen.build_table(
         "app",
         "engine",
@@ -115,17 +115,17 @@ def list_engines(
         ids=("snapshot",),
         droppable=("asked/s",),
     )
-    for view in found:
+    for view in engines:
         table.add_row(*view.to_row())
     words = "There are no engines yet; `default` comes with an app's first products."
-    screen.out().print(table if found else words)
+    screen.out().print(table if engines else words)
 
 
 @app.command("create", epilog=CREATE_EPILOG)
 def create(
     name: AppName,
     engine: EngineName,
-    own: Annotated[
+    dedicated: Annotated[
         bool, typer.Option("--dedicated", "--own", help="Run the engine in a dedicated deployment.")
     ] = False,
     replicas: Replicas = "",
@@ -140,9 +140,9 @@ def create(
 ) -> None:
     """Make an engine that reads its app's products and interactions."""
     scaling = _read_scaling(replicas, target, memory, cpus, up_after, down_after, look_back)
-    given = {"app_id": name, "engine_id": engine, "dedicated": own, **scaling}
+    given = {"app_id": name, "engine_id": engine, "dedicated": dedicated, **scaling}
     build_engine(NewEngine(**given), 0)  # a wrong name is told even where Kiosk does not run
-    _show(_perform("engines.create", given, settle=wait and own), as_json=as_json)
+    _show(_perform("engines.create", given, settle=wait and dedicated), as_json=as_json)
 
 
 @app.command("place", epilog=PLACE_EPILOG)
@@ -284,23 +284,23 @@ def _read_scaling(
     return change
 
 
-async def _wait_until_settled(stores: OpenStores, asked: Engine) -> EngineView:
+async def _wait_until_settled(stores: OpenStores, engine: Engine) -> EngineView:
     """Wait until an engine is where it was asked to go."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + PATIENCE_S
-    with screen.err().status(f"moving {asked.engine_id}") as status:
+    with screen.err().status(f"moving {engine.engine_id}") as status:
         while True:
             view = await read_engine_view(
-                stores, await find_engine(stores, asked.app_id, asked.engine_id), read_clock_ms()
+                stores, await find_engine(stores, engine.app_id, engine.engine_id), read_clock_ms()
             )
             if view.is_settled:
                 return view
             words = view.status.message if view.status else ""
-            status.update(f"moving {asked.engine_id} {words}")
+            status.update(f"moving {engine.engine_id} {words}")
             if loop.time() > until_s:
                 raise Unavailable(
                     f"not moved after {PATIENCE_S:.0f} s{': ' + words if words else ''}; it is asked where it was. See "
-                    f"`kiosk engines list {asked.app_id}` and `kiosk doctor`"
+                    f"`kiosk engines list {engine.app_id}` and `kiosk doctor`"
                 )
             await asyncio.sleep(_EVERY_S)
 

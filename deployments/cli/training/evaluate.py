@@ -48,7 +48,9 @@ def evaluate(
         list[str] | None,
         typer.Option(help="by_time, leave_last_out or next_in_session; can be repeated."),
     ] = None,
-    readers: Annotated[int, typer.Option(help="Maximum number of users in the test.", min=10)] = 4_000,
+    users: Annotated[
+        int, typer.Option("--users", "--readers", help="Maximum number of users in the test.", min=10)
+    ] = 4_000,
     out: Annotated[Path | None, typer.Option(help="Folder for charts and reports.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -64,12 +66,12 @@ def evaluate(
         raise Invalid("choose one of --recipe and --snapshot")
     installation = Installation()
     installation.refuse_absent()
-    shelf = open_artifact_store(installation.settings)
-    target = asyncio.run(_select_target(installation, shelf, app, engine, recipe, snapshot))
+    artifacts = open_artifact_store(installation.settings)
+    target = asyncio.run(_select_target(installation, artifacts, app, engine, recipe, snapshot))
     lower_priority()
     with screen.err().status("reading compacted data") as status:
-        data = read_training_source(SegmentStore(shelf), app, target.recipe).data
-        reports = evaluate_protocols(data, target.recipe, target.serving, protocols, readers, status.update)
+        data = read_training_source(SegmentStore(artifacts), app, target.recipe).data
+        reports = evaluate_protocols(data, target.recipe, target.serving, protocols, users, status.update)
     if all("error" in report for report in reports):
         raise Invalid(reports[0]["error"])
     written = [] if out is None else _write_files(out, reports, app, engine)
@@ -83,7 +85,7 @@ def evaluate(
 
 
 async def _select_target(
-    installation: Installation, shelf: ArtifactStore, app: str, engine: str, recipe: str, snapshot: str
+    installation: Installation, artifacts: ArtifactStore, app: str, engine: str, recipe: str, snapshot: str
 ) -> EvaluationTarget:
     from jobs.refresh.recipe import load_recipe_file
     from jobs.refresh.runs.measurement import select_target
@@ -95,7 +97,7 @@ async def _select_target(
         await installation.compact_new_data(stores, app)
         now = (await get_engine(stores, app, engine)).snapshot
     given = load_recipe_file(recipe) if recipe else None
-    target = select_target(shelf, app, engine, now, given, snapshot)
+    target = select_target(artifacts, app, engine, now, given, snapshot)
     if target.is_fallback:
         screen.err().print("No trained version serves yet; the default recipe is evaluated.")
     return target

@@ -44,8 +44,8 @@ def allow(learner: Learner, as_json: AsJson = False) -> None:
 @app.command("list", epilog=EPILOG)
 def list_learners(as_json: AsJson = False) -> None:
     """List the classes that are allowed."""
-    found = sorted(allowed_learners(Installation().settings))
-    _print_learners(as_json, *(found or ["none; only the built-in learners run"]))
+    names = sorted(allowed_learners(Installation().settings))
+    _print_learners(as_json, *(names or ["none; only the built-in learners run"]))
 
 
 @app.command("remove", epilog=EPILOG)
@@ -83,14 +83,19 @@ def conform(
     if not isinstance(given, dict):
         raise Invalid("--config is no JSON object; write the constructor's arguments as {...}")
     sys.path.insert(0, str(working_dir.resolve()))
-    found = checked(learner, given)
-    lines, fits = render_conformance(found)
+    checks = checked(learner, given)
+    lines, fits = render_conformance(checks)
     if as_json:
-        promises = [
-            {"promise": one.promise, "kept": one.kept, "needed": not one.is_advice, "reason": one.reason}
-            for one in found
+        rows = [
+            {
+                "promise": check.promise,
+                "kept": check.kept,
+                "needed": not check.is_advice,
+                "reason": check.reason,
+            }
+            for check in checks
         ]
-        screen.print_json({"learner": learner, "usable": fits, "promises": promises})
+        screen.print_json({"learner": learner, "usable": fits, "promises": rows})
     else:
         screen.print_lines(*lines)
     if not fits:

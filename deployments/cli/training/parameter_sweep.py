@@ -42,7 +42,7 @@ def run_sweep(
     from jobs.refresh.runs.run_commands import check_engine
     from jobs.refresh.runs.training_source import read_training_source
 
-    found = sweep.build_variants(recipe, texts)
+    variants = sweep.build_variants(recipe, texts)
 
     async def check() -> None:
         async with installation.open_stores() as stores:
@@ -50,31 +50,31 @@ def run_sweep(
             await installation.compact_new_data(stores, app)
 
     asyncio.run(check())
-    shelf = open_artifact_store(installation.settings)
-    segments = SegmentStore(shelf)
+    artifacts = open_artifact_store(installation.settings)
+    segments = SegmentStore(artifacts)
     with screen.err().status("reading compacted data"):
         name, checkpoints = sweep.open_sweep(
-            shelf, segments, app, found, lambda: read_training_source(segments, app, recipe)
+            artifacts, segments, app, variants, lambda: read_training_source(segments, app, recipe)
         )
     on_ray = not local and connect_to_ray(installation)
     results: list[tuple[SweepVariant, dict[str, Any]]] = []
     with Live(
-        _render_table(found, results, on_ray), console=screen.err(), refresh_per_second=4, transient=True
+        _render_table(variants, results, on_ray), console=screen.err(), refresh_per_second=4, transient=True
     ) as live:
 
         def show(variant: SweepVariant, report: dict[str, Any]) -> None:
             results.append((variant, report))
-            live.update(_render_table(found, results, on_ray))
+            live.update(_render_table(variants, results, on_ray))
 
         if on_ray:
             from jobs.refresh.driver import run_sweep_on_ray
 
-            open_shelf = artifact_store_opener(installation.settings)
-            run_sweep_on_ray(found, open_shelf, app, name, show)
+            open_artifacts = artifact_store_opener(installation.settings)
+            run_sweep_on_ray(variants, open_artifacts, app, name, show)
         else:
-            sweep.run_sweep(found, checkpoints, show)
+            sweep.run_sweep(variants, checkpoints, show)
     title = f"{recipe.name} on {app}/{engine}"
-    table, places = sweep.finish_sweep(shelf, app, name, checkpoints, results, title, out)
+    table, places = sweep.finish_sweep(artifacts, app, name, checkpoints, results, title, out)
     if as_json:
         screen.print_json(
             {
@@ -88,7 +88,7 @@ def run_sweep(
             }
         )
     else:
-        screen.out().print(_render_table(found, results, on_ray))
+        screen.out().print(_render_table(variants, results, on_ray))
         screen.out().print(f"Written: {', '.join(places)}")
         _print_summary(table, results, ["kiosk", "train", app, "--engine", engine, *given])
     if all(report.get("error") for _, report in results):
@@ -128,13 +128,13 @@ def _row_of_variant(row: dict[str, Any], variant: SweepVariant) -> bool:
 
 
 def _render_table(
-    found: list[SweepVariant], results: list[tuple[SweepVariant, dict[str, Any]]], on_ray: bool
+    variants: list[SweepVariant], results: list[tuple[SweepVariant, dict[str, Any]]], on_ray: bool
 ) -> ResponsiveTable:
     from jobs.refresh.runs.sweep import result_rows
 
-    fields = [field for field, _ in found[0].changes]
+    fields = [field for field, _ in variants[0].changes]
     where = "on the cluster" if on_ray else "here"
-    title = f"{len(results)} of {len(found)} examined {where}"
+    title = f"{len(results)} of {len(variants)} examined {where}"
     table = screen.build_table(
         *fields,
         "NDCG@10",

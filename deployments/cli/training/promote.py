@@ -90,7 +90,7 @@ async def _promote(installation: Installation, app: str, engine: str, version: s
 
 
 async def _compare_anew(
-    shelf: ArtifactStore, app: str, engine: str, version: str, serving: str
+    artifacts: ArtifactStore, app: str, engine: str, version: str, serving: str
 ) -> dict[str, Any] | None:
     """Compare a version with what serves now by training both again in this process."""
     from cluster.artifacts.segments import SegmentStore
@@ -102,7 +102,13 @@ async def _compare_anew(
     with screen.err().status("comparing it with what serves now"):
         try:
             return await asyncio.to_thread(
-                compare_versions, SegmentStore(shelf), SnapshotStore(shelf), app, engine, version, serving
+                compare_versions,
+                SegmentStore(artifacts),
+                SnapshotStore(artifacts),
+                app,
+                engine,
+                version,
+                serving,
             )
         except HouseError as error:
             screen.err().print(f"It can't be compared with what serves now: {error.message}")
@@ -133,13 +139,13 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """List which snapshot served from when on, who decided that, and its figures; newest first."""
-    found: PromotionHistory = Installation().perform(
+    page: PromotionHistory = Installation().perform(
         "promotions.list", app_id=app, engine_id=engine, limit=limit
     )
     if as_json:
-        screen.print_json(found.to_dict())
+        screen.print_json(page.to_dict())
         return
-    entries = found.entries
+    entries = page.entries
     table = screen.build_table(
         "since", "what", "snapshot", "by", "run", "ndcg@10", "why",
         ids=("snapshot", "run"), droppable=("run", "by"),

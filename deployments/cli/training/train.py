@@ -111,17 +111,26 @@ def train(
         _dry_run(installation, app, engine, chosen, as_json=as_json)
         return
     code = "" if working_dir is None else _ship_code(installation, working_dir, chosen, promote=promote)
-    here = local or not (installation.is_running or installation.settings.redis_is_external)
-    if here and not local:
+    in_process = local or not (installation.is_running or installation.settings.redis_is_external)
+    if in_process and not local:
         screen.err().print("Kiosk does not run, so this command trains by itself.")
     try:
         run = asyncio.run(
-            _train(installation, app, engine, chosen, promote=promote, here=here, wait=wait, code=code)
+            _train(
+                installation,
+                app,
+                engine,
+                chosen,
+                promote=promote,
+                in_process=in_process,
+                wait=wait,
+                code=code,
+            )
         )
     except KeyboardInterrupt:
         screen.err().print(
             "The training goes on without this command"
-            + (" as soon as a trainer runs" if here else "")
+            + (" as soon as a trainer runs" if in_process else "")
             + f"; `kiosk runs list {app}` shows it, `kiosk runs cancel RUN` ends it."
         )
         raise
@@ -151,7 +160,7 @@ async def _train(
     recipe: Recipe,
     *,
     promote: bool,
-    here: bool,
+    in_process: bool,
     wait: bool,
     code: str = "",
 ) -> Run:
@@ -160,17 +169,17 @@ async def _train(
     from jobs.refresh.runs.display import TrainingDisplay
     from jobs.refresh.runs.local_worker import lower_priority, new_worker_id, run_locally, scratch_path
 
-    owner = new_worker_id("kiosk train") if here else ""
+    owner = new_worker_id("kiosk train") if in_process else ""
     fields = recipe.model_dump(mode="json")
     async with installation.open_administration(training_owner=owner, training_code=code) as administration:
         stores = administration.services.stores
         order = {"app_id": app, "engine_id": engine, "recipe": fields, "promote": promote}
         run: Run = (await administration.perform(COMMAND_LINE, "runs.order", order)).run
-        if not here and not wait:
+        if not in_process and not wait:
             return run
         with TrainingDisplay() as display:
             display.show(run)
-            if not here:
+            if not in_process:
                 return await follow_run(stores, run, display)
             lower_priority()
             settings = installation.settings
@@ -296,31 +305,31 @@ def _dry_run(installation: Installation, app: str, engine: str, recipe: Recipe, 
         source = read_training_source(segments, app, recipe, products_suffice=True, explain=True)
         if source.account is not None:
             source = replace(source, account=replace(source.account, waiting=waiting))
-        found = estimate_training(recipe, source, free_memory_mb())
+        estimate = estimate_training(recipe, source, free_memory_mb())
     if as_json:
-        screen.print_json({"app_id": app, "engine_id": engine, "recipe": recipe.name, **found.to_dict()})
+        screen.print_json({"app_id": app, "engine_id": engine, "recipe": recipe.name, **estimate.to_dict()})
     else:
         table = screen.build_table("part", "memory", "time", "trainings")
-        for cost in found.costs:
+        for cost in estimate.costs:
             table.add_row(
                 cost.part, f"{cost.memory >> 20:,} MB", f"{cost.seconds:.1f} s", str(cost.trainings)
             )
-        facts = found.facts
+        facts = estimate.facts
         screen.out().print(
             f"{facts['events']:,} events of {facts['readers']:,} users with {facts['items']:,} products "
             f"({facts['dropped']:,} invalid rows)"
         )
-        for sentence in () if found.account is None else found.account.explain():
+        for sentence in () if estimate.account is None else estimate.account.explain():
             screen.out().print(f"  {sentence}")
         screen.out().print(table)
         screen.out().print(
-            f"In all about {found.seconds:.0f} s and {found.memory >> 20:,} MB; "
-            f"{found.memory_allowed >> 20:,} MB may be used."
+            f"In all about {estimate.seconds:.0f} s and {estimate.memory >> 20:,} MB; "
+            f"{estimate.memory_allowed >> 20:,} MB may be used."
         )
-    if not found.fits:
+    if not estimate.fits:
         from jobs.refresh.runs.estimate import DataSize, check_memory
 
         check_memory(
-            recipe, DataSize.from_interactions(source.data, len(source.texts)), found.memory_allowed >> 20
+            recipe, DataSize.from_interactions(source.data, len(source.texts)), estimate.memory_allowed >> 20
         )
         raise Invalid("it would not fit")

@@ -70,11 +70,11 @@ async def show_import(request: ConsoleRequest) -> Response:
     if request.is_htmx:
         return await request.live_fragment("imports/progress.html", partial(_read_progress, request), LIVE_S)
     view = (await _get(request)).to_dict()
-    values: dict[str, Any] = {"one": view, "address": _address(request, view["import_id"])}
+    values: dict[str, Any] = {"view": view, "address": _address(request, view["import_id"])}
     if view["status"] in ("uploaded", "failed", "cancelled", "interrupted") and not view["is_removed"]:
         mapping = list(view["mapping"]) or None
         look = await _preview(request, mapping, request.query.get("encoding"))
-        values |= {"look": look, "found": format_preview(look["preview"]), "at": ""}
+        values |= {"look": look, "dry_run": format_preview(look["preview"]), "at": ""}
         text = request.services.text
         values["row_types"] = [
             (name, text(f"imports.row_types.{name or 'column'}")) for name in ("", *ROW_TYPES)
@@ -91,7 +91,7 @@ async def _read_progress(request: ConsoleRequest) -> dict[str, Any]:
     view = (await _get(request)).to_dict()
     # At the end the page around it changes too: mapping or refused rows.
     headers = {} if view["status"] == "running" else {"hx-refresh": "true"}
-    return {"one": view, "address": _address(request, view["import_id"]), "headers": headers}
+    return {"view": view, "address": _address(request, view["import_id"]), "headers": headers}
 
 
 async def dry_run(request: ConsoleRequest) -> Response:
@@ -100,7 +100,7 @@ async def dry_run(request: ConsoleRequest) -> Response:
         "imports.dry_run", **_named(request), mapping=await _mapping(request), encoding=_encoding(request)
     )
     at = iso_ms(request.services.clock.now_ms())[11:19]
-    return request.fragment("imports/dry_run.html", found=format_preview(preview), at=at)
+    return request.fragment("imports/dry_run.html", dry_run=format_preview(preview), at=at)
 
 
 async def show_column(request: ConsoleRequest) -> Response:
@@ -156,7 +156,7 @@ async def show_quarantine(request: ConsoleRequest) -> Response:
     """Show what was set aside."""
     entries = await request.perform("quarantine.list", app_id=request.app_id, limit=200)
     address = path_of(QUARANTINE, app_id=request.app_id)
-    return request.page("imports/quarantine.html", found=entries.to_dict(), address=address)
+    return request.page("imports/quarantine.html", entries=entries.to_dict(), address=address)
 
 
 async def show_entry(request: ConsoleRequest) -> Response:

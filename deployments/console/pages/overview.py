@@ -57,8 +57,8 @@ def describe_findings(findings: Sequence[Finding], text: ConsoleTexts) -> list[d
 
 
 async def _read(request: ConsoleRequest) -> dict[str, Any]:
-    found = await request.perform("overview.get")
-    figures, text = found.figures, request.services.text
+    overview = await request.perform("overview.get")
+    figures, text = overview.figures, request.services.text
     total = sum(figures.served.values())
     charts = [
         {"label": text("overview.rate_chart"), "x": figures.times_s, "series": [
@@ -67,11 +67,15 @@ async def _read(request: ConsoleRequest) -> dict[str, Any]:
             {"label": text("overview.p99"), "values": figures.p99s_ms}], "height": 170, "unit": "ms"},
     ]  # fmt: skip
     return {
-        "found": found, "figures": figures, "levels": LEVELS, "charts": charts,
+        "overview": overview,
+        "figures": figures,
+        "levels": LEVELS,
+        "charts": charts,
         "served": [(name or "–", count, count / total) for name, count in figures.served.items()],
-        "checks": describe_findings(found.findings, text),
-        "faults": [one for one in found.findings if one.level != "ok"], "now_ms": request.services.clock.now_ms(),
-    }  # fmt: skip
+        "checks": describe_findings(overview.findings, text),
+        "faults": [finding for finding in overview.findings if finding.level != "ok"],
+        "now_ms": request.services.clock.now_ms(),
+    }
 
 
 PAGES = (

@@ -77,15 +77,17 @@ async def find_account(request: ConsoleRequest, identity: Identity) -> Account |
     The subject decides. An account without one, whose name is the verified address of the identity, is bound to it.
     """
     accounts = request.services.accounts
-    bound = [one for one in await accounts.all() if one.oidc_subject == identity.subject]
+    bound = [account for account in await accounts.all() if account.oidc_subject == identity.subject]
     if bound:
         return None if bound[0].disabled else bound[0]
     account = await accounts.get(identity.email) if identity.email else None
     if account is None or account.disabled or account.oidc_subject:
         return None
 
-    def bind(one: Account) -> Account:
-        return one if one.oidc_subject else one.model_copy(update={"oidc_subject": identity.subject})
+    def bind(account: Account) -> Account:
+        return (
+            account if account.oidc_subject else account.model_copy(update={"oidc_subject": identity.subject})
+        )
 
     account = await accounts.update(identity.email, bind)
     return account if account is not None and account.oidc_subject == identity.subject else None

@@ -286,17 +286,17 @@ def describe_rule(rule: BoostRule) -> dict[str, str]:
     else:
         effect = (
             "; ".join(
-                f"pin {one.query} @ {one.pin_position}"
-                if _is_pick(one)
-                else f"{one.action} {one.field} {one.option} {one.query}"
-                for one in rule.boost
+                f"pin {entry.query} @ {entry.pin_position}"
+                if _is_pick(entry)
+                else f"{entry.action} {entry.field} {entry.option} {entry.query}"
+                for entry in rule.boost
             )
             + places
         )
     conditions: dict[str, Sequence[str]] = {
         "search": rule.search_texts, "endpoint": rule.api_names, "anchor": rule.anchor_products,
         "module": rule.module_names, "context": list(rule.context), "tag": rule.boosting_tags,
-        "filter": [one.query for one in rule.filter_query],
+        "filter": [condition.query for condition in rule.filter_query],
     }  # fmt: skip
     parts = [f"{word} {', '.join(values[:4])}" for word, values in conditions.items() if values]
     return {"effect": effect or "asset", "when": "; ".join(parts)}

@@ -113,7 +113,7 @@ async def show_schedules(request: ConsoleRequest) -> Response:
         request.perform("recipes.list", app_id=request.app_id),
     )
     return request.page(
-        "models/schedules.html", schedules=[one.to_dict() for one in schedules.schedules],
+        "models/schedules.html", schedules=[schedule.to_dict() for schedule in schedules.schedules],
         engines=[view.engine.engine_id for view in engines.engines],
         recipes=[recipe["name"] for recipe in recipes.recipes],
     )  # fmt: skip

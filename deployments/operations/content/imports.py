@@ -289,8 +289,8 @@ async def list_refused(services: AdminServices, given: RefusedOfImport) -> Refus
         kept = (row for row in rows if row is not None)
         return list(islice(kept, given.offset, given.offset + given.limit + 1))
 
-    found = await asyncio.to_thread(read)
-    return RefusedRowsPage(tuple(found[: given.limit]), has_more=len(found) > given.limit)
+    page = await asyncio.to_thread(read)
+    return RefusedRowsPage(tuple(page[: given.limit]), has_more=len(page) > given.limit)
 
 
 async def sweep_imports(services: AdminServices, app_id: str) -> None:

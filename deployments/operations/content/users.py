@@ -103,9 +103,9 @@ async def search_users(services: AdminServices, given: SearchUsers) -> dict[str,
         if given.after >= given.prefix
         else bisect_left(active, given.prefix)
     )
-    fitting = takewhile(lambda one: one.startswith(given.prefix), islice(active, begin, None))
+    fitting = takewhile(lambda user_id: user_id.startswith(given.prefix), islice(active, begin, None))
     shown, after = merge_user_ids(
-        stored, until, (one for one in fitting if part in one.casefold()), given.limit
+        stored, until, (user_id for user_id in fitting if part in user_id.casefold()), given.limit
     )
     bodies = await services.stores.records.get_many(given.app_id, "user", shown)
     return {
@@ -226,7 +226,7 @@ async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]
     if record is None and not packed and not visitors and not linked:
         who = given.user_id or given.anonymous_id
         raise NotFound(f"nothing is known of {who} in {given.app_id}")
-    events = [RecentEvent.unpack(one) for one in packed]
+    events = [RecentEvent.unpack(event) for event in packed]
     ids = list(dict.fromkeys(product_id for event in events for product_id in event.product_ids))
     bodies = await stores.records.get_many(given.app_id, "product", ids[:MOST_PRODUCTS])
     products = {

@@ -61,7 +61,7 @@ class ArchiveReport:
     missing: list[UnansweredQuestion] = field(default_factory=list)
     "Questions with a coverage below `UNANSWERED_BELOW`: the most frequent first, then the newest."
     missing_calls: int = 0
-    asked_calls: int = 0
+    question_calls: int = 0
     unanswered_below: float = UNANSWERED_BELOW
     articles: list[tuple[str, int, int]] = field(default_factory=list)
     "Product id, number of reads, number of results that contain it."
@@ -96,7 +96,7 @@ class ArchiveReport:
             ],
             "skills": _pairs_to_dicts("skill_used", self.skills),
             "questions": _pairs_to_dicts("question", self.questions),
-            "asks": self.asked_calls,
+            "asks": self.question_calls,
             "unanswered_below": self.unanswered_below,
             "unanswered_calls": self.missing_calls,
             "unanswered": [asdict(line) for line in self.missing],
@@ -142,7 +142,7 @@ def build_archive_report(
         questions=_most_frequent(_fold_question(call.question) for call in asks)[:top],
         missing=_unanswered(missed)[:top],
         missing_calls=len(missed),
-        asked_calls=len(asks),
+        question_calls=len(asks),
         unanswered_below=unanswered_below,
         articles=[(product_id, read[product_id], hits[product_id]) for product_id in articles[:top]],
         refusals=_most_frequent(call.refusal for call in inside if call.outcome == "refused")[:top],

@@ -79,7 +79,7 @@ def test_calls_with_low_coverage_are_unanswered_most_frequent_first_then_newest(
         {"question": "rates", "calls": 1, "last_at": DAY + 3, "coverage": 0.49},
         {"question": "mulch", "calls": 1, "last_at": DAY + 1, "coverage": 0.1},
     ]
-    assert (report.missing_calls, report.asked_calls) == (5, 7)
+    assert (report.missing_calls, report.question_calls) == (5, 7)
     lenient = build_archive_report(calls, since=DAY, until=2 * DAY, unanswered_below=0.0)
     assert lenient.unanswered == [("nothing", 1)]
 

@@ -236,7 +236,7 @@ async def test_checks_of_the_house_are_no_traffic_and_articles_have_titles(shop:
         ],
     )
     report = await shop.perform("archive.report", role="analyst")
-    assert (report.calls, report.checks, report.asked_calls) == (1, 1, 1)
+    assert (report.calls, report.checks, report.question_calls) == (1, 1, 1)
     assert [line.name for line in report.clients] == ["Claude"]
     assert [line.name for line in (await shop.perform("clients.list")).seen] == ["Claude"]
     assert report.titles == {"hand-fork": "Steel hand fork"}
