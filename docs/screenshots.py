@@ -71,7 +71,7 @@ async def furnish(stage: Stage, stores: OpenStores, scratch: Path) -> str:
     await stage.perform("rules.put", rules=[RULE])
     await _log_searches(stores, stage.corner.clock.now_ms())
     await stores.engines.put(Engine(app_id=APP, engine_id=ENGINE, created_at=1))
-    snapshots, reports = SnapshotStore(stage.shelf), ReportStore(stage.shelf)
+    snapshots, reports = SnapshotStore(stage.artifacts), ReportStore(stage.artifacts)
     serving = version = ""
     for seed, change in ((3, 0.02), (4, 0.012)):
         folder, serving = scratch / f"snapshot-{seed}", version

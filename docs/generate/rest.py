@@ -199,7 +199,7 @@ def build_document() -> dict[str, Any]:
 async def _describe() -> dict[str, Any]:
     corner = await open_corner()
     try:
-        return build_openapi(corner.door.endpoints, _VERSION)
+        return build_openapi(corner.handler.endpoints, _VERSION)
     finally:
         await corner.close()
 

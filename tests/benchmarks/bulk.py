@@ -116,10 +116,10 @@ def ingest(stack: Stack, path: Path, noun: str, *options: str) -> Ingested:
         peak = max(peak, sum(memory_of(process)))
         time.sleep(0.2)
     said = (process.stdout.read() if process.stdout else b"").decode()
-    found = _SUMMARY.search(said)
-    if process.returncode or found is None:
+    match = _SUMMARY.search(said)
+    if process.returncode or match is None:
         raise RuntimeError(f"kiosk ingest ended with {process.returncode}: {said[-2000:]}")
-    accepted, refused, _, _, seconds = (float(group.replace(",", "")) for group in found.groups())
+    accepted, refused, _, _, seconds = (float(group.replace(",", "")) for group in match.groups())
     return Ingested(int(accepted), int(refused), seconds, peak / 2**20)
 
 

@@ -114,7 +114,7 @@ async def _write_records(
     stage: Stage, app_id: str, noun: Noun, batches: Iterator[Sequence[dict[str, Any]]], *, for_engine: bool
 ) -> None:
     """Write records as the script of the intake does; `for_engine` also compacts them with their vectors."""
-    server, segments = stage.corner.stores.server, SegmentStore(stage.shelf)
+    server, segments = stage.corner.stores.server, SegmentStore(stage.artifacts)
     embedder, tables, at_ms = HashingEmbedder(), [], 0
     for number, batch in enumerate(batches):
         ids = [str(record[f"{noun}_id"]) for record in batch]
@@ -140,7 +140,7 @@ async def _write_records(
 
 async def _write_interactions(stage: Stage, app_id: str, sizes: PageDataSizes, now_ms: int) -> None:
     stores, rng, clock = stage.corner.stores, random.Random(3), SystemClock()
-    segments = SegmentStore(stage.shelf)
+    segments = SegmentStore(stage.artifacts)
     rebuilder = SegmentRebuilder(stores, segments, HashingEmbedder(), clock)
     compactor = ChangeLogCompactor(stores.changes, segments, rebuilder, clock, SilentMeter())
     step_ms = 28 * DAY_MS / max(1, sizes.interactions)
@@ -161,7 +161,7 @@ async def _write_interactions(stage: Stage, app_id: str, sizes: PageDataSizes, n
 
 
 async def _write_models(stage: Stage, app_id: str, sizes: PageDataSizes, folder: Path) -> dict[str, str]:
-    snapshots = SnapshotStore(stage.shelf)
+    snapshots = SnapshotStore(stage.artifacts)
     first, second = (
         publish_ring_snapshot(snapshots, folder / f"{app_id}-{seed}", app_id, seed=seed) for seed in (6, 7)
     )
@@ -213,7 +213,7 @@ async def _write_logs(stage: Stage, app_id: str, sizes: PageDataSizes, now_ms: i
         LoggedQuery(at=at, kind="search", text=text, total=rng.randrange(30), took_ms=9.0, reader=text[-2:])
         for at, text in texts(sizes.queries, 6 * DAY_MS)
     )  # fmt: skip
-    await asyncio.to_thread(QueryLogStore(stage.shelf).append, app_id, list(queries), f"{now_ms}-0")
+    await asyncio.to_thread(QueryLogStore(stage.artifacts).append, app_id, list(queries), f"{now_ms}-0")
     calls = [
         ArchiveCall(at=at, tool="search", client=f"c{at % 30}", client_name=f"Agent {at % 30}", question=text)
         for at, text in texts(sizes.calls, 20 * DAY_MS)

@@ -66,10 +66,10 @@ async def prepare_pages(base: str, cookies: dict[str, str], app_id: str) -> dict
 
 
 async def _token(http: httpx.AsyncClient, path: str) -> str:
-    found = FORM_TOKEN.search((await http.get(path)).text)
-    if found is None:
+    match = FORM_TOKEN.search((await http.get(path)).text)
+    if match is None:
         raise RuntimeError(f"{path} has no form")
-    return html.unescape(found[1])
+    return html.unescape(match[1])
 
 
 async def hold_consoles(base: str, cookies: dict[str, str], addresses: dict[str, str]) -> None:
@@ -152,7 +152,7 @@ def compare(
         with open_consoles(base, cookies, addresses):
             beside.append(measure())
     without, with_consoles = statistics.median(alone), statistics.median(beside)
-    notes = [", ".join(f"{one:.1f}" for one in sorted(times)) for times in (alone, beside)]
+    notes = [", ".join(f"{time:.1f}" for time in sorted(times)) for times in (alone, beside)]
     yield Line("recommendations: p99 without a console", without, "ms", note=notes[0])
     yield Line(f"with {CONSOLES} consoles on live pages", with_consoles, "ms", note=notes[1])
     yield Line("with consoles / without", with_consoles / without, "x", MOST_RATIO)

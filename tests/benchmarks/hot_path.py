@@ -82,12 +82,12 @@ class HotPath:
         corner = await open_corner(clock=clock, stores=stores, client=router)
         stack.push_async_callback(corner.close)
         headers = corner.headers()
-        await call(corner.door, "POST", "/v1/products", headers=headers, json={"data": ring_products()})
+        await call(corner.handler, "POST", "/v1/products", headers=headers, json={"data": ring_products()})
         await corner.apply()
         clicks = [
             {"type": "click", "user_id": "gina-7", "product_ids": [name(number)]} for number in (3, 4, 5)
         ]
-        await call(corner.door, "POST", "/v1/interactions", headers=headers, json={"data": clicks})
+        await call(corner.handler, "POST", "/v1/interactions", headers=headers, json={"data": clicks})
         return cls(corner, query)
 
     async def answer(self) -> bytes:
@@ -100,7 +100,7 @@ class HotPath:
         async def send(message: dict[str, Any]) -> None:
             parts.append(message.get("body", b""))
 
-        await self._corner.door(self._scope, receive, send)
+        await self._corner.handler(self._scope, receive, send)
         return b"".join(parts)
 
 

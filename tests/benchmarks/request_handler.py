@@ -57,7 +57,7 @@ async def measure(stores: Stores | None) -> dict[str, float]:
         ("users", {"user_id": "gina-7", "name": "Gina"}),
         ("products", {"product_id": "hoe-11"}),
     ):
-        await call(corner.door, "POST", f"/v1/{path}", headers=corner.headers(), json={"data": [record]})
+        await call(corner.handler, "POST", f"/v1/{path}", headers=corner.headers(), json={"data": [record]})
     await corner.apply()
     return {
         name: round(min([await _round(corner, *request) for _ in range(ROUNDS)]), 1)
@@ -83,7 +83,7 @@ async def _round(corner: Corner, method: str, target: bytes, body: bytes, more: 
 
     begin = time.perf_counter()
     for _ in range(count):
-        await corner.door(scope, receive, send)
+        await corner.handler(scope, receive, send)
     return (time.perf_counter() - begin) / count * 1e6
 
 

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.what == "quality":
         return _show_quality(tuple(filter(None, given.sets.split(","))), given.encoder)
-    _show_speed(given.articles, given.shelf)
+    _show_speed(given.articles, given.artifacts)
     return 0
 
 
@@ -120,18 +120,20 @@ def _show_quality(names: tuple[str, ...], folder: Path | None) -> int:
     )
     brought = encoder.SentenceEncoder.open(folder) if folder else None
     low = False
-    for one in collections(names):
-        words = quality_of(one, library_of(one, None, 0.0))
-        hashed = quality_of(one, library_of(one, HashingEmbedder(), 0.1))
-        meaning = built_in(one)
-        trained = quality_of(one, library_of(one, meaning.embedder, meaning.share))
-        rough = quality_of(one, library_of(one, meaning.embedder, meaning.share, sketched=True))
-        best = quality_of(one, library_of(one, brought, encoder.SHARE)) if brought else None
-        figures = (words, one.floor, hashed, trained, rough, best, one.goal)
-        low = low or (one.floor is not None and round(words, 3) < one.floor)
+    for collection in collections(names):
+        words = quality_of(collection, library_of(collection, None, 0.0))
+        hashed = quality_of(collection, library_of(collection, HashingEmbedder(), 0.1))
+        meaning = built_in(collection)
+        trained = quality_of(collection, library_of(collection, meaning.embedder, meaning.share))
+        rough = quality_of(collection, library_of(collection, meaning.embedder, meaning.share, sketched=True))
+        best = quality_of(collection, library_of(collection, brought, encoder.SHARE)) if brought else None
+        figures = (words, collection.floor, hashed, trained, rough, best, collection.goal)
+        low = low or (collection.floor is not None and round(words, 3) < collection.floor)
         shown = ["" if figure is None else f"{figure:.4f}" for figure in figures]
-        table.add_row(one.name, f"{len(one.documents):,}", f"{len(one.questions):,}", *shown)
-        Console(stderr=True).print(one.name, *shown)
+        table.add_row(
+            collection.name, f"{len(collection.documents):,}", f"{len(collection.questions):,}", *shown
+        )
+        Console(stderr=True).print(collection.name, *shown)
     Console().print(table)
     return 1 if low else 0
 
@@ -194,17 +196,17 @@ def questions_for(library: PassageLibrary, count: int, seed: int = 5) -> list[st
 def _show_speed(count: int, kept: Path | None) -> None:
     console = Console()
     with tempfile.TemporaryDirectory() as scratch:
-        shelf = PassageSnapshotStore(ArtifactStore.open(kept or Path(scratch)))
-        if not shelf.list_sequences(APP):
+        artifacts = PassageSnapshotStore(ArtifactStore.open(kept or Path(scratch)))
+        if not artifacts.list_sequences(APP):
             began_s = time.perf_counter()
-            manifest = shelf.write(APP, generated(count), offset="0", written_at_ms=0)
+            manifest = artifacts.write(APP, generated(count), offset="0", written_at_ms=0)
             size_mb = sum(entry.size for entry in manifest.files) / 1e6
             took_s = time.perf_counter() - began_s
             console.print(
                 f"build {took_s:,.0f} s with generating, peak {_peak_mb():,} MB, {size_mb:,.0f} MB on disk"
             )
         began_s = time.perf_counter()
-        opened = shelf.open(APP)
+        opened = artifacts.open(APP)
         assert opened is not None
         library = opened[0]
         passages = len(library.segments[0])

@@ -48,11 +48,11 @@ def collections(names: tuple[str, ...] = ()) -> Iterator[Collection]:
 
 def _beir(name: str, folder: str, judgments: str, floor: float | None, goal: float | None) -> Collection:
     documents = {
-        one["_id"]: f"{one.get('title', '')} {one['text']}" for one in _lines(f"{folder}/corpus.jsonl.gz")
+        line["_id"]: f"{line.get('title', '')} {line['text']}" for line in _lines(f"{folder}/corpus.jsonl.gz")
     }
     judged = _judged(f"{folder}/{judgments}")
     questions = {
-        one["_id"]: one["text"] for one in _lines(f"{folder}/queries.jsonl.gz") if one["_id"] in judged
+        line["_id"]: line["text"] for line in _lines(f"{folder}/queries.jsonl.gz") if line["_id"] in judged
     }
     return Collection(name, "en", documents, questions, judged, floor, goal)
 
@@ -60,12 +60,12 @@ def _beir(name: str, folder: str, judgments: str, floor: float | None, goal: flo
 def _esci() -> Collection:
     fields = ("title", "title", "brand", "color", "bullet_points", "description")
     documents = {
-        one["asin"]: " ".join(str(one.get(field) or "") for field in fields)
-        for one in _lines("esci-sample/products.jsonl.gz")
+        line["asin"]: " ".join(str(line.get(field) or "") for field in fields)
+        for line in _lines("esci-sample/products.jsonl.gz")
     }
     judged = _judged("esci-sample/qrels_dev.tsv.gz")
     questions = {
-        one["_id"]: one["text"] for one in _lines("esci-sample/queries.jsonl.gz") if one["_id"] in judged
+        line["_id"]: line["text"] for line in _lines("esci-sample/queries.jsonl.gz") if line["_id"] in judged
     }
     return Collection("esci", "en", documents, questions, judged, 0.701, 0.735)
 

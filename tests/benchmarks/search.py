@@ -147,31 +147,32 @@ def _show_quality(names: tuple[str, ...], folder: Path | None, kept: Path | None
     table = Table("set", "products", "questions", *columns)
     brought = encoder.SentenceEncoder.open(folder) if folder else None
     low = False
-    for one in collections(names):
-        texts, asked = list(one.documents.values()), list(one.questions.values())
-        index = index_of(one)
-        words = quality_of(one, lambda question, index=index: by_words(index, question))  # type: ignore[misc]
+    for collection in collections(names):
+        texts, asked = list(collection.documents.values()), list(collection.questions.values())
+        index = index_of(collection)
+        words = quality_of(collection, lambda question, index=index: by_words(index, question))  # type: ignore[misc]
         hashing, trained = HashingEmbedder(), latent_embedder.train(texts)
         figures = [
-            _of(peers.bm25s_numba_or_numpy(texts, asked, 20), one),
-            _of(peers.tantivy_in_memory(texts, asked, 20), one),
+            _of(peers.bm25s_numba_or_numpy(texts, asked, 20), collection),
+            _of(peers.tantivy_in_memory(texts, asked, 20), collection),
             words,
-            quality_of(one, hybrid(index, hashing.embed(texts), hashing, HASHING_SHARE)),
-            quality_of(one, hybrid(index, trained.embed(texts), trained, latent_embedder.SHARE)),
+            quality_of(collection, hybrid(index, hashing.embed(texts), hashing, HASHING_SHARE)),
+            quality_of(collection, hybrid(index, trained.embed(texts), trained, latent_embedder.SHARE)),
             None,
-            one.floor,
-            one.goal,
+            collection.floor,
+            collection.goal,
         ]
         if brought is not None:
-            vectors = _vectors(one, brought, kept)
-            figures[5] = quality_of(one, hybrid(index, vectors, brought, encoder.SHARE))
+            vectors = _vectors(collection, brought, kept)
+            figures[5] = quality_of(collection, hybrid(index, vectors, brought, encoder.SHARE))
         low = low or any(
-            other is not None and round(words, 3) < round(other, 3) for other in (figures[0], one.floor)
+            other is not None and round(words, 3) < round(other, 3)
+            for other in (figures[0], collection.floor)
         )
         shown = ["" if figure is None else f"{figure:.4f}" for figure in figures]
-        table.add_row(one.name, f"{len(texts):,}", f"{len(asked):,}", *shown)
+        table.add_row(collection.name, f"{len(texts):,}", f"{len(asked):,}", *shown)
         told = "  ".join(f"{column} {figure}" for column, figure in zip(columns, shown, strict=True))
-        Console(stderr=True, width=200).print(f"{one.name}: {told}")
+        Console(stderr=True, width=200).print(f"{collection.name}: {told}")
     Console(width=160).print(table)
     return 1 if low else 0
 
@@ -368,7 +369,7 @@ def _show_spelling(count: int) -> int:
         with gzip.open(folder / f"{name}.tsv.gz", "rt", encoding="utf-8") as lines:
             pairs = [line.rstrip("\n").split("\t")[:2] for line in lines]
         cases = [(wrong.lower(), right.lower()) for wrong, right in pairs if right.lower() in often]
-        cases = [one for one in cases if one[0] not in often]
+        cases = [case for case in cases if case[0] not in often]
         cases = random.Random(1).sample(cases, min(1_000, len(cases)))
         firsts, fives, ms = 0, 0, []
         for wrong, right in cases:

@@ -97,7 +97,7 @@ async def _fill(corner: Corner) -> None:
     }
     for path, records in bodies.items():
         answer = await call(
-            corner.door, "POST", f"/v1/{path}", headers=corner.headers(), json={"data": records}
+            corner.handler, "POST", f"/v1/{path}", headers=corner.headers(), json={"data": records}
         )
         assert answer.status == 200, answer.body
     await corner.apply()
@@ -122,7 +122,7 @@ async def _compare(
     gc.freeze()  # what serves for ever is not looked at again
     for number in range(rounds):
         for kind in itertools.islice(itertools.cycle(range(3)), number % 3, number % 3 + 3):
-            corner.door._observer = observers[kind]
+            corner.handler._observer = observers[kind]
             spent[kind].append(await _round(corner, *request))
             begin = time.process_time()
             processor.force_flush()
@@ -153,7 +153,7 @@ async def _round(corner: Corner, method: str, target: bytes, body: bytes, more: 
 
     begin = time.thread_time()
     for _ in range(REQUESTS):
-        await corner.door(scope, receive, send)
+        await corner.handler(scope, receive, send)
     return (time.thread_time() - begin) / REQUESTS * 1e6
 
 

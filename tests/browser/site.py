@@ -73,7 +73,7 @@ async def open_site() -> AsyncIterator[Site]:
     corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
     await corner.asking.start()
     more = [*build_script_routes(), *build_demo_routes(DemoServices(corner.keyring))]
-    app = build_application(corner.door, version="0", more=more, pages=True)
+    app = build_application(corner.handler, version="0", more=more, pages=True)
     async with serving(app) as url, playwright.async_playwright() as driver:
         # The option and not only the context names the agent: beacons leave the browser beside the page.
         args = ["--no-sandbox", f"--user-agent={AGENT}"]

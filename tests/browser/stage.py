@@ -62,7 +62,7 @@ class Stage:
     base: str
     corner: Corner
     console: ConsoleServices
-    shelf: ArtifactStore
+    artifacts: ArtifactStore
 
     async def add_person(self, username: str = "ada", **facts: Any) -> None:
         """Add an account that signs in with `PASSWORD`; an administrator unless told otherwise."""
@@ -82,24 +82,24 @@ async def open_stage(
     """Serve the API and the console over real stores on a free loopback port."""
     clock = SystemClock()
     await furnish(stores)
-    shelf = ArtifactStore.open(folder / "artifacts")
-    models = SnapshotLoader(SnapshotStore(shelf))
+    artifacts = ArtifactStore.open(folder / "artifacts")
+    models = SnapshotLoader(SnapshotStore(artifacts))
     host = EngineHost(stores, None, clock, SilentMeter(), models=models)
     await host.start()
     client = LocalRecommenderClient(host)
-    corner = await open_corner(clock=clock, stores=stores, client=client, shelf=shelf)
+    corner = await open_corner(clock=clock, stores=stores, client=client, artifacts=artifacts)
     services = AdminServices(
-        stores, corner.vault, clock, shelf, config=AdminConfig(data_dir=folder),
-        api=LocalApi(corner.door, corner.keyring.secret_of), launch_import=launch_import,
+        stores, corner.vault, clock, artifacts, config=AdminConfig(data_dir=folder),
+        api=LocalApi(corner.handler, corner.keyring.secret_of), launch_import=launch_import,
         recommender=client,
     )  # fmt: skip
     console = open_console_services(
         stores, clock, services=services, app_ids=corner.keyring.app_ids, public_url=""
     )
-    app = build_application(corner.door, version="0", more=build_console_routes(console))
+    app = build_application(corner.handler, version="0", more=build_console_routes(console))
     try:
         async with serve_application(app) as base:
-            yield Stage(base, corner, console, shelf)
+            yield Stage(base, corner, console, artifacts)
     finally:
         await corner.close()
         await host.close()

@@ -60,11 +60,11 @@ async def test_each_page_is_quiet_and_accessible(redis_stores: OpenStores, tmp_p
             found = [] if status == 200 else [f"status {status}"]
             found += await tab.find_faults()
             await tab.page.emulate_media(color_scheme="dark")
-            found += [f"dark: {one}" for one in await tab.find_faults("color-contrast")]
+            found += [f"dark: {fault}" for fault in await tab.find_faults("color-contrast")]
             await tab.page.set_viewport_size({"width": 390, "height": 844})
-            found += [f"390: {one}" for one in await tab.find_faults()]
+            found += [f"390: {fault}" for fault in await tab.find_faults()]
             await tab.page.emulate_media(color_scheme="light")
-            found += [f"390 light: {one}" for one in await tab.find_faults("color-contrast")]
+            found += [f"390 light: {fault}" for fault in await tab.find_faults("color-contrast")]
             wide = await tab.page.evaluate("document.documentElement.scrollWidth")
             found += [f"scrolls sideways at 390: {wide}"] if wide > 390 else []
             found += tab.complaints

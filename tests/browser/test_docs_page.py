@@ -25,7 +25,9 @@ pytestmark = pytest.mark.skipif(
 @asynccontextmanager
 async def _opened(size: str = "desktop") -> AsyncIterator[tuple[Any, str, ExamplePlayer, list[str]]]:
     player = await ExamplePlayer.open()
-    app = build_application(player.corner.door, version="0", describe_more=[describe_administration_routes])
+    app = build_application(
+        player.corner.handler, version="0", describe_more=[describe_administration_routes]
+    )
     async with serving(app) as site, playwright.async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         width, height = SIZES[size]

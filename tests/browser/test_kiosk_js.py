@@ -103,7 +103,10 @@ async def test_a_visitor_who_signs_in_keeps_the_history(site: Site) -> None:
         await page.evaluate("kiosk.track('like', 'bulb-planter'); kiosk.flush()")
         await page.wait_for_timeout(100)
         history = await page.evaluate("kiosk.recommendation.user_to_history({})")
-        assert {one["product_id"] for one in history["data"]["products"]} == {"tugboat", "bulb-planter"}
+        assert {product["product_id"] for product in history["data"]["products"]} == {
+            "tugboat",
+            "bulb-planter",
+        }
         await page.evaluate("kiosk.reset()")
         nobody = await page.evaluate("kiosk.recommendation.user_to_history({})")
         assert nobody["data"]["products"] == []

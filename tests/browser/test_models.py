@@ -23,11 +23,11 @@ ENGINE = f"{BASE}/engines/default"
 
 async def _publish(stage: Stage, folder: Path, seed: int, change: float, serving: str) -> str:
     """Publish a snapshot that was compared with what serves."""
-    snapshots = SnapshotStore(stage.shelf)
+    snapshots = SnapshotStore(stage.artifacts)
     version = await asyncio.to_thread(
         publish_ring_snapshot, snapshots, folder / str(seed), APP, "default", seed
     )
-    ReportStore(stage.shelf).put(APP, "default", version, evaluation(change, serving=serving))
+    ReportStore(stage.artifacts).put(APP, "default", version, evaluation(change, serving=serving))
     return version
 
 

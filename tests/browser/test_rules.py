@@ -39,7 +39,7 @@ async def open_shop(stores: OpenStores, folder: Path) -> AsyncIterator[tuple[Adm
         console = open_console_services(
             stores, shop.corner.clock, services=shop.services, app_ids=(APP,), public_url=""
         )
-        app = build_application(shop.corner.door, version="0", more=build_console_routes(console))
+        app = build_application(shop.corner.handler, version="0", more=build_console_routes(console))
         async with serve_application(app) as base:
             yield shop, base
 
@@ -138,7 +138,7 @@ async def test_the_pages_are_accessible_with_hostile_names(redis_stores: OpenSto
             found += await tab.find_faults()
             await tab.page.set_viewport_size({"width": 390, "height": 844})
             await tab.page.emulate_media(color_scheme="dark")
-            found += [f"390 dark: {one}" for one in await tab.find_faults()]
+            found += [f"390 dark: {fault}" for fault in await tab.find_faults()]
             wide = await tab.page.evaluate("document.documentElement.scrollWidth")
             found += [f"scrolls sideways at 390: {wide}"] if wide > 390 else []
             found += tab.complaints

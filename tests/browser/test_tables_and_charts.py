@@ -92,7 +92,7 @@ async def test_a_chart_of_few_days_shows_these_days(
             LoggedQuery(at=stamp, kind="search", text="kettle", total=3, took_ms=9.0, reader="r")
             for stamp in sorted(stamps)
         ]
-        QueryLogStore(stage.shelf).append("shop", queries, f"{now_ms}-0")
+        QueryLogStore(stage.artifacts).append("shop", queries, f"{now_ms}-0")
         tab = await Tab.open(browser, stage.base)
         await tab.page.add_init_script(RECORD_TEXTS)
         await tab.sign_in()

@@ -25,7 +25,7 @@ async def main(port: int) -> None:
     """Serve until told to stop, and apply what is uploaded."""
     player = await ExamplePlayer.open(SystemClock())
     corner = player.corner
-    app = HotLayer(build_application(corner.door, version="0"), lambda: corner.door)
+    app = HotLayer(build_application(corner.handler, version="0"), lambda: corner.handler)
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
     applying = asyncio.create_task(_apply(player, server))
     try:

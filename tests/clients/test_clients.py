@@ -96,14 +96,14 @@ def test_a_remote_proxy_passes_everything_on(world: dict[str, str]) -> None:
         hello = process.ask("initialize", proposal)
         process.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
         tools = process.ask("tools/list", {})["tools"]
-        found = process.tool("ask_archive", {"question": QUESTION})["structuredContent"]
-        pair = {name: found["results"][0][name] for name in ("product_id", "offset")}
+        content = process.tool("ask_archive", {"question": QUESTION})["structuredContent"]
+        pair = {name: content["results"][0][name] for name in ("product_id", "offset")}
         article = process.tool("get_archive_article", pair)["structuredContent"]
         refused = process.tool("get_archive_article", {**pair, "offset": pair["offset"] + 1})
     assert process.signed_in == 1
     told = {
         "version": hello["protocolVersion"], "tools": [tool["name"] for tool in tools], "article": article,
-        "results": found["results"], "refused": str(refused), "again": article["url"],
+        "results": content["results"], "refused": str(refused), "again": article["url"],
     }  # fmt: skip
     _check(told)
 

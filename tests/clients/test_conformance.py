@@ -105,17 +105,17 @@ def _suite(*arguments: str) -> str:
 
 
 def _counted(told: str) -> tuple[int, int]:
-    found = _COUNTED.search(told)
-    assert found is not None, told
-    return int(found[1]), int(found[2])
+    match = _COUNTED.search(told)
+    assert match is not None, told
+    return int(match[1]), int(match[2])
 
 
 def _shown(output: Path, process: subprocess.Popen[bytes]) -> str:
     """Wait for the address the suite wants to be opened."""
     for _ in range(300):
-        found = re.search(r"http://\S+/oauth/authorize/archive\?\S+", output.read_text())
-        if found:
-            return found[0]
+        match = re.search(r"http://\S+/oauth/authorize/archive\?\S+", output.read_text())
+        if match:
+            return match[0]
         try:
             process.wait(0.1)
         except subprocess.TimeoutExpired:

@@ -116,12 +116,12 @@ def test_workers_on_the_cluster_answer_as_the_api_does(running: Running, tmp_pat
     different = 0
     for user_id, rows in frame.group_by("user_id", maintain_order=True):
         body = {"user_id": user_id[0], "rows": 6, "fq": FILTER}
-        found = running.post(APP, "/v1/recommendation/user_to_products", body)["data"]["products"]
-        ids = [one["product_id"] for one in found]
+        products = running.post(APP, "/v1/recommendation/user_to_products", body)["data"]["products"]
+        ids = [one["product_id"] for one in products]
         if rows["product_id"].to_list() != ids:
             different += 1  # trends fade between the two
         else:
-            scores = [one["_personalization_score"] for one in found]
+            scores = [one["_personalization_score"] for one in products]
             assert rows["score"].to_list() == pytest.approx(scores, abs=2e-3)
     assert different <= len(people) // 50
     here = tmp_path / "here.parquet"

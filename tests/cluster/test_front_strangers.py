@@ -105,7 +105,7 @@ def test_slow_requests_of_strangers_block_no_other_client(
         for _ in range(2):
             assert honest(front, edge) == WELL
             time.sleep(0.2)
-        assert edge.corner.door.in_flight == 0
+        assert edge.corner.handler.in_flight == 0
 
 
 def test_one_address_keeps_so_many_connections_and_asks_so_much(edge: Edge) -> None:
@@ -303,7 +303,7 @@ def test_who_is_refused_before_the_body_came_reads_why_and_takes_no_place(front:
         with socket.create_connection(("127.0.0.1", front.port), timeout=5) as line:
             line.sendall(raw)
             assert line.recv(4000).startswith(b"HTTP/1.1 401")
-            assert edge.corner.door.in_flight == 0
+            assert edge.corner.handler.in_flight == 0
         # The replica itself ends the connection: nobody can keep one that holds half a request. A reset may take
         # the answer along, so it is asked until one arrives; a connection that stays open times out.
         assert b"connection: close" in next(filter(None, (_read_to_end(edge.port, raw) for _ in range(20))))

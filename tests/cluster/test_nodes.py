@@ -146,7 +146,7 @@ def test_every_node_has_an_api_replica_again(cluster: NodeCluster) -> None:
 def test_a_changed_serve_configuration_loses_no_request(cluster: NodeCluster) -> None:
     """Serve empties the list of every HAProxy until it has built the application again."""
     config = yaml.safe_load((ROOT / "cluster" / "serve" / "production.yaml").read_text())
-    (api,) = [one for one in config["applications"] if one["name"] == "api"]
+    (api,) = [application for application in config["applications"] if application["name"] == "api"]
     api["args"] |= {"replicas_min": 2, "replicas_max": 2, "num_cpus": 0.5, "memory_budget_mb": 600}
     changed = cluster.folder / "changed.yaml"
     changed.write_text(yaml.safe_dump(config))

@@ -207,8 +207,8 @@ def test_trainers_work_without_master_key_and_providers_key(house: House, up: An
         house.kiosk("promote", "playground", told["version"], "--force", "a test", "--json").stdout
     )
     found = {
-        one["check"]: one
-        for one in json.loads(house.kiosk("doctor", "--json", check=False).stdout)["findings"]
+        finding["check"]: finding
+        for finding in json.loads(house.kiosk("doctor", "--json", check=False).stdout)["findings"]
     }
     assert found["artifacts"]["level"] == "ok", found["artifacts"]
     assert "spying_learner:Spy" in found["learners"]["words"]

@@ -42,7 +42,7 @@ FAST = load_recipe_file("fast").model_dump(mode="json")
 class Place:
     connect: Callable[[], OpenStores]
     stores: OpenStores
-    shelf: ArtifactStore
+    artifacts: ArtifactStore
     folder: Path
 
     @property
@@ -55,7 +55,10 @@ class Place:
 
     @property
     def versions(self) -> list[str]:
-        return [one.version for one in SnapshotStore(self.shelf).versions(generated_market.APP, "default")]
+        return [
+            version.version
+            for version in SnapshotStore(self.artifacts).versions(generated_market.APP, "default")
+        ]
 
     async def order(self, **options: Any) -> Run:
         now_ms = SystemClock().now_ms()
@@ -79,10 +82,10 @@ class Place:
 async def place(
     local_ray: None, private_server: RedisProcess, easy_stores: OpenStores, tmp_path: Path
 ) -> Place:
-    shelf = ArtifactStore.open(tmp_path / "shelf")
+    artifacts = ArtifactStore.open(tmp_path / "shelf")
     await generated_market.open_market(easy_stores)
-    generated_market.settle(SegmentStore(shelf), generated_market.table(60_000, 2_000, 1_000))
-    return Place(partial(open_stores, private_server.url, **EASY), easy_stores, shelf, tmp_path)
+    generated_market.settle(SegmentStore(artifacts), generated_market.table(60_000, 2_000, 1_000))
+    return Place(partial(open_stores, private_server.url, **EASY), easy_stores, artifacts, tmp_path)
 
 
 @pytest.fixture
@@ -198,14 +201,14 @@ async def test_variants_of_a_sweep_are_examined_side_by_side(place: Place) -> No
     from jobs.refresh.runs.training_source import read_training_source
 
     recipe = load_recipe_file("fast")
-    found = build_variants(recipe, ["parts.rules.window=3,10"])
-    CheckpointStore(place.shelf, generated_market.APP, "s", folder="sweeps").put_source(
-        read_training_source(SegmentStore(place.shelf), generated_market.APP, recipe)
+    variants = build_variants(recipe, ["parts.rules.window=3,10"])
+    CheckpointStore(place.artifacts, generated_market.APP, "s", folder="sweeps").put_source(
+        read_training_source(SegmentStore(place.artifacts), generated_market.APP, recipe)
     )
     told: list[tuple[Any, Any]] = []
     await asyncio.to_thread(
         run_sweep_on_ray,
-        found,
+        variants,
         partial(ArtifactStore.open, str(place.folder / "shelf")),
         generated_market.APP,
         "s",

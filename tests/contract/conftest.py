@@ -26,9 +26,9 @@ async def way(request: pytest.FixtureRequest) -> AsyncIterator[Way]:
             yield Live(client, keys)
         return
     corner = await open_corner()
-    app: Any = build_application(corner.door, version="0")
+    app: Any = build_application(corner.handler, version="0")
     if request.param == "front":
-        app = HotLayer(app, lambda: corner.door)
+        app = HotLayer(app, lambda: corner.handler)
     yield InProcess(corner, app)
 
 

@@ -40,7 +40,7 @@ class ExamplePlayer:
         self.corner = corner
         self._host = host
         self._sent: dict[str, str] = {}
-        self._endpoints = {endpoint.name: endpoint for endpoint in corner.door.endpoints}
+        self._endpoints = {endpoint.name: endpoint for endpoint in corner.handler.endpoints}
 
     @classmethod
     async def open(cls, clock: Clock | None = None) -> ExamplePlayer:
@@ -64,7 +64,7 @@ class ExamplePlayer:
         for _ in range(500):
             body = None if example.body is None else json.dumps(self._translated(example.body)).encode()
             answer = await call(
-                self.corner.door, endpoint.method, self._target(endpoint, example),
+                self.corner.handler, endpoint.method, self._target(endpoint, example),
                 headers=self.corner.headers(), body=body,
             )  # fmt: skip
             if endpoint.name != "ask.answer" or answer.json()["data"]["finished"]:

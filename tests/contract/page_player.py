@@ -171,7 +171,7 @@ class PagePlayer:
                 assert not target, (word, command)
                 target = word
         method = method or ("GET" if body is None else "POST")
-        answer = await call(self.player.corner.door, method, target, headers=headers, body=body)
+        answer = await call(self.player.corner.handler, method, target, headers=headers, body=body)
         await self.player.apply()
         self.player.corner.clock.pass_ms(SECOND_MS)
         return answer

@@ -42,7 +42,9 @@ PRODUCTS = [
 
 def _magazine() -> list[dict[str, Any]]:
     named = {"related_ids": ["own-map", "named", "sold-map"]}
-    return [{**one, **named} if one["product_id"] == "river-treaty" else one for one in ARTICLES]
+    return [
+        {**article, **named} if article["product_id"] == "river-treaty" else article for article in ARTICLES
+    ]
 
 
 @pytest.fixture
@@ -57,10 +59,12 @@ async def corner() -> AsyncIterator[Corner]:
 async def ask(corner: Corner, question: str = ASKED, **settings: Any) -> dict[str, Any]:
     await corner.open_app("shop", settings=AppSettings(limits=PLENTY, **settings))
     headers = {**corner.headers(), "User-Agent": BROWSER}
-    asked = await call(corner.door, "POST", "/v1/ask/questions", headers=headers, json={"question": question})
+    asked = await call(
+        corner.handler, "POST", "/v1/ask/questions", headers=headers, json={"question": question}
+    )
     path = f"/v1/ask/questions/{asked.json()['data']['question_id']}/answer"
     for _ in range(400):
-        record: dict[str, Any] = (await call(corner.door, "GET", path, headers=headers)).json()["data"]
+        record: dict[str, Any] = (await call(corner.handler, "GET", path, headers=headers)).json()["data"]
         if record["finished"]:
             return record
         assert record["affiliation_products"] == []
@@ -93,7 +97,9 @@ async def test_a_refused_answer_and_an_app_without_partners_have_none(corner: Co
 async def test_an_answer_from_memory_has_them_by_the_filter_of_now(corner: Corner) -> None:
     assert (await ask(corner))["affiliation_products"] == []
     again = await ask(corner, affiliation_fq="product_id:river-map")
-    assert [one["product_id"] for one in again["affiliation_products"]] == ["river-map"]
+    assert [affiliation_product["product_id"] for affiliation_product in again["affiliation_products"]] == [
+        "river-map"
+    ]
 
 
 async def test_a_field_that_browsers_can_not_read_is_not_shown(corner: Corner) -> None:

@@ -76,7 +76,7 @@ async def run(player: ExamplePlayer, command: str, known: dict[str, str]) -> Ans
             method, body = "POST", next(words).encode()
         elif word != "-s":
             target = word
-    answer = await call(player.corner.door, method, target, headers=headers, body=body)
+    answer = await call(player.corner.handler, method, target, headers=headers, body=body)
     await player.apply()
     return answer
 
@@ -100,7 +100,7 @@ async def test_every_filter_of_the_table_finds_something_and_not_everything(play
     found = {}
     for text in filters():
         answer = await call(
-            player.corner.door, "POST", "/v1/search/search",
+            player.corner.handler, "POST", "/v1/search/search",
             headers=player.corner.headers(), json={"q": "*", "fq": text},
         )  # fmt: skip
         assert answer.status == 200, (text, answer.body)

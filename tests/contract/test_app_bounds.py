@@ -20,7 +20,7 @@ async def corner() -> Corner:
 
 
 async def _send(corner: Corner, path: str, *records: Any) -> Answer:
-    return await call(corner.door, "POST", path, headers=corner.headers(), json={"data": records})
+    return await call(corner.handler, "POST", path, headers=corner.headers(), json={"data": records})
 
 
 async def test_an_upload_beyond_the_bound_on_records_is_refused_whole(corner: Corner) -> None:
@@ -49,7 +49,7 @@ async def test_above_the_bound_on_storage_writes_are_refused_and_reads_are_not(c
             403,
             "the app stores 1 of at most 1 MB; delete some data or ask the administrator",
         )
-    read = await call(corner.door, "GET", "/v1/products/p1", headers=corner.headers())
+    read = await call(corner.handler, "GET", "/v1/products/p1", headers=corner.headers())
     assert read.status == 404
-    gone = await call(corner.door, "DELETE", "/v1/products/p1", headers=corner.headers())
+    gone = await call(corner.handler, "DELETE", "/v1/products/p1", headers=corner.headers())
     assert gone.status == 200

@@ -81,7 +81,7 @@ async def _opened(
 ) -> AsyncIterator[tuple[Corner, _Counted, httpx.AsyncClient]]:
     corner = await open_corner(addresses=ClientAddresses(["127.0.0.1"]))
     await corner.open_app("shop", settings=settings)
-    app = _Counted(build_application(corner.door, version="0", more=build_script_routes()))
+    app = _Counted(build_application(corner.handler, version="0", more=build_script_routes()))
     async with (
         serving(app) as replica,  # type: ignore[arg-type]
         _edge(folder, replica) as edge,

@@ -31,7 +31,7 @@ async def corner() -> Any:
     host = EngineHost(stores, None, clock, SilentMeter())
     corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
     await corner.open_app("shop", settings=SAFE)
-    await call(corner.door, "POST", "/v1/products", headers=corner.headers(), json={"data": [PRODUCT]})
+    await call(corner.handler, "POST", "/v1/products", headers=corner.headers(), json={"data": [PRODUCT]})
     await corner.apply()
     await host.start()
     yield corner
@@ -41,7 +41,7 @@ async def corner() -> Any:
 async def ask(corner: Corner, path: str, body: Any, *, server: bool = False) -> Answer:
     target = f"/v1/{path}" if server else f"/v1/{path}?api_key={corner.publishable()}"
     headers = corner.headers() if server else {"User-Agent": BROWSER}
-    return await call(corner.door, "POST", target, headers=headers, json=body)
+    return await call(corner.handler, "POST", target, headers=headers, json=body)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ async def test_no_browser_learns_what_few_people_searched_for(corner: Corner) ->
         for n in range(people):
             event = {"type": "search", "anonymous_id": f"{query}-{n}", "search": {"keywords": query}}
             await call(
-                corner.door, "POST", f"/v1/interactions?api_key={corner.publishable()}",
+                corner.handler, "POST", f"/v1/interactions?api_key={corner.publishable()}",
                 headers={"User-Agent": BROWSER}, json={"data": [event]}, client=(ip.format(n), 1),
             )  # fmt: skip
 
@@ -136,7 +136,10 @@ async def test_no_browser_learns_what_few_people_searched_for(corner: Corner) ->
 
     async def complete(start: str, *, server: bool = False) -> list[str]:
         answer = await ask(corner, "search/autocomplete", {**asked, "q": start}, server=server)
-        return [one["text"] for one in answer.json()["data"]["completions"]["historical_queries"]]
+        return [
+            historical_query["text"]
+            for historical_query in answer.json()["data"]["completions"]["historical_queries"]
+        ]
 
     for _ in range(100):
         if await complete("ju"):

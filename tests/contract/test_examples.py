@@ -21,7 +21,7 @@ async def corner() -> Corner:
 
 @pytest.fixture
 async def document(corner: Corner) -> dict[str, Any]:
-    return build_openapi(corner.door.endpoints, "1.2.3")
+    return build_openapi(corner.handler.endpoints, "1.2.3")
 
 
 def operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -50,7 +50,11 @@ def test_every_field_operation_tag_and_parameter_is_described(document: dict[str
         name = operation["operationId"]
         silent += undescribed(operation, name)
         silent += [] if len(operation["description"].partition("**Keys:**")[0]) > 20 else [name]
-        silent += [f"{name}.{one['name']}" for one in operation["parameters"] if not one["description"]]
+        silent += [
+            f"{name}.{parameter['name']}"
+            for parameter in operation["parameters"]
+            if not parameter["description"]
+        ]
     silent += [tag["name"] for tag in document["tags"] if not tag["description"]]
     assert silent == []
     assert {tag["name"] for tag in document["tags"]} == {one["tags"][0] for one in operations(document)}
@@ -62,7 +66,7 @@ def test_every_field_operation_tag_and_parameter_is_described(document: dict[str
 
 def test_no_text_describes_what_is_not_there(corner: Corner, document: dict[str, Any]) -> None:
     texts, schemas = read_texts(), document["components"]["schemas"]
-    names = {endpoint.name for endpoint in corner.door.endpoints}
+    names = {endpoint.name for endpoint in corner.handler.endpoints}
     assert set(texts.operations) == names
     assert set(texts.tags) == {tag["name"] for tag in document["tags"]}
     parts = {"like", "any", "path", "query", "header"}
@@ -87,7 +91,7 @@ def test_every_status_has_a_description_of_its_operation(document: dict[str, Any
 def test_keys_are_described_and_secret_operations_offer_no_publishable_key(
     corner: Corner, document: dict[str, Any]
 ) -> None:
-    for endpoint in corner.door.endpoints:
+    for endpoint in corner.handler.endpoints:
         operation = document["paths"][endpoint.path][endpoint.method.lower()]
         schemes = {name for way in operation["security"] for name in way}
         is_open = endpoint.rules.publishable or bool(endpoint.rules.publishable_by)
@@ -100,20 +104,26 @@ def test_keys_are_described_and_secret_operations_offer_no_publishable_key(
 
 def test_limits_of_callers_are_described(document: dict[str, Any]) -> None:
     def text(model: str, field: str) -> str:
-        found: str = document["components"]["schemas"][model]["properties"][field]["description"]
-        return found
+        description: str = document["components"]["schemas"][model]["properties"][field]["description"]
+        return description
 
     assert "1,000" in text("ManyProducts", "product_ids")
     assert "10,000" in text("SearchBody", "exclude")
     assert "32 KiB" in text("UserToProducts", "fq")
     writing = document["paths"]["/v1/products"]["post"]
-    assert any("255" in one["description"] for one in writing["parameters"] if one["in"] == "header")
+    assert any(
+        "255" in parameter["description"]
+        for parameter in writing["parameters"]
+        if parameter["in"] == "header"
+    )
 
 
 async def test_every_example_is_answered_as_documented(corner: Corner, document: dict[str, Any]) -> None:
     """Play them in their order on an empty app; answers are valid, and look like the documented ones."""
     examples = read_examples()
-    assert {example.operation for example in examples} == {one.name for one in corner.door.endpoints}
+    assert {example.operation for example in examples} == {
+        endpoint.name for endpoint in corner.handler.endpoints
+    }
     by_name = {operation["operationId"]: operation for operation in operations(document)}
     player, played = await ExamplePlayer.open(), set[str]()
     try:

@@ -61,9 +61,9 @@ async def with_experiments() -> Corner:
 @pytest.fixture(params=["framework", "front"])
 async def way(request: pytest.FixtureRequest) -> InProcess:
     corner = await with_experiments()
-    app: Any = build_application(corner.door, version="0")
+    app: Any = build_application(corner.handler, version="0")
     if request.param == "front":
-        app = HotLayer(app, lambda: corner.door)
+        app = HotLayer(app, lambda: corner.handler)
     return InProcess(corner, app)
 
 

@@ -30,7 +30,7 @@ async def corner() -> AsyncIterator[Corner]:
 
 async def ask(corner: Corner, path: str, *, browser: bool = False, **body: Any) -> dict[str, Any]:
     headers = {"X-API-KEY": corner.publishable() if browser else corner.secret(), "User-Agent": BROWSER}
-    answer = await call(corner.door, "POST", f"/v1/{path}", headers=headers, json=body)
+    answer = await call(corner.handler, "POST", f"/v1/{path}", headers=headers, json=body)
     assert answer.status == 200, answer.body
     data: dict[str, Any] = answer.json()["data"]
     return data
@@ -69,7 +69,9 @@ async def test_every_parameter_that_names_fields_is_looked_at(corner: Corner) ->
         diversification={"publishers": {}},
         geo={"filter": [{"lat": 1, "lon": 1, "distance": 1, "field": "place"}]},
     )  # fmt: skip
-    assert [(one["parameter"], one["field"], one.get("did_you_mean")) for one in data["warnings"]] == [
+    assert [
+        (warning["parameter"], warning["field"], warning.get("did_you_mean")) for warning in data["warnings"]
+    ] == [
         ("boost_fq", "bramd", "brand"),
         ("boost_rules[0].boost_fq", "tag", "tags"),
         ("order_by", "custom_attributes.popularity", None),
@@ -90,7 +92,7 @@ async def test_every_parameter_that_names_fields_is_looked_at(corner: Corner) ->
     data = await ask(
         corner, "search/autocomplete", q="x", completion_fields=["title", "custom_attributes.nope"]
     )
-    assert [one["parameter"] for one in data["warnings"]] == ["completion_fields"]
+    assert [warning["parameter"] for warning in data["warnings"]] == ["completion_fields"]
 
 
 async def test_a_custom_attribute_without_its_prefix_is_recognised(corner: Corner) -> None:
@@ -143,7 +145,7 @@ async def test_a_missing_anchor_is_reported(corner: Corner) -> None:
 )
 async def test_a_comparison_hears_how_it_is_written(corner: Corner, text: str, written: str) -> None:
     answer = await call(
-        corner.door, "POST", "/v1/search/search", headers=corner.headers(), json={"q": "*", "fq": text}
+        corner.handler, "POST", "/v1/search/search", headers=corner.headers(), json={"q": "*", "fq": text}
     )
     (fault,) = answer.json()["detail"]
     assert answer.status == 422

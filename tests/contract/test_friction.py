@@ -27,8 +27,8 @@ async def corner() -> Corner:
 
 @pytest.fixture(params=["framework", "front"])
 def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
-    ordinary = build_application(corner.door, version="0")
-    return HotLayer(ordinary, lambda: corner.door) if request.param == "front" else ordinary
+    ordinary = build_application(corner.handler, version="0")
+    return HotLayer(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
 
 
 async def upload(corner: Corner, app: Any, *products: dict[str, Any]) -> None:

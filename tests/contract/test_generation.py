@@ -56,7 +56,7 @@ async def corner(provider: Provider) -> AsyncIterator[Corner]:
 async def send(corner: Corner, body: Any, *, browser: bool = False, app: str = "shop") -> Answer:
     key = corner.publishable(app) if browser else corner.secret(app)
     headers = {"X-API-KEY": key, "User-Agent": BROWSER}
-    return await call(corner.door, "POST", PATH, headers=headers, json=body)
+    return await call(corner.handler, "POST", PATH, headers=headers, json=body)
 
 
 async def finished(corner: Corner, body: dict[str, Any]) -> dict[str, Any]:
@@ -66,9 +66,9 @@ async def finished(corner: Corner, body: dict[str, Any]) -> dict[str, Any]:
     assert task["status"] == "queued"
     assert set(task) == {"task_id", "status"}
     await corner.asking.queue.wait_idle()
-    found: dict[str, Any] = (await send(corner, {"task_id": task["task_id"]})).json()["data"]
-    assert found["task_id"] == task["task_id"]
-    return found
+    data: dict[str, Any] = (await send(corner, {"task_id": task["task_id"]})).json()["data"]
+    assert data["task_id"] == task["task_id"]
+    return data
 
 
 @pytest.mark.parametrize("behaviour", ["good", "whole"])
@@ -109,8 +109,8 @@ async def test_several_products_are_sources_of_one_text(corner: Corner, provider
     body = {"template": "summary", "instructions": "Name both.", "product_ids": ["river-treaty", "hoe"]}
     provider.text = provider.text.replace("[3]", "[2]")
     task = await finished(corner, body)
-    assert [one["product_id"] for one in task["sentences"]] == ["river-treaty", "hoe"]
-    assert [one["product_id"] for one in task["sources"]] == ["river-treaty", "hoe"]
+    assert [sentence["product_id"] for sentence in task["sentences"]] == ["river-treaty", "hoe"]
+    assert [source["product_id"] for source in task["sources"]] == ["river-treaty", "hoe"]
     assert "Name both." in provider.requests[0]["messages"][1]["content"]
 
 
@@ -177,7 +177,7 @@ async def test_a_task_belongs_to_its_app_and_is_no_question(corner: Corner, prov
     assert (await send(corner, {"task_id": task["task_id"]}, browser=True)).status == 403
     question = {"question": "Who signed the treaty?", "log_user_history": False}
     headers = corner.headers()
-    asked = await call(corner.door, "POST", "/v1/ask/questions", headers=headers, json=question)
+    asked = await call(corner.handler, "POST", "/v1/ask/questions", headers=headers, json=question)
     answer = await send(corner, {"task_id": asked.json()["data"]["question_id"]})
     assert answer.status == 404, "a question is no task"
 

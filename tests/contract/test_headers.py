@@ -40,8 +40,8 @@ def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
         corner.stores, Vault(MASTER), LocalArchiveClient(corner.archive), corner.clock, ArchiveConfig(),
         request_counts=RequestCounts(), access_log=AccessLog(0.0, Random(1)),
     )  # fmt: skip
-    ordinary = build_application(corner.door, version="0", more=build_archive_routes(archive))
-    return HotLayer(ordinary, lambda: corner.door) if request.param == "front" else ordinary
+    ordinary = build_application(corner.handler, version="0", more=build_archive_routes(archive))
+    return HotLayer(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
 
 
 def is_kept_by_nobody(answer: Answer) -> bool:
@@ -67,7 +67,7 @@ async def test_no_reply_of_any_endpoint_is_kept_by_a_cache_or_guessed_at_by_a_br
 ) -> None:
     """Good requests, bad ones and those of strangers."""
     good = 0
-    for endpoint in corner.door.endpoints:
+    for endpoint in corner.handler.endpoints:
         path = re.sub(r"\{[a-z_]+\}", "gina-7", endpoint.path) + "?user_id=gina-7"
         for key in (corner.headers(), {"X-API-KEY": corner.publishable()}, {}):
             for body in ({"user_id": "gina-7"}, {"data": []}, None):
@@ -93,7 +93,7 @@ async def polled(corner: Corner, app: Any) -> list[str]:
         app, "POST", "/v1/ask/questions", headers=corner.headers(), json={"question": "How deep?"}
     )
     paths = [f"/v1/ask/questions/{asked.json()['data']['question_id']}/answer"]
-    for endpoint in corner.door.endpoints:
+    for endpoint in corner.handler.endpoints:
         if endpoint.method == "GET" and ("/threads" in endpoint.path or "notifications" in endpoint.path):
             paths.append(endpoint.path.replace("{thread_id}", THREAD) + "?user_id=gina-7")
     return paths

@@ -52,8 +52,8 @@ async def with_threads() -> Corner:
 
 
 def over(corner: Corner, kind: str) -> InProcess:
-    app: Any = build_application(corner.door, version="0")
-    return InProcess(corner, HotLayer(app, lambda: corner.door) if kind == "front" else app)
+    app: Any = build_application(corner.handler, version="0")
+    return InProcess(corner, HotLayer(app, lambda: corner.handler) if kind == "front" else app)
 
 
 @pytest.fixture(params=["framework", "front"])
@@ -82,11 +82,11 @@ class LostThreads:
 async def test_while_the_store_is_away_every_call_is_a_fault_and_changes_nothing(kind: str) -> None:
     clock = StillClock()
     stores = memory_stores(clock)
-    parts = {one.name: getattr(stores, one.name) for one in fields(Stores)} | {"threads": LostThreads()}
+    parts = {field.name: getattr(stores, field.name) for field in fields(Stores)} | {"threads": LostThreads()}
     corner = await open_corner(clock=clock, stores=Stores(**parts))
     way = over(corner, kind)
     thread = {"user_id": "gina-7", "thread_id": T1, "title": "x", "question_ids": [T1], "thread_ids": [T1]}
-    for endpoint in corner.door.endpoints:
+    for endpoint in corner.handler.endpoints:
         if endpoint.name.startswith("history."):
             headers = {"X-API-KEY": way.key("shop", "secret"), "User-Agent": BROWSER}
             target = endpoint.path.replace("{thread_id}", T1) + "?user_id=gina-7"

@@ -145,7 +145,7 @@ async def test_a_streamed_body_over_the_limit_is_refused_without_being_kept(corn
         "headers": [(b"x-api-key", corner.secret().encode())],
     }  # fmt: skip
     tracemalloc.start()
-    await corner.door(scope, receive, send)
+    await corner.handler(scope, receive, send)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert replies[0]["status"] == 413
@@ -153,7 +153,7 @@ async def test_a_streamed_body_over_the_limit_is_refused_without_being_kept(corn
 
 
 async def test_nothing_of_a_hostile_body_is_written(corner: Corner) -> None:
-    front = HotLayer(build_application(corner.door, version="0"), lambda: corner.door)
+    front = HotLayer(build_application(corner.handler, version="0"), lambda: corner.handler)
     nouns: tuple[tuple[str, Noun], ...] = (
         ("users", "user"),
         ("products", "product"),
@@ -172,7 +172,7 @@ async def test_a_caller_who_leaves_half_way_leaves_nothing(corner: Corner) -> No
     for path in ("/v1/users", "/v1/interactions", "/v1/recommendation/user_to_products"):
         with pytest.raises(HungUp):
             await call(
-                corner.door, "POST", path, headers=corner.headers(), chunks=[b'{"data": ['], hang_up=True
+                corner.handler, "POST", path, headers=corner.headers(), chunks=[b'{"data": ['], hang_up=True
             )
     assert await corner.apply() == 0
 
@@ -183,6 +183,6 @@ async def test_headers_of_callers_reach_no_reply(corner: Corner) -> None:
         "Origin": "https://evil.example",
         "Host": "evil.example",
     }
-    answer = await call(corner.door, "GET", "/v1/users/x", headers={**corner.headers(), **forged})
+    answer = await call(corner.handler, "GET", "/v1/users/x", headers={**corner.headers(), **forged})
     assert "evil" not in str(answer.headers)
     assert "set-cookie" not in str(answer.headers)

@@ -84,7 +84,7 @@ async def corner() -> AsyncIterator[Corner]:
 async def ask(corner: Corner, **body: Any) -> Answer:
     headers = {"X-API-KEY": corner.secret(APP), "User-Agent": BROWSER}
     return await call(
-        corner.door, "POST", "/v1/search/search", headers=headers, body=json.dumps(body).encode()
+        corner.handler, "POST", "/v1/search/search", headers=headers, body=json.dumps(body).encode()
     )
 
 
@@ -236,8 +236,8 @@ async def test_products_of_another_app_neither_match_nor_appear_nor_count(corner
     await upload(corner.stores, [theirs], app_id="other")
     headers = {"X-API-KEY": corner.secret("other"), "User-Agent": BROWSER}
     body = json.dumps({"q": "zeppelin", "include": ["hand-fork"], "facets": ["brand"]}).encode()
-    own = (await call(corner.door, "POST", "/v1/search/search", headers=headers, body=body)).json()["data"]
-    assert [one["product_id"] for one in own["products"]] == ["theirs"]
+    own = (await call(corner.handler, "POST", "/v1/search/search", headers=headers, body=body)).json()["data"]
+    assert [product["product_id"] for product in own["products"]] == ["theirs"]
     assert own["facet_counts"]["facet_fields"] == {"brand": [["Zep", 1]]}
     foreign = await ask(corner, q="zeppelin", facets=["brand"], include=["theirs"])
     unknown = await ask(corner, q="zeppelin", facets=["brand"], include=["nobody"])
@@ -245,7 +245,7 @@ async def test_products_of_another_app_neither_match_nor_appear_nor_count(corner
         data = answer.json()["data"]
         assert (data["total"], data["facet_counts"]) == (0, {"facet_fields": {"brand": []}})
     named = await call(
-        corner.door,
+        corner.handler,
         "POST",
         "/v1/search/mget",
         headers={"X-API-KEY": corner.secret(APP), "User-Agent": BROWSER},

@@ -26,8 +26,8 @@ async def corner() -> AsyncIterator[Corner]:
 
 @pytest.fixture(params=["framework", "front"])
 def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
-    ordinary = build_application(corner.door, version="0")
-    return HotLayer(ordinary, lambda: corner.door) if request.param == "front" else ordinary
+    ordinary = build_application(corner.handler, version="0")
+    return HotLayer(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
 
 
 async def ask(corner: Corner, app: Any, body: dict[str, Any], path: str = RECOMMEND) -> Answer:
@@ -69,7 +69,7 @@ async def test_a_secret_key_in_the_address_is_warned_of(corner: Corner, app: Any
     assert sent.json() == {"message": "success", "warnings": [entry]}
     both = {"type": "click", "product_ids": ["nope"]}
     sent = await call(app, "POST", "/v1/interactions" + address, json={"data": [both]})
-    assert [one["field"] for one in sent.json()["warnings"]] == ["api_key", "user_id", "product_ids"]
+    assert [warning["field"] for warning in sent.json()["warnings"]] == ["api_key", "user_id", "product_ids"]
     product = await call(app, "GET", "/v1/products/hand-fork" + address)
     assert "warnings" not in product.json(), "the product itself is the body, and caches compare it"
     for answer in (found, sent, product):
@@ -161,7 +161,7 @@ async def test_a_field_to_return_that_no_product_has_is_warned_of(corner: Corner
         ("/v1/search/autocomplete", {"q": "t", "fl": ["titel"]}),
     ):
         answer = await ask(corner, app, body, path)
-        assert [one["did_you_mean"] for one in answer.json()["data"]["warnings"]] == ["title"], path
+        assert [warning["did_you_mean"] for warning in answer.json()["data"]["warnings"]] == ["title"], path
     for fine in (["title", "price", "brand"], ["*"], ["custom_attributes.grip", "i18n_de.title"], []):
         assert "warnings" not in (await ask(corner, app, {"fl": fine})).json()["data"]
 

@@ -35,7 +35,7 @@ QUERIES: dict[str, dict[str, Any]] = {
 async def corner() -> Corner:
     corner = await open_corner()
     products = {"data": [{"product_id": "hoe-11", "title": "Draw hoe"}]}
-    answer = await call(corner.door, "POST", "/v1/products", headers=corner.headers(), json=products)
+    answer = await call(corner.handler, "POST", "/v1/products", headers=corner.headers(), json=products)
     assert answer.status == 200
     await corner.apply()
     return corner
@@ -43,8 +43,8 @@ async def corner() -> Corner:
 
 @pytest.fixture(params=["framework", "front"])
 def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
-    ordinary = build_application(corner.door, version="0")
-    return HotLayer(ordinary, lambda: corner.door) if request.param == "front" else ordinary
+    ordinary = build_application(corner.handler, version="0")
+    return HotLayer(ordinary, lambda: corner.handler) if request.param == "front" else ordinary
 
 
 async def ask(corner: Corner, app: Any, path: str, body: dict[str, Any], **headers: str) -> Answer:
@@ -63,7 +63,7 @@ async def test_a_token_may_stand_in_the_body_of_every_query(corner: Corner, app:
     good = await ask(corner, app, path, {**body, "jwt_token": token(corner, "gina-7")})
     assert good.status == 200, good.body
     if "mget" not in path:
-        assert corner.recommender.asked[-1].user_id == "gina-7"
+        assert corner.recommender.requests[-1].user_id == "gina-7"
     named = await ask(corner, app, path, {**body, "user_id": "gina-7", "jwt_token": token(corner, "gina-7")})
     assert named.status == 200
     for wrong, message in (
@@ -85,7 +85,7 @@ async def test_the_token_of_the_header_wins(corner: Corner, app: Any) -> None:
     )
     answer = await ask(corner, app, path, {"jwt_token": token(corner, "omar-2")}, **bearer)
     assert answer.status == 200
-    assert corner.recommender.asked[-1].user_id == "gina-7"
+    assert corner.recommender.requests[-1].user_id == "gina-7"
     assert (await ask(corner, app, path, {"jwt_token": "made up"}, **bearer)).status == 200
 
 
@@ -93,7 +93,7 @@ async def test_the_token_of_the_header_wins(corner: Corner, app: Any) -> None:
 async def test_dithering_nought_is_off(corner: Corner, app: Any, nought: float | str) -> None:
     answer = await ask(corner, app, "/v1/recommendation/user_to_trending", {"dithering": nought})
     assert answer.status == 200
-    assert corner.recommender.asked[-1].dithering == 1.0
+    assert corner.recommender.requests[-1].dithering == 1.0
 
 
 def _query(body: Any, kind: Any) -> UserQuery:
@@ -130,7 +130,7 @@ async def test_a_hundred_records_a_call_are_taken(corner: Corner, app: Any) -> N
 
 
 def test_every_path_has_the_version_in_front(corner: Corner) -> None:
-    assert {endpoint.path.split("/")[1] for endpoint in corner.door.endpoints} == {"v1"}
+    assert {endpoint.path.split("/")[1] for endpoint in corner.handler.endpoints} == {"v1"}
 
 
 def test_the_guide_asks_for_the_backoff_of_the_interface() -> None:

@@ -58,7 +58,7 @@ class _Served(threading.Thread):
         corner = await open_corner()
         self.key = corner.secret()
         await corner.stores.engines.put(Engine(app_id="shop", engine_id="default"))
-        app = HotLayer(build_application(corner.door, version="0"), lambda: corner.door)
+        app = HotLayer(build_application(corner.handler, version="0"), lambda: corner.handler)
         self.server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off"))
         self.ready.set()
         await self.server.serve(sockets=[self.socket])

@@ -28,8 +28,8 @@ async def test_canaries_in_every_place_leave_no_trace(
     logging.getLogger().addHandler(handler)
     logging.getLogger().setLevel(logging.DEBUG)
     corner = await open_corner(share=1.0)
-    app = build_application(corner.door, version="0")
-    entry = HotLayer(app, lambda: corner.door) if way == "front" else app
+    app = build_application(corner.handler, version="0")
+    entry = HotLayer(app, lambda: corner.handler) if way == "front" else app
     token = token_of({"user_id": f"{CANARY}-reader"}, corner.secret())
     if broken:
         corner.recommender.wrong = RuntimeError(f"{CANARY} {corner.secret()}")

@@ -34,7 +34,7 @@ async def corner() -> AsyncIterator[Corner]:
 
 @pytest.mark.parametrize("scenario", load(Path(__file__).parent / "shop"), ids=lambda scenario: scenario.name)
 async def test_the_shop_answers_as_specified(scenario: Scenario, corner: Corner) -> None:
-    await play(scenario, InProcess(corner, corner.door), "unknown")
+    await play(scenario, InProcess(corner, corner.handler), "unknown")
 
 
 async def _written(stores: Stores) -> object:
@@ -68,7 +68,7 @@ async def test_simulated_interactions_are_never_written(
         simulated = [{"type": "checkout", "user_id": "nora", "product_ids": ["carving-knife"]}]
         body = orjson.dumps({**who, **more, "additional_interactions": simulated})
         answer = await call(
-            corner.door, "POST", f"/v1/recommendation/{kind}", headers=corner.headers(), body=body
+            corner.handler, "POST", f"/v1/recommendation/{kind}", headers=corner.headers(), body=body
         )
         assert answer.status == 200
         assert b"product_id" in answer.body

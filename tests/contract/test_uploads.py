@@ -18,7 +18,7 @@ async def corner() -> Corner:
 
 
 async def send(corner: Corner, path: str, *records: Any) -> Answer:
-    return await call(corner.door, "POST", path, headers=corner.headers(), json={"data": records})
+    return await call(corner.handler, "POST", path, headers=corner.headers(), json={"data": records})
 
 
 # --- all faults -------------------------------------------------------------------------------------------------
@@ -157,5 +157,5 @@ async def test_a_server_hears_that_its_events_name_nobody(corner: Corner) -> Non
     )
     assert "x-kiosk-warning" not in (await send(corner, INTERACTIONS, somebody)).headers
     browser = {"X-API-KEY": corner.publishable(), "User-Agent": BROWSER}
-    answer = await call(corner.door, "POST", INTERACTIONS, headers=browser, json={"data": [nobody]})
+    answer = await call(corner.handler, "POST", INTERACTIONS, headers=browser, json={"data": [nobody]})
     assert (answer.status, "x-kiosk-warning" in answer.headers) == (200, False)

@@ -49,7 +49,7 @@ async def send(
     more = {"Authorization": "Bearer " + token} if token else {}
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     return await call(
-        corner.door, "POST", f"{path}?api_key={corner.publishable(app)}",
+        corner.handler, "POST", f"{path}?api_key={corner.publishable(app)}",
         headers={"User-Agent": BROWSER, **more, **given}, json=body, client=(ip, 4000),
     )  # fmt: skip
 
@@ -73,7 +73,7 @@ async def history(corner: Corner, *readers: str, app: str = "safe") -> list[str]
 
 async def test_a_stranger_evicts_nobodys_history(corner: Corner) -> None:
     server = await call(
-        corner.door, "POST", EVENTS, headers=corner.headers("safe"),
+        corner.handler, "POST", EVENTS, headers=corner.headers("safe"),
         json={"data": [view(f"p{n}", user_id="victim") for n in (1, 2, 3)]},
     )  # fmt: skip
     assert server.status == 200
@@ -189,13 +189,13 @@ async def test_one_request_carries_few_events_of_few_readers_in_few_bytes(corner
     assert (await send(corner, EVENTS, {"data": readers["data"][:3]}, app="shop")).status == 200
     fat = {"data": [{**view(anonymous_id="v-1"), "context": {"custom_context": {"x": "y" * 300_000}}}]}
     assert (await send(corner, EVENTS, fat, app="shop")).status == 413
-    server = await call(corner.door, "POST", EVENTS, headers=corner.headers(), json=many)
+    server = await call(corner.handler, "POST", EVENTS, headers=corner.headers(), json=many)
     assert server.status == 200
 
 
 async def test_one_request_evicts_at_most_twenty_events(corner: Corner) -> None:
     old = {"data": [view(f"old-{n}", user_id="gina") for n in range(200)]}
-    assert (await call(corner.door, "POST", EVENTS, headers=corner.headers(), json=old)).status == 200
+    assert (await call(corner.handler, "POST", EVENTS, headers=corner.headers(), json=old)).status == 200
     new = {"data": [view(f"new-{n}", user_id="gina") for n in range(100)]}
     assert (await send(corner, EVENTS, new, app="shop")).status == 200
     kept = await history(corner, "u:gina", app="shop")
@@ -225,7 +225,9 @@ async def test_browsers_write_only_so_much_a_minute(corner: Corner) -> None:
     statuses = [(await send(corner, EVENTS, body)).status for _ in range(4)]
     assert statuses[0] == 200
     assert statuses[-1] == 429
-    assert (await call(corner.door, "POST", EVENTS, headers=corner.headers("safe"), json=body)).status == 200
+    assert (
+        await call(corner.handler, "POST", EVENTS, headers=corner.headers("safe"), json=body)
+    ).status == 200
 
 
 async def test_an_address_sends_only_so_many_checkouts_without_proof(corner: Corner) -> None:
@@ -315,7 +317,7 @@ async def test_a_browser_does_not_take_the_servers_idempotency_keys(corner: Corn
     taken = await send(corner, EVENTS, {"data": [view()]}, app="shop", Idempotency_Key="order-4711")
     assert taken.status == 200
     upload = await call(
-        corner.door, "POST", "/v1/users", headers={**corner.headers(), "Idempotency-Key": "order-4711"},
+        corner.handler, "POST", "/v1/users", headers={**corner.headers(), "Idempotency-Key": "order-4711"},
         json={"data": [{"user_id": "gina"}]},
     )  # fmt: skip
     assert upload.status == 200
@@ -360,7 +362,7 @@ async def test_one_visitor_does_not_starve_the_others(corner: Corner) -> None:
         honest.append((await send(corner, path, {})).status)
     assert honest == [404] * 16
     servers = [
-        (await call(corner.door, "POST", path, headers=corner.headers("safe"), json={})).status
+        (await call(corner.handler, "POST", path, headers=corner.headers("safe"), json={})).status
         for _ in range(15)
     ]
     assert servers == [404] * 15
@@ -387,7 +389,7 @@ async def _status(corner: Corner, headers: list[tuple[bytes, bytes]]) -> int:
         "type": "http", "method": "GET", "path": "/v1/users/x", "raw_path": b"/v1/users/x", "query_string": b"",
         "headers": headers, "client": ("192.0.2.7", 1),
     }  # fmt: skip
-    await corner.door(scope, receive, keep)
+    await corner.handler(scope, receive, keep)
     return int(sent[0]["status"])
 
 

@@ -183,7 +183,9 @@ class Shop:
     async def _recommend(self, number: int) -> int:
         body = {"user_id": f"u{number % self._users}", "rows": 10}
         path = "/v1/recommendation/user_to_products"
-        answer = await call(self._corner.door, "POST", path, headers=self._corner.headers(SERVED), json=body)
+        answer = await call(
+            self._corner.handler, "POST", path, headers=self._corner.headers(SERVED), json=body
+        )
         return answer.status
 
 

@@ -53,7 +53,9 @@ def say(stack: Stack, *words: str, check: bool = True) -> Any:
 
 def engine(stack: Stack, engine_id: str = "default") -> dict[str, Any]:
     """Look at one engine."""
-    (found,) = [one for one in say(stack, "engines", "list", APP)["engines"] if one["engine_id"] == engine_id]
+    (found,) = [
+        engine for engine in say(stack, "engines", "list", APP)["engines"] if engine["engine_id"] == engine_id
+    ]
     return dict(found)
 
 

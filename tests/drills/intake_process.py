@@ -23,14 +23,14 @@ from cluster.meter import SilentMeter
 from cluster.store.connect import open_stores
 
 
-async def live(url: str, shelf: str) -> None:
+async def live(url: str, artifacts: str) -> None:
     """Apply and settle until killed."""
     settle = CompactionConfig(every_s=0.05)
     rules = IntakeConfig(
         block_ms=20, apps_every_s=0.05, lease_ms=300, compaction_pause_s=0.05, compaction=settle
     )
     async with open_stores(url, slow_s=10.0) as stores:
-        segments, embedder = SegmentStore(ArtifactStore.open(shelf)), HashingEmbedder()
+        segments, embedder = SegmentStore(ArtifactStore.open(artifacts)), HashingEmbedder()
         owner = str(os.getpid())
         loop = IntakeLoop(stores, segments, embedder, SystemClock(), SilentMeter(), owner=owner, rules=rules)
         await loop.run()

@@ -60,14 +60,14 @@ class OtherProcesses:
         self._pool = LocalChannelPool(run_dir, ENGINES)
         self._host = host
         self.answer = self
-        self.asked = 0
+        self.requests = 0
 
     def find(self) -> LocalChannel | None:
         """Return a channel to another process."""
         self._pool.select()
         own = f"{os.getpid()}.sock"
         found = [one for name, one in self._pool._open.items() if name != own and not one.lost]
-        self.asked += bool(found)
+        self.requests += bool(found)
         return found[0] if found else None
 
     async def remote(self, payload: bytes) -> bytes:
@@ -92,7 +92,7 @@ class Load:
         self._name = name
         self._stores = stores
         self._headers = corner.headers(APP)
-        self._app = build_application(corner.door, version=installed_version())
+        self._app = build_application(corner.handler, version=installed_version())
         self._history = LocalHistoryClient(stores, CLOCK)
         self._experiments = LocalExperimentAdmin(stores, None, CLOCK)
         self.kept: dict[str, Any] = {"users": [], "questions": [], "rules": [], "figure": 0, "colour": ""}
@@ -181,7 +181,7 @@ class Load:
 
     async def _read_all(self, number: int) -> None:
         book = await self._stores.experiments.read_all(APP)
-        assert ("frozen" in {one.slug for one in book.experiments}) <= IS_NEXT
+        assert ("frozen" in {experiment.slug for experiment in book.experiments}) <= IS_NEXT
         known = await self._stores.threads.read(APP, USER)
         assert known.threads
         assert [one.engine_id for one in await self._stores.engines.all(APP)] == [ENGINE]
@@ -191,9 +191,9 @@ class Load:
 async def freeze(stores: OpenStores) -> None:
     """Store an experiment that only the next release can read."""
     book = await stores.experiments.read_all(APP)
-    if "frozen" not in {one.slug for one in book.experiments}:
-        first = next(one for one in book.experiments if one.slug == "lists")
-        frozen = tuple(one.model_copy(update={"status": "Frozen"}) for one in first.variants)
+    if "frozen" not in {experiment.slug for experiment in book.experiments}:
+        first = next(experiment for experiment in book.experiments if experiment.slug == "lists")
+        frozen = tuple(variant.model_copy(update={"status": "Frozen"}) for variant in first.variants)
         change = {
             "experiment_id": "x-frozen",
             "slug": "frozen",
@@ -244,7 +244,7 @@ async def live(facts: dict[str, str]) -> dict[str, Any]:
         await corner.close()
         return {
             "release": installed_version(), "done": load.done, "kept": load.kept, "failures": load.failures,
-            "asked_others": others.asked,
+            "asked_others": others.requests,
         }  # fmt: skip
 
 

@@ -100,7 +100,12 @@ async def lost(stores: OpenStores, fleet: Fleet) -> list[str]:
     assert run is not None
     users = sorted({user_id for told in fleet.told for user_id, _ in told["kept"]["questions"]})
     known = await stores.threads.read_many(APP, users)
-    questions = {one for user in known for thread in user.threads.values() for one in thread.question_ids}
+    questions = {
+        question_id
+        for user in known
+        for thread in user.threads.values()
+        for question_id in thread.question_ids
+    }
     rules = {rule.name for rule in await stores.boost_rules.all(APP)}
     gone, changes = [], 0
     for told in fleet.told:
@@ -142,16 +147,18 @@ async def check_whole(fleet: Fleet) -> dict[str, Any]:
         assert engine["colour"] in colours
         assert engine["scaling"]["zone"] == engine["colour"].rpartition("-")[0]
         frozen = await stored(stores, keys.experiment(APP), "x-frozen")
-        assert {one["status"] for one in frozen["variants"]} == {"Frozen"}
+        assert {variant["status"] for variant in frozen["variants"]} == {"Frozen"}
         for stream in (keys.quarantine(APP), keys.access_quarantine(), keys.account_quarantine()):
             assert await stores.server.execute_slow("XLEN", stream) == 0
         schema = await stores.server.execute_slow("HGET", keys.schema(), "number")
         assert schema == b"2"
     store = ArtifactStore.open(fleet.folder / "artifacts")
-    manifests = [store.read(one.path) for one in store.entries("") if is_manifest(one.path)]
+    manifests = [store.read(entry.path) for entry in store.entries("") if is_manifest(entry.path)]
     assert manifests
-    assert {manifest_format(one) for one in manifests} == {1}
-    assert all(b'"written_with":"next"' in one for one in manifests[-1:]), "a manifest lost its new field"
+    assert {manifest_format(manifest) for manifest in manifests} == {1}
+    assert all(b'"written_with":"next"' in manifest for manifest in manifests[-1:]), (
+        "a manifest lost its new field"
+    )
     assert SegmentStore(store, SystemClock()).verify(APP) == []
     done = {name: sum(told["done"].get(name, 0) for told in fleet.told) for name in fleet.told[0]["done"]}
     return {**done, "asked_others": sum(told["asked_others"] for told in fleet.told)}

@@ -114,7 +114,7 @@ async def stores(redis: RedisProcess) -> AsyncIterator[OpenStores]:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> SegmentStore:
+def artifacts(tmp_path: Path) -> SegmentStore:
     return SegmentStore(ArtifactStore.open(tmp_path / "artifacts"))
 
 
@@ -127,18 +127,18 @@ async def settle(stores: Stores, segments: SegmentStore, watched: Watched) -> No
 
 
 async def test_a_segment_is_damaged(
-    watched: Watched, stores: OpenStores, shelf: SegmentStore, tmp_path: Path
+    watched: Watched, stores: OpenStores, artifacts: SegmentStore, tmp_path: Path
 ) -> None:
     await furnish(stores)
-    await settle(stores, shelf, watched)
+    await settle(stores, artifacts, watched)
 
     async def load() -> None:
         """Load the shop as a replica that starts."""
-        host = EngineHost(stores, shelf, SystemClock(), watched.meter)
+        host = EngineHost(stores, artifacts, SystemClock(), watched.meter)
         corner = await open_corner(clock=SystemClock(), stores=stores, client=LocalRecommenderClient(host))
         asked = {"user_id": "gina", "rows": 3}
         path = "/v1/recommendation/user_to_products"
-        assert (await call(corner.door, "POST", path, headers=corner.headers(), json=asked)).status == 200
+        assert (await call(corner.handler, "POST", path, headers=corner.headers(), json=asked)).status == 200
         await host.close()
         await corner.close()
 
@@ -162,7 +162,7 @@ async def test_redis_is_away_for_longer_than_the_query_log_waits(
 
     async def search() -> None:
         body, path = {"q": "hoe", "user_id": "gina"}, "/v1/search/search"
-        reply = await call(corner.door, "POST", path, headers=corner.headers(), json=body)
+        reply = await call(corner.handler, "POST", path, headers=corner.headers(), json=body)
         assert reply.status == 200, reply.body
 
     await search()
@@ -180,10 +180,12 @@ async def test_redis_is_away_for_longer_than_the_query_log_waits(
 
 
 async def test_the_query_log_cannot_be_written(
-    watched: Watched, stores: OpenStores, shelf: SegmentStore, tmp_path: Path
+    watched: Watched, stores: OpenStores, artifacts: SegmentStore, tmp_path: Path
 ) -> None:
     clock = SystemClock()
-    compactor = QueryCompactor(stores.queries, QueryLogStore(shelf.artifacts, clock), clock, watched.meter)
+    compactor = QueryCompactor(
+        stores.queries, QueryLogStore(artifacts.artifacts, clock), clock, watched.meter
+    )
 
     async def ask() -> None:
         await stores.queries.append(APP, [LoggedQuery(clock.now_ms(), "search", "hoe", 1)])
@@ -200,9 +202,9 @@ async def test_the_query_log_cannot_be_written(
 
 
 async def test_the_tracker_comes_back_behind_a_log_and_a_manifest_that_are_gone(
-    watched: Watched, stores: OpenStores, shelf: SegmentStore, tmp_path: Path
+    watched: Watched, stores: OpenStores, artifacts: SegmentStore, tmp_path: Path
 ) -> None:
-    room = Newsroom(stores, StillClock(SystemClock().now_ms()), segments=shelf, meter=watched.meter)
+    room = Newsroom(stores, StillClock(SystemClock().now_ms()), segments=artifacts, meter=watched.meter)
     await room.watch()
     await room.upload(newsroom.sale())
     await room.ripen()
@@ -275,12 +277,12 @@ class Press:
 
 @pytest.fixture
 async def press(
-    watched: Watched, stores: OpenStores, shelf: SegmentStore, tmp_path: Path
+    watched: Watched, stores: OpenStores, artifacts: SegmentStore, tmp_path: Path
 ) -> AsyncIterator[Press]:
     clock = SystemClock()
     await upload(stores, ARTICLES)
-    await settle(stores, shelf, watched)
-    archive = ArchiveHost(stores, shelf, None, clock, watched.meter)
+    await settle(stores, artifacts, watched)
+    archive = ArchiveHost(stores, artifacts, None, clock, watched.meter)
     async with Provider() as provider:
         config = ModelConfig(url=provider.url, model="m", may_be_internal=True, **QUICK)
         client = open_question_client(

@@ -102,13 +102,13 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
             running_prometheus(tmp_path_factory.mktemp("prometheus")) as server,
         ):
             call(running, "POST", "/v1/products", {"data": [{"product_id": f"p{n}"} for n in range(20)]})
-            found = Scraped(running, server, f"127.0.0.1:{metrics}")
+            scraped = Scraped(running, server, f"127.0.0.1:{metrics}")
             time.sleep(15)  # three exports
             until_s = time.monotonic() + 120
             while alerts := server.firing():
                 assert time.monotonic() < until_s, f"a fresh installation raises {alerts}"
                 time.sleep(1)
-            yield found
+            yield scraped
 
 
 @contextmanager

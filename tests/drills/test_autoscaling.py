@@ -95,7 +95,7 @@ def test_another_snapshot_is_taken_up_under_load_without_an_error(stack: Stack) 
     print(
         f"\npromotion: own {fates[0].statuses()}, doors {fates[1].statuses()}, p99 {fates[0].p(0.99):.1f} ms"
     )
-    assert [one.statuses().keys() for one in fates] == [{200}, {200}]
+    assert [fate.statuses().keys() for fate in fates] == [{200}, {200}]
 
 
 def test_a_trained_snapshot_is_promoted_and_rolled_back_under_load(stack: Stack) -> None:

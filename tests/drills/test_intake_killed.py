@@ -32,8 +32,8 @@ CLOCK = SystemClock()
 class IntakeProcess:
     """Intakes in processes of their own."""
 
-    def __init__(self, url: str, shelf: Path) -> None:
-        command = [sys.executable, "-m", "tests.drills.intake_process", url, str(shelf)]
+    def __init__(self, url: str, artifacts: Path) -> None:
+        command = [sys.executable, "-m", "tests.drills.intake_process", url, str(artifacts)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._child = 0
 
@@ -119,8 +119,8 @@ async def test_killed_a_hundred_times_nothing_is_lost_or_done_twice(
             await _settled(stores)
             state = SegmentStore(ArtifactStore.open(tmp_path)).load("shop")
             held = {
-                orjson.loads(one.json)["product_id"]: orjson.loads(one.json)["price"]
-                for one in state.products
+                orjson.loads(product.json)["product_id"]: orjson.loads(product.json)["price"]
+                for product in state.products
             }
             assert held == latest
             told = Counter(row[0] for row in state.interactions["product_ids"].to_pylist())

@@ -137,7 +137,9 @@ def _kill(stack: Stack, what: str, count: int) -> float:
     before[0].kill()
     _until(
         lambda: any(
-            _takes_requests(one, stack, what) for one in replicas(stack, what) if one.pid not in known
+            _takes_requests(replica, stack, what)
+            for replica in replicas(stack, what)
+            if replica.pid not in known
         ),
         30,
     )

@@ -82,13 +82,13 @@ class Questions:
 
     def start(self) -> None:
         """Begin to ask."""
-        for one in self._threads:
-            one.start()
+        for thread in self._threads:
+            thread.start()
 
     def ended(self) -> list[float]:
         """Wait for all; how long each took, in seconds."""
-        for one in self._threads:
-            one.join(TOTAL_S + 30)
+        for thread in self._threads:
+            thread.join(TOTAL_S + 30)
         assert len(self._took) == len(self._threads), "a question never ended"
         return self._took
 

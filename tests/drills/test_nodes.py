@@ -136,7 +136,9 @@ def test_a_head_without_power(cluster: NodeCluster, placement: str) -> None:
     if placement == "own":
         wait(lambda: _answering(cluster) == 3, 120)
         time.sleep(10)
-        print(f"\nengine replicas by node: {[len(one.processes(ENGINE)) for one in cluster.machines]}")
+        print(
+            f"\nengine replicas by node: {[len(machine.processes(ENGINE)) for machine in cluster.machines]}"
+        )
         assert cluster.machines[0].processes(ENGINE)
     with Traffic(cluster, places=(1, 2)) as traffic:
         time.sleep(5)
@@ -164,14 +166,14 @@ def _replicas(cluster: NodeCluster, words: str) -> list[int]:
 
 def _answering(cluster: NodeCluster) -> int:
     engines = cluster.kiosk(f"engines list {APP}", place=1)["engines"]
-    return int(next(one for one in engines if one["engine_id"] == "default")["replicas"])
+    return int(next(engine for engine in engines if engine["engine_id"] == "default")["replicas"])
 
 
 def _work(cluster: NodeCluster) -> list[float]:
     found = []
     for machine in cluster.machines:
         times = [psutil.Process(pid).cpu_times() for pid in machine.processes("ServeReplica:recommender.")]
-        found.append(sum(one.user + one.system for one in times))
+        found.append(sum(time.user + time.system for time in times))
     return found
 
 

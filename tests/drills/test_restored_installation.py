@@ -68,10 +68,10 @@ def answers(running: Stack) -> list[Any]:
     for n in range(COUNT):
         body = {"user_id": f"u{n}", "rows": 10, "fl": ["title"]}
         told = running.call("POST", "/v1/recommendation/user_to_products", body)
-        found.append([(one["product_id"], one["title"]) for one in told["data"]["products"]])
+        found.append([(product["product_id"], product["title"]) for product in told["data"]["products"]])
         body = {"product_ids": [f"p{n}"], "rows": 5}
         told = running.call("POST", "/v1/recommendation/product_to_products", body)
-        found.append([one["product_id"] for one in told["data"]["products"]])
+        found.append([product["product_id"] for product in told["data"]["products"]])
         found.append(running.call("GET", f"/v1/users/u{n}")["data"])
     return found
 

@@ -33,7 +33,7 @@ WITHIN_S = 5.0
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> tuple[Path, SnapshotStore, str, str]:
+def artifacts(tmp_path: Path) -> tuple[Path, SnapshotStore, str, str]:
     snapshots = SnapshotStore(ArtifactStore.open(tmp_path / "shelf"))
     good = publish_ring_snapshot(snapshots, tmp_path / "one", APP, seed=6)
     bad = publish_ring_snapshot(snapshots, tmp_path / "two", APP, seed=7)
@@ -41,9 +41,9 @@ def shelf(tmp_path: Path) -> tuple[Path, SnapshotStore, str, str]:
 
 
 def test_every_cut_and_every_flipped_bit_is_refused(
-    shelf: tuple[Path, SnapshotStore, str, str], tmp_path: Path
+    artifacts: tuple[Path, SnapshotStore, str, str], tmp_path: Path
 ) -> None:
-    root, snapshots, good, _ = shelf
+    root, snapshots, good, _ = artifacts
     models = SnapshotLoader(snapshots)
     counts = damaged_loads(models, folder_of(root, good), good, cuts=50, flips=1_000, seed=16)
     print(f"\ncut or flipped: {counts['tried']:,} tried, {counts['refused']:,} refused")
@@ -62,10 +62,10 @@ class Refusals(SilentMeter):
 
 
 async def test_the_serving_model_survives_promotions_of_damaged_snapshots(
-    shelf: tuple[Path, SnapshotStore, str, str], tmp_path: Path
+    artifacts: tuple[Path, SnapshotStore, str, str], tmp_path: Path
 ) -> None:
     """Under steady questions: half of a file gone, a bit flipped, another version's files, another form."""
-    root, snapshots, good, bad = shelf
+    root, snapshots, good, bad = artifacts
     stores, meter = memory_stores(SystemClock()), Refusals()
     await upload(stores, ring_products())
     await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=good))

@@ -81,9 +81,9 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
     rng = random.Random(SEED)
     settings = Settings(data_dir=tmp_path)
     ensure_master_key(settings)
-    shelf = open_artifact_store(settings)
-    snapshots = SnapshotStore(shelf)
-    generated_market.settle(SegmentStore(shelf), generated_market.table(30_000, 2_000, 2_000, topics=40))
+    artifacts = open_artifact_store(settings)
+    snapshots = SnapshotStore(artifacts)
+    generated_market.settle(SegmentStore(artifacts), generated_market.table(30_000, 2_000, 2_000, topics=40))
     office = TrainerProcess(stores)
     started_s = time.monotonic()
     first, _ = await _until_ended(office, await _ordered(stores))
@@ -103,7 +103,7 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
         before = await _read(stores, run)
         if before.has_ended:
             stages["(had ended)"] += 1
-            assert [one.version for one in snapshots.versions(generated_market.APP, "default")] == [
+            assert [version.version for version in snapshots.versions(generated_market.APP, "default")] == [
                 first.version
             ]
             continue
@@ -120,7 +120,9 @@ async def test_killed_at_random_points_it_goes_on_and_publishes_once(
             f"kill {number + 1} in {before.stage or 'the beginning'}: on after {resumed[-1]:.1f} s, {ended[-1]:.1f} s"
         )
         assert (done.status, done.version) == ("finished", first.version)
-        assert [one.version for one in snapshots.versions(generated_market.APP, "default")] == [first.version]
+        assert [version.version for version in snapshots.versions(generated_market.APP, "default")] == [
+            first.version
+        ]
         engine = await stores.engines.get(generated_market.APP, "default")
         assert engine is not None
         assert engine.snapshot == "champion"

@@ -47,17 +47,19 @@ async def open_admin_shop(folder: Path, *, stores: Stores | None = None) -> Asyn
     clock = StillClock(NOW_MS)
     stores = stores or memory_stores(clock)
     await furnish(stores)
-    shelf = ArtifactStore.open(folder / "artifacts")
+    artifacts = ArtifactStore.open(folder / "artifacts")
     host = EngineHost(stores, None, clock, SilentMeter())
     await host.start()
-    corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host), shelf=shelf)
+    corner = await open_corner(
+        clock=clock, stores=stores, client=LocalRecommenderClient(host), artifacts=artifacts
+    )
     services = AdminServices(
         stores=cast(OpenStores, stores),
         vault=corner.vault,
         clock=clock,
-        artifact_source=shelf,
+        artifact_source=artifacts,
         config=AdminConfig(data_dir=folder / "data"),
-        api=LocalApi(corner.door, corner.keyring.secret_of),
+        api=LocalApi(corner.handler, corner.keyring.secret_of),
     )
     try:
         yield AdminShop(corner, services, AuditList())

@@ -48,18 +48,18 @@ class SmallArchive:
         """Find passages: an article's paragraphs."""
         self.queries.append(query)
         await self._trouble()
-        wanted = set(WORDS.findall(query.question.lower()))
-        found = []
+        words = set(WORDS.findall(query.question.lower()))
+        scored = []
         for article in self.articles.values():
             for position, text in enumerate(article.content.split("\n\n")):
-                share = len(wanted & set(WORDS.findall(f"{article.title} {text}".lower()))) / max(
-                    1, len(wanted)
+                share = len(words & set(WORDS.findall(f"{article.title} {text}".lower()))) / max(
+                    1, len(words)
                 )
                 if share > 0:
-                    found.append((share, _snippet(article, position, text, share)))
-        found.sort(key=lambda pair: -pair[0])
-        best = found[0][0] if found else 0.0
-        return ArchiveResult(tuple(snippet for _, snippet in found[: query.rows]), coverage=best)
+                    scored.append((share, _snippet(article, position, text, share)))
+        scored.sort(key=lambda pair: -pair[0])
+        best = scored[0][0] if scored else 0.0
+        return ArchiveResult(tuple(snippet for _, snippet in scored[: query.rows]), coverage=best)
 
     async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
         """Give an article while it is there."""
@@ -168,8 +168,8 @@ class ArchiveCorner:
     async def ask(self, question: str, *, token: str | None = None, **more: Any) -> list[dict[str, Any]]:
         """Ask the archive."""
         answer = await self.tool("ask_archive", {"question": question, **more}, token=token)
-        found: list[dict[str, Any]] = answer["result"]["structuredContent"]["results"]
-        return found
+        results: list[dict[str, Any]] = answer["result"]["structuredContent"]["results"]
+        return results
 
 
 async def open_archive_corner(
@@ -188,5 +188,7 @@ async def open_archive_corner(
         "origins": ("https://tools.example.org", "Chrome-Extension://abcdef"),
         **config,
     }
-    means = open_archive(stores, vault, archive, clock, ArchiveConfig(**given), apps)
-    return ArchiveCorner(stores, clock, vault, archive, means, Starlette(routes=build_archive_routes(means)))
+    services = open_archive(stores, vault, archive, clock, ArchiveConfig(**given), apps)
+    return ArchiveCorner(
+        stores, clock, vault, archive, services, Starlette(routes=build_archive_routes(services))
+    )

@@ -67,17 +67,17 @@ def oauth_services(
     )  # fmt: skip
 
 
-def app_over(means: OAuthServices) -> Starlette:
+def app_over(services: OAuthServices) -> Starlette:
     """Make an application of the routes and a resource that only says whose token it got."""
 
     async def resource(request: Request) -> Response:
         token = request.headers.get("authorization", "").partition(" ")[2]
-        person = await means.bearer.person(token, resource_of(means.origin(request)))
+        person = await services.bearer.person(token, resource_of(services.origin(request)))
         if person is None:
             return JSONResponse({}, 401)
         return JSONResponse({"user_id": person.user_id, "client": person.client_name})
 
-    return Starlette(routes=[*build_oauth_routes(means), Route("/mcp", resource, methods=["POST"])])
+    return Starlette(routes=[*build_oauth_routes(services), Route("/mcp", resource, methods=["POST"])])
 
 
 class _Reader(HTMLParser):
@@ -91,22 +91,22 @@ class _Reader(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
-        self.tags.append((tag, found))
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes))
         if tag == "form":
             self.forms.append({})
-            self.actions.append(found.get("action") or "")
-        elif tag == "input" and found.get("type") == "hidden":
-            self.forms[-1][found["name"] or ""] = found.get("value") or ""
+            self.actions.append(attributes.get("action") or "")
+        elif tag == "input" and attributes.get("type") == "hidden":
+            self.forms[-1][attributes["name"] or ""] = attributes.get("value") or ""
         elif tag == "button":
-            self.decisions.append(found.get("value") or "")
+            self.decisions.append(attributes.get("value") or "")
 
 
 def read_page(text: str) -> _Reader:
     """Read a page."""
-    reader = _Reader()
-    reader.feed(text)
-    return reader
+    parser = _Reader()
+    parser.feed(text)
+    return parser
 
 
 @dataclass
@@ -212,7 +212,7 @@ def visible(text: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", text, flags=re.S)).split())
 
 
-def http_over(app: Any, base: str = BASE, address: str = "203.0.113.7") -> httpx.AsyncClient:
+def http_over(app: Any, origin: str = BASE, address: str = "203.0.113.7") -> httpx.AsyncClient:
     """Make an HTTP client that talks to the application in this process; it is a browser of its own."""
     transport = httpx.ASGITransport(app=app, client=(address, 1234))
-    return httpx.AsyncClient(transport=transport, base_url=base)
+    return httpx.AsyncClient(transport=transport, base_url=origin)

@@ -39,22 +39,22 @@ server.serve_forever()
 def main() -> int:
     """Bring up the stand-ins and tell the steps."""
     plan = json.loads(sys.argv[1])
-    wanted = plan["api_arguments"]
+    arguments = plan["api_arguments"]
     run_dir = Path(os.environ["FAKE_RUN_DIR"])
     report_step("apps", first_start=True)
     late = run_dir / "late"
     tried = len(late.read_text()) if late.exists() else 0
-    if plan["haproxy"] and tried < wanted.get("late_fronts", 0):
+    if plan["haproxy"] and tried < arguments.get("late_fronts", 0):
         late.write_text("x" * (tried + 1))
         report_step("api")
         report_step("failed", "no good answer within 60 s")
         return 1
-    if "fail" in wanted:
-        report_step("failed", wanted["fail"])
+    if "fail" in arguments:
+        report_step("failed", arguments["fail"])
         return 1
-    if wanted.get("hang"):
+    if arguments.get("hang"):
         time.sleep(600)
-    time.sleep(wanted.get("rest_s", 0))
+    time.sleep(arguments.get("rest_s", 0))
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     for name in ("gcs_server", "raylet"):
         copy = run_dir / name

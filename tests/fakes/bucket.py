@@ -32,13 +32,13 @@ class Bucket(fs.FileSystemHandler):
         return path
 
     def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
-        found = []
+        infos = []
         for path in paths:
             self._do("size", path)
             data = self.objects.get(path)
             kind = fs.FileType.NotFound if data is None else fs.FileType.File
-            found.append(fs.FileInfo(path, kind, size=None if data is None else len(data)))
-        return found
+            infos.append(fs.FileInfo(path, kind, size=None if data is None else len(data)))
+        return infos
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         self._do("list", selector.base_dir)

@@ -93,8 +93,8 @@ class Visitor:
     def token(self) -> str:
         """The token of the forms of the last page."""
         assert self.page is not None
-        found = _TOKEN.search(self.page.text)
-        return html.unescape(found[1]) if found else ""
+        match = _TOKEN.search(self.page.text)
+        return html.unescape(match[1]) if match else ""
 
     async def post(
         self, path: str, *, headers: Mapping[str, str] | None = None, **form: str

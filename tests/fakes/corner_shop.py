@@ -76,8 +76,8 @@ PRODUCTS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-def _interaction(reader: str, kind: str, product_ids: str, ago_ms: int, **more: Any) -> dict[str, Any]:
-    who = {"anonymous_id": reader[5:]} if reader.startswith("anon-") else {"user_id": reader}
+def _interaction(user_id: str, kind: str, product_ids: str, ago_ms: int, **more: Any) -> dict[str, Any]:
+    who = {"anonymous_id": user_id[5:]} if user_id.startswith("anon-") else {"user_id": user_id}
     timestamp = iso_ms(NOW_MS - ago_ms)
     return {"type": kind, **who, "product_ids": product_ids.split(), "timestamp": timestamp, **more}
 
@@ -102,7 +102,7 @@ INTERACTIONS: list[dict[str, Any]] = [
     _interaction("gina", _CART, "watering-can", 24 * HOUR_MS),
     _interaction("pia", _CART, "watering-can", 23 * HOUR_MS),
 ]
-READERS = ("gina", "pia", "carl", "otto", "nora")
+USER_IDS = ("gina", "pia", "carl", "otto", "nora")
 
 
 def product_change(
@@ -124,18 +124,18 @@ def interaction_change(items: Sequence[dict[str, Any]], offset: str) -> ChangeLo
     return ChangeLogEntry("interaction", offset, "put", orjson.dumps(list(items)))
 
 
-def recent_events(reader: str) -> list[RecentEvent]:
+def recent_events(user_id: str) -> list[RecentEvent]:
     """What a reader did, newest first."""
     return [
         RecentEvent(item["type"], tuple(item["product_ids"]), _ms_of(item), item.get("duration", 0.0))
         for item in reversed(INTERACTIONS)
-        if item.get("user_id") == reader
+        if item.get("user_id") == user_id
     ]
 
 
-def recents(reader: str) -> list[bytes]:
+def recents(user_id: str) -> list[bytes]:
     """A reader's recent list as the store holds it."""
-    return [event.pack() for event in recent_events(reader)]
+    return [event.pack() for event in recent_events(user_id)]
 
 
 def open_shop(**options: Any) -> Recommender:
@@ -198,9 +198,11 @@ async def furnish(stores: Stores, *, app_id: str = APP) -> None:
     await happen(stores, INTERACTIONS, app_id=app_id)
 
 
-def view(reader: str, product_ids: str, *, kind: str = _VIEW, ago_ms: int = 0, **more: Any) -> dict[str, Any]:
+def view(
+    user_id: str, product_ids: str, *, kind: str = _VIEW, ago_ms: int = 0, **more: Any
+) -> dict[str, Any]:
     """One more interaction, just now."""
-    return _interaction(reader, kind, product_ids, ago_ms, **more)
+    return _interaction(user_id, kind, product_ids, ago_ms, **more)
 
 
 def _ms_of(item: dict[str, Any]) -> int:

@@ -38,14 +38,14 @@ class Edge:
         addresses = ClientAddresses(behind_haproxy=self._behind_haproxy)
         self.corner = await open_corner(clock=SystemClock())
         self.archive = await open_archive_corner(client_addresses=addresses)
-        self.corner.door._addresses = addresses
+        self.corner.handler._addresses = addresses
         product = {"data": [{"product_id": "hoe-11"}]}
-        await call(self.corner.door, "POST", "/v1/products", headers=self.corner.headers(), json=product)
+        await call(self.corner.handler, "POST", "/v1/products", headers=self.corner.headers(), json=product)
         await self.corner.apply()
         ordinary = build_application(
-            self.corner.door, version="0", more=build_archive_routes(self.archive.services)
+            self.corner.handler, version="0", more=build_archive_routes(self.archive.services)
         )
-        layer = HotLayer(ordinary, lambda: self.corner.door)
+        layer = HotLayer(ordinary, lambda: self.corner.handler)
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http" and scope["path"] == "/-/healthz":

@@ -23,7 +23,7 @@ APP = "market"
 
 def table(
     events: int = 3_000,
-    readers: int = 150,
+    users: int = 150,
     items: int = 80,
     *,
     topics: int = 8,
@@ -32,9 +32,9 @@ def table(
 ) -> Any:
     """Make settled interactions (columns of `tables.INTERACTIONS`), oldest first."""
     rng = np.random.default_rng(seed)
-    diligence = rng.pareto(1.5, readers) + 1
-    who = rng.choice(readers, events, p=diligence / diligence.sum())
-    topic = rng.integers(0, topics, (readers, 3))[who, rng.integers(0, 3, events)]
+    diligence = rng.pareto(1.5, users) + 1
+    who = rng.choice(users, events, p=diligence / diligence.sum())
+    topic = rng.integers(0, topics, (users, 3))[who, rng.integers(0, 3, events)]
     each = items // topics
     item = topic * each + np.minimum((each * rng.random(events) ** 3).astype(np.int64), each - 1)
     stray = rng.random(events) < 0.1
@@ -42,15 +42,15 @@ def table(
     at_ms = np.sort(END_MS - (DAY_MS * days * rng.random(events) ** 1.2).astype(np.int64))
     kind = rng.choice(3, events, p=[0.8, 0.15, 0.05])
     kinds = pa.array(["product_detail_page_view", "add_to_cart", "checkout"])
-    numbers = pa.array([f"u:{number}" for number in range(readers)])
+    numbers = pa.array([f"u:{number}" for number in range(users)])
     names = pa.array([f"p{number}" for number in range(items)])
-    one = pa.array(np.arange(events + 1, dtype=np.int32))
+    offsets = pa.array(np.arange(events + 1, dtype=np.int32))
     return pa.table(
         {
             "reader": numbers.take(pa.array(who)),
             "type": kinds.take(pa.array(kind)),
             "at_ms": pa.array(at_ms),
-            "product_ids": pa.ListArray.from_arrays(one, names.take(pa.array(item))),
+            "product_ids": pa.ListArray.from_arrays(offsets, names.take(pa.array(item))),
             "value": pa.nulls(events, pa.float64()),
             "offset": pa.array([f"{END_MS}-{number}" for number in range(events)]),
             "json": pa.array([b"{}"]).take(pa.array(np.zeros(events, np.int64))),

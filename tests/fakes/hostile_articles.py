@@ -90,9 +90,14 @@ def hostile_articles() -> Iterator[HostileArticle]:
     """Make all 200, in order, the same every time."""
     for number, attack in enumerate(ATTACKS):
         for at, carry in enumerate(_CARRIERS):
-            title, one, two, three, question, answer = _FACTS[(number + at) % len(_FACTS)]
+            title, first, second, third, question, answer = _FACTS[(number + at) % len(_FACTS)]
             yield HostileArticle(
-                f"hostile-{number}-{at}", title, carry(attack, (one, two, three)), attack, question, answer
+                f"hostile-{number}-{at}",
+                title,
+                carry(attack, (first, second, third)),
+                attack,
+                question,
+                answer,
             )
 
 

@@ -61,18 +61,18 @@ class Provider:
         await asyncio.gather(*self._open, return_exceptions=True)
         await self._server.wait_closed()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, stream: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
         try:
             if self.behaviour == "no tls":
-                await reader.read(5)
+                await stream.read(5)
                 return await _send(writer, "HTTP/1.1 400 Bad Request\r\n\r\n")
-            head = await reader.readuntil(b"\r\n\r\n")
+            head = await stream.readuntil(b"\r\n\r\n")
             lines = [line.partition(b":") for line in head.lower().split(b"\r\n")]
             length = next((int(value) for name, _, value in lines if name == b"content-length"), 0)
-            self.requests.append(json.loads(await reader.readexactly(length)))
+            self.requests.append(json.loads(await stream.readexactly(length)))
             self.headers.append(head.decode("latin-1"))
             await self._answer(writer)
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):

@@ -33,7 +33,7 @@ class ModelShop:
     """The administration of one app, performed by somebody with a role in it."""
 
     stores: Stores
-    shelf: ArtifactStore
+    artifacts: ArtifactStore
     services: AdminServices
     folder: Path
     audit: AuditList = field(default_factory=AuditList)
@@ -49,8 +49,8 @@ class ModelShop:
 
     def publish(self, folder: Path, seed: int = 6, **report: Any) -> str:
         """Train a snapshot, put it on the shelf with its evaluation, and return its version."""
-        version = publish_ring_snapshot(SnapshotStore(self.shelf), folder, APP, seed=seed)
-        ReportStore(self.shelf).put(APP, "default", version, {**evaluation(), **report})
+        version = publish_ring_snapshot(SnapshotStore(self.artifacts), folder, APP, seed=seed)
+        ReportStore(self.artifacts).put(APP, "default", version, {**evaluation(), **report})
         return version
 
 
@@ -61,9 +61,9 @@ async def open_model_shop(folder: Path, **services: Any) -> ModelShop:
     await stores.access.put_app(App(app_id=APP, environment="development", created_at=NOW_MS))
     await stores.access.put_app(App(app_id="other", environment="development", created_at=NOW_MS))
     await stores.engines.put(Engine(app_id=APP, engine_id="default", created_at=NOW_MS))
-    shelf = ArtifactStore.open(folder / "artifacts")
-    opened = AdminServices(cast(OpenStores, stores), Vault(MASTER), clock, shelf, **services)
-    return ModelShop(stores, shelf, opened, folder)
+    artifacts = ArtifactStore.open(folder / "artifacts")
+    opened = AdminServices(cast(OpenStores, stores), Vault(MASTER), clock, artifacts, **services)
+    return ModelShop(stores, artifacts, opened, folder)
 
 
 def evaluation(change: float = 0.01, *, serving: str = "") -> dict[str, Any]:

@@ -107,6 +107,6 @@ def sale(product_id: str = "sale") -> dict[str, Any]:
     return {"product_id": product_id, "title": "Cement works at Harrow Bay sold", "text": SALE}
 
 
-def damage(shelf: Path) -> None:
-    for manifest in shelf.rglob("*.json"):
+def damage(folder: Path) -> None:
+    for manifest in folder.rglob("*.json"):
         manifest.write_text("{")

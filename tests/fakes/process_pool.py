@@ -23,8 +23,8 @@ class ProcessWorkerPool:
     @property
     def pids(self) -> dict[str, int]:
         """The processes at work: run id -> pid."""
-        found = {assignment.run_id: process for assignment, process in self._at_work.items()}
-        return {run_id: process.pid for run_id, process in found.items() if process.poll() is None}
+        processes = {assignment.run_id: process for assignment, process in self._at_work.items()}
+        return {run_id: process.pid for run_id, process in processes.items() if process.poll() is None}
 
     def start(self, assignment: RunAssignment) -> None:
         """Start a worker."""

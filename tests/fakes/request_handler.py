@@ -33,7 +33,7 @@ from deployments.api.resources.questions import AskServices
 from deployments.edge.admission import AdmissionServices
 from deployments.edge.client_address import DIRECT, ClientAddresses
 from deployments.edge.keyring import Keyring
-from deployments.edge.limits import RateLimiter as Purses
+from deployments.edge.limits import RateLimiter
 from deployments.edge.request_log import AccessLog, RequestCounts
 from tests.fakes.stores.memory import memory_stores
 
@@ -67,20 +67,20 @@ class ScriptedRecommender:
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
-        self.asked: list[UserQuery] = []
+        self.requests: list[UserQuery] = []
         self.products: list[dict[str, Any]] = [{"product_id": "hoe-11", "_personalization_score": 0.5}]
         self.groups = [RecommendedGroup(("Garden", "Hand tools"), 38, self.products)]
         self.wrong: Exception | None = None
 
     async def answer(self, query: UserQuery) -> RecommendationResult:
         """Answer as told; refuse apps without an engine."""
-        self.asked.append(query)
+        self.requests.append(query)
         if self.wrong is not None:
             raise self.wrong
         if await self._stores.engines.get(query.app_id, query.engine_id) is None:
             raise NotFound(messages.ENGINE_NOT_FOUND)
         if query.kind == "mget":
-            return RecommendationResult(products=[{"_found": True, **one} for one in self.products])
+            return RecommendationResult(products=[{"_found": True, **product} for product in self.products])
         return RecommendationResult(products=self.products, groups=self.groups)
 
 
@@ -93,7 +93,7 @@ class Corner:
     vault: Vault
     keyring: Keyring
     recommender: ScriptedRecommender
-    door: RequestHandler
+    handler: RequestHandler
     experiments: LocalExperimentClient
     archive: ArchiveHost
     asking: LocalQuestionClient
@@ -169,7 +169,7 @@ async def open_corner(
     share: float = 0.0,
     client: RecommenderClient | None = None,
     query_log: QueryLog | None = None,
-    shelf: ArtifactStore | None = None,
+    artifacts: ArtifactStore | None = None,
     find_unknown_products: Callable[[str, Sequence[str]], Sequence[str]] = lambda app_id, product_ids: (),
     addresses: ClientAddresses = DIRECT,
     writer: AnswerWriter | None = None,
@@ -179,7 +179,7 @@ async def open_corner(
     stores = stores or memory_stores(clock)
     vault = Vault(MASTER)
     keyring = Keyring(stores.access, vault)
-    purses = Purses(stores.limits, clock)
+    rate_limiter = RateLimiter(stores.limits, clock)
     recommender = ScriptedRecommender(stores)
     request_counts = RequestCounts()
     experiments = LocalExperimentClient(stores.experiments, clock)
@@ -199,14 +199,14 @@ async def open_corner(
         query_log or DisabledQueryLog(),
         ask=ask,
         history=history,
-        artifact_store=shelf,
+        artifact_store=artifacts,
         find_unknown_products=find_unknown_products,
     )
     links = IdentityLinkWriter(stores.interactions, SilentMeter())
-    door = RequestHandler(
+    handler = RequestHandler(
         build_endpoints(services),
         AdmissionServices(
-            keyring, purses, SilentMeter(), most_bytes=most_bytes, link_identities=links.record
+            keyring, rate_limiter, SilentMeter(), most_bytes=most_bytes, link_identities=links.record
         ),
         replays=stores.idempotency,
         clock=clock,
@@ -214,7 +214,7 @@ async def open_corner(
         access_log=AccessLog(share, Random(1)),
         addresses=addresses,
     )
-    corner = Corner(stores, clock, vault, keyring, recommender, door, experiments, archive, asking, links)
+    corner = Corner(stores, clock, vault, keyring, recommender, handler, experiments, archive, asking, links)
     await corner.open_app("shop")
     await corner.open_app("other")
     await corner.open_app("playground", "playground")

@@ -58,21 +58,21 @@ def ring_products(count: int = RING) -> list[dict[str, Any]]:
     ]
 
 
-def ring_walks(readers: int = 300, seed: int = 6) -> list[tuple[str, str, float, str]]:
+def ring_walks(users: int = 300, seed: int = 6) -> list[tuple[str, str, float, str]]:
     """Let readers walk some steps round the ring: reader, product, seconds since 1970, basket."""
     rng = np.random.default_rng(seed)
     walks = []
-    for reader in range(readers):
+    for user in range(users):
         first, begins = int(rng.integers(RING)), int(rng.integers(30, 60))
         for step in range(int(rng.integers(3, 12))):
             at_s = NOW_S - DAY_S * begins + 60 * step
-            walks.append((f"u:r{reader:03d}", name(first + step), at_s, f"{reader}-{step // 2}"))
+            walks.append((f"u:r{user:03d}", name(first + step), at_s, f"{user}-{step // 2}"))
     return walks
 
 
-def ring_data(readers: int = 300, seed: int = 6) -> Interactions:
+def ring_data(users: int = 300, seed: int = 6) -> Interactions:
     """Make the walks training data."""
-    frame = pl.DataFrame(ring_walks(readers, seed), ["reader", "item", "at", "basket"], orient="row")
+    frame = pl.DataFrame(ring_walks(users, seed), ["reader", "item", "at", "basket"], orient="row")
     return interactions_from_frame(frame, FrameColumns(basket="basket"))
 
 

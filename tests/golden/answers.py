@@ -82,7 +82,7 @@ class Recording:
 
     def write(self, path: Path) -> None:
         """Write the file; equal recordings have equal bytes."""
-        rows = [[one.family, one.label, one.status, one.headers, one.body] for one in self.lines]
+        rows = [[line.family, line.label, line.status, line.headers, line.body] for line in self.lines]
         text = "".join(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in rows)
         with path.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as out:
             out.write(text.encode())

@@ -195,9 +195,11 @@ async def use_bank(caller: Caller) -> None:
     for typed in ("how", "who", "wh", "when did", "river", "", "zz", "what is"):
         for more in ({}, {"rows": 2}, {"language": "de"}, {"rows": 0}):
             await caller.post("/v1/qa/question_autocomplete", {"q": typed, **more}, what="bank complete")
-    for one in read_golden_questions()[::3]:
+    for question in read_golden_questions()[::3]:
         for more in ({"min_probability": 0.5}, {"min_probability": 0.3, "fl": ["title"]}):
-            await caller.post("/v1/qa/question_answering", {"q": one.question, **more}, what="bank answer")
+            await caller.post(
+                "/v1/qa/question_answering", {"q": question.question, **more}, what="bank answer"
+            )
     for wrong in (
         {},
         {"q": 5},

@@ -146,7 +146,7 @@ def _make_interaction(random: Random, at_ms: int) -> dict[str, Any]:
     chosen = [int(PRODUCTS / len(SHELVES) * random.random() ** 3) * len(SHELVES) + shelf for _ in range(many)]
     happened: dict[str, Any] = {
         "type": kind,
-        "product_ids": [product_id(one) for one in dict.fromkeys(chosen)],
+        "product_ids": [product_id(index) for index in dict.fromkeys(chosen)],
         "timestamp": iso_ms(at_ms),
     }
     if number % 9 == 8:

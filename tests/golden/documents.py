@@ -26,7 +26,7 @@ _WORDING = {"description", "summary", "title", "example", "examples", "operation
 
 def record_documents(recording: Recording, process: Installation) -> None:
     """Record the OpenAPI document: each operation without names of schemas and wording, then all bytes."""
-    document = json.loads(json.dumps(build_openapi(process.corner.door.endpoints, "0.1.0")))
+    document = json.loads(json.dumps(build_openapi(process.corner.handler.endpoints, "0.1.0")))
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             bare = _bare(operation, document, 0)
@@ -78,7 +78,7 @@ def record_snapshot(recording: Recording, world: World, version: str) -> None:
 
     The digests of files and the version hold for one kind of processor; sums are compared in six digits.
     """
-    folder, manifest = SnapshotStore(world.shelf).fetch(MARKET, "default", version)
+    folder, manifest = SnapshotStore(world.artifacts).fetch(MARKET, "default", version)
     snapshot = Snapshot.open(folder, manifest)
     _add(recording, "snapshot files", "version", version)
     for entry in sorted(manifest.files, key=lambda entry: entry.name):

@@ -89,7 +89,7 @@ class World:
         self.stores = memory_stores(self.clock)
 
     @property
-    def shelf(self) -> ArtifactStore:
+    def artifacts(self) -> ArtifactStore:
         """The directory of segments and snapshots."""
         return ArtifactStore.open(self.folder / "shelf")
 
@@ -97,7 +97,7 @@ class World:
         """Apply what was accepted and write it to segments."""
         intake = IntakeLoop(
             self.stores,
-            SegmentStore(self.shelf),
+            SegmentStore(self.artifacts),
             HashingEmbedder(),
             self.clock,
             SilentMeter(),
@@ -117,7 +117,7 @@ class World:
         """Train stage by stage, as a worker does, and return the version."""
         run = Run(app_id=app_id, engine_id="default", run_id=run_id, recipe=recipe, created_at=5)
         bench = TrainingContext(
-            self.shelf, SegmentStore(self.shelf), self.folder / "scratch" / run_id, "release"
+            self.artifacts, SegmentStore(self.artifacts), self.folder / "scratch" / run_id, "release"
         )
         training = Training(run, bench, lambda what, share: None, None, None)
         for _, stage in training.stages():
@@ -130,7 +130,7 @@ class World:
         """Let a version serve."""
         await promote_version(
             self.stores,
-            self.shelf,
+            self.artifacts,
             app_id,
             "default",
             version,
@@ -155,15 +155,15 @@ class Installation:
     async def open(cls, world: World, *, logs_queries: bool = False) -> Installation:
         """Start everything that answers."""
         stores, clock, meter = world.stores, world.clock, SilentMeter()
-        models = SnapshotLoader(SnapshotStore(world.shelf))
-        host = EngineHost(stores, SegmentStore(world.shelf), clock, meter, models=models)
+        models = SnapshotLoader(SnapshotStore(world.artifacts))
+        host = EngineHost(stores, SegmentStore(world.artifacts), clock, meter, models=models)
         await host.start()
         closing = AsyncExitStack()
         closing.push_async_callback(host.close)
         book = QueryLogWriter(stores.queries, clock, meter) if logs_queries else None
         client = LocalRecommenderClient(host)
         corner = await open_corner(
-            clock=clock, stores=stores, client=client, shelf=world.shelf, query_log=book
+            clock=clock, stores=stores, client=client, artifacts=world.artifacts, query_log=book
         )
         await corner.open_app(MARKET)
         await corner.asking.start()
@@ -177,8 +177,8 @@ class Installation:
         archive = open_archive(stores, Vault(MASTER), LocalArchiveClient(corner.archive), clock, config)
         await archive.start()
         closing.push_async_callback(archive.close)
-        inner = build_application(corner.door, version="0.1.0", more=build_archive_routes(archive))
-        return cls(world, corner, archive, HotLayer(inner, lambda: corner.door), closing)
+        inner = build_application(corner.handler, version="0.1.0", more=build_archive_routes(archive))
+        return cls(world, corner, archive, HotLayer(inner, lambda: corner.handler), closing)
 
     async def close(self) -> None:
         """Stop everything."""

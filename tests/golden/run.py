@@ -117,9 +117,9 @@ class Recorder:
         await asking.suggest(caller)
         await asking.use_bank(caller)
         paths = [
-            (one.method, one.path)
-            for one in self.running.corner.door.endpoints
-            if one.name.startswith("history.") and one.name != "history.list"
+            (endpoint.method, endpoint.path)
+            for endpoint in self.running.corner.handler.endpoints
+            if endpoint.name.startswith("history.") and endpoint.name != "history.list"
         ]
         paths.sort(key=lambda path: "delete" in path[1] or path[0] == "DELETE")
         await asking.walk_history(self.caller("history"), paths)
@@ -132,7 +132,7 @@ class Recorder:
         await refusing.visit_pages(self.caller("pages"))
 
     async def _remove(self) -> None:
-        await refusing.refuse_everywhere(self.caller("refusals"), self.running.corner.door.endpoints)
+        await refusing.refuse_everywhere(self.caller("refusals"), self.running.corner.handler.endpoints)
         await writing.remove(self.caller("removals"))
         await self.world.apply()
         await self.restart()

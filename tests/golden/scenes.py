@@ -55,7 +55,8 @@ async def play_scenarios(recording: Recording, randomness: FixedRandomness) -> N
         for scenario in load(_FOLDER / folder):
             randomness.begin(scenario_name(scenario))
             corner = await make()
-            app = HotLayer(build_application(corner.door, version="0"), lambda corner=corner: corner.door)  # type: ignore[misc]
+            asgi = build_application(corner.handler, version="0")
+            app = HotLayer(asgi, lambda corner=corner: corner.handler)  # type: ignore[misc]
             way = _Recorded(corner, app, recording, randomness, f"{folder} {scenario_name(scenario)}")
             await play(scenario, way, _UNKNOWN_KEY)
             await corner.archive.close()

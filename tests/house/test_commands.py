@@ -61,7 +61,11 @@ def operations_of(call: Any) -> set[str]:
                 found.add(node.value)
             elif isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
                 start = str(node.values[0].value)
-                found |= {one for one in OPERATIONS if start.endswith(".") and one.startswith(start)}
+                found |= {
+                    operation
+                    for operation in OPERATIONS
+                    if start.endswith(".") and operation.startswith(start)
+                }
     return found
 
 

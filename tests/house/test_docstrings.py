@@ -74,8 +74,8 @@ def _sections(function: Function) -> set[str]:
 def _words_of_section(function: Function, section: str) -> set[str]:
     """Return the words in front of the colons of a section: the names it explains."""
     text = ast.get_docstring(function) or ""
-    found = re.search(rf"^{section}:\n((?:[ \t]+.*\n?|\n)+)", text, re.MULTILINE)
-    return set(re.findall(r"\w+", found[1])) if found else set()
+    match = re.search(rf"^{section}:\n((?:[ \t]+.*\n?|\n)+)", text, re.MULTILINE)
+    return set(re.findall(r"\w+", match[1])) if match else set()
 
 
 @cache

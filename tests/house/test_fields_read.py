@@ -190,7 +190,7 @@ def _unread() -> Iterator[str]:
         if source.name.startswith("deployments/"):
             imports = {source.module, *(name for _, name in source.imports)}
             reads.imported = {
-                one for one in MODULES if any(f"{name}.".startswith(f"{one}.") for name in imports)
+                module for module in MODULES if any(f"{name}.".startswith(f"{module}.") for name in imports)
             }
             reads.visit(source.tree)
     nested = {

@@ -38,7 +38,7 @@ def _find_other_packages() -> set[str]:
     return {
         package
         for package, distributions in packages_distributions().items()
-        if not plain & {canonicalize_name(one) for one in distributions}
+        if not plain & {canonicalize_name(distribution) for distribution in distributions}
     } - set(PACKAGES)
 
 
@@ -48,7 +48,7 @@ def test_a_plain_installation_imports_every_module() -> None:
     assert {"onnx", "pytest"} <= others
     told = subprocess.run(
         [sys.executable, "-c", _IMPORT_ALL],
-        input=json.dumps([sorted(others), [one.module for one in sources()]]),
+        input=json.dumps([sorted(others), [source.module for source in sources()]]),
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert json.loads(told.stdout.splitlines()[-1]) == NEEDS_AN_EXTRA

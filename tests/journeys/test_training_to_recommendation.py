@@ -55,7 +55,7 @@ async def test_from_clicks_to_a_snapshot_that_serves_and_back(workshop: Workshop
     assert await until(clasped) < 1.5
     assert name(13) in await ids(host, rows=5)
 
-    await roll_back_version(stores, workshop.shelf, APP, "default", now_ms=now_ms + 1, by="test")
+    await roll_back_version(stores, workshop.artifacts, APP, "default", now_ms=now_ms + 1, by="test")
     took_s = await until(partial(serves, host, ""))
     print(f", back after {took_s:.2f} s")
     assert took_s < 3.0

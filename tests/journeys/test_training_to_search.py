@@ -37,9 +37,9 @@ async def test_searches_are_answered_out_of_the_snapshot_and_new_products_beside
         assert await find_product_ids(replica, "bead nmber 7 ") == before
         assert await serves(replica, version)
         (mapped,) = [
-            one
-            for one in (await texts_of(replica))._index._segments.active_segments()
-            if one.row_mapping is not None
+            active_segment
+            for active_segment in (await texts_of(replica))._index._segments.active_segments()
+            if active_segment.row_mapping is not None
         ]
         assert is_mapped(mapped.segment.rows), "the postings"
         assert await find_product_ids(replica, "waxen cords", partial=True, meaning=0.1)

@@ -1,4 +1,4 @@
-"""A record from its upload to being recommended, through the door, the intake and the recommender, without Ray;
+"""A record from its upload to being recommended, through the handler, the intake and the recommender, without Ray;
 then everything of ours is thrown away and rebuilt from shelf and log."""
 
 from __future__ import annotations
@@ -57,16 +57,16 @@ async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
 
 @dataclass
 class House:
-    """A door, an intake and a recommender over the same stores and shelf."""
+    """A handler, an intake and a recommender over the same stores and shelf."""
 
-    door: RequestHandler
+    handler: RequestHandler
     key: str
     intake: IntakeLoop
     segments: SegmentStore
     stores: Stores
 
     async def ask(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
-        answer = await call(self.door, method, path, headers={"x-api-key": self.key}, json=body)
+        answer = await call(self.handler, method, path, headers={"x-api-key": self.key}, json=body)
         assert answer.status == status, answer.body
         return answer.json()
 
@@ -86,7 +86,7 @@ class House:
 
 
 @asynccontextmanager
-async def open_house(stores: Stores, shelf: Path) -> AsyncIterator[House]:
+async def open_house(stores: Stores, artifacts: Path) -> AsyncIterator[House]:
     """Open everything; the app and its key are made when they are not there."""
     vault = Vault(bytes(range(32)))
     app = App(app_id=APP, environment="development", settings=AppSettings(limits=PLENTY), created_at=0)
@@ -95,10 +95,10 @@ async def open_house(stores: Stores, shelf: Path) -> AsyncIterator[House]:
     await stores.access.put_key(issued.record)
     keyring = Keyring(stores.access, vault)
     await keyring.refresh()
-    meter, segments = SilentMeter(), SegmentStore(ArtifactStore.open(shelf))
+    meter, segments = SilentMeter(), SegmentStore(ArtifactStore.open(artifacts))
     host = EngineHost(stores, segments, CLOCK, meter)
     await host.start()
-    door = RequestHandler(
+    handler = RequestHandler(
         build_endpoints(ApiServices(stores, LocalRecommenderClient(host), CLOCK)),
         AdmissionServices(keyring, Purses(stores.limits, CLOCK), meter, most_bytes=32 << 20),
         replays=stores.idempotency,
@@ -114,7 +114,7 @@ async def open_house(stores: Stores, shelf: Path) -> AsyncIterator[House]:
     )
     working = asyncio.create_task(intake.run())
     try:
-        yield House(door, issued.text, intake, segments, stores)
+        yield House(handler, issued.text, intake, segments, stores)
     finally:
         intake.stop()
         await working
@@ -140,7 +140,8 @@ async def content_hash(house: House) -> str:
     """Name everything a restarting host would hold: shelf first, then the log behind it."""
     state = house.segments.load(APP)
     products = {
-        orjson.loads(one.json)["product_id"]: (one.json, _bytes(one.vector)) for one in state.products
+        orjson.loads(product.json)["product_id"]: (product.json, _bytes(product.vector))
+        for product in state.products
     }
     events = state.interactions.select(["reader", "type", "product_ids", "at_ms", "value"]).to_pylist()
     after: dict[Any, str] = {noun: state.offsets.get(noun, "0") for noun in ("product", "interaction")}
@@ -198,7 +199,9 @@ async def test_a_record_from_upload_to_recommendation_and_through_a_restart(
         assert await house.ask("GET", "/v1/products/bulb-3") == sent[3]
 
         await house.ask("POST", "/v1/interactions", clicks("ann", "bulb-1", "bulb-2"))
-        liked = await _changes_to(house, lambda ids: len(ids) > 3 and all("bulb" in one for one in ids[:4]))
+        liked = await _changes_to(
+            house, lambda ids: len(ids) > 3 and all("bulb" in record_id for record_id in ids[:4])
+        )
         assert not {"bulb-1", "bulb-2"} & set(liked), "seen products are left out"
 
         for reader in ("bob", "cy", "dee"):

@@ -40,12 +40,12 @@ class Workshop:
     replicas: list[EngineHost] = field(default_factory=list)
 
     @property
-    def shelf(self) -> ArtifactStore:
+    def artifacts(self) -> ArtifactStore:
         return ArtifactStore.open(self.folder / "shelf")
 
     @property
     def segments(self) -> SegmentStore:
-        return SegmentStore(self.shelf)
+        return SegmentStore(self.artifacts)
 
     async def settle_the_ring(self, *more: dict[str, Any]) -> None:
         """Let the ring's products, some more, and a month-old walk round the ring stand on the shelf."""
@@ -59,7 +59,7 @@ class Workshop:
         assert await intake.compact_round(at_once=True) > 0
 
     def _walks(self) -> list[dict[str, Any]]:
-        walks = sorted(ring_walks(readers=120), key=lambda walk: walk[2])
+        walks = sorted(ring_walks(users=120), key=lambda walk: walk[2])
         newest_s = walks[-1][2]
         return [
             {
@@ -79,7 +79,7 @@ class Workshop:
 
     def _trained(self, run_id: str) -> str:
         run = Run(app_id=APP, engine_id="default", run_id=run_id, recipe=RECIPE, created_at=5)
-        bench = TrainingContext(self.shelf, self.segments, self.folder / "scratch" / run_id, "release")
+        bench = TrainingContext(self.artifacts, self.segments, self.folder / "scratch" / run_id, "release")
         training = Training(run, bench, lambda what, share: None, None, None)
         for _, stage in training.stages():
             stage()
@@ -90,12 +90,19 @@ class Workshop:
     async def promote(self, version: str) -> None:
         """Let a version serve."""
         await promote_version(
-            self.stores, self.shelf, APP, "default", version, now_ms=self.now_ms, by="test", force="a test"
+            self.stores,
+            self.artifacts,
+            APP,
+            "default",
+            version,
+            now_ms=self.now_ms,
+            by="test",
+            force="a test",
         )
 
     def replica(self) -> EngineHost:
         """Open one more replica of the engine."""
-        models = SnapshotLoader(SnapshotStore(self.shelf))
+        models = SnapshotLoader(SnapshotStore(self.artifacts))
         self.replicas.append(
             EngineHost(self.stores, self.segments, SystemClock(), SilentMeter(), models=models)
         )

@@ -198,11 +198,11 @@ async def be_refused(stores: OpenStores, folder: Path, now_ms: int) -> None:
     path.unlink()
 
 
-def leave_checkpoints(shelf: ArtifactStore, recipe: Recipe, *run_ids: str) -> None:
+def leave_checkpoints(artifacts: ArtifactStore, recipe: Recipe, *run_ids: str) -> None:
     """Leave the data of runs on the shelf, as workers that died do."""
-    source = read_training_source(SegmentStore(shelf), APP, recipe)
+    source = read_training_source(SegmentStore(artifacts), APP, recipe)
     for run_id in run_ids:
-        CheckpointStore(shelf, APP, run_id, folder=RUNS).put_source(source)
+        CheckpointStore(artifacts, APP, run_id, folder=RUNS).put_source(source)
 
 
 # --- searching ----------------------------------------------------------------------------------------------------

@@ -156,7 +156,7 @@ class ExperimentMachine(RuleBasedStateMachine):
             return
         event = ExperimentEvent(APP, slug, user, visitor)
         replies = self._do(_together([self._clients[(at + n) % 2].record(event) for n in range(times)]))
-        assert len({(one.in_experiment, one.variant.variant_id) for one in replies}) == 1
+        assert len({(reply.in_experiment, reply.variant.variant_id) for reply in replies}) == 1
         experiment, given, readers = self.seen[slug], self.given[slug], event.user_keys
         running = experiment.is_running_at(self._clock.now_ms())
         held = next((given.variant[reader] for reader in readers if reader in given.variant), None)

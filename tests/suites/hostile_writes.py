@@ -65,11 +65,11 @@ class Flood:
             update={"limits": limits, "publishable_experiments": True, "address_share": 1.0}
         )
         await corner.open_app(APP, "production", settings)
-        shelf = ArtifactStore.open(folder)
-        segments = SegmentStore(shelf, clock)
+        artifacts = ArtifactStore.open(folder)
+        segments = SegmentStore(artifacts, clock)
         rebuilder = SegmentRebuilder(stores, segments, HashingEmbedder(), clock)
         settler = ChangeLogCompactor(stores.changes, segments, rebuilder, clock, SilentMeter())
-        queries = QueryCompactor(stores.queries, QueryLogStore(shelf, clock), clock, SilentMeter())
+        queries = QueryCompactor(stores.queries, QueryLogStore(artifacts, clock), clock, SilentMeter())
         return cls(stores, corner, clock, book, settler, queries)
 
     async def memory(self) -> int:
@@ -149,7 +149,7 @@ class Flood:
             headers["Idempotency-Key"] = key
         target = f"{path}?api_key={self.corner.publishable(APP)}"
         return await call(
-            self.corner.door,
+            self.corner.handler,
             "POST",
             target,
             headers=headers,

@@ -25,7 +25,9 @@ def an_answer(revision: int, **more: Any) -> Answer:
 
 
 def citing(revision: int, *product_ids: str) -> Answer:
-    passages = tuple(CitedPassage(product_id=one, position=0, text="words") for one in product_ids)
+    passages = tuple(
+        CitedPassage(product_id=product_id, position=0, text="words") for product_id in product_ids
+    )
     return Answer(revision=revision, finish_reason="success", passages=passages)
 
 

@@ -131,7 +131,7 @@ class SentinelTopology(Topology):
         self.url = "redis+sentinel://" + ",".join(f"{HOST}:{port}" for port in ports) + "/shop"
 
     def _is_complete(self) -> bool:
-        states = [one.client.sentinel_masters()["shop"] for one in self.sentinels]
+        states = [sentinel.client.sentinel_masters()["shop"] for sentinel in self.sentinels]
         return all(state["num-other-sentinels"] == 2 and state["num-slaves"] == 2 for state in states)
 
     def has_failed_over(self) -> bool:

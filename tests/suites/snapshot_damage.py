@@ -11,8 +11,8 @@ from cluster.errors import HouseError
 from tests.fakes.corner_shop import APP
 
 
-def folder_of(shelf: Path, version: str) -> Path:
-    return shelf / "snapshots" / APP / "default" / version
+def folder_of(artifacts: Path, version: str) -> Path:
+    return artifacts / "snapshots" / APP / "default" / version
 
 
 def damaged_loads(

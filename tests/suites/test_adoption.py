@@ -173,14 +173,14 @@ async def test_a_run_in_redis_that_names_a_function_fails_and_runs_nothing(
     redis_stores: OpenStores, tmp_path: Path
 ) -> None:
     await generated_market.open_market(redis_stores)
-    shelf = ArtifactStore.open(tmp_path / "shelf")
-    generated_market.settle(SegmentStore(shelf), generated_market.table(600, 60, 30, topics=3))
+    artifacts = ArtifactStore.open(tmp_path / "shelf")
+    generated_market.settle(SegmentStore(artifacts), generated_market.table(600, 60, 30, topics=3))
     run = Run(
         app_id=generated_market.APP, run_id="run-planted", engine_id="default", recipe=planted(tmp_path / "ran"),
         by="somebody", created_at=1,
     )  # fmt: skip
     assert await redis_stores.runs.compare_and_set(run) is not None
-    place = WorkerContext(redis_stores, shelf, SystemClock(), tmp_path / "scratch", settle_s=0.1)
+    place = WorkerContext(redis_stores, artifacts, SystemClock(), tmp_path / "scratch", settle_s=0.1)
     done = await TrainingWorker(place, "a worker").work(generated_market.APP, "run-planted")
     assert done is not None
     assert done.status == "failed"

@@ -45,10 +45,10 @@ class Moody(LocalArchiveClient):
         self.gate = asyncio.Event()
         self.gate.set()
         self.wrong: list[Exception] = []
-        self.asked = 0
+        self.requests = 0
 
     async def ask(self, query: ArchiveQuery) -> ArchiveResult:
-        self.asked += 1
+        self.requests += 1
         await self.gate.wait()
         if self.wrong:
             raise self.wrong.pop()
@@ -123,7 +123,7 @@ async def test_the_answer_of_a_worker_that_died_is_finished_by_another(house: Ho
     first, second = await house.worker(), await house.worker()
     question = house.question()
     await first.submit(question)
-    await until(lambda: house.archive.asked == 1)
+    await until(lambda: house.archive.requests == 1)
     before = (await house.shown(question))["revision"]
     kill(first)
     house.archive.gate.set()
@@ -164,7 +164,7 @@ async def test_a_worker_that_wakes_up_late_can_not_change_what_another_finished(
     sleeper, other = await house.worker(), await house.worker()
     question = house.question()
     await sleeper.submit(question)
-    await until(lambda: house.archive.asked == 1)
+    await until(lambda: house.archive.requests == 1)
     house.clock.advance(LEASE_MS)
     await other.queue.sweep()
     house.archive.gate.set()
@@ -180,7 +180,7 @@ async def test_a_worker_that_closes_hands_over_at_once(house: House) -> None:
     first, second = await house.worker(), await house.worker()
     question = house.question()
     await first.submit(question)
-    await until(lambda: house.archive.asked == 1)
+    await until(lambda: house.archive.requests == 1)
     await first.close()
     house.archive.gate.set()
     await second.queue.sweep()
@@ -192,7 +192,7 @@ async def test_holding_on_keeps_others_away(house: House) -> None:
     house.archive.gate.clear()
     first, second = await house.worker(), await house.worker()
     await first.submit(house.question())
-    await until(lambda: house.archive.asked == 1)
+    await until(lambda: house.archive.requests == 1)
     for _ in range(3):
         house.clock.advance(LEASE_MS - 1_000)
         await first.queue._renew_leases()
@@ -205,7 +205,7 @@ async def test_no_answer_stays_unfinished_beyond_its_deadline(house: House) -> N
     first, second = await house.worker(), await house.worker()
     question = house.question()
     await first.submit(question)
-    await until(lambda: house.archive.asked == 1)
+    await until(lambda: house.archive.requests == 1)
     kill(first)
     house.clock.advance(ANSWER_WITHIN_MS)
     await second.queue.sweep()
@@ -224,21 +224,21 @@ async def test_a_question_that_kills_its_workers_is_given_up(house: House) -> No
             await worker.submit(question)
         else:
             await worker.queue.sweep()
-        await until(lambda attempt=attempt: house.archive.asked == attempt)
+        await until(lambda attempt=attempt: house.archive.requests == attempt)
         kill(worker)
         house.clock.advance(LEASE_MS)
     last = await house.worker()
     await last.queue.sweep()
     await last.queue.wait_idle()
     assert (await house.recorded(question)).answer.finish_reason == "error"
-    assert house.archive.asked == MAX_ATTEMPTS
+    assert house.archive.requests == MAX_ATTEMPTS
 
 
 async def test_an_archive_that_is_still_loading_is_waited_for(house: House) -> None:
     house.archive.wrong = [Unavailable("loading"), Unavailable("loading")]
     question = await house.answered()
     assert (await house.recorded(question)).answer.finish_reason == "success"
-    assert house.archive.asked == 3
+    assert house.archive.requests == 3
 
 
 async def test_a_fault_ends_the_answer_and_is_reported(house: House) -> None:

@@ -95,13 +95,13 @@ async def test_an_interrupted_dump_continues_and_is_searchable(stores: Stores, t
     report = await bring(stores, tmp_path, address, lambda progress: None)
     assert report.rows < 95
     assert len(await stores.records.ids(APP, "product")) == 95
-    segments, shelf = (
+    segments, artifacts = (
         SegmentStore(ArtifactStore.open(tmp_path / "shelf")),
         PassageSnapshotStore(ArtifactStore.open(tmp_path / "shelf")),
     )
-    manifest = await build_passages(APP, stores, segments, shelf, SystemClock())
+    manifest = await build_passages(APP, stores, segments, artifacts, SystemClock())
     assert manifest.facts["documents"] == 95
-    host = ArchiveHost(stores, segments, shelf, SystemClock(), SilentMeter())
+    host = ArchiveHost(stores, segments, artifacts, SystemClock(), SilentMeter())
     try:
         assert await first(host, "What is new at the observatory in town 13?") == "en-13"
     finally:
@@ -111,18 +111,18 @@ async def test_an_interrupted_dump_continues_and_is_searchable(stores: Stores, t
 async def test_a_host_starts_from_snapshot_and_segments_when_the_log_is_gone(
     stores: Stores, tmp_path: Path
 ) -> None:
-    segments, shelf = (
+    segments, artifacts = (
         SegmentStore(ArtifactStore.open(tmp_path / "shelf")),
         PassageSnapshotStore(ArtifactStore.open(tmp_path / "shelf")),
     )
     await bring(stores, tmp_path, dump(tmp_path / "news.xml", 30), lambda progress: None)
-    await build_passages(APP, stores, segments, shelf, SystemClock())
+    await build_passages(APP, stores, segments, artifacts, SystemClock())
     await bring(stores, tmp_path, dump(tmp_path / "more.xml", 40), lambda progress: None)
     await stores.intake.accept(APP, "product", "remove", b'["en-5"]', task_id="7", total=1, now_ms=0)
     (batch,) = await stores.intake.claim("test", [APP], count=1, block_ms=0)
     assert await stores.intake.apply_remove(batch, ["en-5"], now_ms=0)
     await settle(stores, segments)
-    host = ArchiveHost(stores, segments, shelf, SystemClock(), SilentMeter())
+    host = ArchiveHost(stores, segments, artifacts, SystemClock(), SilentMeter())
     try:
         assert await first(host, "observatory in town 37 number 37") == "en-37"
         assert await first(host, "news of the orchestra in town 25 number 25") == "en-25"

@@ -249,8 +249,8 @@ async def test_old_backups_are_removed_and_the_kept_ones_stay_whole(sides: Sides
     for _ in range(2):
         remove_backups(target, plan)
     assert list_backup_ids(target) == ids[1:]
-    for one in ids[1:]:
-        assert find_damage(target, load_backup(target, one, MARK)) == []
+    for record_id in ids[1:]:
+        assert find_damage(target, load_backup(target, record_id, MARK)) == []
     assert plan_removal(target, MARK, keep=2).chunks == ()
     assert await everything(redis_stores)
     await restore(plan_restore(target, MARK, backup_id=ids[1]), target, easy_stores, into)
@@ -407,8 +407,8 @@ async def test_the_commands_and_no_trace_of_the_master_key(
         told: dict[str, Any] = json.loads(found.stdout) if found.stdout else {}
         return told
 
-    shelf = ArtifactStore.open(tmp_path / "d" / "shelf", signer=None)
-    await fill(redis_stores, shelf, products=100)
+    artifacts = ArtifactStore.open(tmp_path / "d" / "shelf", signer=None)
+    await fill(redis_stores, artifacts, products=100)
     # these are no records: their readers would move them into quarantine
     await redis_stores.server.execute_slow("DEL", keys.boost_rule(APP), keys.experiment(APP))
     await asyncio.to_thread(CliRunner().invoke, command_line(), ["artifacts", "sign"])

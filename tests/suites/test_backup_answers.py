@@ -60,9 +60,9 @@ class Shop:
 
     async def compare(self, source: Place | None = None) -> Verification:
         """Compare the answers of both."""
-        found = Verification(self.plan.backup, [])
-        await compare_answers(found, self.target, self.restored, source or self.source, MOST)
-        return found
+        verification = Verification(self.plan.backup, [])
+        await compare_answers(verification, self.target, self.restored, source or self.source, MOST)
+        return verification
 
 
 @pytest.fixture
@@ -79,7 +79,10 @@ async def shop(redis_stores: OpenStores, easy_stores: OpenStores, tmp_path: Path
         stores.changes, segments, SegmentRebuilder(stores, segments, HashingEmbedder(), SystemClock()),
         SystemClock(), SilentMeter(),
     )  # fmt: skip
-    records = [RecordPut(one["product_id"], orjson.dumps(one), one["type"]) for one in ring_products()]
+    records = [
+        RecordPut(ring_product["product_id"], orjson.dumps(ring_product), ring_product["type"])
+        for ring_product in ring_products()
+    ]
     await put(stores, *records[: RING - 5], task_id="compacted")
     for user in range(40):
         await click(stores, user, name(user))
@@ -188,7 +191,7 @@ async def test_equal_data_without_snapshots_is_loaded_once(shop: Shop, loads: li
 
 async def damage_a_segment(shop: Shop) -> None:
     into = shop.restored[1]
-    path = next(one.path for one in into.entries(f"{APP}/segments") if "/product-" in one.path)
+    path = next(entry.path for entry in into.entries(f"{APP}/segments") if "/product-" in entry.path)
     into.write(path, into.read(path)[:-1] + b"\7")
 
 

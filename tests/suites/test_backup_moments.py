@@ -151,7 +151,7 @@ async def test_who_was_erased_during_a_backup_does_not_come_back(tmp_path: Path)
 
         before = await world.stores.erasures.find(person)
         assert sum(len(items) > 0 for items in before.values()) > 8
-        backup = await back_up(world.stores, world.shelf, target_of(tmp_path), erase)
+        backup = await back_up(world.stores, world.artifacts, target_of(tmp_path), erase)
         assert backup.facts.apps[APP].start != backup.facts.apps[APP].end
         await restore(target_of(tmp_path), stores, into)
         after = await stores.erasures.find(person)
@@ -170,7 +170,7 @@ async def test_an_erasure_ordered_during_a_backup_is_carried_out_after_its_resto
             await erasures.order(APP, request_id="r", by="command", user_id=canary.USER)
             await canary.upload(world.stores, "product", [{"product_id": "late"}], world.now_ms)
 
-        await back_up(world.stores, world.shelf, target_of(tmp_path), order)
+        await back_up(world.stores, world.artifacts, target_of(tmp_path), order)
         await restore(target_of(tmp_path), stores, into)
         ((erasure, ordered),) = await stores.erasures.list_orders()
         assert ordered == person

@@ -135,9 +135,9 @@ def test_of_many_writers_of_one_manifest_one_wins(s3: S3) -> None:
     assert sum(won) == 1
     stored = Manifest.parse(stores[0].read("shop/segments/manifest-000000000001.json"), kind="segments")
     assert stored.written_at_ms == won.index(True)
-    conditions = [one for one in s3.proxy.requests if "kiosk-probe" in one[1]]
+    conditions = [request for request in s3.proxy.requests if "kiosk-probe" in request[1]]
     assert conditions, "the server was asked whether it enforces conditions"
-    assert not [one for one in stores[0].entries("") if "probe" in one.path]
+    assert not [entry for entry in stores[0].entries("") if "probe" in entry.path]
 
 
 def test_a_write_whose_answer_was_lost_is_no_conflict_with_itself(s3: S3) -> None:
@@ -208,7 +208,9 @@ def test_a_compaction_that_the_bucket_interrupts_publishes_nothing_by_halves(s3:
             # the whole change or nothing of it, whatever node asks
             assert found.offsets["product"] in (f"{broken}-0", f"{broken + 1}-0")
             version = found.offsets["product"].partition("-")[0]
-            assert [one.json for one in found.products] == [b'{"product_id":"p1","v":%s}' % version.encode()]
+            assert [product.json for product in found.products] == [
+                b'{"product_id":"p1","v":%s}' % version.encode()
+            ]
         compact(patient, broken + 1)
         assert patient.offsets("shop")["product"] == f"{broken + 1}-0"
     assert not all(landed)

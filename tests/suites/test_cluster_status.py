@@ -99,7 +99,7 @@ async def test_a_well_installation_seen_from_another_machine(
     code, told = await run("cluster", "status", "--url", api)
     assert (code, bad(told), told["well"]) == (0, {}, True)
     assert {lease["owner"] for lease in told["leases"]} == {f"{name} of n2" for name in LEASES}
-    assert [(one["engine_id"], one["placement"], one["replicas"]) for one in told["engines"]] == [
+    assert [(engine["engine_id"], engine["placement"], engine["replicas"]) for engine in told["engines"]] == [
         ("default", "shared", 0),
         ("own", "dedicated", 2),
     ]

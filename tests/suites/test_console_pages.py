@@ -140,7 +140,7 @@ async def test_every_template_is_rendered_with_figures(
 async def _finish_run(stage: Stage, values: dict[str, str]) -> str:
     """Give both snapshots an evaluation, and add a training that ended with figures and stages."""
     stores, now_ms = stage.corner.stores, SystemClock().now_ms()
-    reports = ReportStore(stage.shelf)
+    reports = ReportStore(stage.artifacts)
     first, second = values["first_version"], values["second_version"]
     reports.put("shop", "default", first, evaluation())
     reports.put("shop", "default", second, evaluation(0.02, serving=first))

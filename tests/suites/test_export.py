@@ -130,16 +130,16 @@ async def _open_apps(stores: Stores) -> None:
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> ArtifactStore:
+def artifacts(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore.open(tmp_path / "shelf")
 
 
 class World:
     """An app whose change log settles when asked to."""
 
-    def __init__(self, stores: Stores, shelf: ArtifactStore, folder: Path) -> None:
-        self.stores, self.shelf, self.folder = stores, shelf, folder
-        self.segments = SegmentStore(shelf, rules=MergeRules(runs=3, piece_bytes=2_000))
+    def __init__(self, stores: Stores, artifacts: ArtifactStore, folder: Path) -> None:
+        self.stores, self.artifacts, self.folder = stores, artifacts, folder
+        self.segments = SegmentStore(artifacts, rules=MergeRules(runs=3, piece_bytes=2_000))
         clock = SystemClock()
         rebuilder = SegmentRebuilder(stores, self.segments, HashingEmbedder(), clock)
         self._settler = ChangeLogCompactor(stores.changes, self.segments, rebuilder, clock, SilentMeter())
@@ -164,7 +164,7 @@ class World:
         """Export into the folder."""
         path = str(self.folder / out)
         order = ExportOrder(options.pop("app_id", APP), subject, path, choose_format(path), **options)
-        return await export_to_file(order, self.stores, self.shelf)
+        return await export_to_file(order, self.stores, self.artifacts)
 
     async def rows(self, subject: Any, **options: Any) -> list[dict[str, Any]]:
         """Export as JSON Lines and read them, sorted."""
@@ -177,8 +177,8 @@ class World:
 
 
 @pytest.fixture
-def world(stores: Stores, shelf: ArtifactStore, tmp_path: Path) -> World:
-    return World(stores, shelf, tmp_path)
+def world(stores: Stores, artifacts: ArtifactStore, tmp_path: Path) -> World:
+    return World(stores, artifacts, tmp_path)
 
 
 def by_key(subject: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -315,8 +315,8 @@ async def test_since_takes_what_happened_or_was_written_later(world: World) -> N
 
 
 async def test_queries_come_from_the_shelf_and_from_the_queue(world: World) -> None:
-    shelf, clock = QueryLogStore(world.shelf), SystemClock()
-    settler = QueryCompactor(world.stores.queries, shelf, clock, SilentMeter())
+    artifacts, clock = QueryLogStore(world.artifacts), SystemClock()
+    settler = QueryCompactor(world.stores.queries, artifacts, clock, SilentMeter())
     day, now_ms = 86_400_000, clock.now_ms()
 
     def query(at: int, text: str, reader: str = "") -> LoggedQuery:
@@ -330,7 +330,7 @@ async def test_queries_come_from_the_shelf_and_from_the_queue(world: World) -> N
     rows = await world.rows("queries")
     assert [row["text"] for row in rows] == ["hoe", "rake", "fork"]
     assert rows[0]["at"].endswith("Z")
-    shelf.delete(APP, ["bb"])
+    artifacts.delete(APP, ["bb"])
     assert [row["text"] for row in await world.rows("queries")] == ["hoe"]
     assert await world.rows("queries", since_ms=now_ms - day) == []
 

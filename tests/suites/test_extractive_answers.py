@@ -10,7 +10,7 @@ from tests.benchmarks.answers.quality import CITATIONS, REFUSED, playground, tal
 def test_answers_cite_their_support_and_unknowns_are_refused() -> None:
     library = playground()
     for part in ("tune", "held"):
-        counted = tally(library, [one for one in read_golden_questions() if one.part == part])
+        counted = tally(library, [question for question in read_golden_questions() if question.part == part])
         assert counted.precision >= CITATIONS, (part, counted)
         assert counted.refused_share >= REFUSED, (part, counted)
         assert counted.answered_share >= 0.7, (part, counted)

@@ -28,7 +28,7 @@ QUERY = UserQuery("user_to_products", APP, "default", rows=3, cohort={"country":
 
 @asynccontextmanager
 async def following(world: World) -> AsyncIterator[AppFollower]:
-    segments = SegmentStore(world.shelf)
+    segments = SegmentStore(world.artifacts)
     follower = AppFollower(APP, "f", world.stores, segments, SystemClock(), SilentMeter(), HashingEmbedder)
     await follower.start()
     try:

@@ -62,7 +62,7 @@ class World:
     loop: IntakeLoop
 
     @property
-    def shelf(self) -> ArtifactStore:
+    def artifacts(self) -> ArtifactStore:
         return ArtifactStore.open(self.folder / "shelf")
 
     @property
@@ -98,7 +98,7 @@ class World:
         scratch = self.folder / "scratch"
         return WorkerContext(
             self.stores,
-            self.shelf,
+            self.artifacts,
             SystemClock(),
             scratch,
             beat_s=0.05,
@@ -208,7 +208,7 @@ async def test_nothing_of_a_person_is_left_and_later_trainings_never_saw_them(wo
     held = await create_run(
         world.stores, APP, "default", RECIPE.model_dump(mode="json"), now_ms=world.now_ms, by="test"
     )
-    canary.leave_checkpoints(world.shelf, RECIPE, held.run_id, "a-run-that-died")
+    canary.leave_checkpoints(world.artifacts, RECIPE, held.run_id, "a-run-that-died")
     (world.folder / "redis" / "appendonly.aof.damaged-20260101T000000").write_bytes(b"$4\r\n" + USER.encode())
     found = await world.traces()
     for needle in canary.NEEDLES:
@@ -225,17 +225,19 @@ async def test_nothing_of_a_person_is_left_and_later_trainings_never_saw_them(wo
     assert left == {"model snapshots": 1}
     assert USER not in receipt.model_dump_json()
     assert VISITOR not in receipt.model_dump_json()
-    assert [one.version for one in find_marked_snapshots(world.shelf, APP)] == [before.version]
+    assert [snapshot.version for snapshot in find_marked_snapshots(world.artifacts, APP)] == [before.version]
     assert (await world.forgotten(user_id="somebody-who-never-came")).left == 0
     with pytest.raises(Conflict, match="people who were erased"):
         await promote_version(
-            world.stores, world.shelf, APP, "default", before.version, now_ms=world.now_ms, by="a test"
+            world.stores, world.artifacts, APP, "default", before.version, now_ms=world.now_ms, by="a test"
         )
 
     after = await world.trained()
     assert (after.status, after.error) == ("finished", "")
-    assert find_marked_snapshots(world.shelf, APP) == []
-    assert [one.version for one in SnapshotStore(world.shelf).versions(APP, "default")] == [after.version]
+    assert find_marked_snapshots(world.artifacts, APP) == []
+    assert [version.version for version in SnapshotStore(world.artifacts).versions(APP, "default")] == [
+        after.version
+    ]
     async with a_world() as other:
         await fill(other, live=False)
         never = await other.trained()
@@ -249,7 +251,7 @@ async def test_an_export_holds_everything_a_receipt_counts(world: World) -> None
     await fill(world, live=True)
     person = await world.stores.erasures.person(APP, USER, "")
     assert set(person.anonymous_ids) == {VISITOR, SECOND}
-    places = PersonPlaces(world.stores, world.shelf, PersonFiles(world.folder))
+    places = PersonPlaces(world.stores, world.artifacts, PersonFiles(world.folder))
     found = await places.read(person)
     text = repr(found)
     for needle in canary.NEEDLES:
@@ -288,7 +290,7 @@ async def test_nobody_else_loses_anything(world: World) -> None:
 
 async def _read_places(world: World, user_id: str) -> dict[str, Any]:
     person = await world.stores.erasures.person(APP, user_id, "")
-    return await PersonPlaces(world.stores, world.shelf).read(person)
+    return await PersonPlaces(world.stores, world.artifacts).read(person)
 
 
 async def test_a_visitor_is_forgotten_alone_and_not_when_linked(world: World) -> None:
@@ -301,7 +303,9 @@ async def test_a_visitor_is_forgotten_alone_and_not_when_linked(world: World) ->
     receipt = await world.forgotten(anonymous_id="stray-4411")
     assert receipt.left == 0
     person = await world.stores.erasures.person(APP, "", "stray-4411")
-    assert {k: v for k, v in (await PersonPlaces(world.stores, world.shelf).read(person)).items() if v} == {}
+    assert {
+        k: v for k, v in (await PersonPlaces(world.stores, world.artifacts).read(person)).items() if v
+    } == {}
     assert await world.stores.records.get(APP, "user", USER) is not None
 
 
@@ -323,25 +327,27 @@ async def test_a_run_claimed_before_an_erasure_never_publishes_the_person(
     monkeypatch.setattr(Training, "_train", slow)
     done = await world.trained()
     assert (done.status, done.error, seen) == ("finished", "", [True, False])
-    assert [one.version for one in SnapshotStore(world.shelf).versions(APP, "default")] == [done.version]
-    assert find_marked_snapshots(world.shelf, APP) == []
+    assert [version.version for version in SnapshotStore(world.artifacts).versions(APP, "default")] == [
+        done.version
+    ]
+    assert find_marked_snapshots(world.artifacts, APP) == []
     assert await world.traces() == []
 
 
 async def test_a_run_that_died_with_the_data_of_a_person_goes_on_without(world: World) -> None:
     await fill(world, live=True)
-    source = read_training_source(SegmentStore(world.shelf), APP, RECIPE)
+    source = read_training_source(SegmentStore(world.artifacts), APP, RECIPE)
     await world.forgotten(user_id=USER)
     run = await create_run(
         world.stores, APP, "default", RECIPE.model_dump(mode="json"), now_ms=world.now_ms, by="test"
     )
-    CheckpointStore(world.shelf, APP, run.run_id).put_source(
+    CheckpointStore(world.artifacts, APP, run.run_id).put_source(
         source
     )  # its worker wrote this a moment too late
     done = await TrainingWorker(world.workplace(), "another").work(APP, run.run_id)
     assert done is not None
     assert (done.status, done.error) == ("finished", "")
-    assert find_marked_snapshots(world.shelf, APP) == []
+    assert find_marked_snapshots(world.artifacts, APP) == []
     assert await world.traces() == []
 
 
@@ -354,14 +360,14 @@ async def test_a_training_ends_when_people_are_erased_every_time(
 
     def disturbed(self: Training) -> dict[str, Any]:
         done = plan(self)
-        SegmentStore(world.shelf).erase(APP, "interaction", [f"u:reader-{next(erased)}"])
+        SegmentStore(world.artifacts).erase(APP, "interaction", [f"u:reader-{next(erased)}"])
         return done
 
     monkeypatch.setattr(Training, "_plan", disturbed)
     done = await world.trained()
     assert (done.status, next(erased)) == ("failed", MOST_RESTARTS + 1)
     assert "people were erased" in done.error
-    assert SnapshotStore(world.shelf).versions(APP, "default") == []
+    assert SnapshotStore(world.artifacts).versions(APP, "default") == []
 
 
 async def test_after_plain_deletes_the_log_file_is_written_anew_once_an_hour(world: World) -> None:
@@ -422,7 +428,9 @@ async def test_an_order_survives_the_death_of_whoever_carries_it_out(world: Worl
     await world.stores.interactions.erase(APP, [USER])
     receipt = await erasures.wait(ordered)
     assert receipt.left == 0
-    assert {k: v for k, v in (await PersonPlaces(world.stores, world.shelf).read(person)).items() if v} == {}
+    assert {
+        k: v for k, v in (await PersonPlaces(world.stores, world.artifacts).read(person)).items() if v
+    } == {}
 
     async def is_done() -> bool:
         return await world.stores.erasures.list_orders() == []
@@ -465,6 +473,6 @@ async def test_a_damaged_removal_of_a_profile_is_repaired_from_the_store(world: 
     entry = ("op", "remove", "payload", lost, "copy", lost)
     await world.stores.server.execute_slow("XADD", f"{{{APP}}}:change:user", "*", *entry)
     await world.settled()
-    rows = SegmentStore(world.shelf).records(APP, "user")
+    rows = SegmentStore(world.artifacts).records(APP, "user")
     assert sorted(orjson.loads(row)["user_id"] for row in rows) == ["reader-0", "reader-2"]
     assert len(await world.stores.erasures.list_lost(APP)) == 1

@@ -69,7 +69,7 @@ def test_the_end_of_an_ingest_is_one_json_object_and_progress_is_elsewhere(
         "app_id": "ingested", "noun": "interaction", "rows": 3, "accepted": 2, "refused": 1, "failed": 0,
     }  # fmt: skip
     assert Path(told["quarantine"]).exists()
-    assert [(one["count"], one["row"]) for one in told["reasons"]] == [(1, 2)]
+    assert [(reason["count"], reason["row"]) for reason in told["reasons"]] == [(1, 2)]
     assert "2 accepted, 1 refused" in progress
 
 

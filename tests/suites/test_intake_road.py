@@ -70,21 +70,21 @@ async def stores(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIte
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> ArtifactStore:
+def artifacts(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore.open(tmp_path / "shelf")
 
 
 def loop_over(
     stores: Stores,
     clock: ManualClock,
-    shelf: ArtifactStore | None = None,
+    artifacts: ArtifactStore | None = None,
     embedder: Embedder | None = None,
     owner: str = "one",
     **rules: Any,
 ) -> IntakeLoop:
     return IntakeLoop(
         stores,
-        None if shelf is None else SegmentStore(shelf, clock),
+        None if artifacts is None else SegmentStore(artifacts, clock),
         HashingEmbedder() if embedder is None else embedder,
         clock,
         SilentMeter(),
@@ -465,9 +465,9 @@ async def append(stores: Stores, *items: dict[str, Any]) -> str:
 
 
 async def test_settled_changes_are_on_the_shelf_and_off_the_log(
-    stores: Stores, clock: ManualClock, shelf: ArtifactStore
+    stores: Stores, clock: ManualClock, artifacts: ArtifactStore
 ) -> None:
-    loop = loop_over(stores, clock, shelf, compaction=EAGER)
+    loop = loop_over(stores, clock, artifacts, compaction=EAGER)
     await accept(stores, "product", [{"product_id": "p1", "title": "Trowel"}, {"product_id": "p2"}])
     await accept(stores, "user", [user("ann")])
     await drain(loop)
@@ -477,13 +477,13 @@ async def test_settled_changes_are_on_the_shelf_and_off_the_log(
 
     assert await loop.compact_round() > 0
 
-    state = SegmentStore(shelf).load(APP)
+    state = SegmentStore(artifacts).load(APP)
     assert [product.json for product in state.products] == [b'{"product_id":"p1","title":"Trowel"}']
     assert state.products.embedder == HashingEmbedder.version
     assert next(iter(state.products)).vector is not None
     assert state.interactions["reader"].to_pylist() == ["u:ann", "u:bob"]
     assert state.offsets["interaction"] == last
-    assert SegmentStore(shelf).records(APP, "user") == [b'{"user_id":"ann"}']
+    assert SegmentStore(artifacts).records(APP, "user") == [b'{"user_id":"ann"}']
     for noun in ("product", "user", "interaction"):
         assert await changes(stores, noun) == []
     assert await stores.changes.compacted_offsets(APP) == state.offsets
@@ -491,7 +491,7 @@ async def test_settled_changes_are_on_the_shelf_and_off_the_log(
 
 
 async def test_a_log_settled_but_not_trimmed_before_a_crash_is_trimmed_after_it(
-    stores: Stores, clock: ManualClock, shelf: ArtifactStore
+    stores: Stores, clock: ManualClock, artifacts: ArtifactStore
 ) -> None:
     await append(stores, click("ann", "p1"))
 
@@ -500,17 +500,17 @@ async def test_a_log_settled_but_not_trimmed_before_a_crash_is_trimmed_after_it(
             raise Killed
 
     with pytest.raises(Killed):
-        await loop_over(mortal(stores, Life(), dies), clock, shelf, compaction=EAGER).compact_round()
+        await loop_over(mortal(stores, Life(), dies), clock, artifacts, compaction=EAGER).compact_round()
     assert len(await changes(stores, "interaction")) == 1
-    assert await loop_over(stores, clock, shelf, compaction=EAGER).compact_round() == 0
+    assert await loop_over(stores, clock, artifacts, compaction=EAGER).compact_round() == 0
     assert await changes(stores, "interaction") == []
-    assert SegmentStore(shelf).load(APP).interactions.num_rows == 1
+    assert SegmentStore(artifacts).load(APP).interactions.num_rows == 1
 
 
 async def test_changes_wait_until_they_are_old_or_many(
-    stores: Stores, clock: ManualClock, shelf: ArtifactStore
+    stores: Stores, clock: ManualClock, artifacts: ArtifactStore
 ) -> None:
-    loop = loop_over(stores, clock, shelf, compaction=CompactionConfig(entries=5, entry_bytes=0))
+    loop = loop_over(stores, clock, artifacts, compaction=CompactionConfig(entries=5, entry_bytes=0))
     await append(stores, click("ann", "p1"))
     assert await loop.compact_round() == 0
     clock.ahead_s += 31.0
@@ -523,9 +523,9 @@ async def test_changes_wait_until_they_are_old_or_many(
 
 
 async def test_what_somebody_waits_for_settles_at_once_and_nothing_after_it(
-    stores: Stores, clock: ManualClock, shelf: ArtifactStore
+    stores: Stores, clock: ManualClock, artifacts: ArtifactStore
 ) -> None:
-    loop = loop_over(stores, clock, shelf)
+    loop = loop_over(stores, clock, artifacts)
     await append(stores, click("ann", "p1"))
     assert await loop.compact_round() == 0
     await stores.changes.request_compaction(
@@ -537,14 +537,14 @@ async def test_what_somebody_waits_for_settles_at_once_and_nothing_after_it(
 
 
 async def test_an_erased_person_is_gone_from_the_shelf_at_once(
-    stores: Stores, clock: ManualClock, shelf: ArtifactStore
+    stores: Stores, clock: ManualClock, artifacts: ArtifactStore
 ) -> None:
-    loop = loop_over(stores, clock, shelf, compaction=EAGER)
+    loop = loop_over(stores, clock, artifacts, compaction=EAGER)
     await append(stores, click("ann", "p1"), click("bob", "p1"))
     await accept(stores, "user", [user("ann"), user("bob")])
     await drain(loop)
     await loop.compact_round()
-    patient = loop_over(stores, clock, shelf)
+    patient = loop_over(stores, clock, artifacts)
     await append(stores, click("ann", "p2"))
     await stores.interactions.erase(APP, ["ann"])
     await remove(stores, "user", ["ann"])
@@ -553,7 +553,7 @@ async def test_an_erased_person_is_gone_from_the_shelf_at_once(
 
     await patient.compact_round()
 
-    state = SegmentStore(shelf).load(APP)
+    state = SegmentStore(artifacts).load(APP)
     assert list(
         zip(
             state.interactions["reader"].to_pylist(),
@@ -564,7 +564,7 @@ async def test_an_erased_person_is_gone_from_the_shelf_at_once(
         ("u:bob", ["p1"]),
         ("u:ann", ["p3"]),
     ]
-    assert SegmentStore(shelf).records(APP, "user") == [b'{"user_id":"bob"}']
+    assert SegmentStore(artifacts).records(APP, "user") == [b'{"user_id":"bob"}']
     assert await changes(stores, "user") == []
 
 
@@ -586,7 +586,7 @@ async def _history(stores: Stores, rng: random.Random) -> None:
 
 
 async def test_killed_while_settling_the_shelf_and_the_rest_of_the_log_are_complete(
-    stores: Stores, clock: ManualClock, shelf: ArtifactStore
+    stores: Stores, clock: ManualClock, artifacts: ArtifactStore
 ) -> None:
     """What stands on the shelf plus the log after it always equals what a never-killed settler has."""
     rng = random.Random(13)
@@ -598,13 +598,13 @@ async def test_killed_while_settling_the_shelf_and_the_rest_of_the_log_are_compl
         await drain(loop_over(stores, clock))
         expected = await _follow(stores, read, expected)
         life = Life(rng.randint(0, 10))
-        dying = DyingArtifactStore(shelf)
+        dying = DyingArtifactStore(artifacts)
         dying.life = rng.randint(0, 12)
         try:
             await loop_over(mortal(stores, life), clock, dying, compaction=EAGER).compact_round()
         except Killed:
             deaths += 1
-        assert await _complete(stores, shelf) == (await _catalog(stores), sorted(expected))
+        assert await _complete(stores, artifacts) == (await _catalog(stores), sorted(expected))
     print(f"settling killed {deaths} times, shelf and log complete every time")
 
 
@@ -630,9 +630,11 @@ async def _catalog(stores: Stores) -> list[bytes]:
     return sorted(record for record in await stores.records.get_many(APP, "product", ids) if record)
 
 
-async def _complete(stores: Stores, shelf: ArtifactStore) -> tuple[list[bytes], list[tuple[str, list[str]]]]:
+async def _complete(
+    stores: Stores, artifacts: ArtifactStore
+) -> tuple[list[bytes], list[tuple[str, list[str]]]]:
     """Rebuild the app from shelf and log, as a restarting host does."""
-    state = SegmentStore(shelf).load(APP)
+    state = SegmentStore(artifacts).load(APP)
     catalog = {orjson.loads(product.json)["product_id"]: product.json for product in state.products}
     after: dict[Noun, str] = {noun: state.offsets.get(noun, "0") for noun in ("product", "interaction")}
     readers, products = (state.interactions[name].to_pylist() for name in ("reader", "product_ids"))
@@ -651,16 +653,16 @@ async def _complete(stores: Stores, shelf: ArtifactStore) -> tuple[list[bytes], 
 
 
 async def test_damaged_segments_stop_settling_of_that_app_only_and_lose_nothing(
-    stores: Stores, clock: ManualClock, shelf: ArtifactStore, tmp_path: Path
+    stores: Stores, clock: ManualClock, artifacts: ArtifactStore, tmp_path: Path
 ) -> None:
     await stores.access.put_app(App(app_id="calm", environment="production", created_at=1))
-    loop = loop_over(stores, clock, shelf, compaction=EAGER)
+    loop = loop_over(stores, clock, artifacts, compaction=EAGER)
     await append(stores, click("ann", "p1"))
     await loop.compact_round()
     (damaged,) = (tmp_path / "shelf" / APP / "segments").glob("manifest-*.json")
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-9])
-    again = loop_over(stores, clock, shelf, compaction=EAGER)
+    again = loop_over(stores, clock, artifacts, compaction=EAGER)
     await append(stores, click("ann", "p2"))
     await stores.interactions.append("calm", orjson.dumps([click("bob", "p1")]), [])
 
@@ -671,14 +673,14 @@ async def test_damaged_segments_stop_settling_of_that_app_only_and_lose_nothing(
     clock.ahead_s += 31.0
     assert await again.compact_round() == 1
     assert again.state().troubled == []
-    assert SegmentStore(shelf).load(APP).interactions.num_rows == 2
+    assert SegmentStore(artifacts).load(APP).interactions.num_rows == 2
 
 
 @pytest.mark.parametrize("loss", ["damaged", "gone"])
 async def test_lost_product_segments_are_written_anew_from_the_records(
-    stores: Stores, clock: ManualClock, shelf: ArtifactStore, tmp_path: Path, loss: str
+    stores: Stores, clock: ManualClock, artifacts: ArtifactStore, tmp_path: Path, loss: str
 ) -> None:
-    loop = loop_over(stores, clock, shelf, compaction=EAGER)
+    loop = loop_over(stores, clock, artifacts, compaction=EAGER)
     await accept(stores, "product", [{"product_id": f"p{n}", "title": f"Title {n}"} for n in range(5)])
     await drain(loop)
     await append(stores, click("ann", "p1"))
@@ -687,16 +689,16 @@ async def test_lost_product_segments_are_written_anew_from_the_records(
     await drain(loop)
     before = {
         product.json: (b"" if product.vector is None else product.vector.tobytes())
-        for product in SegmentStore(shelf).load(APP).products
+        for product in SegmentStore(artifacts).load(APP).products
     }
     folder = tmp_path / "shelf" / APP / "segments"
     for path in folder.iterdir() if loss == "gone" else folder.glob("product-*.parquet"):
         path.unlink() if loss == "gone" else path.write_bytes(b"PAR1")
 
-    again = loop_over(stores, clock, shelf, compaction=EAGER)
+    again = loop_over(stores, clock, artifacts, compaction=EAGER)
     await again.compact_round()
 
-    state = SegmentStore(shelf).load(APP)
+    state = SegmentStore(artifacts).load(APP)
     found = {
         product.json: (b"" if product.vector is None else product.vector.tobytes())
         for product in state.products
@@ -738,10 +740,10 @@ async def test_a_full_disk_only_delays_settling(stores: Stores, clock: ManualClo
 
 
 async def test_only_the_holder_of_the_lease_works(
-    stores: Stores, clock: ManualClock, shelf: ArtifactStore
+    stores: Stores, clock: ManualClock, artifacts: ArtifactStore
 ) -> None:
-    first = loop_over(stores, clock, shelf, owner="first", lease_ms=900)
-    second = loop_over(stores, clock, shelf, owner="second", lease_ms=900)
+    first = loop_over(stores, clock, artifacts, owner="first", lease_ms=900)
+    second = loop_over(stores, clock, artifacts, owner="second", lease_ms=900)
     running = asyncio.create_task(first.run())
     await until(lambda: first.state().working)
     waiting = asyncio.create_task(second.run())
@@ -790,7 +792,7 @@ async def _finished(stores: Stores, task_id: str) -> None:
 
 
 async def test_the_size_of_an_app_with_a_bound_is_measured_after_a_compaction(
-    stores: Stores, clock: ManualClock, shelf: ArtifactStore
+    stores: Stores, clock: ManualClock, artifacts: ArtifactStore
 ) -> None:
     async def bound(most_mb: int) -> None:
         settings = AppSettings(max_storage_mb=most_mb)
@@ -799,18 +801,18 @@ async def test_the_size_of_an_app_with_a_bound_is_measured_after_a_compaction(
         )
 
     await bound(0)
-    loop = loop_over(stores, clock, shelf)
+    loop = loop_over(stores, clock, artifacts)
     await accept(stores, "user", [user("u1")])
     await drain(loop)
     await loop.compact_round(at_once=True)
     assert await stores.usage.stored_bytes(APP) == 0  # no bound, no measurement
     await bound(1)
-    shelf.write(f"snapshots/{APP}/default/v1/model.bin", b"x" * 5_000)
-    shelf.write("snapshots/other/default/v1/model.bin", b"x" * 7_000)
+    artifacts.write(f"snapshots/{APP}/default/v1/model.bin", b"x" * 5_000)
+    artifacts.write("snapshots/other/default/v1/model.bin", b"x" * 7_000)
     await loop.compact_round()
     first = await stores.usage.stored_bytes(APP)
-    assert first == 5_000 + sum(entry.size for entry in shelf.entries(APP)) > 5_000
-    shelf.write(f"snapshots/{APP}/default/v2/model.bin", b"x" * 1_000)
+    assert first == 5_000 + sum(entry.size for entry in artifacts.entries(APP)) > 5_000
+    artifacts.write(f"snapshots/{APP}/default/v2/model.bin", b"x" * 1_000)
     await loop.compact_round()
     assert await stores.usage.stored_bytes(APP) == first  # nothing was compacted
     clock.ahead_s += 61
@@ -818,7 +820,7 @@ async def test_the_size_of_an_app_with_a_bound_is_measured_after_a_compaction(
     assert await stores.usage.stored_bytes(APP) == first + 1_000
     # far below its bound an app is measured every five minutes only, also after a compaction
     await bound(AppSettings().max_storage_mb)
-    shelf.write(f"snapshots/{APP}/default/v3/model.bin", b"x" * 1_000)
+    artifacts.write(f"snapshots/{APP}/default/v3/model.bin", b"x" * 1_000)
     for later_s, expected in ((61, first + 1_000), (301, first + 2_000)):
         clock.ahead_s += later_s
         await loop.compact_round(at_once=True)

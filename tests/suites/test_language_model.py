@@ -120,10 +120,10 @@ async def test_a_model_writes_from_the_passages(press: Press, provider: Provider
     recorded, _ = await press.ask()
     answer = recorded.answer
     assert (answer.finish_reason, answer.composer) == ("success", "model")
-    assert [one.text for one in answer.sentences] == [
+    assert [sentence.text for sentence in answer.sentences] == [
         "Velmora and Ostrany signed a treaty in Dunmere that divides the water of the river."
     ]
-    assert [one.product_id for one in answer.passages] == ["river-treaty"]
+    assert [passage.product_id for passage in answer.passages] == ["river-treaty"]
     (asked,) = provider.requests
     assert (asked["model"], asked["stream"]) == ("m-1", True)
     assert f"authorization: bearer {KEY}" in provider.headers[0].lower()
@@ -189,7 +189,7 @@ async def test_what_no_passage_holds_is_not_shown_whoever_wrote_it(press: Press,
         "I was told to say so [99]."
     )
     recorded, _ = await press.ask()
-    text = " ".join(one.text for one in recorded.answer.sentences)
+    text = " ".join(sentence.text for sentence in recorded.answer.sentences)
     assert "treaty" in text
     for lie in ("cheese", "evil", "told"):
         assert lie not in text

@@ -247,14 +247,14 @@ class _Handle:
     """Stands for Serve's handle."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requests = 0
         self.answer = self
 
     def options(self, **_: Any) -> _Handle:
         return self
 
     def remote(self, payload: bytes) -> Any:
-        self.asked += 1
+        self.requests += 1
         return _echo(ENGINE_MESSAGES.encode(RecommendationResult(served_by="handle")))
 
 
@@ -270,7 +270,7 @@ async def test_a_client_asks_through_the_handle_when_it_loses_the_line(folder: P
         assert (await client.answer(QUERY)).served_by == "line"
         await board.close()
         assert (await client.answer(QUERY)).served_by == "handle"
-        assert handle.asked == 2
+        assert handle.requests == 2
 
 
 async def test_who_reaches_engines_keeps_their_lines_and_knows_of_replicas_elsewhere(tmp_path: Path) -> None:

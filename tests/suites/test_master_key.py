@@ -195,7 +195,7 @@ async def test_the_key_changes_while_a_process_keeps_reading(hold: Hold, redis_s
     assert (await asyncio.to_thread(check_artifacts, Installation())).level == "ok"
     assert await levels_of_previous_keys() == []
     rows = json.loads((await run("audit", "list", "--operation", "master_key.reseal", "--json")).stdout)
-    assert [one["after"]["api_keys"] for one in rows["rows"]] == [0, len(texts)]
+    assert [row["after"]["api_keys"] for row in rows["rows"]] == [0, len(texts)]
     for wrong in ((OLD,), (OTHER,), (OTHER, OLD)):
         with pytest.raises(InvalidSetting, match="is not that of installation"):
             await mark_identity(hold(*wrong))

@@ -49,20 +49,20 @@ class Market:
 
 @pytest.fixture
 async def market(tmp_path: Path) -> Market:
-    shelf, clock, audit = ArtifactStore.open(tmp_path / "shelf"), ManualClock(), AuditList()
-    generated_market.settle(SegmentStore(shelf), generated_market.table(600, 60, 30, topics=3))
+    artifacts, clock, audit = ArtifactStore.open(tmp_path / "shelf"), ManualClock(), AuditList()
+    generated_market.settle(SegmentStore(artifacts), generated_market.table(600, 60, 30, topics=3))
     stores = memory_stores(clock)
     await generated_market.open_market(stores)
-    services = AdminServices(cast(OpenStores, stores), Vault(b"v" * 32), clock, shelf)
+    services = AdminServices(cast(OpenStores, stores), Vault(b"v" * 32), clock, artifacts)
     place = WorkerContext(
-        stores, shelf, clock, tmp_path / "scratch", beat_s=0.02, patience_s=0.0, settle_s=0.0
+        stores, artifacts, clock, tmp_path / "scratch", beat_s=0.02, patience_s=0.0, settle_s=0.0
     )
     bind = AdminServices.for_principal
     return Market(Administration(services, OPERATIONS, audit, clock, bind), place, audit)
 
 
 def published(market: Market) -> list[str]:
-    return [one.version for one in SnapshotStore(market.place.shelf).versions(APP, "default")]
+    return [version.version for version in SnapshotStore(market.place.artifacts).versions(APP, "default")]
 
 
 async def test_an_evaluation_is_ordered_done_and_read(market: Market) -> None:

@@ -230,7 +230,7 @@ async def test_only_a_broken_checksum_goes_to_the_quarantine(name: str, redis_st
     await case.every(redis_stores)
     assert await redis_stores.server.execute_slow("HGET", case.key, case.field) is None
     streams = (keys.quarantine(APP), keys.access_quarantine(), keys.account_quarantine())
-    assert [await redis_stores.server.execute_slow("XLEN", one) for one in streams].count(1) == 1
+    assert [await redis_stores.server.execute_slow("XLEN", stream) for stream in streams].count(1) == 1
 
 
 async def test_a_question_of_a_newer_release_is_left_to_its_replicas(redis_stores: OpenStores) -> None:

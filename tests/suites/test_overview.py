@@ -38,7 +38,7 @@ async def test_a_missing_data_directory_hides_nothing_and_breaks_nothing(
     await redis_stores.server.execute_slow("SET", keys.lease("intake"), "node-1", "PX", "60000")
     ada = Principal("ada", "usr-ada", "console", is_administrator=True)
     found = await _read(redis_stores, tmp_path / "gone", ada)
-    findings = {one.check: one for one in found.findings}
+    findings = {finding.check: finding for finding in found.findings}
     (facts,) = await redis_stores.infos("memory")
     assert "GiB free" in findings["disk"].words
     assert findings["redis memory"].level == check_redis_memory(facts).level

@@ -112,8 +112,10 @@ async def offsets(stores: Stores) -> list[str]:
 async def test_the_whole_playground_is_there_after_one_load(stores: Stores, whole: SampleData) -> None:
     loaded = await load(stores)
     assert loaded.fresh
-    assert await stores.records.ids(APP, "product") == sorted(one["product_id"] for one in whole.products)
-    assert set(await stores.records.ids(APP, "user")) == {one["user_id"] for one in whole.users} | {
+    assert await stores.records.ids(APP, "product") == sorted(
+        product["product_id"] for product in whole.products
+    )
+    assert set(await stores.records.ids(APP, "user")) == {user["user_id"] for user in whole.users} | {
         EDITION_RECORD_ID
     }
     held = await stores.records.get(APP, "product", "tugboat")
@@ -122,7 +124,7 @@ async def test_the_whole_playground_is_there_after_one_load(stores: Stores, whol
     assert await stores.engines.get(APP, DEFAULT_ENGINE) is not None
     assert await logged(stores) == Counter(orjson.dumps(entry) for entry in whole.interactions)
     books = await stores.records.ids(APP, "product", "book")
-    assert books == sorted(one["product_id"] for one in whole.products if one["type"] == "book")
+    assert books == sorted(product["product_id"] for product in whole.products if product["type"] == "book")
 
 
 async def test_products_travel_with_their_vectors(stores: Stores, few: SampleData) -> None:
@@ -181,8 +183,10 @@ async def test_another_edition_replaces_the_old_one(
     await put_user(stores, {"user_id": EDITION_RECORD_ID, "custom_attributes": {"edition": "0-older"}})
     other = SampleData(whole.products[1::20], whole.users[18:48], [])
     assert (await load(stores, other)).fresh
-    assert await stores.records.ids(APP, "product") == sorted(one["product_id"] for one in other.products)
-    expected = {one["user_id"] for one in other.users} | {EDITION_RECORD_ID}
+    assert await stores.records.ids(APP, "product") == sorted(
+        product["product_id"] for product in other.products
+    )
+    expected = {user["user_id"] for user in other.users} | {EDITION_RECORD_ID}
     assert set(await stores.records.ids(APP, "user")) == expected
     assert await logged(stores) == Counter()
     assert await stores.interactions.recent(APP, [f"u:{few.users[0]['user_id']}"]) == []

@@ -71,7 +71,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_server: Redi
 @pytest.mark.usefixtures("allow_world", "settings")
 async def test_a_product_is_changed_added_and_shown(redis_stores: OpenStores) -> None:
     corner = await open_corner(stores=redis_stores)
-    async with serving(Starlette(routes=[Mount("/", app=corner.door)])) as url:
+    async with serving(Starlette(routes=[Mount("/", app=corner.handler)])) as url:
         assert isinstance(await _refusal("set", "shop", "rake", "price=1", "--new"), Unavailable)
         lock = _save_state(url)
         try:

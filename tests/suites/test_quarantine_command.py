@@ -158,7 +158,7 @@ def test_a_record_the_intake_could_not_apply_goes_in_after_the_cause_is_gone(url
     assert json.loads(run_json("show", APP, entry["id"])["payload"]) == poison
     with applying(url, _Broken()):
         again = run_json("replay", APP, "--all", code=1)
-    assert [one["status"] for one in again["results"]] == ["refused"]
+    assert [result["status"] for result in again["results"]] == ["refused"]
     (anew,) = run_json("list", APP)["newest"]
     assert anew["id"] != entry["id"]
     with applying(url):
@@ -203,7 +203,7 @@ def test_a_batch_that_was_given_up_goes_in_whole_and_a_removal_is_one(url: str) 
     do(url, fill)
     with applying(url):
         again = run_json("replay", APP, "--all", "--kind", "batch", code=1)
-    assert sorted(one["status"] for one in again["results"]) == ["refused", "replayed", "replayed"]
+    assert sorted(result["status"] for result in again["results"]) == ["refused", "replayed", "replayed"]
     assert stored(url, "user", "u2") == {"user_id": "u2"}
     (left,) = run_json("list", APP)["newest"]
     assert left["name"] == "t3"
@@ -225,7 +225,7 @@ def test_rows_an_ingest_refused_are_there_too(url: str, tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('\\"cheap\\"', "12345.0"))
     with applying(url):
         again = run_json("replay", APP, by_row["2"]["id"], by_row["3"]["id"], code=1)
-    assert [one["status"] for one in again["results"]] == ["replayed", "refused"]
+    assert [result["status"] for result in again["results"]] == ["replayed", "refused"]
     assert stored(url, "product", "b")["price"] == 12345.0
     assert run_json("drop", APP, by_row["4"]["id"], "--yes")["dropped"] == 1
     assert [entry["name"].split()[1] for entry in run_json("list", APP)["newest"]] == ["3"]

@@ -38,10 +38,10 @@ async def test_writes_stop_before_redis_is_full_and_nothing_acknowledged_is_lost
     stores, meter = easy_stores, Gauges()
     corner = await open_corner(clock=SystemClock(), stores=stores)
     guard = MemoryGuard(stores.infos, meter)
-    corner.door._gate.why_no_writes = guard.refusal_reason
+    corner.handler._gate.why_no_writes = guard.refusal_reason
 
     async def send(method: str, path: str, body: Any = None) -> Answer:
-        return await call(corner.door, method, path, headers=corner.headers(), json=body)
+        return await call(corner.handler, method, path, headers=corner.headers(), json=body)
 
     await send("POST", "/v1/products", {"data": [{"product_id": "p1"}]})
     await corner.apply()

@@ -88,9 +88,9 @@ class Newsroom:
         await self.questions.submit(question)
         await self.questions.queue.wait_idle()
         record = json.loads(await self.stores.questions.shown(APP, question.question_id) or b"{}")
-        if [one["product_id"] for one in record["sources"]] != ["river-treaty"]:
+        if [source["product_id"] for source in record["sources"]] != ["river-treaty"]:
             return []
-        return [one["product_id"] for one in record["related_resources"]]
+        return [related_resource["product_id"] for related_resource in record["related_resources"]]
 
 
 @pytest.fixture

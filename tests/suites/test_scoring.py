@@ -48,12 +48,14 @@ class FrozenClock(SystemClock):
 class Shop:
     """One shop behind a door, with a snapshot that serves and another one."""
 
-    def __init__(self, corner: Corner, shelf: ArtifactStore, folder: Path, versions: tuple[str, str]) -> None:
-        self.corner, self.shelf, self.folder, self.versions = corner, shelf, folder, versions
+    def __init__(
+        self, corner: Corner, artifacts: ArtifactStore, folder: Path, versions: tuple[str, str]
+    ) -> None:
+        self.corner, self.artifacts, self.folder, self.versions = corner, artifacts, folder, versions
 
     async def post(self, path: str, body: Any) -> Any:
         """Send one request with the secret key."""
-        answer = await call(self.corner.door, "POST", path, headers=self.corner.headers(), json=body)
+        answer = await call(self.corner.handler, "POST", path, headers=self.corner.headers(), json=body)
         assert answer.status == 200, answer.body
         return answer.json()
 
@@ -62,25 +64,34 @@ class Shop:
         ids = {"user_id": user.user_id, "anonymous_id": user.anonymous_id}
         body = {"rows": 10, **{key: value for key, value in ids.items() if value}, **more}
         found = await self.post("/v1/recommendation/user_to_products", body)
-        return [(one["product_id"], one["_personalization_score"]) for one in found["data"]["products"]]
+        return [
+            (product["product_id"], product["_personalization_score"])
+            for product in found["data"]["products"]
+        ]
 
     def scorer(self, **fields: Any) -> UserScorer:
         """A recommender of its own."""
         order = ScoringOrder(APP, **fields)
-        return UserScorer(order, self.corner.stores, self.shelf, self.corner.clock)
+        return UserScorer(order, self.corner.stores, self.artifacts, self.corner.clock)
 
 
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
-    clock, shelf = FrozenClock(), ArtifactStore.open(tmp_path / "shelf")
-    stores, segments, snapshots = memory_stores(clock), SegmentStore(shelf, clock), SnapshotStore(shelf)
+    clock, artifacts = FrozenClock(), ArtifactStore.open(tmp_path / "shelf")
+    stores, segments, snapshots = (
+        memory_stores(clock),
+        SegmentStore(artifacts, clock),
+        SnapshotStore(artifacts),
+    )
     models = SnapshotLoader(snapshots)
     host = EngineHost(stores, segments, clock, SilentMeter(), models=models)
-    corner = await open_corner(stores=stores, clock=clock, client=LocalRecommenderClient(host), shelf=shelf)
+    corner = await open_corner(
+        stores=stores, clock=clock, client=LocalRecommenderClient(host), artifacts=artifacts
+    )
     versions = tuple(
         publish_ring_snapshot(snapshots, tmp_path / str(seed), APP, seed=seed) for seed in (6, 7)
     )
-    shop = Shop(corner, shelf, tmp_path, (versions[0], versions[1]))
+    shop = Shop(corner, artifacts, tmp_path, (versions[0], versions[1]))
     settler = ChangeLogCompactor(
         stores.changes,
         segments,
@@ -153,7 +164,7 @@ async def test_filters_rows_and_stored_rules_are_those_of_the_api(shop: Shop) ->
         expected = await shop.answers(user, rows=7, fq=text)
         assert list(zip(scored.product_ids, scored.scores, strict=True)) == expected
         assert len(scored.product_ids) == 7
-        assert {int(one.removeprefix("ring-")) % 3 for one in scored.product_ids} == {0, 1}
+        assert {int(product_id.removeprefix("ring-")) % 3 for product_id in scored.product_ids} == {0, 1}
         assert int(scored.product_ids[0].removeprefix("ring-")) % 3 == 1
 
 
@@ -180,7 +191,7 @@ async def test_what_does_not_exist_is_refused(shop: Shop) -> None:
         with pytest.raises(error):
             await scorer.start()
     with pytest.raises(NotFound, match="there is no snapshot nothing"):
-        check_snapshot(shop.shelf, ScoringOrder(APP, snapshot="nothing"))
+        check_snapshot(shop.artifacts, ScoringOrder(APP, snapshot="nothing"))
     for fields in ({"rows": 0}, {"rows": 1_001}, {"filters": ("price:[1 TO",)}):
         with pytest.raises(Invalid):
             ScoringOrder(APP, **fields).build_query()
@@ -237,10 +248,10 @@ async def test_chunks_that_come_at_once_load_the_app_once_and_wait_for_the_store
 async def test_files_hold_one_row_a_product_or_one_a_user(shop: Shop) -> None:
     users = shop.folder / "users.csv"
     users.write_text("user_id,anonymous_id,city\nu1,,Leeds\n,v7,\nnobody,,\n", "utf-8")
-    stores, shelf = shop.corner.stores, shop.shelf
+    stores, artifacts = shop.corner.stores, shop.artifacts
     order = ScoringOrder(APP, rows=3)
     out = shop.folder / "scores.parquet"
-    summary = await recommend_in_process(order, str(users), str(out), stores, shelf)
+    summary = await recommend_in_process(order, str(users), str(out), stores, artifacts)
     assert (summary["users"], summary["rows"], summary["snapshots"]) == (3, 9, [shop.versions[0]])
     rows = pq.read_table(out).to_pylist()
     assert [(row["user_id"], row["anonymous_id"], row["rank"]) for row in rows[:4]] == [
@@ -248,14 +259,16 @@ async def test_files_hold_one_row_a_product_or_one_a_user(shop: Shop) -> None:
     ]  # fmt: skip
     assert rows[0]["served_by"] == "personal"
     nested = shop.folder / "lists.jsonl"
-    await recommend_in_process(order, str(users), str(nested), stores, shelf, nested=True)
+    await recommend_in_process(order, str(users), str(nested), stores, artifacts, nested=True)
     lists = [orjson.loads(line) for line in nested.read_bytes().splitlines()]
-    assert [one["product_id"] for one in lists[0]["products"]] == [row["product_id"] for row in rows[:3]]
+    assert [product["product_id"] for product in lists[0]["products"]] == [
+        row["product_id"] for row in rows[:3]
+    ]
     assert "anonymous_id" not in lists[0]
     before = out.read_bytes()
     users.write_text("user_id\nu1\nu2\n" + "u" * 600 + "\n", "utf-8")
     with pytest.raises(Invalid, match="longer than 512"):
-        await recommend_in_process(order, str(users), str(out), stores, shelf)
+        await recommend_in_process(order, str(users), str(out), stores, artifacts)
     assert out.read_bytes() == before
 
 

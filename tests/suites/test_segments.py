@@ -40,7 +40,7 @@ class FixedClock:
 
 
 @pytest.fixture(params=["directory", "bucket"])
-def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
+def artifacts(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     if request.param == "directory":
         return ArtifactStore.open(tmp_path / "shelf")
     patience = RetryPolicy(attempts=2, pause_s=0.0)
@@ -48,8 +48,8 @@ def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
 
 
 @pytest.fixture
-def segments(shelf: ArtifactStore) -> SegmentStore:
-    return SegmentStore(shelf, FixedClock(), SMALL)
+def segments(artifacts: ArtifactStore) -> SegmentStore:
+    return SegmentStore(artifacts, FixedClock(), SMALL)
 
 
 def products(offset: str, *rows: tuple[str, int | None], embedder: str = "e-1") -> Any:
@@ -106,9 +106,9 @@ def test_what_was_written_between_two_offsets_is_read_as_it_stands_now(segments:
     segments.append("shop", "product", second, first="2-0", last="3-0")
     segments.append("shop", "product", products("4-0", ("gone", None), ("last", 4)), first="4-0", last="4-0")
     for _ in range(2):
-        found = segments.load_records_between("shop", "product", "1-0", "3-0")
-        assert [(offset, len(records)) for offset, records in found] == [("2-0", 1), ("3-0", 1)]
-        assert found[0][1] == [b'{"product_id":"again","v":2}']
+        records_between = segments.load_records_between("shop", "product", "1-0", "3-0")
+        assert [(offset, len(records)) for offset, records in records_between] == [("2-0", 1), ("3-0", 1)]
+        assert records_between[0][1] == [b'{"product_id":"again","v":2}']
         assert segments.load_records_between("shop", "product", "4-0", "9-0") == []
         assert len(segments.load_records_between("shop", "product", "0", "9-0")) == 4
         segments.compact("shop", "product", whole=True)
@@ -174,7 +174,7 @@ def test_an_empty_table_only_moves_the_offset(segments: SegmentStore) -> None:
     assert readers(segments) == []
 
 
-def test_erased_readers_are_in_no_file(segments: SegmentStore, shelf: ArtifactStore) -> None:
+def test_erased_readers_are_in_no_file(segments: SegmentStore, artifacts: ArtifactStore) -> None:
     segments.append("shop", "interaction", clicks("1-0", "u:ann", "u:bob"), first="1-0", last="1-0")
     segments.append("shop", "interaction", clicks("2-0", "u:bob"), first="2-0", last="2-0")
     segments.append("shop", "interaction", clicks("3-0", "a:ann-phone"), first="3-0", last="3-0")
@@ -184,9 +184,9 @@ def test_erased_readers_are_in_no_file(segments: SegmentStore, shelf: ArtifactSt
 
     assert readers(segments) == ["u:bob", "u:bob"]
     assert segments.offsets("shop") == {"interaction": "3-0"}
-    for entry in shelf.entries("shop"):
+    for entry in artifacts.entries("shop"):
         if entry.path.endswith(".parquet"):
-            table = pa.parquet.read_table(pa.BufferReader(shelf.read(entry.path)))
+            table = pa.parquet.read_table(pa.BufferReader(artifacts.read(entry.path)))
             assert not {"u:ann", "a:ann-phone"} & set(table["reader"].to_pylist())
 
 
@@ -198,7 +198,7 @@ def test_erased_user_records_leave_no_row_behind(segments: SegmentStore) -> None
 
 
 def test_compaction_keeps_the_newest_and_drops_the_removed(
-    segments: SegmentStore, shelf: ArtifactStore
+    segments: SegmentStore, artifacts: ArtifactStore
 ) -> None:
     for step in range(1, 7):
         table = products(f"{step}-0", ("p1", step), (f"p{step}", step), ("p2", None if step == 6 else step))
@@ -210,9 +210,9 @@ def test_compaction_keeps_the_newest_and_drops_the_removed(
     assert jsons(segments) == before
     ids = [
         row
-        for entry in shelf.entries("shop")
+        for entry in artifacts.entries("shop")
         if entry.path.endswith(".parquet")
-        for row in pa.parquet.read_table(pa.BufferReader(shelf.read(entry.path)))["id"].to_pylist()
+        for row in pa.parquet.read_table(pa.BufferReader(artifacts.read(entry.path)))["id"].to_pylist()
     ]
     assert sorted(ids) == ["p1", "p3", "p4", "p5", "p6"]
     assert segments.offsets("shop") == {"product": "6-0"}
@@ -230,14 +230,16 @@ def test_a_removal_outlives_a_merge_that_leaves_older_segments_alone(segments: S
     assert jsons(segments) == before
 
 
-def test_compaction_merges_many_small_segments_into_few(segments: SegmentStore, shelf: ArtifactStore) -> None:
+def test_compaction_merges_many_small_segments_into_few(
+    segments: SegmentStore, artifacts: ArtifactStore
+) -> None:
     for step in range(1, 41):
         user_keys = [f"u:{step}-{n}" for n in range(3)]
         segments.append(
             "shop", "interaction", clicks(f"{step}-0", *user_keys), first=f"{step}-0", last=f"{step}-0"
         )
         segments.compact("shop", "interaction")
-    files = [entry for entry in shelf.entries("shop") if entry.path.endswith(".parquet")]
+    files = [entry for entry in artifacts.entries("shop") if entry.path.endswith(".parquet")]
     runs = {entry.path.split("-")[1] for entry in files}
     assert len(runs) <= 7
     assert readers(segments) == [f"u:{step}-{n}" for step in range(1, 41) for n in range(3)]
@@ -261,9 +263,9 @@ def test_a_merge_keeps_the_order_of_the_last_writes(segments: SegmentStore) -> N
 
 
 def test_a_second_writer_of_the_same_sequence_gets_a_conflict(
-    segments: SegmentStore, shelf: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+    segments: SegmentStore, artifacts: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    late = SegmentStore(shelf, FixedClock(), SMALL)
+    late = SegmentStore(artifacts, FixedClock(), SMALL)
     seen = late._files.manifest("shop")
     segments.append("shop", "interaction", clicks("1-0", "u:a"), first="1-0", last="1-0")
     monkeypatch.setattr(late._files, "manifest", lambda app_id: seen)
@@ -300,11 +302,11 @@ CHANGES: dict[str, Callable[[SegmentStore], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_state(
-    shelf: ArtifactStore, change: str
+    artifacts: ArtifactStore, change: str
 ) -> None:
     steps = 0
     while True:
-        dying = DyingArtifactStore(shelf)
+        dying = DyingArtifactStore(artifacts)
         segments = SegmentStore(dying, FixedClock(), SMALL)
         segments.drop("shop")
         _grow(segments)
@@ -315,7 +317,7 @@ def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_state(
             CHANGES[change](segments)
         except Killed:
             finished = False
-        again = SegmentStore(shelf, FixedClock(), SMALL)
+        again = SegmentStore(artifacts, FixedClock(), SMALL)
         found = (jsons(again), readers(again), again.offsets("shop"))
         CHANGES[change](again)
         again.tidy("shop")
@@ -328,28 +330,28 @@ def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_state(
     assert steps >= 4, "the change took no step that could be interrupted"
 
 
-def test_what_a_killed_writer_left_is_tidied(shelf: ArtifactStore) -> None:
-    dying = DyingArtifactStore(shelf)
+def test_what_a_killed_writer_left_is_tidied(artifacts: ArtifactStore) -> None:
+    dying = DyingArtifactStore(artifacts)
     segments = SegmentStore(dying, FixedClock(), SMALL)
     _grow(segments)
     dying.life = 4  # segment and manifest are written, nothing is removed yet
     with pytest.raises(Killed):
         segments.erase("shop", "interaction", ["u:a"])
-    paths = [entry.path for entry in shelf.entries("shop")]
-    again = SegmentStore(shelf, FixedClock(), SMALL)
+    paths = [entry.path for entry in artifacts.entries("shop")]
+    again = SegmentStore(artifacts, FixedClock(), SMALL)
     assert again.tidy("shop") > 0
-    assert len(shelf.entries("shop")) < len(paths)
+    assert len(artifacts.entries("shop")) < len(paths)
     assert again.verify("shop") == []
 
 
 def test_a_reader_survives_the_files_being_replaced_while_it_reads(
-    shelf: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+    artifacts: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = SegmentStore(shelf, FixedClock(), SMALL)
+    writer = SegmentStore(artifacts, FixedClock(), SMALL)
     _grow(writer)
     expected = jsons(writer)
-    reader = SegmentStore(shelf, FixedClock(), SMALL)
-    read = shelf.read
+    reader = SegmentStore(artifacts, FixedClock(), SMALL)
+    read = artifacts.read
     left = [1]
 
     def read_late(path: str, most: int | None = None) -> bytes:
@@ -358,7 +360,7 @@ def test_a_reader_survives_the_files_being_replaced_while_it_reads(
             writer.compact("shop", "product", whole=True)
         return read(path, most)
 
-    monkeypatch.setattr(shelf, "read", read_late)
+    monkeypatch.setattr(artifacts, "read", read_late)
     assert jsons(reader) == expected
     assert left == [0]
 
@@ -367,12 +369,12 @@ def test_a_reader_survives_the_files_being_replaced_while_it_reads(
 
 
 def test_every_truncation_and_flipped_bit_is_refused_and_the_rest_can_be_salvaged(tmp_path: Path) -> None:
-    shelf = ArtifactStore.open(tmp_path)
-    segments = SegmentStore(shelf, FixedClock(), SMALL)
+    artifacts = ArtifactStore.open(tmp_path)
+    segments = SegmentStore(artifacts, FixedClock(), SMALL)
     segments.append("shop", "product", products("1-0", ("p1", 1)), first="1-0", last="1-0")
     whole = segments.load("shop")
-    (path,) = [entry.path for entry in shelf.entries("shop") if entry.path.endswith(".parquet")]
-    data = shelf.read(path)
+    (path,) = [entry.path for entry in artifacts.entries("shop") if entry.path.endswith(".parquet")]
+    data = artifacts.read(path)
     segments.append("shop", "product", products("2-0", ("p2", 1)), first="2-0", last="2-0")
     rng = random.Random(16)
     damages = [data[: rng.randrange(len(data))] for _ in range(50)]
@@ -393,11 +395,11 @@ def test_every_truncation_and_flipped_bit_is_refused_and_the_rest_can_be_salvage
 
 
 def test_swapped_segments_and_a_missing_one_are_refused(tmp_path: Path) -> None:
-    shelf = ArtifactStore.open(tmp_path)
-    segments = SegmentStore(shelf, FixedClock(), SMALL)
+    artifacts = ArtifactStore.open(tmp_path)
+    segments = SegmentStore(artifacts, FixedClock(), SMALL)
     _grow(segments)
-    one, two = [entry.path for entry in shelf.entries("shop") if "/product-" in entry.path][:2]
-    first, second = shelf.read(one), shelf.read(two)
+    one, two = [entry.path for entry in artifacts.entries("shop") if "/product-" in entry.path][:2]
+    first, second = artifacts.read(one), artifacts.read(two)
     (tmp_path / one).write_bytes(second)
     (tmp_path / two).write_bytes(first)
     with pytest.raises(Fault, match="damaged"):
@@ -409,8 +411,8 @@ def test_swapped_segments_and_a_missing_one_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_noun_can_be_written_anew_and_a_damaged_segment_given_up(tmp_path: Path) -> None:
-    shelf = ArtifactStore.open(tmp_path)
-    segments = SegmentStore(shelf, FixedClock(), SMALL)
+    artifacts = ArtifactStore.open(tmp_path)
+    segments = SegmentStore(artifacts, FixedClock(), SMALL)
     _grow(segments)
     segments.rebuild(
         "shop", "product", [products("9-0", ("new", 9)), products("9-0", ("other", 9))], last="9-0"
@@ -420,7 +422,7 @@ def test_a_noun_can_be_written_anew_and_a_damaged_segment_given_up(tmp_path: Pat
     assert segments.append("shop", "product", products("10-0", ("new", None)), first="10-0", last="10-0")
     assert jsons(segments) == {b'{"product_id":"other","v":9}'}
 
-    path = next(entry.path for entry in shelf.entries("shop") if "/interaction-" in entry.path)
+    path = next(entry.path for entry in artifacts.entries("shop") if "/interaction-" in entry.path)
     (tmp_path / path).write_bytes(b"")
     (damage,) = segments.verify("shop")
     assert (damage.path, damage.noun) == (path, "interaction")
@@ -441,11 +443,11 @@ def test_a_segment_with_other_columns_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_manifest_is_refused_and_nothing_is_written_over_it(tmp_path: Path) -> None:
-    shelf = ArtifactStore.open(tmp_path)
-    segments = SegmentStore(shelf, FixedClock(), SMALL)
+    artifacts = ArtifactStore.open(tmp_path)
+    segments = SegmentStore(artifacts, FixedClock(), SMALL)
     _grow(segments)
-    path = [entry.path for entry in shelf.entries("shop") if "manifest" in entry.path][-1]
-    data = bytearray(shelf.read(path))
+    path = [entry.path for entry in artifacts.entries("shop") if "manifest" in entry.path][-1]
+    data = bytearray(artifacts.read(path))
     data[100] ^= 1
     (tmp_path / path).write_bytes(bytes(data))
     for act in (lambda: segments.load("shop"), lambda: CHANGES["append"](segments)):
@@ -469,7 +471,7 @@ HISTORY = st.lists(
 @given(history=HISTORY)
 def test_any_history_with_crashes_equals_the_same_history_in_a_dictionary(history: Any) -> None:
     """Every change interrupted somewhere and done again has the effect of being done once."""
-    shelf = ArtifactStore(Bucket().filesystem(), "store", local=False, patience=RetryPolicy(attempts=1))
+    artifacts = ArtifactStore(Bucket().filesystem(), "store", local=False, patience=RetryPolicy(attempts=1))
     catalog: dict[str, int] = {}
     log: list[str] = []
     for at, ((kind, what), dies_at) in enumerate(history, start=1):
@@ -496,14 +498,14 @@ def test_any_history_with_crashes_equals_the_same_history_in_a_dictionary(histor
                 segments.compact("shop", "interaction", whole=what)
 
         if dies_at is not None:
-            dying = DyingArtifactStore(shelf)
+            dying = DyingArtifactStore(artifacts)
             dying.life = dies_at
             try:
                 change(SegmentStore(dying, FixedClock(), SMALL))
             except Killed:
-                change(SegmentStore(shelf, FixedClock(), SMALL))
+                change(SegmentStore(artifacts, FixedClock(), SMALL))
         else:
-            change(SegmentStore(shelf, FixedClock(), SMALL))
+            change(SegmentStore(artifacts, FixedClock(), SMALL))
         if kind == "put":
             for n, gone in what:
                 catalog.pop(f"p{n}", None) if gone else catalog.__setitem__(f"p{n}", at)
@@ -511,6 +513,6 @@ def test_any_history_with_crashes_equals_the_same_history_in_a_dictionary(histor
             log += [f"u:{n}" for n in what]
         elif kind == "erase":
             log = [reader for reader in log if reader not in {f"u:{n}" for n in what}]
-    segments = SegmentStore(shelf, FixedClock(), SMALL)
+    segments = SegmentStore(artifacts, FixedClock(), SMALL)
     assert jsons(segments) == {b'{"product_id":"%s","v":%d}' % (i.encode(), v) for i, v in catalog.items()}
     assert readers(segments) == log

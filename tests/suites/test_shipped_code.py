@@ -55,14 +55,15 @@ def test_it_trains_with_the_code_and_reports_the_outcome_of_the_part(
     run = asyncio.run(trained(tmp_path, code=pack_and_store(EXAMPLES, recipe, tmp_path)))
     assert run.status == "finished", run.error
     assert "my_learner" not in sys.modules
-    found = {one["part"]: one for one in run.parts}
+    found = {part["part"]: part for part in run.parts}
     assert found["next_item"]["learner"] == LEARNER
     assert "next_item" in run.chosen
-    shelf = ArtifactStore.open(tmp_path / "shelf")
+    artifacts = ArtifactStore.open(tmp_path / "shelf")
     assert (
-        SnapshotStore(shelf).manifest(generated_market.APP, "default", run.version).facts["code"] == run.code
+        SnapshotStore(artifacts).manifest(generated_market.APP, "default", run.version).facts["code"]
+        == run.code
     )
-    report = ReportStore(shelf).get(generated_market.APP, "default", run.version)
+    report = ReportStore(artifacts).get(generated_market.APP, "default", run.version)
     assert report is not None
     assert report["chosen"] == run.chosen
 

@@ -71,7 +71,7 @@ async def corner() -> AsyncIterator[Corner]:
 async def completed(corner: Corner, typed: str, path: str = "search/autocomplete", **body: Any) -> list[str]:
     wanted = {"q": typed, "completion_fields": ["suggested_queries"], **body}
     answer = await call(
-        corner.door, "POST", f"/v1/{path}", body=orjson.dumps(wanted), headers=corner.headers(APP)
+        corner.handler, "POST", f"/v1/{path}", body=orjson.dumps(wanted), headers=corner.headers(APP)
     )
     assert answer.status == 200, answer.body
     return [entry["text"] for entry in answer.json()["data"]["completions"]["suggested_queries"]]
@@ -113,14 +113,14 @@ async def test_start_pages_through_queries_and_questions_where_the_switch_is_on(
 async def test_settled_queries_are_read_once_and_files_of_earlier_releases_too(tmp_path: Path) -> None:
     stores, clock = memory_stores(StillClock(NOW_MS)), StillClock(NOW_MS)
     salt = await stores.queries.salt(APP)
-    shelf = QueryLogStore(ArtifactStore.open(tmp_path), clock)
+    artifacts = QueryLogStore(ArtifactStore.open(tmp_path), clock)
     settled = [searched("hedge shears", reader, salt) for reader in READERS]
-    shelf.append(APP, [*settled, searched("nothing", READERS[0], salt, total=0)], "1-0")
+    artifacts.append(APP, [*settled, searched("nothing", READERS[0], salt, total=0)], "1-0")
 
     async def think(step: Any) -> None:
         step()
 
-    follower = QueryLogFollower(APP, stores.queries, shelf, clock, think)
+    follower = QueryLogFollower(APP, stores.queries, artifacts, clock, think)
     await follower.start()
     await log(stores, "hedge books")
     await follower.read()
@@ -134,14 +134,14 @@ async def test_settled_queries_are_read_once_and_files_of_earlier_releases_too(t
 
 
 def test_a_file_without_the_added_columns_is_read(tmp_path: Path) -> None:
-    shelf = QueryLogStore(ArtifactStore.open(tmp_path), StillClock(NOW_MS))
+    artifacts = QueryLogStore(ArtifactStore.open(tmp_path), StillClock(NOW_MS))
     old = [name for name in COLUMNS.names if name not in ("origin", "written")]
     kept = pa.table({name: pa.array([getattr(searched("moss", "u:1", b""), name)]) for name in old})
-    entry = shelf._write(APP, "2026-03-02", kept)
-    shelf._commit(APP, shelf._manifest(APP), [entry], offset="1-0")
-    (row,) = shelf.read(APP, 0).to_pylist()
+    entry = artifacts._write(APP, "2026-03-02", kept)
+    artifacts._commit(APP, artifacts._manifest(APP), [entry], offset="1-0")
+    (row,) = artifacts.read(APP, 0).to_pylist()
     assert (row["text"], row["origin"], row["written"]) == ("moss", "", "")
     assert pq.read_schema(next(tmp_path.rglob("*.parquet"))).names == old
-    shelf.append(APP, [searched("moss", "u:2", b"", written="Möss", origin="0123456789abcdef")], "2-0")
-    assert sorted(shelf.read(APP, 0)["written"].to_pylist()) == ["", "Möss"]
-    assert shelf.drop_before(APP, 0) == 0
+    artifacts.append(APP, [searched("moss", "u:2", b"", written="Möss", origin="0123456789abcdef")], "2-0")
+    assert sorted(artifacts.read(APP, 0)["written"].to_pylist()) == ["", "Möss"]
+    assert artifacts.drop_before(APP, 0) == 0

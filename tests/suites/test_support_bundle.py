@@ -90,8 +90,8 @@ def test_a_bundle_has_what_helps_and_nothing_planted(data_dir: Path, tmp_path: P
     assert master not in whole
     data: dict[str, Any] = json.loads(parts["data.json"])
     assert data["redis"]["server"]["redis_version"]
-    assert [one["app_id"] for one in data["apps"]] == ["shop"]
-    assert [one["run_id"] for one in data["runs"]] == ["run-1"]
+    assert [app["app_id"] for app in data["apps"]] == ["shop"]
+    assert [run["run_id"] for run in data["runs"]] == ["run-1"]
     assert json.loads(parts["versions.json"])["packages"]["ray"].startswith("2.")
     assert json.loads(parts["settings.json"])["port"]
     assert json.loads(parts["doctor.json"])

@@ -78,7 +78,7 @@ def test_spans_reach_a_collector(collector: Collector) -> None:
     assert collector.paths == ["/v1/traces"]
     (resource,) = collector.received[0].resource_spans
     assert {"service.name": "kiosk-api"}.items() <= {
-        one.key: one.value.string_value for one in resource.resource.attributes
+        attribute.key: attribute.value.string_value for attribute in resource.resource.attributes
     }.items()
     (span,) = resource.scope_spans[0].spans
     assert (span.name, span.trace_id.hex()) == ("GET user", "4bf92f3577b34da6a3ce929d0e0e4736")

@@ -59,12 +59,15 @@ class Place:
     clock: ManualClock
 
     @property
-    def shelf(self) -> ArtifactStore:
+    def artifacts(self) -> ArtifactStore:
         return ArtifactStore.open(self.folder / "shelf")
 
     @property
     def versions(self) -> list[str]:
-        return [one.version for one in SnapshotStore(self.shelf).versions(generated_market.APP, "default")]
+        return [
+            version.version
+            for version in SnapshotStore(self.artifacts).versions(generated_market.APP, "default")
+        ]
 
     @property
     def leftovers(self) -> list[str]:
@@ -74,7 +77,7 @@ class Place:
     def at(self, **changes: Any) -> WorkerContext:
         place = WorkerContext(
             self.stores,
-            self.shelf,
+            self.artifacts,
             self.clock,
             self.folder / "scratch",
             beat_s=0.02,
@@ -116,9 +119,9 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     )
     clock = ManualClock()
     if request.param == "memory":
-        found = Place(memory_stores(clock), tmp_path, clock)
-        await generated_market.open_market(found.stores)
-        yield found
+        place = Place(memory_stores(clock), tmp_path, clock)
+        await generated_market.open_market(place.stores)
+        yield place
         return
     server = request.getfixturevalue("redis_server")
     assert server.say("FLUSHALL") == b"+OK\r\n"
@@ -165,7 +168,7 @@ async def test_a_training_reads_an_upload_that_still_waits_in_the_intake(place: 
     before = await place.worked(await place.ordered())
     for number in range(3):
         await _accept_product(place, f"new-{number}")
-    segments = SegmentStore(place.shelf)
+    segments = SegmentStore(place.artifacts)
     meter, rules = SilentMeter(), IntakeConfig(apps_every_s=0.0, compaction=CompactionConfig(every_s=30.0))
     loop = IntakeLoop(
         place.stores, segments, HashingEmbedder(), SystemClock(), meter, owner="intake", rules=rules
@@ -243,7 +246,7 @@ async def test_killed_at_any_step_of_the_store_it_ends_with_one_artefact(place: 
     await place.worked(await place.ordered(), stores=mortal(place.stores, life), beat_s=9.0)
     steps = list(range(1, life.lived, max(1, life.lived // 9)))
     for step in steps:
-        SnapshotStore(place.shelf).remove(generated_market.APP, "default", expected)
+        SnapshotStore(place.artifacts).remove(generated_market.APP, "default", expected)
         run = await place.ordered()
         with pytest.raises(Killed):
             await TrainingWorker(place.at(stores=mortal(place.stores, Life(step)), beat_s=9.0), "dies").work(
@@ -265,12 +268,12 @@ async def test_killed_at_any_step_of_the_shelf_it_ends_with_one_artefact(place: 
     expected = (await place.worked(await place.ordered())).version
     step, deaths = 0, 0
     while True:
-        SnapshotStore(place.shelf).remove(generated_market.APP, "default", expected)
+        SnapshotStore(place.artifacts).remove(generated_market.APP, "default", expected)
         run = await place.ordered()
-        shelf = DyingArtifactStore(place.shelf)
-        shelf.life = step
+        artifacts = DyingArtifactStore(place.artifacts)
+        artifacts.life = step
         try:
-            await TrainingWorker(place.at(shelf=shelf), "dies").work(generated_market.APP, run.run_id)
+            await TrainingWorker(place.at(artifacts=artifacts), "dies").work(generated_market.APP, run.run_id)
             break
         except Killed:
             deaths += 1
@@ -339,7 +342,7 @@ async def test_what_ended_runs_left_behind_goes_with_a_later_training(place: Pla
     place.clock.advance(int(time.time() * 1000) + 2 * LEFTOVER_AGE_MS - place.clock.now_ms())
     going = await place.ordered()
     for run_id in ("long-gone", going.run_id):
-        place.shelf.write(f"runs/{generated_market.APP}/{run_id}/plan.json", b"left")
+        place.artifacts.write(f"runs/{generated_market.APP}/{run_id}/plan.json", b"left")
         folder = place.folder / "scratch" / generated_market.APP / run_id
         folder.mkdir(parents=True)
         (folder / "x").write_bytes(b"left")
@@ -351,7 +354,7 @@ async def test_what_ended_runs_left_behind_goes_with_a_later_training(place: Pla
 async def test_a_snapshot_that_came_to_serve_during_a_training_is_not_tidied_away(place: Place) -> None:
     old = (await place.worked(await place.ordered())).version
     for number in range(KEPT_VERSIONS + 1):
-        place.shelf.write(
+        place.artifacts.write(
             f"{FOLDER}/{generated_market.APP}/default/{number:016x}/{MANIFEST}", b"newer than the old one"
         )
     await place.stores.interactions.append(
@@ -362,7 +365,7 @@ async def test_a_snapshot_that_came_to_serve_during_a_training_is_not_tidied_awa
     await place.until(run, lambda now: now.attempt == 1)
     stores, now_ms = place.stores, place.clock.now_ms()
     await roll_back_version(
-        stores, place.shelf, generated_market.APP, "default", now_ms=now_ms, by="a test", to=old
+        stores, place.artifacts, generated_market.APP, "default", now_ms=now_ms, by="a test", to=old
     )
     new = (await working).version
     assert {old, new} <= set(place.versions)
@@ -382,7 +385,7 @@ async def test_a_snapshot_that_an_experiment_tries_is_not_tidied_away(place: Pla
             one, await place.stores.experiments.version(generated_market.APP)
         )
     for number in range(KEPT_VERSIONS + 1):
-        place.shelf.write(
+        place.artifacts.write(
             f"{FOLDER}/{generated_market.APP}/default/{number:016x}/{MANIFEST}", b"newer than both"
         )
     await place.worked(await place.ordered(recipe={**RECIPE, "seed": 7}))
@@ -397,7 +400,7 @@ async def test_a_shelf_that_is_away_gives_the_run_back_for_another_attempt(place
 
     away = Away.open(place.folder / "shelf")
     run = await place.ordered()
-    back = await place.worked(run, shelf=away)
+    back = await place.worked(run, artifacts=away)
     assert (back.status, back.until_ms) == ("running", 0)
     assert "no space left" in back.error
     done = await place.worked(run, "later")

@@ -79,8 +79,8 @@ def _alone(verb: str, name: str, known: ReaderThreads, now_ms: int) -> tuple[Rea
 def seen(known: ReaderThreads) -> Answer:
     """Everything a reader can see of their threads."""
     return frozenset(
-        (one.thread_id, one.title, one.subscribed, one.has_new, one.question_ids)
-        for one in known.threads.values()
+        (thread.thread_id, thread.title, thread.subscribed, thread.has_new, thread.question_ids)
+        for thread in known.threads.values()
     )
 
 
@@ -173,7 +173,11 @@ def explained(begin: ReaderThreads, calls: list[Call], now_ms: int) -> bool:
             return True
         key = (
             left,
-            (seen(known), known.dismissed_at_ms, tuple(one.new_at_ms for one in known.threads.values())),
+            (
+                seen(known),
+                known.dismissed_at_ms,
+                tuple(thread.new_at_ms for thread in known.threads.values()),
+            ),
         )
         if key in tried:
             return False

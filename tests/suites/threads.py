@@ -89,11 +89,13 @@ class ThreadSuite:
         assert await stores.threads.watchers(APP, found[-1].version, 10) == []
         known = await stores.threads.read(APP, "ada")
         await change(stores, "ada", rules.record_judged(known, "ada-1", "9-0"))
-        assert [one.user_id for one in await stores.threads.watchers(APP, found[-1].version, 10)] == ["ada"]
-        assert [one.user_id for one in await stores.threads.watchers(APP, 0, 1)] == ["cia"]
+        assert [watcher.user_id for watcher in await stores.threads.watchers(APP, found[-1].version, 10)] == [
+            "ada"
+        ]
+        assert [watcher.user_id for watcher in await stores.threads.watchers(APP, 0, 1)] == ["cia"]
         known = await stores.threads.read(APP, "ada")
         await change(stores, "ada", rules.set_subscription(known, "ada-1", on=False))
-        assert [one.user_id for one in await stores.threads.watchers(APP, 0, 10)] == ["cia"]
+        assert [watcher.user_id for watcher in await stores.threads.watchers(APP, 0, 10)] == ["cia"]
 
     async def test_who_is_erased_leaves_nothing_and_nobody_brings_it_back(self, stores: Stores) -> None:
         known = rules.set_subscription(await ask(stores, "ada", "q1"), "q1", on=True)

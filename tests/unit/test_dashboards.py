@@ -32,17 +32,17 @@ def _exported() -> dict[str, set[str]]:
 def _faults(expression: str) -> list[str]:
     """Return what is wrong with the metrics and labels of an expression."""
     exported = _exported()
-    found = re.findall(r"\b((?:ray_kiosk|haproxy)_\w+)(?:\{([^}]*)\})?", expression)
-    faults = [name for name, _ in found if name not in exported]
-    known = set().union(*(exported.get(name, set()) for name, _ in found))
-    for name, matchers in found:
+    matches = re.findall(r"\b((?:ray_kiosk|haproxy)_\w+)(?:\{([^}]*)\})?", expression)
+    faults = [name for name, _ in matches if name not in exported]
+    known = set().union(*(exported.get(name, set()) for name, _ in matches))
+    for name, matchers in matches:
         used = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
         faults += [f"{name}: {label}" for label in used - exported.get(name, set())]
     for labels in re.findall(r"by \(([^)]*)\)", expression):
         faults += [
             f"by {label}" for label in (part.strip() for part in labels.split(",")) if label not in known
         ]
-    return faults if found else ["no metric"]
+    return faults if matches else ["no metric"]
 
 
 def test_there_is_a_dashboard_for_each_subject() -> None:

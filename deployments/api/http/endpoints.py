@@ -236,8 +236,8 @@ def _erasures(users: UsersResource) -> tuple[Endpoint, ...]:
 
 
 def _records(resource: RecordsResource, counting: AggregationResource, stored: Any) -> tuple[Endpoint, ...]:
-    noun, collection = resource.noun, f"/v1/{resource.noun}s"
-    record_path, tag = f"{collection}/{{{resource.id_field}}}", f"{resource.noun}s".capitalize()
+    noun, root = resource.noun, f"/v1/{resource.noun}s"
+    item, tag = f"{root}/{{{resource.id_field}}}", f"{resource.noun}s".capitalize()
     lost: Mapping[int, Any] = {404: wire.MessageReply}
     counted: Mapping[int, Any] = {200: wire.build_envelope(wire.Counts), **lost}
     by_type = {"type": {"type": "string"}} if noun == "product" else {}
@@ -255,93 +255,42 @@ def _records(resource: RecordsResource, counting: AggregationResource, stored: A
     deleted = wire.delete_schema(resource.id_field + "s", wrapped=True)
     return (
         Endpoint(
-            f"{noun}s.upload",
-            "POST",
-            collection,
-            _UPLOAD,
-            "upload",
-            resource.upload,
-            schema=resource.read_upload,
+            f"{noun}s.upload", "POST", root, _UPLOAD, "upload", resource.upload, schema=resource.read_upload,
             about=EndpointTexts(f"Upload {noun}s", tag, record_schema(noun), {200: uploaded}, _DRY_RUN),
         ),
         Endpoint(
-            f"{noun}s.delete_many",
-            "POST",
-            collection + "/_delete",
-            _UPLOAD,
-            "detail",
-            resource.delete_many,
-            schema=resource.read_delete,
-            about=EndpointTexts(f"Delete {noun}s", tag, deleted, {200: _TASK}),
+            f"{noun}s.delete_many", "POST", root + "/_delete", _UPLOAD, "detail", resource.delete_many,
+            schema=resource.read_delete, about=EndpointTexts(f"Delete {noun}s", tag, deleted, {200: _TASK}),
         ),
         Endpoint(
-            f"{noun}s.ids",
-            "GET",
-            collection + "/_ids",
-            _READ,
-            "message",
-            resource.list_ids,
+            f"{noun}s.ids", "GET", root + "/_ids", _READ, "message", resource.list_ids,
             about=EndpointTexts(
-                f"List all {noun} ids",
-                tag,
-                None,
-                {200: wire.build_envelope(wire.IdList), 404: wire.NoDataSet},
-                by_type,
+                f"List all {noun} ids", tag, None, {200: wire.build_envelope(wire.IdList), 404: wire.NoDataSet}, by_type
             ),
         ),
         Endpoint(
-            f"{noun}s.aggregate",
-            "POST",
-            collection + "/_aggregate",
-            _COUNT,
-            "detail",
-            counting.count,
+            f"{noun}s.aggregate", "POST", root + "/_aggregate", _COUNT, "detail", counting.count,
             schema=counting.read_body,
             about=EndpointTexts(f"Count values of a {noun} field", tag, wire.AggregateBody, counted),
         ),
         Endpoint(
-            f"{noun}s.aggregate_by_query",
-            "GET",
-            collection + "/_aggregate",
-            _READ,
-            "detail",
-            counting.count,
+            f"{noun}s.aggregate_by_query", "GET", root + "/_aggregate", _READ, "detail", counting.count,
             schema=counting.read_query,
             about=EndpointTexts(f"Count values of a {noun} field", tag, None, counted, fields),
         ),
         Endpoint(
-            f"{noun}s.status",
-            "GET",
-            collection + "/_status/{task_id}",
-            _READ,
-            "message",
-            resource.status,
+            f"{noun}s.status", "GET", root + "/_status/{task_id}", _READ, "message", resource.status,
             about=EndpointTexts("Read the progress of a task", tag, None, {200: wire.TaskReply, **lost}),
         ),
         Endpoint(
-            f"{noun}s.read",
-            "GET",
-            record_path,
-            _READ,
-            "message",
-            resource.read,
-            schema=resource.read_id,
-            hot=True,
+            f"{noun}s.read", "GET", item, _READ, "message", resource.read, schema=resource.read_id, hot=True,
             about=EndpointTexts(f"Read one {noun}", tag, None, {200: stored, **lost}),
         ),
         Endpoint(
-            f"{noun}s.delete_one",
-            "DELETE",
-            record_path,
-            _REMOVE,
-            "message",
-            resource.delete_one,
-            schema=resource.read_id,
-            about=EndpointTexts(
-                f"Delete one {noun}", tag, None, {200: _TASK}, _EVERYTHING if noun == "user" else {}
-            ),
+            f"{noun}s.delete_one", "DELETE", item, _REMOVE, "message", resource.delete_one, schema=resource.read_id,
+            about=EndpointTexts(f"Delete one {noun}", tag, None, {200: _TASK}, _EVERYTHING if noun == "user" else {}),
         ),
-    )
+    )  # fmt: skip
 
 
 _RECOMMENDS: dict[QueryKind, str] = {

@@ -381,7 +381,7 @@ _USER_ID = {"user_id": {"type": "string"}}
 def build_thread_endpoints(resource: ThreadsResource) -> tuple[Endpoint, ...]:
     """Return the endpoints of threads and notifications as resources."""
     threads, notifications = f"{ROOT}/threads", f"{ROOT}/notifications"
-    thread_path = f"{threads}/{{{NAMED}}}"
+    item = f"{threads}/{{{NAMED}}}"
     enveloped = records.build_envelope
 
     def row(
@@ -389,7 +389,7 @@ def build_thread_endpoints(resource: ThreadsResource) -> tuple[Endpoint, ...]:
         body: wire.Body | None = None,
     ) -> Endpoint:  # fmt: skip
         rules = _FETCH if method == "GET" else _STEP if body is None else _CHANGE
-        replies = {200: reply, **({404: records.MessageReply} if path.startswith(thread_path) else {})}
+        replies = {200: reply, **({404: records.MessageReply} if path.startswith(item) else {})}
         return Endpoint(
             f"history.{name}", method, path, rules, "detail", answer,
             schema=resource.body_parser(body or wire.UserBody), about=EndpointTexts(about, _TAG, body, replies,
@@ -397,60 +397,35 @@ def build_thread_endpoints(resource: ThreadsResource) -> tuple[Endpoint, ...]:
         )  # fmt: skip
 
     def change(name: str, verb: ThreadVerb, about: str) -> Endpoint:
-        return row(f"threads.{name}", "POST", f"{thread_path}/{name}", resource.build_change(verb), about)
+        return row(f"threads.{name}", "POST", f"{item}/{name}", resource.build_change(verb), about)
 
     return (
         row(
-            "threads.list",
-            "GET",
-            threads,
-            resource.list,
-            "List the threads of a user",
+            "threads.list", "GET", threads, resource.list, "List the threads of a user",
             enveloped(wire.ThreadResources),
         ),
-        row("threads.show", "GET", thread_path, resource.show, "Read a thread", enveloped(wire.WholeThread)),
+        row("threads.show", "GET", item, resource.show, "Read a thread", enveloped(wire.WholeThread)),
         row(
-            "threads.rename",
-            "PUT",
-            thread_path,
-            resource.rename,
-            "Give a thread another title",
-            enveloped(wire.WholeThread),
+            "threads.rename", "PUT", item, resource.rename, "Give a thread another title", enveloped(wire.WholeThread),
             wire.NewTitle,
         ),
-        row("threads.delete", "DELETE", thread_path, resource.delete_one, "Delete a thread"),
+        row("threads.delete", "DELETE", item, resource.delete_one, "Delete a thread"),
         row(
-            "threads.delete_many",
-            "POST",
-            f"{threads}/_delete",
-            resource.delete_many,
-            "Delete threads",
-            enveloped(wire.DeletedThreads),
-            wire.ThreadDeletion,
+            "threads.delete_many", "POST", f"{threads}/_delete", resource.delete_many, "Delete threads",
+            enveloped(wire.DeletedThreads), wire.ThreadDeletion,
         ),
         row(
-            "threads.delete_all",
-            "POST",
-            f"{threads}/_delete_all",
-            resource.delete_all,
-            "Delete all threads of a user",
+            "threads.delete_all", "POST", f"{threads}/_delete_all", resource.delete_all, "Delete all threads of a user",
         ),
         change("read", "dismiss_thread", "Clear a thread's indicator"),
         change("subscribe", "subscribe", "Watch a thread for news"),
         change("unsubscribe", "unsubscribe", "Stop watching a thread"),
         row(
-            "notifications",
-            "GET",
-            notifications,
-            resource.notifications,
-            "Count unread updates",
+            "notifications", "GET", notifications, resource.notifications, "Count unread updates",
             enveloped(wire.Notifications),
         ),
         row(
-            "notifications.dismiss",
-            "POST",
-            f"{notifications}/dismiss",
-            resource.dismiss,
+            "notifications.dismiss", "POST", f"{notifications}/dismiss", resource.dismiss,
             "Clear the account's indicator",
         ),
-    )
+    )  # fmt: skip

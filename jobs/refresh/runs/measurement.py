@@ -119,7 +119,7 @@ class Measurement(Training):
         run, bench = self._run, self._bench
         variants = sweep.build_variants(self._recipe, run.options["sweep"])
         name, checkpoints = sweep.open_sweep(
-            bench.shelf, bench.segments, run.app_id, variants, lambda: self._source
+            bench.artifacts, bench.segments, run.app_id, variants, lambda: self._source
         )
         results: list[tuple[sweep.SweepVariant, dict[str, Any]]] = []
 
@@ -129,7 +129,7 @@ class Measurement(Training):
 
         sweep.run_sweep(variants, checkpoints, show)
         table = sweep.finish_sweep(
-            bench.shelf,
+            bench.artifacts,
             run.app_id,
             name,
             checkpoints,
@@ -147,7 +147,7 @@ class Measurement(Training):
         return {"variants": len(table)}
 
     def _keep_report(self, report: dict[str, Any]) -> None:
-        run, reports = self._run, ReportStore(self._bench.shelf)
+        run, reports = self._run, ReportStore(self._bench.artifacts)
         reports.put(
             run.app_id, run.engine_id, run.run_id, {**report, "kind": run.kind, "recipe": self._recipe.name}
         )

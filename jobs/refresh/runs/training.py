@@ -59,7 +59,7 @@ KEPT_VERSIONS = 10
 class TrainingContext:
     """The stores and folders of trainings."""
 
-    shelf: ArtifactStore
+    artifacts: ArtifactStore
     segments: SegmentStore
     scratch: Path
     release: str
@@ -70,7 +70,7 @@ class TrainingContext:
         Errors:
             NotFound, Fault: the version does not exist, or is damaged
         """
-        manifest = SnapshotStore(self.shelf).manifest(app_id, engine_id, version)
+        manifest = SnapshotStore(self.artifacts).manifest(app_id, engine_id, version)
         return {"version": version, "recipe": manifest.facts["recipe"]}
 
 
@@ -97,7 +97,7 @@ class Training:
         self._memory_mb = memory_mb
         self.keep = keep
         "Versions that are kept at any age: the serving ones and the targets of a rollback."
-        self._checkpoints = CheckpointStore(bench.shelf, run.app_id, run.run_id)
+        self._checkpoints = CheckpointStore(bench.artifacts, run.app_id, run.run_id)
         self._version = ""
 
     def stages(self) -> Iterator[tuple[str, Stage]]:
@@ -131,17 +131,17 @@ class Training:
         if "_source" not in self.__dict__ or not self._has_erasures_since(self._source):
             return
         if self._version and self._version not in self.keep:
-            SnapshotStore(self._bench.shelf).remove(run.app_id, run.engine_id, self._version)
-            ReportStore(self._bench.shelf).delete(run.app_id, run.engine_id, self._version)
+            SnapshotStore(self._bench.artifacts).remove(run.app_id, run.engine_id, self._version)
+            ReportStore(self._bench.artifacts).delete(run.app_id, run.engine_id, self._version)
         raise TrainingDataOutdated
 
     def delete_outdated_versions(self, keep: Collection[str]) -> list[str]:
         """Delete unused versions whose data contains erased users; return the deleted versions."""
         run, gone = self._run, list[str]()
-        for marked in find_marked_snapshots(self._bench.shelf, run.app_id):
+        for marked in find_marked_snapshots(self._bench.artifacts, run.app_id):
             if marked.engine_id == run.engine_id and marked.version not in keep:
-                SnapshotStore(self._bench.shelf).remove(run.app_id, run.engine_id, marked.version)
-                ReportStore(self._bench.shelf).delete(run.app_id, run.engine_id, marked.version)
+                SnapshotStore(self._bench.artifacts).remove(run.app_id, run.engine_id, marked.version)
+                ReportStore(self._bench.artifacts).delete(run.app_id, run.engine_id, marked.version)
                 gone.append(marked.version)
         return gone
 
@@ -190,10 +190,10 @@ class Training:
 
     def _publish(self) -> dict[str, Any]:
         run = self._run
-        snapshots = SnapshotStore(self._bench.shelf)
+        snapshots = SnapshotStore(self._bench.artifacts)
         version = Snapshot.open(self._folder, verify=False).version
         # before the snapshot, so that each visible version has a report
-        ReportStore(self._bench.shelf).put(
+        ReportStore(self._bench.artifacts).put(
             run.app_id, run.engine_id, version, {**self._report, "run_id": run.run_id}
         )
         self._version = snapshots.publish(run.app_id, run.engine_id, self._folder, self._say)
@@ -208,7 +208,7 @@ class Training:
             keep={self._version, *self.keep}, newest=KEPT_VERSIONS, older_than_ms=day_ago_ms,
         )  # fmt: skip
         for version in gone:
-            ReportStore(self._bench.shelf).delete(run.app_id, run.engine_id, version)
+            ReportStore(self._bench.artifacts).delete(run.app_id, run.engine_id, version)
         return gone
 
     @cached_property

@@ -79,7 +79,7 @@ class WorkerContext:
     """The stores, folders and limits of a worker."""
 
     stores: Stores
-    shelf: ArtifactStore
+    artifacts: ArtifactStore
     clock: Clock
     scratch: Path
     "Local folder in which snapshots are built."
@@ -127,7 +127,7 @@ class TrainingWorker:
         self._notify(run)
         self._run = run
         bench = TrainingContext(
-            place.shelf, SegmentStore(place.shelf, place.clock), place.scratch, place.release
+            place.artifacts, SegmentStore(place.artifacts, place.clock), place.scratch, place.release
         )
         serving = await self._serving_facts(run)
         self._begin = partial(build_work, run, bench, self._report_stage, serving, place.memory_mb)
@@ -246,7 +246,7 @@ class TrainingWorker:
         try:
             entry = await promote_version(
                 place.stores,
-                place.shelf,
+                place.artifacts,
                 run.app_id,
                 run.engine_id,
                 version,
@@ -287,7 +287,9 @@ class TrainingWorker:
         engine = await self._place.stores.engines.get(run.app_id, run.engine_id)
         if engine is None or not engine.snapshot:
             return None
-        bench = TrainingContext(self._place.shelf, SegmentStore(self._place.shelf), self._place.scratch, "")
+        bench = TrainingContext(
+            self._place.artifacts, SegmentStore(self._place.artifacts), self._place.scratch, ""
+        )
         try:
             return await asyncio.to_thread(bench.serving_recipe, run.app_id, run.engine_id, engine.snapshot)
         except HouseError as error:
@@ -317,7 +319,9 @@ class TrainingWorker:
         place = self._place
         going = {open_run.run_id for open_run in await place.stores.runs.open(run.app_id)}
         before_ms = place.clock.now_ms() - LEFTOVER_AGE_MS
-        await asyncio.to_thread(delete_leftovers, place.shelf, place.scratch, run.app_id, going, before_ms)
+        await asyncio.to_thread(
+            delete_leftovers, place.artifacts, place.scratch, run.app_id, going, before_ms
+        )
 
     async def _record_progress(self, **changes: Any) -> None:
         """Write progress and renew the lease.

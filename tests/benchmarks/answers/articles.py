@@ -197,11 +197,17 @@ def lines() -> Iterator[Line]:
     """Measure both parts, then each kind of articles and each language."""
     questions = read_article_questions()
     for part in PARTS:
-        yield from _as_lines(f"articles, {part}", [one for one in questions if one.part == part])
+        yield from _as_lines(
+            f"articles, {part}", [question for question in questions if question.part == part]
+        )
     for corpus in CORPORA:
-        yield from _as_lines(f"articles, {corpus}", [one for one in questions if one.corpus == corpus])
+        yield from _as_lines(
+            f"articles, {corpus}", [question for question in questions if question.corpus == corpus]
+        )
     for language in ("en", "de", "es"):
-        yield from _as_lines(f"articles ({language})", [one for one in questions if one.language == language])
+        yield from _as_lines(
+            f"articles ({language})", [question for question in questions if question.language == language]
+        )
 
 
 def _as_lines(name: str, questions: Sequence[ArticleQuestion]) -> Iterator[Line]:

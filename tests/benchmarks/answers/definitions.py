@@ -74,15 +74,15 @@ def is_right(question: DefinitionQuestion, library: PassageLibrary) -> bool | No
     composed = compose_answer(question.question, snippets, now_ms=0)
     if composed.refused:
         return None
-    cited = {snippets[one.snippet].product_id for one in composed.sentences}
-    shown = " ".join(one.text for one in composed.sentences)
+    cited = {snippets[sentence.snippet].product_id for sentence in composed.sentences}
+    shown = " ".join(sentence.text for sentence in composed.sentences)
     return question.answer is not None and question.answer in shown and cited <= set(question.articles)
 
 
 def score(questions: Sequence[DefinitionQuestion]) -> AnswerCounts:
     """Ask questions, each of the texts of its language, and count."""
     libraries = {language: build_library(language) for language in LANGUAGES}
-    outcomes = [(one, is_right(one, libraries[one.language])) for one in questions]
+    outcomes = [(question, is_right(question, libraries[question.language])) for question in questions]
     return AnswerCounts(
         answerable=sum(one.missing is None for one, _ in outcomes),
         unanswerable=sum(one.missing is not None for one, _ in outcomes),

@@ -207,11 +207,11 @@ def paragraphs(language: str, every: int = 1) -> Iterator[Line]:
             composed = compose_answer(pair["q"], seen, language=language, now_ms=0)
             answered += not composed.refused
             right += any(
-                _is_right(pair, row["id"], seen[one.snippet].product_id, one.start, one.end)
-                for one in composed.sentences
+                _is_right(pair, row["id"], seen[sentence.snippet].product_id, sentence.start, sentence.end)
+                for sentence in composed.sentences
             )
             others = tuple(one for one in seen if one.product_id != row["id"])
-            if not any(pair["a"].lower() in one.text.lower() for one in others):
+            if not any(pair["a"].lower() in other.text.lower() for other in others):
                 without += 1
                 refused += compose_answer(pair["q"], others, language=language, now_ms=0).refused
     floor = FLOORS[language]

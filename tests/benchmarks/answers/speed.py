@@ -83,7 +83,7 @@ class Reader:
 def questions(reader: Reader) -> Iterator[str]:
     """Make questions of the titles of all articles, no two alike."""
     ids = reader.call("GET", "/v1/products/_ids?type=article")["ids"]
-    titles = [reader.call("GET", f"/v1/products/{one}")["title"] for one in ids[:400]]
+    titles = [reader.call("GET", f"/v1/products/{record_id}")["title"] for record_id in ids[:400]]
     for turn in range(1_000):
         for number, title in enumerate(titles):
             form = _FORMS[(number + turn) % len(_FORMS)]
@@ -150,7 +150,7 @@ def playground_key(running: Stack) -> str:
     _say(lifted, environment)
     found = json.loads(_say(["keys", "list", "--reveal", "--json"], environment))
     entries = found["keys"] if isinstance(found, dict) else found
-    keys = [one for one in entries if one["app_id"] == "playground" and one["kind"] == "secret"]
+    keys = [entry for entry in entries if entry["app_id"] == "playground" and entry["kind"] == "secret"]
     time.sleep(1.0)
     return str(keys[0]["key"])
 

@@ -40,11 +40,11 @@ def main() -> None:
         return {
             "results": [
                 {
-                    "product_id": one.product_id, "offset": one.position, "product_title": one.title,
-                    "snippet": one.text, "authors": list(one.authors), "published_date": one.published,
-                    "url": one.url, "score": one.score,
+                    "product_id": snippet.product_id, "offset": snippet.position, "product_title": snippet.title,
+                    "snippet": snippet.text, "authors": list(snippet.authors), "published_date": snippet.published,
+                    "url": snippet.url, "score": snippet.score,
                 }
-                for one in found.snippets
+                for snippet in found.snippets
             ]
         }  # fmt: skip
 

@@ -235,7 +235,7 @@ async def test_a_provider_that_is_away_gets_one_request_in_some_seconds(
     with monkeypatch.context() as patch:
         patch.setattr(identity_provider, "_fetch", fail)
         answers = await asyncio.gather(*(visitor.http.get("/console/sign-in/provider") for _ in range(50)))
-    assert ({one.status_code for one in answers}, asked) == ({503}, 1)
+    assert ({answer.status_code for answer in answers}, asked) == ({503}, 1)
     clock.advance(5_001)
     assert (await visitor.get("/sign-in/provider")).status_code == 303
 

@@ -40,8 +40,8 @@ async def corner(request: pytest.FixtureRequest) -> ArchiveCorner:
     corner = await open_archive_corner()
     if request.param == "in the replica":
         rest = await open_corner()
-        ordinary = build_application(rest.door, version="0", more=build_archive_routes(corner.services))
-        corner.app = HotLayer(ordinary, lambda: rest.door)
+        ordinary = build_application(rest.handler, version="0", more=build_archive_routes(corner.services))
+        corner.app = HotLayer(ordinary, lambda: rest.handler)
     return corner
 
 

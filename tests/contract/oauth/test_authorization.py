@@ -243,16 +243,16 @@ async def test_no_page_can_be_framed_kept_scripted_or_made_to_load_anything(scen
 
 async def test_every_page_can_be_read_aloud_and_used_by_keyboard(scene: Scene) -> None:
     for text in await pages(scene):
-        found = read_page(text)
-        tags = [tag for tag, _ in found.tags]
+        page = read_page(text)
+        tags = [tag for tag, _ in page.tags]
         assert tags.count("h1") == tags.count("main") == tags.count("title") == 1
-        assert dict(found.tags)["html"] == {"lang": "en"}
-        labelled = {attributes.get("for") for tag, attributes in found.tags if tag == "label"}
-        for tag, attributes in found.tags:
+        assert dict(page.tags)["html"] == {"lang": "en"}
+        labelled = {attributes.get("for") for tag, attributes in page.tags if tag == "label"}
+        for tag, attributes in page.tags:
             if tag == "input" and attributes.get("type") != "hidden":
                 assert attributes["id"] in labelled
                 assert attributes["autocomplete"] in ("username", "current-password")
-        assert any(attributes.get("name") == "viewport" for tag, attributes in found.tags if tag == "meta")
+        assert any(attributes.get("name") == "viewport" for tag, attributes in page.tags if tag == "meta")
 
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&{{7*7}}"

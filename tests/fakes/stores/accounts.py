@@ -87,36 +87,36 @@ class MemoryGrants(GrantStore):
 
     async def put_code(self, sha256: str, code: Code) -> None:
         old = code.created_at - grants.CODE_LIFE_MS
-        self._codes = {name: held for name, held in self._codes.items() if held.code.created_at > old}
+        self._codes = {name: stored for name, stored in self._codes.items() if stored.code.created_at > old}
         self._codes[sha256] = _Code(code)
 
     async def code(self, sha256: str) -> Code | None:
-        held = self._codes.get(sha256)
-        return None if held is None else held.code
+        stored = self._codes.get(sha256)
+        return None if stored is None else stored.code
 
     async def redeem(self, sha256: str, grant: Grant, refresh_sha256: str, *, now_ms: int) -> RedeemOutcome:
-        held = self._codes.get(sha256)
-        if held is None:
+        stored = self._codes.get(sha256)
+        if stored is None:
             return "gone"
-        if held.used:
-            await self.revoke(held.code.grant_id, now_ms=now_ms)
+        if stored.used:
+            await self.revoke(stored.code.grant_id, now_ms=now_ms)
             return "used"
-        held.used = True
-        if self._revoked.get(f"user:{grant.user_id}", -1) >= held.code.created_at:
+        stored.used = True
+        if self._revoked.get(f"user:{grant.user_id}", -1) >= stored.code.created_at:
             return "gone"
         self._families[grant.grant_id] = _Family(grant, {refresh_sha256}, now_ms)
-        mine = [held.grant.grant_id for held in await self.of_user(grant.user_id)]
+        mine = [active.grant.grant_id for active in await self.of_user(grant.user_id)]
         for grant_id in mine[grants.MOST_GRANTS :]:
             await self.revoke(grant_id, now_ms=now_ms)
         return "begun"
 
     async def burn(self, sha256: str, *, now_ms: int) -> None:
-        held = self._codes.get(sha256)
-        if held is None:
+        stored = self._codes.get(sha256)
+        if stored is None:
             return
-        if held.used:
-            await self.revoke(held.code.grant_id, now_ms=now_ms)
-        held.used = True
+        if stored.used:
+            await self.revoke(stored.code.grant_id, now_ms=now_ms)
+        stored.used = True
 
     async def grant(self, grant_id: str) -> Grant | None:
         family = self._families.get(grant_id)
@@ -151,7 +151,7 @@ class MemoryGrants(GrantStore):
 
     async def revoke_user(self, user_id: str, *, now_ms: int) -> int:
         self._revoked[f"user:{user_id}"] = now_ms
-        mine = [held.grant.grant_id for held in await self.of_user(user_id)]
+        mine = [active.grant.grant_id for active in await self.of_user(user_id)]
         return sum([await self.revoke(grant_id, now_ms=now_ms) for grant_id in mine])
 
     async def revoke_client(self, client_id: str, *, now_ms: int) -> int:
@@ -163,7 +163,8 @@ class MemoryGrants(GrantStore):
     async def of_user(self, user_id: str) -> list[ActiveGrant]:
         mine = [family for family in self._families.values() if family.grant.user_id == user_id]
         return [
-            ActiveGrant(family.grant, family.used_at) for family in sorted(mine, key=lambda one: -one.used_at)
+            ActiveGrant(family.grant, family.used_at)
+            for family in sorted(mine, key=lambda family: -family.used_at)
         ]
 
     async def version(self) -> int:
@@ -188,14 +189,14 @@ class MemoryRegistrations(RegistrationStore):
         return self._kept.get(client_id)
 
     async def put(self, registration: Registration, *, now_ms: int) -> bool:
-        known = self._kept.pop(registration.client_id, None)
-        is_removed = known is not None and known.removed
-        self._kept[registration.client_id] = known if known is not None and is_removed else registration
+        stored = self._kept.pop(registration.client_id, None)
+        is_removed = stored is not None and stored.removed
+        self._kept[registration.client_id] = stored if stored is not None and is_removed else registration
         while len(self._kept) > self._most:
             self._kept.pop(next(iter(self._kept)))
         return not is_removed
 
     async def touch(self, client_id: str, *, now_ms: int) -> None:
-        known = self._kept.pop(client_id, None)
-        if known is not None:
-            self._kept[client_id] = known
+        stored = self._kept.pop(client_id, None)
+        if stored is not None:
+            self._kept[client_id] = stored

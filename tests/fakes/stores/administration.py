@@ -19,7 +19,7 @@ class MemoryAdminTokens(AdminTokenStore):
         self._tokens: dict[str, AdminToken] = {}
 
     async def add(self, token: AdminToken, *, now_ms: int) -> None:
-        self._tokens = {name: one for name, one in self._tokens.items() if one.expires_at > now_ms}
+        self._tokens = {name: stored for name, stored in self._tokens.items() if stored.expires_at > now_ms}
         self._tokens[token.sha256] = token
 
     async def find(self, sha256: str) -> AdminToken | None:
@@ -32,7 +32,7 @@ class MemoryAdminTokens(AdminTokenStore):
         return [token for token in await self.all() if token.user_id == user_id]
 
     async def remove(self, token_id: str) -> bool:
-        return bool(self._drop([one for one in self._tokens.values() if one.token_id == token_id]))
+        return bool(self._drop([token for token in self._tokens.values() if token.token_id == token_id]))
 
     async def remove_user(self, user_id: str) -> int:
         return self._drop(await self.of_user(user_id))
@@ -50,14 +50,17 @@ class MemoryInvitations(InvitationStore):
         self._invitations: dict[str, Invitation] = {}
 
     async def add(self, invitation: Invitation, *, now_ms: int) -> None:
-        kept = {name: one for name, one in self._invitations.items() if one.expires_at > now_ms}
+        kept = {name: stored for name, stored in self._invitations.items() if stored.expires_at > now_ms}
         self._invitations = {**kept, invitation.sha256: invitation}
 
     async def find(self, sha256: str) -> Invitation | None:
         return self._invitations.get(sha256)
 
     async def all(self) -> list[Invitation]:
-        return sorted(self._invitations.values(), key=lambda one: (one.created_at, one.invitation_id))
+        return sorted(
+            self._invitations.values(),
+            key=lambda invitation: (invitation.created_at, invitation.invitation_id),
+        )
 
     async def remove(self, sha256: str) -> bool:
         return self._invitations.pop(sha256, None) is not None
@@ -101,8 +104,8 @@ class MemoryAudit(AuditLog):
     async def page(self, audit_filter: AuditFilter, *, before: str = "", limit: int = 100) -> AuditPage:
         end = len(self._rows) if not before else int(before.partition("-")[0]) - 1
         older = [row for row in reversed(self._rows[:end]) if audit_filter.matches(row)]
-        found = older[:limit]
-        return AuditPage(found, found[-1].row_id if len(older) > limit else "")
+        rows = older[:limit]
+        return AuditPage(rows, rows[-1].row_id if len(older) > limit else "")
 
     async def rows(self) -> AsyncIterator[AuditRow]:
         for row in list(self._rows):

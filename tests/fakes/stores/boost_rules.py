@@ -53,4 +53,6 @@ class MemoryRuleVersions(RuleVersionStore):
         return self._versions.get(app_id, [])[::-1][:count]
 
     async def get(self, app_id: str, version_id: str) -> RuleVersion | None:
-        return next((one for one in self._versions.get(app_id, ()) if one.version_id == version_id), None)
+        return next(
+            (version for version in self._versions.get(app_id, ()) if version.version_id == version_id), None
+        )

@@ -48,11 +48,13 @@ class MemoryErasures(ErasureStore):
 
     async def subjects(self, person: Person) -> tuple[str, ...]:
         salt = await self._queries.salt(person.app_id)
-        return tuple(pseudonym(salt, reader) for reader in person.user_keys)
+        return tuple(pseudonym(salt, user_key) for user_key in person.user_keys)
 
     async def erased_since(self, app_id: str, since_ms: int) -> ErasedReaders:
-        receipts = [one for one in await self.newest(app_id, 10_000) if one.created_at >= since_ms]
-        subjects = {subject for one in receipts for subject in (one.subject, *one.subjects)}
+        receipts = [
+            receipt for receipt in await self.newest(app_id, 10_000) if receipt.created_at >= since_ms
+        ]
+        subjects = {subject for receipt in receipts for subject in (receipt.subject, *receipt.subjects)}
         return ErasedReaders(await self._queries.salt(app_id), subjects)
 
     async def order(self, erasure: Erasure, person: Person) -> None:
@@ -72,26 +74,26 @@ class MemoryErasures(ErasureStore):
 
     async def newest(self, app_id: str, count: int = 100) -> list[Erasure]:
         mine = [erasure for (app, _), erasure in self._receipts.items() if app == app_id]
-        return sorted(mine, key=lambda one: (-one.created_at, one.erasure_id))[:count]
+        return sorted(mine, key=lambda erasure: (-erasure.created_at, erasure.erasure_id))[:count]
 
     async def find(self, person: Person) -> PersonData:
-        app, found = self._state.apps[person.app_id], PersonData({place: [] for place in REDIS_PLACES})
+        app, data = self._state.apps[person.app_id], PersonData({place: [] for place in REDIS_PLACES})
         profile = app.records["user"].get(person.user_id)
-        found[PROFILE] = [orjson.loads(profile)] if profile else []
-        found[RECENTS] = [
-            orjson.loads(one) for reader in person.user_keys for one in app.recents.get(reader, [])
+        data[PROFILE] = [orjson.loads(profile)] if profile else []
+        data[RECENTS] = [
+            orjson.loads(packed) for user_key in person.user_keys for packed in app.recents.get(user_key, [])
         ]
-        found[LINKS] = sorted(app.linked.get(person.user_id, ()))
-        return found
+        data[LINKS] = sorted(app.linked.get(person.user_id, ()))
+        return data
 
     async def erase(self, person: Person) -> None:
         if person.user_id:
             await self._interactions.erase(person.app_id, [person.user_id])
             return
-        readers = [user_key_from_anonymous_id(visitor) for visitor in person.anonymous_ids]
-        for reader in readers:
-            self._state.apps[person.app_id].recents.pop(reader, None)
-        self._state.log(person.app_id, "interaction", LoggedChange("erase", orjson.dumps(readers)))
+        user_keys = [user_key_from_anonymous_id(visitor) for visitor in person.anonymous_ids]
+        for user_key in user_keys:
+            self._state.apps[person.app_id].recents.pop(user_key, None)
+        self._state.log(person.app_id, "interaction", LoggedChange("erase", orjson.dumps(user_keys)))
 
     async def clean_logs(self, app_id: str, settled: Mapping[LogNoun, str], now_ms: int) -> dict[str, str]:
         return {}

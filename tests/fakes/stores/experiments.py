@@ -13,7 +13,7 @@ from cluster.store.engines.experiments import AssignMode, ExperimentBook, Experi
 
 @dataclass(slots=True)
 class _Assignments:
-    by_reader: dict[str, Exposure] = field(default_factory=dict)
+    by_user_key: dict[str, Exposure] = field(default_factory=dict)
     others: dict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
 
 
@@ -37,8 +37,10 @@ class MemoryExperiments(ExperimentStore):
 
     async def read_all(self, app_id: str) -> ExperimentBook:
         app = self._apps[app_id]
-        found = sorted(app.experiments.values(), key=lambda one: (one.created_at, one.experiment_id))
-        return ExperimentBook(app.version, tuple(found))
+        experiments = sorted(
+            app.experiments.values(), key=lambda experiment: (experiment.created_at, experiment.experiment_id)
+        )
+        return ExperimentBook(app.version, tuple(experiments))
 
     async def compare_and_set(self, experiment: Experiment, version: int) -> Experiment | None:
         app = self._apps[experiment.app_id]
@@ -62,21 +64,28 @@ class MemoryExperiments(ExperimentStore):
         writer: BrowserWriter | None = None,
     ) -> Exposure | None:
         given = self._apps[experiment.app_id].given[experiment.experiment_id]
-        known = {variant.variant_id for variant in experiment.variants}
-        held = [given.by_reader.get(reader) for reader in user_keys]
-        winner = next((one for one in held if one is not None and one.variant_id in known), None)
+        variant_ids = {variant.variant_id for variant in experiment.variants}
+        exposures = [given.by_user_key.get(user_key) for user_key in user_keys]
+        winner = next(
+            (
+                exposure
+                for exposure in exposures
+                if exposure is not None and exposure.variant_id in variant_ids
+            ),
+            None,
+        )
         person = user_keys[0] if winner is None else winner.person
         if mode != "read" and proposed is not None and (mode == "force" or winner is None):
             winner = replace(proposed, person=person)
         if mode != "read" and winner is not None:
-            for reader in user_keys:
-                known_reader = reader in given.by_reader
-                if not known_reader and not self._admit(experiment.app_id, writer):
+            for user_key in user_keys:
+                is_stored = user_key in given.by_user_key
+                if not is_stored and not self._admit(experiment.app_id, writer):
                     continue
-                if given.by_reader.get(reader) != winner:
-                    given.by_reader[reader] = winner
-                    if reader != person:
-                        given.others[person][reader] = None
+                if given.by_user_key.get(user_key) != winner:
+                    given.by_user_key[user_key] = winner
+                    if user_key != person:
+                        given.others[person][user_key] = None
         return winner
 
     def _admit(self, app_id: str, writer: BrowserWriter | None) -> bool:
@@ -93,11 +102,11 @@ class MemoryExperiments(ExperimentStore):
 
     async def erase_exposures(self, app_id: str, user_keys: Sequence[str]) -> int:
         app = self._apps[app_id]
-        return sum(_erase(app.given[name], reader) for name in app.experiments for reader in user_keys)
+        return sum(_erase(app.given[name], user_key) for name in app.experiments for user_key in user_keys)
 
     async def exposures(self, app_id: str, experiment_id: str) -> AsyncIterator[tuple[str, Exposure]]:
-        for reader, exposure in list(self._apps[app_id].given[experiment_id].by_reader.items()):
-            yield reader, exposure
+        for user_key, exposure in list(self._apps[app_id].given[experiment_id].by_user_key.items()):
+            yield user_key, exposure
 
     async def record_served(self, app_id: str, experiment_id: str, counts: Mapping[str, int]) -> None:
         self._apps[app_id].served[experiment_id].update(counts)
@@ -106,8 +115,8 @@ class MemoryExperiments(ExperimentStore):
         return dict(self._apps[app_id].served[experiment_id])
 
 
-def _erase(given: _Assignments, reader: str) -> int:
-    held = given.by_reader.get(reader)
-    person = held.person if held is not None else reader
-    names = [*given.others.pop(person, ()), person, reader]
-    return sum(given.by_reader.pop(name, None) is not None for name in names)
+def _erase(given: _Assignments, user_key: str) -> int:
+    exposure = given.by_user_key.get(user_key)
+    person = exposure.person if exposure is not None else user_key
+    names = [*given.others.pop(person, ()), person, user_key]
+    return sum(given.by_user_key.pop(name, None) is not None for name in names)

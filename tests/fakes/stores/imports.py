@@ -24,9 +24,12 @@ class MemoryImports(ImportStore):
         return StoredImport(self._stored_imports[key], self._stored_progress.get(key), key in self._stopping)
 
     async def all(self, app_id: str) -> list[StoredImport]:
-        found = [await self.get(*key) for key in self._stored_imports if key[0] == app_id]
-        whole = [one for one in found if one is not None]
-        return sorted(whole, key=lambda one: (-one.record.created_at, one.record.import_id))
+        stored = [await self.get(*key) for key in self._stored_imports if key[0] == app_id]
+        whole = [stored_import for stored_import in stored if stored_import is not None]
+        return sorted(
+            whole,
+            key=lambda stored_import: (-stored_import.record.created_at, stored_import.record.import_id),
+        )
 
     async def remove(self, app_id: str, import_id: str) -> bool:
         self._stored_progress.pop((app_id, import_id), None)

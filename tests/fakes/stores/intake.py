@@ -60,12 +60,16 @@ class MemoryIntake(Intake):
             return IntakeReceipt(task_id)
         if len(app.intake) >= self._most_waiting:
             raise TooMany("too many uploads are waiting", retry_after_s=5)
-        wanted = dict(attribute_types or {})
-        known = app.attribute_types[noun]
-        clashes = {name: known[name] for name, kind in wanted.items() if known.get(name, kind) != kind}
+        given_types = dict(attribute_types or {})
+        stored_types = app.attribute_types[noun]
+        clashes = {
+            name: stored_types[name]
+            for name, kind in given_types.items()
+            if stored_types.get(name, kind) != kind
+        }
         if clashes:
             return IntakeReceipt(task_id, clashes)
-        known.update(wanted)
+        stored_types.update(given_types)
         clock = self._state.clock
         entry_id = app.intake.add(QueuedBatch(noun, op, task_id, payload), clock.now_ms())
         task = Task(
@@ -181,14 +185,14 @@ class MemoryIntake(Intake):
     def _claim_without_waiting(self, consumer: str, app_id: str, count: int) -> list[Batch]:
         app = self._state.apps[app_id]
         now_s = self._state.clock.monotonic_s()
-        held = sorted(app.claims.items(), key=lambda item: offset_of(item[0]))
-        own = [entry_id for entry_id, holder in held if holder.consumer == consumer]
+        claims = sorted(app.claims.items(), key=lambda item: offset_of(item[0]))
+        claimed = [entry_id for entry_id, holder in claims if holder.consumer == consumer]
         idle = [
             entry_id
-            for entry_id, holder in held
+            for entry_id, holder in claims
             if holder.consumer != consumer and now_s - holder.at_s >= self._idle_s
         ]
-        chosen = (own + idle)[:count]
+        chosen = (claimed + idle)[:count]
         fresh = [entry_id for entry_id, _ in app.intake.after(app.delivered, count - len(chosen))]
         if fresh:
             app.delivered = fresh[-1]

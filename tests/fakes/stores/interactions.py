@@ -82,10 +82,10 @@ class MemoryInteractions(InteractionStore):
                 pushes.setdefault(user_key_from_anonymous_id(visitor), []).append(packed)
             if linked and packed:
                 pushes.setdefault(user_key_from_id(linked), []).append(packed)
-        for reader_id, oldest_first in pushes.items():
-            listed = len(app.recents.get(reader_id, []))
-            if listed or reader_id[2:] in writer.proven or self._admit(app_id, writer):
-                _push(app, reader_id, oldest_first[-max(MOST_EVICTED, CAP - listed) :])
+        for user_key, oldest_first in pushes.items():
+            listed = len(app.recents.get(user_key, []))
+            if listed or user_key[2:] in writer.proven or self._admit(app_id, writer):
+                _push(app, user_key, oldest_first[-max(MOST_EVICTED, CAP - listed) :])
         return self._state.log(app_id, "interaction", LoggedChange("put", payload))
 
     def _admit(self, app_id: str, writer: BrowserWriter) -> bool:
@@ -100,7 +100,7 @@ class MemoryInteractions(InteractionStore):
         return True
 
     async def recent(self, app_id: str, user_keys: Sequence[str], limit: int = 200) -> list[bytes]:
-        lists = [self._state.apps[app_id].recents.get(reader_id, [])[:limit] for reader_id in user_keys]
+        lists = [self._state.apps[app_id].recents.get(user_key, [])[:limit] for user_key in user_keys]
         return list(merge_recent(lists)) if lists else []
 
     async def links(self, app_id: str, anonymous_ids: Sequence[str]) -> dict[str, str]:
@@ -109,25 +109,25 @@ class MemoryInteractions(InteractionStore):
 
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
         app = self._state.apps[app_id]
-        readers: list[str] = []
+        user_keys: list[str] = []
         for user_id in dict.fromkeys(user_ids):
             visitors = sorted(app.linked.pop(user_id, ()))
             for visitor in visitors:
                 app.links.pop(visitor, None)
-            readers += (
+            user_keys += (
                 user_key_from_id(user_id),
                 *(user_key_from_anonymous_id(visitor) for visitor in visitors),
             )
-        if readers:
+        if user_keys:
             if self._threads is not None:
                 await self._threads.erase(app_id, user_ids)
             if self._questions is not None:
-                await self._questions.erase(app_id, readers)
+                await self._questions.erase(app_id, user_keys)
             if self._experiments is not None:
-                await self._experiments.erase_exposures(app_id, readers)
-            for reader_id in readers:
-                app.recents.pop(reader_id, None)
-            self._state.log(app_id, "interaction", LoggedChange("erase", orjson.dumps(readers)))
+                await self._experiments.erase_exposures(app_id, user_keys)
+            for user_key in user_keys:
+                app.recents.pop(user_key, None)
+            self._state.log(app_id, "interaction", LoggedChange("erase", orjson.dumps(user_keys)))
 
 
 def _link(app: AppState, visitor: str, user_id: str) -> None:
@@ -136,14 +136,14 @@ def _link(app: AppState, visitor: str, user_id: str) -> None:
         return
     app.links[visitor] = user_id
     app.linked[user_id].add(visitor)
-    own = user_key_from_anonymous_id(visitor)
+    visitor_key = user_key_from_anonymous_id(visitor)
     if former is None:
-        _push(app, user_key_from_id(user_id), list(reversed(app.recents.get(own, []))))
+        _push(app, user_key_from_id(user_id), list(reversed(app.recents.get(visitor_key, []))))
     else:
         app.linked[former].discard(visitor)
-        app.recents.pop(own, None)
+        app.recents.pop(visitor_key, None)
 
 
-def _push(app: AppState, reader_id: str, oldest_first: Sequence[bytes]) -> None:
+def _push(app: AppState, user_key: str, oldest_first: Sequence[bytes]) -> None:
     if oldest_first:
-        app.recents[reader_id] = [*reversed(oldest_first), *app.recents.get(reader_id, [])][:CAP]
+        app.recents[user_key] = [*reversed(oldest_first), *app.recents.get(user_key, [])][:CAP]

@@ -27,12 +27,12 @@ class MemoryQueries(QueryStore):
         if not queries:
             return
         self._last = max((max(self._clock.now_ms(), 0), 0), (self._last[0], self._last[1] + 1))
-        lot = QueryBatch(f"{self._last[0]}-{self._last[1]}", tuple(queries))
-        self._lots.setdefault(app_id, deque(maxlen=MOST_BATCHES)).append((self._last, lot))
+        batch = QueryBatch(f"{self._last[0]}-{self._last[1]}", tuple(queries))
+        self._lots.setdefault(app_id, deque(maxlen=MOST_BATCHES)).append((self._last, batch))
 
     async def read(self, app_id: str, after: str, *, count: int) -> list[QueryBatch]:
         first = _place(after)
-        return [lot for at, lot in self._lots.get(app_id, ()) if at > first][:count]
+        return [batch for at, batch in self._lots.get(app_id, ()) if at > first][:count]
 
     async def trim(self, app_id: str, upto: str) -> None:
         lots, last = self._lots.get(app_id, deque()), _place(upto)

@@ -60,7 +60,7 @@ class MemoryQuestions(QuestionStore):
         return None if kept is None else kept.shown
 
     async def shown_many(self, app_id: str, question_ids: Sequence[str]) -> list[bytes | None]:
-        return [await self.shown(app_id, one) for one in question_ids]
+        return [await self.shown(app_id, question_id) for question_id in question_ids]
 
     async def read(self, app_id: str, question_id: str) -> StoredQuestion | None:
         kept = self._kept.get((app_id, question_id))
@@ -75,8 +75,8 @@ class MemoryQuestions(QuestionStore):
         if answer.revision <= kept.recorded.answer.revision:
             return False
         kept.recorded, kept.shown, kept.until_ms = replace(kept.recorded, answer=answer), shown, until_ms
-        for one in (*answer.passages, *answer.related) if answer.finished else ():
-            self._citing[question.app_id, one.product_id].add(question.question_id)
+        for passage in (*answer.passages, *answer.related) if answer.finished else ():
+            self._citing[question.app_id, passage.product_id].add(question.question_id)
         return True
 
     async def revise(self, question: Question, answer: Answer, shown: bytes, *, since: int) -> bool:
@@ -128,7 +128,7 @@ class MemoryQuestions(QuestionStore):
 
     async def list_recent(self, app_id: str, *, start: int, count: int) -> list[StoredQuestion]:
         kept = [entry.recorded for name, entry in self._kept.items() if name[0] == app_id]
-        kept.sort(key=lambda one: one.question.asked_at, reverse=True)
+        kept.sort(key=lambda stored: stored.question.asked_at, reverse=True)
         return kept[start : start + count]
 
     async def count(self, app_id: str, user_key: str, day: int) -> int:
@@ -152,25 +152,25 @@ class MemoryQuestions(QuestionStore):
     async def record_question(self, app_id: str, text: str, user_key: str, day: int) -> None:
         if any(user_key in self._asked[app_id, day - ago][text] for ago in range(1, FREQUENCY_DAYS)):
             return
-        asked = self._asked[app_id, day]
-        if text in asked or len(asked) < MOST_TEXTS:
-            asked[text].add(user_key)
+        users_by_text = self._asked[app_id, day]
+        if text in users_by_text or len(users_by_text) < MOST_TEXTS:
+            users_by_text[text].add(user_key)
 
     async def list_popular(self, app_id: str, days: Sequence[int], *, min_users: int, rows: int) -> list[str]:
-        asked: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for day in days:
-            asked.update({text: len(who) for text, who in self._asked[app_id, day].items()})
-        return select_popular(asked, min_users, rows)
+            counts.update({text: len(who) for text, who in self._asked[app_id, day].items()})
+        return select_popular(counts, min_users, rows)
 
     async def erase(self, app_id: str, user_keys: Sequence[str]) -> int:
-        own = [
+        names = [
             name
             for name, kept in self._kept.items()
             if name[0] == app_id and user_key_from_question(kept.recorded.question) in user_keys
         ]
-        for name in own:
+        for name in names:
             del self._kept[name]
-        return len(own)
+        return len(names)
 
     async def checked_offset(self, app_id: str, checker: str) -> str:
         return self._checked.get((app_id, checker), "")

@@ -32,7 +32,11 @@ class MemoryRecords(RecordStore):
         self, app_id: str, noun: Noun, *, prefix: str = "", after: str = "", limit: int = 100
     ) -> list[str]:
         ids = sorted(self._apps[app_id].records[noun])
-        return [one for one in ids if one.startswith(prefix) and (not after or one > after)][:limit]
+        return [
+            record_id
+            for record_id in ids
+            if record_id.startswith(prefix) and (not after or record_id > after)
+        ][:limit]
 
     async def count(self, app_id: str, noun: Noun) -> int:
         return len(self._apps[app_id].records[noun])
@@ -56,10 +60,10 @@ class MemoryTasks(TaskStore):
 
     async def end_lost(self, app_id: str, *, before_ms: int, now_ms: int) -> int:
         app = self._state.apps[app_id]
-        found = [(task_id, stored_task(self._state, app_id, task_id)) for task_id in list(app.tasks)]
+        tasks = [(task_id, stored_task(self._state, app_id, task_id)) for task_id in list(app.tasks)]
         unfinished = sorted(
             (stored.task.created_at, task_id, stored)
-            for task_id, stored in found
+            for task_id, stored in tasks
             if stored is not None and stored.task.finished_at is None and stored.task.created_at < before_ms
         )
         ended = 0

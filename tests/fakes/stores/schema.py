@@ -28,6 +28,6 @@ class MemorySchema(SchemaStore):
 
     async def list_releases(self, now_ms: int) -> list[RunningRelease]:
         return sorted(
-            (one for one in self._running.values() if abs(now_ms - one.at_ms) <= 30_000),
+            (running for running in self._running.values() if abs(now_ms - running.at_ms) <= 30_000),
             key=lambda running: (running.release, running.build),
         )

@@ -100,25 +100,25 @@ class MemoryEngineWatch(EngineWatch):
         self._statuses: dict[str, dict[str, EngineStatus]] = {}
 
     async def add_requests(
-        self, app_id: str, asked: Mapping[tuple[Placement, str], int], now_ms: int
+        self, app_id: str, requests: Mapping[tuple[Placement, str], int], now_ms: int
     ) -> None:
-        for (place, engine_id), count in asked.items():
+        for (place, engine_id), count in requests.items():
             name = (app_id, place, engine_id, now_ms // engine_watch.MINUTE_MS)
             self._counts[name] = self._counts.get(name, 0) + count
             self._last[app_id, place, engine_id] = now_ms
 
     async def read_traffic(self, app_id: str, now_ms: int) -> dict[tuple[Placement, str], EngineTraffic]:
         minute = now_ms // engine_watch.MINUTE_MS
-        found = {}
+        traffic = {}
         for (app, place, engine_id), last_ms in self._last.items():
             if app == app_id:
                 before, now = (
                     self._counts.get((app, place, engine_id, at), 0) for at in (minute - 1, minute)
                 )
-                found[place, engine_id] = EngineTraffic(
+                traffic[place, engine_id] = EngineTraffic(
                     engine_watch.estimate_rate(before, now, now_ms), last_ms
                 )
-        return found
+        return traffic
 
     async def record(self, status: EngineStatus) -> None:
         self._statuses.setdefault(status.app_id, {})[status.engine_id] = status

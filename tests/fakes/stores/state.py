@@ -56,8 +56,8 @@ class Log(Generic[Entry]):
     def after(self, offset: str, count: int) -> list[tuple[str, Entry]]:
         """Read up to `count` entries behind an offset."""
         first = offset_of(offset)
-        found = [(text_of(at), entry) for at, entry in self._entries.items() if at > first]
-        return found[:count]
+        entries = [(text_of(at), entry) for at, entry in self._entries.items() if at > first]
+        return entries[:count]
 
     def trim(self, offset: Offset) -> int:
         """Drop everything up to an offset, inclusive; return how many."""

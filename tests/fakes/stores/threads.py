@@ -58,8 +58,8 @@ class MemoryThreads(ThreadStore):
         return sum(app.readers.pop(user_id, None) is not None for user_id in dict.fromkeys(user_ids))
 
     async def watchers(self, app_id: str, after: int, limit: int) -> list[ThreadWatcher]:
-        found = [ThreadWatcher(name, at) for name, at in self._apps[app_id].watchers.items() if at > after]
-        return sorted(found, key=lambda one: one.version)[:limit]
+        watchers = [ThreadWatcher(name, at) for name, at in self._apps[app_id].watchers.items() if at > after]
+        return sorted(watchers, key=lambda watcher: watcher.version)[:limit]
 
     async def judged_offset(self, app_id: str) -> str:
         return self._apps[app_id].judged

@@ -96,9 +96,9 @@ def test_a_size_beyond_memory_is_reported_and_the_others_measured(
 
     monkeypatch.setattr(engine_sizes, "_costs", costs)
     assert engine_sizes.print_sizes(SizesOptions((10, 20))) == 1
-    said = capsys.readouterr()
-    assert "a request" in said.out
-    assert "20 products: not measured, there is not enough memory" in said.err
+    captured = capsys.readouterr()
+    assert "a request" in captured.out
+    assert "20 products: not measured, there is not enough memory" in captured.err
 
 
 def test_a_report_with_a_gap_is_whole_json_and_ends_with_1(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,8 +24,12 @@ from cluster.settings import Settings
     ],
 )
 def test_an_address_is_taken_apart(text: str, scheme: str, bucket: str, path: str) -> None:
-    found = parse_artifacts_address(text)
-    assert (found.scheme, found.bucket, found.path) == (scheme, bucket, path)
+    artifacts_address = parse_artifacts_address(text)
+    assert (artifacts_address.scheme, artifacts_address.bucket, artifacts_address.path) == (
+        scheme,
+        bucket,
+        path,
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,8 +80,8 @@ def test_variables_complete_an_address_and_do_not_override_it() -> None:
         "scheme": "http",
         "region": "eu-north-1",
     }
-    own = parse_artifacts_address("s3://news?endpoint_override=ceph:8080&region=here")
-    assert bucket_options(own, variables) == {"endpoint_override": "ceph:8080", "region": "here"}
+    complete = parse_artifacts_address("s3://news?endpoint_override=ceph:8080&region=here")
+    assert bucket_options(complete, variables) == {"endpoint_override": "ceph:8080", "region": "here"}
 
 
 def test_credentials_of_the_shared_file_are_read_by_profile(tmp_path: Path) -> None:

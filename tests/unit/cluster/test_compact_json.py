@@ -15,8 +15,8 @@ def test_the_json_is_the_same_and_takes_no_more_than_its_length() -> None:
     tracemalloc.start()
     try:
         kept = [dump_compact(record) for record in RECORDS]
-        held, _ = tracemalloc.get_traced_memory()
+        allocated, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert kept == [orjson.dumps(record) for record in RECORDS]
-    assert held < 200 * len(RECORDS)
+    assert allocated < 200 * len(RECORDS)

@@ -74,10 +74,12 @@ def test_no_class_path_travels() -> None:
 
 def test_arrays_and_bytes_stay_binary() -> None:
     scores = np.arange(5, dtype=np.float32)
-    found = OLD.decode(OLD.encode(Query("shop", scores={"list": scores, "best": scores[4], "raw": b"\0\1"})))
-    assert found.scores["list"].dtype == np.float32
-    assert found.scores["list"].tolist() == [0, 1, 2, 3, 4]
-    assert (found.scores["best"], found.scores["raw"]) == (4.0, b"\0\1")
+    decoded = OLD.decode(
+        OLD.encode(Query("shop", scores={"list": scores, "best": scores[4], "raw": b"\0\1"}))
+    )
+    assert decoded.scores["list"].dtype == np.float32
+    assert decoded.scores["list"].tolist() == [0, 1, 2, 3, 4]
+    assert (decoded.scores["best"], decoded.scores["raw"]) == (4.0, b"\0\1")
 
 
 class Attack:

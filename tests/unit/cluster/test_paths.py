@@ -37,12 +37,12 @@ def test_sockets_of_haproxy_fit_behind_the_run_directory() -> None:
 
 
 def test_each_installation_has_a_separate_run_directory(tmp_path: Path) -> None:
-    one, two = (
+    first, second = (
         InstallationPaths.from_data_dir(tmp_path / "one"),
         InstallationPaths.from_data_dir(tmp_path / "two"),
     )
-    assert one.run_dir != two.run_dir
-    assert one.run_dir == InstallationPaths.from_data_dir(tmp_path / "x" / ".." / "one").run_dir
+    assert first.run_dir != second.run_dir
+    assert first.run_dir == InstallationPaths.from_data_dir(tmp_path / "x" / ".." / "one").run_dir
 
 
 def test_a_run_directory_that_is_a_link_is_refused(tmp_path: Path) -> None:

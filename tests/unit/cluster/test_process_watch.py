@@ -44,6 +44,6 @@ def test_a_role_is_read_from_the_title_of_a_process() -> None:
     ) as process:
         assert process.stdout is not None
         process.stdout.read(2)
-        found = list_roles([psutil.Process(process.pid), psutil.Process()])
+        roles = list_roles([psutil.Process(process.pid), psutil.Process()])
         process.kill()
-    assert found == {process.pid: "intake"}
+    assert roles == {process.pid: "intake"}

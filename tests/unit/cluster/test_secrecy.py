@@ -80,10 +80,10 @@ def test_a_bad_master_key_is_a_fault(text: str, tmp_path: Path) -> None:
 
 
 def test_a_key_for_a_purpose_is_the_same_everywhere_and_no_other_purposes() -> None:
-    one, other = secrecy.Vault(b"1" * 32), secrecy.Vault(b"2" * 32)
-    assert one.derive("forms") == secrecy.Vault(b"1" * 32).derive("forms")
-    assert len({one.derive("forms"), one.derive("tokens"), other.derive("forms"), b"1" * 32}) == 4
-    assert len(one.derive("")) == 32
+    vault, other = secrecy.Vault(b"1" * 32), secrecy.Vault(b"2" * 32)
+    assert vault.derive("forms") == secrecy.Vault(b"1" * 32).derive("forms")
+    assert len({vault.derive("forms"), vault.derive("tokens"), other.derive("forms"), b"1" * 32}) == 4
+    assert len(vault.derive("")) == 32
 
 
 RELABELLED: list[dict[str, str]] = [
@@ -166,7 +166,7 @@ def test_a_file_holds_the_current_key_and_previous_ones(tmp_path: Path) -> None:
         "",
         "  ",
         f"{new}\nshort",
-        " ".join(secrecy.key_text(bytes([one] * 32)) for one in range(5)),
+        " ".join(secrecy.key_text(bytes([byte] * 32)) for byte in range(5)),
     ):
         with pytest.raises(Fault):
             secrecy.parse_master_keys(text)

@@ -72,9 +72,9 @@ def test_a_service_of_kubernetes_changes_no_setting(monkeypatch: pytest.MonkeyPa
     expected = Settings()
     for variable, value in service_links(name).items():
         monkeypatch.setenv(variable, value)
-    found = Settings()
-    assert found == expected
-    assert "port" not in found.model_fields_set
+    settings = Settings()
+    assert settings == expected
+    assert "port" not in settings.model_fields_set
 
 
 @pytest.mark.parametrize("link", ["tcp://10.0.0.1:80", "udp://[fd00::1]:53", "sctp://10.0.0.1:9"])

@@ -73,7 +73,7 @@ def _world(
 
 @pytest.fixture(scope="module")
 def shop() -> World:
-    events_of_users = {user_id: corner_shop.recents(user_id) for user_id in corner_shop.READERS}
+    events_of_users = {user_id: corner_shop.recents(user_id) for user_id in corner_shop.USER_IDS}
     return _world(corner_shop.PRODUCTS, corner_shop.INTERACTIONS, events_of_users)
 
 

@@ -16,7 +16,7 @@ from cluster.query.columnar.compile import matches
 from cluster.query.language.parser import parse
 from cluster.store.data.changes import ChangeLogEntry
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
-from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, READERS, open_shop, product_change, recents
+from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, USER_IDS, open_shop, product_change, recents
 from tests.fakes.search_queries import ids, search, search_result
 
 STEADY = settings(
@@ -42,7 +42,7 @@ def small_shop() -> Recommender:
 
 @STEADY
 @given(
-    user_id=st.sampled_from(READERS), clause=st.sampled_from(CLAUSES),
+    user_id=st.sampled_from(USER_IDS), clause=st.sampled_from(CLAUSES),
     boost=st.sampled_from([None, "brand:Birk", "tags:steel"]), words=st.sampled_from(["*", "steel", "garden"]),
 )  # fmt: skip
 def test_a_product_has_the_score_it_has_on_recommendations(
@@ -96,7 +96,7 @@ def test_without_weight_relevance_decides_whoever_asks(shop: Recommender) -> Non
 def test_without_weight_equals_stand_in_one_order_for_everybody(shop: Recommender) -> None:
     lists = {
         tuple(ids(search(shop, recents(user_id), q="*", user_id=user_id, rows=50, personalization_weight=0)))
-        for user_id in (*READERS, "nobody")
+        for user_id in (*USER_IDS, "nobody")
     }
     assert len(lists) == 1
 

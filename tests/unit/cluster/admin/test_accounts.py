@@ -50,7 +50,7 @@ async def test_an_account_is_created_with_a_chosen_password(people: AccountAdmin
     given, same = await people.create("grace", "administrator", "chosen by herself", NOW)
     assert (same, check_password("chosen by herself", given.password)) == ("chosen by herself", True)
     assert given.user_id != account.user_id
-    assert [one.username for one in await people.all()] == ["ada", "grace"]
+    assert [listed.username for listed in await people.all()] == ["ada", "grace"]
     assert "password" not in account_to_dict(account)
 
 
@@ -102,7 +102,7 @@ async def test_connections_are_listed_and_ended_one_by_one_or_all(
     account, _ = await people.create("ada", "reader", "", NOW)
     await people.create("eve", "reader", "", NOW)
     ids = [await connect(memory_stores, account.user_id, number) for number in range(3)]
-    assert [held.grant.grant_id for held in await people.clients("ada")] == ids[::-1]
+    assert [connection.grant.grant_id for connection in await people.clients("ada")] == ids[::-1]
     with pytest.raises(NotFound):
         await people.disconnect("eve", ids[0], NOW)
     assert await people.disconnect("ada", ids[0], NOW) == 1

@@ -27,9 +27,9 @@ async def test_nobody_is_made_where_an_administrator_has_another_name(memory_sto
 
 
 async def test_a_reader_with_the_name_keeps_account_and_password(memory_stores: Stores) -> None:
-    reader = Account(
+    account = Account(
         username=USERNAME, user_id="usr-1", password=hash_password("something long"), created_at=1
     )
-    await memory_stores.accounts.add(reader)
+    await memory_stores.accounts.add(account)
     assert await ensure_administrator(memory_stores.accounts, 7) == ""
-    assert await memory_stores.accounts.all() == [reader]
+    assert await memory_stores.accounts.all() == [account]

@@ -26,90 +26,90 @@ def bucket_shelf(bucket: Bucket, pauses: list[float] | None = None, attempts: in
 
 
 @pytest.fixture(params=["directory", "bucket"])
-def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
+def artifacts(request: pytest.FixtureRequest, tmp_path: Path) -> ArtifactStore:
     return ArtifactStore.open(tmp_path / "shelf") if request.param == "directory" else bucket_shelf(Bucket())
 
 
-def test_what_is_written_is_read_listed_and_removed(shelf: ArtifactStore) -> None:
-    shelf.write("shop/a.bin", b"one")
-    shelf.write("shop/deep/b.bin", b"three")
-    shelf.write("other/c.bin", b"x")
+def test_what_is_written_is_read_listed_and_removed(artifacts: ArtifactStore) -> None:
+    artifacts.write("shop/a.bin", b"one")
+    artifacts.write("shop/deep/b.bin", b"three")
+    artifacts.write("other/c.bin", b"x")
 
-    assert shelf.read("shop/deep/b.bin") == b"three"
-    assert [(entry.path, entry.size) for entry in shelf.entries("shop")] == [
+    assert artifacts.read("shop/deep/b.bin") == b"three"
+    assert [(entry.path, entry.size) for entry in artifacts.entries("shop")] == [
         ("shop/a.bin", 3),
         ("shop/deep/b.bin", 5),
     ]
-    assert shelf.size("shop/a.bin") == 3
-    assert shelf.remove("shop/a.bin")
-    assert not shelf.remove("shop/a.bin")
-    assert shelf.size("shop/a.bin") is None
+    assert artifacts.size("shop/a.bin") == 3
+    assert artifacts.remove("shop/a.bin")
+    assert not artifacts.remove("shop/a.bin")
+    assert artifacts.size("shop/a.bin") is None
     with pytest.raises(NotFound):
-        shelf.read("shop/a.bin")
+        artifacts.read("shop/a.bin")
 
 
-def test_an_absent_folder_is_empty(shelf: ArtifactStore) -> None:
-    assert shelf.entries("nobody") == []
+def test_an_absent_folder_is_empty(artifacts: ArtifactStore) -> None:
+    assert artifacts.entries("nobody") == []
 
 
-def test_writing_again_replaces_unless_it_must_be_new(shelf: ArtifactStore) -> None:
-    shelf.write("a", b"1")
-    shelf.write("a", b"2")
+def test_writing_again_replaces_unless_it_must_be_new(artifacts: ArtifactStore) -> None:
+    artifacts.write("a", b"1")
+    artifacts.write("a", b"2")
     with pytest.raises(Conflict):
-        shelf.write("a", b"3", new=True)
-    shelf.write("b", b"4", new=True)
-    assert (shelf.read("a"), shelf.read("b")) == (b"2", b"4")
+        artifacts.write("a", b"3", new=True)
+    artifacts.write("b", b"4", new=True)
+    assert (artifacts.read("a"), artifacts.read("b")) == (b"2", b"4")
 
 
 @pytest.mark.parametrize("path", ["", "/etc/passwd", "../outside", "shop/../../outside"])
-def test_a_path_never_leaves_the_shelf(shelf: ArtifactStore, path: str) -> None:
+def test_a_path_never_leaves_the_shelf(artifacts: ArtifactStore, path: str) -> None:
     with pytest.raises(Invalid):
-        shelf.write(path, b"")
+        artifacts.write(path, b"")
     with pytest.raises(Invalid):
-        shelf.read(path)
+        artifacts.read(path)
 
 
-def test_a_changed_file_is_refused(shelf: ArtifactStore) -> None:
-    shelf.write("a", b"good")
-    assert shelf.read_checked("a", size=4, sha256=checksum(b"good")) == b"good"
-    shelf.write("a", b"goof")
+def test_a_changed_file_is_refused(artifacts: ArtifactStore) -> None:
+    artifacts.write("a", b"good")
+    assert artifacts.read_checked("a", size=4, sha256=checksum(b"good")) == b"good"
+    artifacts.write("a", b"goof")
     with pytest.raises(Fault) as refused:
-        shelf.read_checked("a", size=4, sha256=checksum(b"good"))
+        artifacts.read_checked("a", size=4, sha256=checksum(b"good"))
     assert refused.value.facts["path"] == "a"
 
 
 def test_an_interrupted_local_write_leaves_nothing_under_the_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shelf = ArtifactStore.open(tmp_path)
-    shelf.write("a", b"old")
+    artifacts = ArtifactStore.open(tmp_path)
+    artifacts.write("a", b"old")
 
     def dies(handle: int) -> None:
         raise OSError(5, "input/output error")
 
     monkeypatch.setattr(os, "fsync", dies)
     with pytest.raises(Unavailable):
-        shelf.write("a", b"new")
-    assert shelf.read("a") == b"old"
+        artifacts.write("a", b"new")
+    assert artifacts.read("a") == b"old"
     assert [place.name for place in tmp_path.iterdir()] == ["a"]
 
 
 def test_parts_left_by_a_killed_writer_are_not_listed_and_get_swept(tmp_path: Path) -> None:
-    shelf = ArtifactStore.open(tmp_path)
-    shelf.write("shop/a", b"1")
+    artifacts = ArtifactStore.open(tmp_path)
+    artifacts.write("shop/a", b"1")
     part = tmp_path / "shop" / ".b.123.part"
     part.write_bytes(b"half")
     os.utime(part, (1_000, 1_000))
 
-    assert [entry.path for entry in shelf.entries("shop")] == ["shop/a"]
-    assert shelf.sweep_parts("shop", older_than_ms=999_000) == 0
-    assert shelf.sweep_parts("shop", older_than_ms=1_001_000) == 1
+    assert [entry.path for entry in artifacts.entries("shop")] == ["shop/a"]
+    assert artifacts.sweep_parts("shop", older_than_ms=999_000) == 0
+    assert artifacts.sweep_parts("shop", older_than_ms=1_001_000) == 1
     assert not part.exists()
 
 
 def test_a_full_disk_refuses_the_write_and_keeps_the_reads(tmp_path: Path) -> None:
-    shelf = ArtifactStore.open(tmp_path)
-    shelf.write("a", b"1")
+    artifacts = ArtifactStore.open(tmp_path)
+    artifacts.write("a", b"1")
     full = ArtifactStore.open(tmp_path, reserve_bytes=1 << 60)
     with pytest.raises(Unavailable, match="no space left"):
         full.write("b", b"2")
@@ -141,19 +141,19 @@ def test_a_store_that_stays_away_is_unavailable() -> None:
         raise OSError("503 Slow Down")
 
     pauses: list[float] = []
-    shelf = bucket_shelf(Bucket(fault), pauses)
+    artifacts = bucket_shelf(Bucket(fault), pauses)
     with pytest.raises(Unavailable) as refused:
-        shelf.read("a")
+        artifacts.read("a")
     assert refused.value.facts["retry_after_s"] == 5
     assert len(pauses) == 3
 
 
 def test_a_truncated_body_is_requested_again() -> None:
     bucket = Bucket()
-    shelf = bucket_shelf(bucket)
-    shelf.write("a", b"whole body")
+    artifacts = bucket_shelf(bucket)
+    artifacts.write("a", b"whole body")
     bucket.cut = [4, 0]
-    assert shelf.read_checked("a", size=10, sha256=checksum(b"whole body")) == b"whole body"
+    assert artifacts.read_checked("a", size=10, sha256=checksum(b"whole body")) == b"whole body"
     assert bucket.cut == []
 
 

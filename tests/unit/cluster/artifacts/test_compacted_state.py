@@ -28,10 +28,10 @@ def table(first: int, rows: int, *, missing: int = -1) -> pa.Table:
 
 
 def test_products_come_oldest_first_with_their_vectors() -> None:
-    found = assemble_products([table(0, ROWS), table(ROWS, 7, missing=ROWS + 3)])
-    assert (len(found), found.embedder) == (ROWS + 7, "e-1")
-    assert [product.json for product in found] == [b"%d" % n for n in range(ROWS + 7)]
-    vectors = [product.vector for product in found]
+    products = assemble_products([table(0, ROWS), table(ROWS, 7, missing=ROWS + 3)])
+    assert (len(products), products.embedder) == (ROWS + 7, "e-1")
+    assert [product.json for product in products] == [b"%d" % n for n in range(ROWS + 7)]
+    vectors = [product.vector for product in products]
     assert vectors[ROWS + 3] is None
     assert all(
         vector is not None and vector.tolist() == [n % 1_000] * WIDTH
@@ -44,11 +44,11 @@ def test_products_that_nobody_reads_are_no_objects() -> None:
     rows = table(0, 20_000)
     tracemalloc.start()
     try:
-        found = assemble_products([rows])
-        held, _ = tracemalloc.get_traced_memory()
-        assert sum(1 for _ in found) == 20_000
+        products = assemble_products([rows])
+        allocated, _ = tracemalloc.get_traced_memory()
+        assert sum(1 for _ in products) == 20_000
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held < 100_000
+    assert allocated < 100_000
     assert most < 2_000_000

@@ -15,7 +15,7 @@ def table(*rows: tuple[str, str]) -> Any:
 
 
 def names(tables: list[Any]) -> list[str]:
-    return [name for one in tables for name in one["id"].to_pylist()]
+    return [name for table in tables for name in table["id"].to_pylist()]
 
 
 def test_tables_in_order_are_not_copied() -> None:

@@ -59,9 +59,9 @@ def test_fields_of_a_newer_release_are_kept_at_both_levels() -> None:
         unknown={"codec": "zstd"},
         files=(replace(MANIFEST.files[0], unknown={"bloom": [1, 2]}),),
     )
-    found = Manifest.parse(newer.dump(), kind="segments")
-    assert found == newer
-    following = Manifest.parse(replace(found, sequence=13).dump(), kind="segments")
+    parsed = Manifest.parse(newer.dump(), kind="segments")
+    assert parsed == newer
+    following = Manifest.parse(replace(parsed, sequence=13).dump(), kind="segments")
     assert (following.unknown, following.files[0].unknown) == ({"codec": "zstd"}, {"bloom": [1, 2]})
 
 

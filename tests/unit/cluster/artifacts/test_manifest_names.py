@@ -54,9 +54,9 @@ def test_fetching_writes_nothing_outside_the_cache(tmp_path: Path, name: str) ->
     manifest = Manifest("snapshot", 1, facts={"version": "0123456789abcdef"}, files=(entry,))
     bucket.objects[f"kiosk/{place}/manifest.json"] = manifest.dump()
     bucket.objects[f"kiosk/{place}/{name}"] = body
-    shelf = ArtifactStore(bucket.filesystem(), "kiosk", local=False, sleep=lambda _: None)
+    artifacts = ArtifactStore(bucket.filesystem(), "kiosk", local=False, sleep=lambda _: None)
     with pytest.raises(Fault, match="outside its folder"):
-        SnapshotStore(shelf).fetch("shop", "default", "0123456789abcdef")
+        SnapshotStore(artifacts).fetch("shop", "default", "0123456789abcdef")
     assert not outside.exists()
 
 
@@ -99,10 +99,10 @@ def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
     ours = tmp_path / "ours"
     (ours / "deep").mkdir(parents=True)
     (ours / "deep" / "file").write_text("mine")
-    shelf = ArtifactStore.open(tmp_path / "shelf")
-    shelf.write("snapshots/shop/default/v1/x.npy", b"1")
+    artifacts = ArtifactStore.open(tmp_path / "shelf")
+    artifacts.write("snapshots/shop/default/v1/x.npy", b"1")
     (tmp_path / "shelf" / "snapshots" / "shop" / "default" / "v2").symlink_to(ours)
     (tmp_path / "shelf" / "snapshots" / "shop" / "default" / "v1" / "y").symlink_to(ours / "deep" / "file")
-    assert [entry.path for entry in shelf.entries("snapshots")] == ["snapshots/shop/default/v1/x.npy"]
-    SnapshotStore(shelf).tidy("shop", "default", keep=(), newest=0, older_than_ms=1 << 60)
+    assert [entry.path for entry in artifacts.entries("snapshots")] == ["snapshots/shop/default/v1/x.npy"]
+    SnapshotStore(artifacts).tidy("shop", "default", keep=(), newest=0, older_than_ms=1 << 60)
     assert os.listdir(ours / "deep") == ["file"]

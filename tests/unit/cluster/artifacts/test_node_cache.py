@@ -51,16 +51,17 @@ def test_a_set_is_fetched_once_and_by_one_of_many_threads(tmp_path: Path) -> Non
     bucket.fault = lambda verb, path: reads.append(path) if verb == "read" else None
     # a store of its own for each thread, as in processes: locks exclude handles, not processes
     stores = [opened(tmp_path, bucket) for _ in range(4)]
-    found: list[Path] = []
+    folders: list[Path] = []
     threads = [
-        threading.Thread(target=lambda one=one: found.append(copied(one, "a", files))) for one in stores
+        threading.Thread(target=lambda store=store: folders.append(copied(store, "a", files)))
+        for store in stores
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(found)) == 1
-    assert (found[0] / "x").read_bytes() + (found[0] / "y").read_bytes() == b"onethree"
+    assert len(set(folders)) == 1
+    assert (folders[0] / "x").read_bytes() + (folders[0] / "y").read_bytes() == b"onethree"
     assert sorted(reads) == ["kiosk/a/x", "kiosk/a/y"]
 
 
@@ -189,9 +190,9 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
 
 def test_a_folder_on_a_disk_of_this_machine_is_used_in_place(tmp_path: Path) -> None:
     cache = NodeCache(tmp_path / "cache", 1 << 20)
-    here = ArtifactStore.open(tmp_path / "store", copy="never", cache=cache)
-    files = put(here, "a", x=b"x")
-    assert copied(here, "a", files) == tmp_path / "store" / "a"
+    store = ArtifactStore.open(tmp_path / "store", copy="never", cache=cache)
+    files = put(store, "a", x=b"x")
+    assert copied(store, "a", files) == tmp_path / "store" / "a"
     assert not (tmp_path / "cache").exists()
     far = ArtifactStore.open(tmp_path / "store", copy="always", cache=cache)
     assert copied(far, "a", files).parent == tmp_path / "cache"

@@ -106,8 +106,8 @@ def test_segments_of_a_release_before_are_refused_until_they_are_signed(tmp_path
     generated_market.settle(SegmentStore(before), generated_market.table(600, 60, 30, topics=3))
     with pytest.raises(Fault, match="kiosk artifacts sign"):
         SegmentStore(now).load(generated_market.APP)
-    found = sign_manifests(now, foreign=False)
-    assert (len(found.signed), found.valid, found.damaged) == (1, 0, ())
+    result = sign_manifests(now, foreign=False)
+    assert (len(result.signed), result.valid, result.damaged) == (1, 0, ())
     assert SegmentStore(now).load(generated_market.APP).interactions.num_rows == 600
     assert sign_manifests(now, foreign=False).signed == ()
     assert SegmentStore(before).load(generated_market.APP).interactions.num_rows == 600
@@ -203,9 +203,9 @@ def test_only_what_a_previous_key_signed_is_signed_anew(tmp_path: Path) -> None:
         ArtifactStore.open(tmp_path).write(path, MANIFEST.dump(signer, path))
     ArtifactStore.open(tmp_path).write("broken/manifest.json", MANIFEST.dump()[:-9])
     store, seen = ArtifactStore.open(tmp_path, signer=both), list[int]()
-    found = [find_signature(store.read(f"{one}/manifest.json"), both, f"{one}/manifest.json")
-             for one in ("old", "foreign", "plain", "new")]  # fmt: skip
-    assert found == ["previous", "foreign", "none", "current"]
+    signatures = [find_signature(store.read(f"{folder}/manifest.json"), both, f"{folder}/manifest.json")
+             for folder in ("old", "foreign", "plain", "new")]  # fmt: skip
+    assert signatures == ["previous", "foreign", "none", "current"]
     assert resign_manifests(store, both, dry_run=True).signed == ("old/manifest.json",)
     done = resign_manifests(store, both, report=seen.append)
     assert (done.signed, done.valid, done.damaged) == (("old/manifest.json",), 3, ("broken/manifest.json",))

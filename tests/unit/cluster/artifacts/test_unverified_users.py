@@ -10,21 +10,23 @@ from cluster.artifacts.unverified_users import MOST_USERS, limit_users_per_addre
 
 
 def _table(*rows: tuple[str, dict[str, object]], kind: pa.DataType) -> pa.Table:
-    readers = pa.array([reader for reader, _ in rows], pa.string())
+    user_keys = pa.array([user_key for user_key, _ in rows], pa.string())
     jsons = pa.array([orjson.dumps(item) for _, item in rows], pa.binary()).cast(kind)
-    return pa.table({"reader": readers, "at_ms": pa.array(range(len(rows)), pa.int64()), "json": jsons})
+    return pa.table({"reader": user_keys, "at_ms": pa.array(range(len(rows)), pa.int64()), "json": jsons})
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string()])
 def test_an_address_stands_for_few_readers(kind: pa.DataType) -> None:
     checkout = {"type": "checkout", "context": {"custom_context": {"_origin": "f" * 16}}}
-    crowd = [(f"a:{n}", {**checkout, "_origin": "a" * 16}) for n in range(50)]
+    visitors = [(f"a:{n}", {**checkout, "_origin": "a" * 16}) for n in range(50)]
     again = [("a:3", {**checkout, "_origin": "a" * 16})]
     other = [(f"a:x{n}", {**checkout, "_origin": "b" * 16}) for n in range(5)]
     proven = [(f"u:{n}", checkout) for n in range(50)]
-    kept = limit_users_per_address(_table(*crowd, *again, *other, *proven, kind=kind))["reader"].to_pylist()
-    assert [one for one in kept if one.startswith("u:")] == [f"u:{n}" for n in range(50)]
-    assert [one for one in kept if one.startswith("a:x")] == [f"a:x{n}" for n in range(5)]
+    kept = limit_users_per_address(_table(*visitors, *again, *other, *proven, kind=kind))[
+        "reader"
+    ].to_pylist()
+    assert [user_key for user_key in kept if user_key.startswith("u:")] == [f"u:{n}" for n in range(50)]
+    assert [user_key for user_key in kept if user_key.startswith("a:x")] == [f"a:x{n}" for n in range(5)]
     assert kept[: MOST_USERS + 1] == [*(f"a:{n}" for n in range(MOST_USERS)), "a:3"]
     assert len(kept) == MOST_USERS + 1 + 5 + 50
 

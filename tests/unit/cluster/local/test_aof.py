@@ -33,8 +33,8 @@ WHOLE = (
 def _mended(folder: Path, data: bytes) -> tuple[bytes, RepairResult]:
     source, target = folder / "damaged.aof", folder / "mended.aof"
     source.write_bytes(data)
-    told = repair(source, target)
-    return target.read_bytes(), told
+    result = repair(source, target)
+    return target.read_bytes(), result
 
 
 def test_a_whole_file_is_copied_byte_by_byte(tmp_path: Path) -> None:
@@ -46,26 +46,26 @@ def test_a_whole_file_is_copied_byte_by_byte(tmp_path: Path) -> None:
 def test_any_flipped_byte_costs_at_most_what_it_stands_in(tmp_path: Path, place: int) -> None:
     damaged = bytearray(WHOLE)
     damaged[place] ^= 0x04
-    kept, told = _mended(tmp_path, bytes(damaged))
+    kept, result = _mended(tmp_path, bytes(damaged))
     # What Redis will see is whole again, and nothing that stood before the damage is missing.
     at = 0
     while at < len(kept):
-        found = command_at(kept, at)
-        assert found is not None
-        at = found[1]
+        parsed = command_at(kept, at)
+        assert parsed is not None
+        at = parsed[1]
     assert kept.count(command("MULTI")) == kept.count(command("EXEC"))
     units = [*SINGLES[:3], transaction(*UPLOAD), *SINGLES[3:], transaction(command("DEL", "x"))]
     missing = [unit for unit in units if unit not in kept]
     assert len(missing) <= 2, missing
-    assert bool(told.gaps) == (told.lost_bytes > 0)
+    assert bool(result.gaps) == (result.lost_bytes > 0)
 
 
 def test_a_damaged_transaction_is_left_out_as_a_whole(tmp_path: Path) -> None:
     damaged = WHOLE.replace(b"$4\r\nXADD", b"$9\r\nXADD")
-    kept, told = _mended(tmp_path, damaged)
+    kept, result = _mended(tmp_path, damaged)
     assert b"{a}:product:1" not in kept
     assert kept == b"".join(SINGLES) + transaction(command("DEL", "x"))
-    assert told.gaps == 1
+    assert result.gaps == 1
 
 
 def test_a_lost_exec_costs_its_transaction_and_not_the_next(tmp_path: Path) -> None:
@@ -76,15 +76,15 @@ def test_a_lost_exec_costs_its_transaction_and_not_the_next(tmp_path: Path) -> N
 
 
 def test_a_command_that_would_empty_the_store_is_never_kept(tmp_path: Path) -> None:
-    kept, told = _mended(tmp_path, SINGLES[0] + command("FLUSHALL") + SINGLES[1] + SINGLES[2])
+    kept, result = _mended(tmp_path, SINGLES[0] + command("FLUSHALL") + SINGLES[1] + SINGLES[2])
     assert kept == b"".join(SINGLES[:3])
-    assert told.gaps == 1
+    assert result.gaps == 1
 
 
 def test_a_torn_tail_is_left_out(tmp_path: Path) -> None:
-    kept, told = _mended(tmp_path, WHOLE + command("SET", "late", "value")[:-4])
+    kept, result = _mended(tmp_path, WHOLE + command("SET", "late", "value")[:-4])
     assert kept == WHOLE
-    assert told.gaps == 1
+    assert result.gaps == 1
 
 
 @settings(max_examples=60, deadline=None)
@@ -96,6 +96,6 @@ def test_junk_between_commands_never_reaches_redis(
     kept, _ = _mended(tmp_path_factory.mktemp("aof"), data)
     at = 0
     while at < len(kept):
-        found = command_at(kept, at)
-        assert found is not None
-        at = found[1]
+        parsed = command_at(kept, at)
+        assert parsed is not None
+        at = parsed[1]

@@ -51,9 +51,9 @@ def server(
 
 def _written_file(places: InstallationPaths) -> Path:
     """Find the file that holds what was written last."""
-    found = [*places.redis_dir.glob(AOF_NAME), *places.redis_dir.glob("appendonlydir/*.incr.aof")]
-    assert len(found) == 1
-    return found[0]
+    files = [*places.redis_dir.glob(AOF_NAME), *places.redis_dir.glob("appendonlydir/*.incr.aof")]
+    assert len(files) == 1
+    return files[0]
 
 
 async def _put(server: RedisServer, *app_ids: str) -> None:

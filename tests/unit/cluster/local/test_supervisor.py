@@ -46,8 +46,8 @@ class _House:
     port: int
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start(self, *, host: str = "127.0.0.1", **wanted: Any) -> subprocess.Popen[bytes]:
-        plan = {"api_arguments": wanted} | ({} if "late_fronts" in wanted else {"haproxy": False})
+    def start(self, *, host: str = "127.0.0.1", **arguments: Any) -> subprocess.Popen[bytes]:
+        plan = {"api_arguments": arguments} | ({} if "late_fronts" in arguments else {"haproxy": False})
         environment = {
             **os.environ,
             "KIOSK_DATA_DIR": str(self.places.data_dir),
@@ -63,18 +63,18 @@ class _House:
         self.started.append(child)
         return child
 
-    def wait_for(self, *phases: str, within_s: float = 20.0, **wanted: Any) -> InstallationState:
+    def wait_for(self, *phases: str, within_s: float = 20.0, **expected: Any) -> InstallationState:
         until = time.monotonic() + within_s
         while time.monotonic() < until:
             state = load_state(self.places)
             if (
                 state
                 and state.phase in phases
-                and all(getattr(state, name) == is_ for name, is_ in wanted.items())
+                and all(getattr(state, name) == is_ for name, is_ in expected.items())
             ):
                 return state
             time.sleep(0.02)
-        pytest.fail(f"did not become {phases} {wanted}: {load_state(self.places)}")
+        pytest.fail(f"did not become {phases} {expected}: {load_state(self.places)}")
 
     def redis(self) -> psutil.Process:
         state = load_state(self.places)
@@ -196,9 +196,9 @@ def test_a_stop_during_the_start_ends_everything_too(house: _House) -> None:
 def test_the_state_holds_no_secret(house: _House) -> None:
     house.start()
     house.wait_for("ready")
-    told = house.places.state.read_text()
+    state = house.places.state.read_text()
     for path in (house.places.redis_url, house.places.ray_token, house.places.master_key):
-        assert path.read_text().strip() not in told
+        assert path.read_text().strip() not in state
 
 
 def test_a_front_that_is_late_is_tried_again_and_changed_over_to(house: _House) -> None:

@@ -44,11 +44,11 @@ SWITCHED = StoredIdentity("A", "f2", ("f1",))
     ],
 )
 def test_the_verdict(
-    recorded: StoredIdentity, fingerprints: tuple[str, ...] | None, artifact_id: str | None, said: str
+    recorded: StoredIdentity, fingerprints: tuple[str, ...] | None, artifact_id: str | None, words: str
 ) -> None:
-    found = find_mismatch(recorded, fingerprints=fingerprints, artifact_id=artifact_id, address="/a")
-    assert (said in found) if said else (not found)
-    if said:
+    mismatch = find_mismatch(recorded, fingerprints=fingerprints, artifact_id=artifact_id, address="/a")
+    assert (words in mismatch) if words else (not mismatch)
+    if words:
         with pytest.raises(InvalidSetting, match="installation A"):
             refuse_mismatch(recorded, fingerprints=fingerprints, artifact_id=artifact_id)
 
@@ -65,14 +65,14 @@ def test_a_damaged_identity_is_no_absent_one(tmp_path: Path) -> None:
 
 
 def test_a_fingerprint_tells_keys_apart(tmp_path: Path) -> None:
-    found = []
+    fingerprints = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         settings = Settings(data_dir=tmp_path / name)
         assert master_key_fingerprints(settings) == ()
         ensure_master_key(settings)
-        found += master_key_fingerprints(settings)
-        assert found[-1:] == list(master_key_fingerprints(settings))
-        assert found[-1] not in (tmp_path / name / "master.key").read_text()
-    assert len(set(found)) == 2
-    assert {len(one) for one in found} == {16}
+        fingerprints += master_key_fingerprints(settings)
+        assert fingerprints[-1:] == list(master_key_fingerprints(settings))
+        assert fingerprints[-1] not in (tmp_path / name / "master.key").read_text()
+    assert len(set(fingerprints)) == 2
+    assert {len(fingerprint) for fingerprint in fingerprints} == {16}

@@ -11,14 +11,14 @@ from cluster.process.priority import VARIABLE, can_raise_priority, restore_prior
 
 def test_a_process_takes_back_what_it_was_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "10")
-    said: list[tuple[int, int, int]] = []
-    assert restore_priority(lambda *words: said.append(words))
+    calls: list[tuple[int, int, int]] = []
+    assert restore_priority(lambda *words: calls.append(words))
     now = os.getpriority(os.PRIO_PROCESS, 0)
-    assert {(which, niceness) for which, _, niceness in said} == {(os.PRIO_PROCESS, now - 10)}
-    assert os.getpid() in {thread for _, thread, _ in said}
-    said.clear()
-    assert restore_priority(lambda *words: said.append(words))
-    assert said == []
+    assert {(which, niceness) for which, _, niceness in calls} == {(os.PRIO_PROCESS, now - 10)}
+    assert os.getpid() in {thread for _, thread, _ in calls}
+    calls.clear()
+    assert restore_priority(lambda *words: calls.append(words))
+    assert calls == []
 
 
 def test_where_it_is_not_allowed_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,9 +42,9 @@ def test_a_worker_of_a_ray_that_nobody_configured_takes_back_what_ray_gives(
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("RAY_RAYLET_PID", "1")
     monkeypatch.setattr(os, "getpriority", lambda *_: 15)
-    said: list[int] = []
-    assert restore_priority(lambda which, thread, niceness: said.append(niceness))
-    assert set(said) == {0}
+    calls: list[int] = []
+    assert restore_priority(lambda which, thread, niceness: calls.append(niceness))
+    assert set(calls) == {0}
 
 
 def test_whether_niceness_may_be_taken_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -61,9 +61,9 @@ def test_processes_are_listed_by_mark_or_by_run_directory(
     named = nursery.start(MEEK, f"--socket={places.run_dir}/r/socket")
     other = nursery.start(MEEK, mark="another1")
     beside = nursery.start(MEEK, f"{places.run_dir}x/socket")
-    found = {process.pid for process in list_processes(places)}
-    assert {marked.pid, named.pid} <= found
-    assert not {other.pid, beside.pid, os.getpid(), os.getppid()} & found
+    pids = {process.pid for process in list_processes(places)}
+    assert {marked.pid, named.pid} <= pids
+    assert not {other.pid, beside.pid, os.getpid(), os.getppid()} & pids
 
 
 def test_whoever_asks_and_its_ancestors_are_spared(
@@ -117,6 +117,6 @@ def test_a_process_that_never_was_is_not_alive() -> None:
 
 
 def test_memory_is_added_up_over_processes(nursery: _Nursery) -> None:
-    one = psutil.Process(nursery.start(MEEK).pid)
-    assert 1 << 20 < pss_bytes([one]) < 100 << 20
+    process = psutil.Process(nursery.start(MEEK).pid)
+    assert 1 << 20 < pss_bytes([process]) < 100 << 20
     assert pss_bytes([]) == 0

@@ -12,9 +12,9 @@ pytestmark = pytest.mark.usefixtures("allow_world")
 
 
 def test_free_ports_are_all_different_and_free() -> None:
-    found = free_ports(6)
-    assert len(set(found)) == 6
-    assert all(is_free("127.0.0.1", port) and not answers("127.0.0.1", port) for port in found)
+    ports = free_ports(6)
+    assert len(set(ports)) == 6
+    assert all(is_free("127.0.0.1", port) and not answers("127.0.0.1", port) for port in ports)
 
 
 def test_a_port_somebody_listens_on_is_neither_free_nor_silent() -> None:

@@ -85,36 +85,36 @@ def products(*attributes: dict[str, Any]) -> Any:
 
 
 def test_a_later_record_of_the_batch_that_differs_fails_alone() -> None:
-    standing = products(
+    checked = products(
         {"weight": 1, "tag": "a"}, {"weight": "heavy"}, {"weight": [2, 3], "tag": None}
     ).check_types({})
-    assert standing.messages == (
+    assert checked.messages == (
         "data.1.custom_attributes.weight is invalid. Its data type is not consistent with other records",
     )
-    assert [record.record_id for record in standing.records] == ["p0", "p2"]
-    assert standing.attribute_types == {"weight": "number", "tag": "string"}
+    assert [record.record_id for record in checked.records] == ["p0", "p2"]
+    assert checked.attribute_types == {"weight": "number", "tag": "string"}
 
 
 def test_a_record_that_fails_decides_no_types() -> None:
-    standing = products({"a": 1}, {"a": "x", "b": "y"}, {"b": 2}).check_types({})
-    assert [record.record_id for record in standing.records] == ["p0", "p2"]
-    assert standing.attribute_types == {"a": "number", "b": "number"}
+    checked = products({"a": 1}, {"a": "x", "b": "y"}, {"b": 2}).check_types({})
+    assert [record.record_id for record in checked.records] == ["p0", "p2"]
+    assert checked.attribute_types == {"a": "number", "b": "number"}
 
 
 def test_types_of_the_data_set_win_over_the_batch() -> None:
     upload = products({"weight": "light"}, {"weight": 3}, {"other": True})
     assert [record.record_id for record in upload.check_types({}).records] == ["p0", "p2"]
-    standing = upload.check_types({"weight": "number", "unrelated": "bool"})
-    assert [record.record_id for record in standing.records] == ["p1", "p2"]
-    assert standing.messages == (
+    checked = upload.check_types({"weight": "number", "unrelated": "bool"})
+    assert [record.record_id for record in checked.records] == ["p1", "p2"]
+    assert checked.messages == (
         "data.0.custom_attributes.weight is invalid. Its data type is not consistent with other records",
     )
-    assert standing.attribute_types == {"weight": "number", "other": "bool"}
+    assert checked.attribute_types == {"weight": "number", "other": "bool"}
 
 
 def test_several_clashes_of_a_record_are_one_message() -> None:
-    standing = products({"a": 1, "b": "x"}, {"a": "1", "b": 2}).check_types({})
-    assert standing.messages == (
+    checked = products({"a": 1, "b": "x"}, {"a": "1", "b": 2}).check_types({})
+    assert checked.messages == (
         "data.1.custom_attributes.a is invalid. Its data type is not consistent with other records (and 1 more)",
     )
 

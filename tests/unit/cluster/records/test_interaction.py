@@ -234,17 +234,17 @@ def test_timestamps_have_one_stored_form(sent: str, kept: str) -> None:
 
 
 def test_interactions_without_ids_get_the_configured_default_visitor() -> None:
-    asked = []
+    calls = []
 
     def visitor() -> str:
-        asked.append(1)
+        calls.append(1)
         return "sha"
 
     items = stored(
         {"type": "click"}, {"type": "like"}, {"type": "share", "user_id": "u"}, default_anonymous_id=visitor
     )
     assert [item.get("anonymous_id") for item in items] == ["sha", "sha", None]
-    assert len(asked) == 1
+    assert len(calls) == 1
     assert stored({"type": "click", "anonymous_id": None}, default_anonymous_id="x")[0]["anonymous_id"] == "x"
 
 

@@ -37,9 +37,9 @@ def _texts(schema: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 @pytest.mark.parametrize("noun", ["user", "product", "interaction"])
 def test_every_text_of_a_published_schema_has_a_bound(noun: Any) -> None:
-    found = list(_texts(record_schema(noun)))
-    assert len(found) > 10
-    unbounded = [path for path, text in found if not BOUNDS & set(text) and path[-1] not in WITHOUT_BOUND]
+    texts = list(_texts(record_schema(noun)))
+    assert len(texts) > 10
+    unbounded = [path for path, text in texts if not BOUNDS & set(text) and path[-1] not in WITHOUT_BOUND]
     assert unbounded == []
 
 

@@ -20,16 +20,20 @@ from cluster.runtime.cluster_plan import replica_arguments, reserved_bytes
 def test_defaults_follow_from_nodes_and_processors(
     cpus: list[float], low: int, high: int, each: int, share: float
 ) -> None:
-    found = replica_arguments(cpus, {"replicas_min": 0, "memory_budget_mb": 0})
-    assert (found["replicas_min"], found["replicas_max"]) == (low, high)
-    assert (found["max_replicas_per_node"], found["num_cpus"]) == (each, share)
-    assert "memory_budget_mb" not in found
+    arguments = replica_arguments(cpus, {"replicas_min": 0, "memory_budget_mb": 0})
+    assert (arguments["replicas_min"], arguments["replicas_max"]) == (low, high)
+    assert (arguments["max_replicas_per_node"], arguments["num_cpus"]) == (each, share)
+    assert "memory_budget_mb" not in arguments
 
 
 def test_what_is_given_stays() -> None:
-    found = replica_arguments([2, 2, 2], {"replicas_min": 4, "replicas_max": 9, "memory_budget_mb": 1024})
-    assert (found["replicas_min"], found["replicas_max"], found["max_replicas_per_node"]) == (4, 9, 4)
-    assert found["memory_budget_mb"] == 1024
+    arguments = replica_arguments([2, 2, 2], {"replicas_min": 4, "replicas_max": 9, "memory_budget_mb": 1024})
+    assert (arguments["replicas_min"], arguments["replicas_max"], arguments["max_replicas_per_node"]) == (
+        4,
+        9,
+        4,
+    )
+    assert arguments["memory_budget_mb"] == 1024
 
 
 def test_a_replica_reserves_what_a_full_one_was_measured_to_take() -> None:

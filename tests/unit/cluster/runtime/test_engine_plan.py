@@ -23,22 +23,24 @@ def engine(**more: Any) -> Engine:
     return Engine(**{"app_id": "shop", "engine_id": "big", **more})
 
 
-def seen(one: Engine, **more: Any) -> EngineApplication:
+def seen(engine: Engine, **more: Any) -> EngineApplication:
     given = {
         "ours": True,
         "running": True,
         "replicas": 1,
         "target": 1,
-        "arguments": one.deployment_arguments(),
+        "arguments": engine.deployment_arguments(),
         **more,
     }
-    return EngineApplication(name=one.application, **given)
+    return EngineApplication(name=engine.application, **given)
 
 
 def next_steps(
-    one: Engine, *applications: EngineApplication, last: Mapping[str, int] | None = None
+    engine: Engine, *applications: EngineApplication, last: Mapping[str, int] | None = None
 ) -> list[Step]:
-    return plan_steps([one], {found.name: found for found in applications}, last or {}, NOW)
+    return plan_steps(
+        [engine], {application.name: application for application in applications}, last or {}, NOW
+    )
 
 
 def test_an_engine_in_the_doors_needs_nothing() -> None:
@@ -47,20 +49,20 @@ def test_an_engine_in_the_doors_needs_nothing() -> None:
 
 
 def test_a_moving_engine_is_deployed_before_it_receives_queries() -> None:
-    one = engine(moving_to="own")
-    assert next_steps(one) == [DeployEngine(one)]
-    assert next_steps(one, seen(one, running=False)) == []
-    assert next_steps(one, seen(one, replicas=0)) == []
-    assert next_steps(one, seen(one)) == [RouteEngine(one, "own")]
-    assert not is_at_target(one, {one.application: seen(one)})
+    moving = engine(moving_to="own")
+    assert next_steps(moving) == [DeployEngine(moving)]
+    assert next_steps(moving, seen(moving, running=False)) == []
+    assert next_steps(moving, seen(moving, replicas=0)) == []
+    assert next_steps(moving, seen(moving)) == [RouteEngine(moving, "own")]
+    assert not is_at_target(moving, {moving.application: seen(moving)})
 
 
 def test_a_limit_per_node_is_deployed_and_no_limit_leaves_deployments_of_earlier_releases_alone() -> None:
-    one = engine(placement="own")
-    earlier = {"app_id": "shop", "engine_id": "big", **one.scaling.model_dump()}
-    assert next_steps(one, seen(one, arguments=earlier)) == []
-    apart = one.model_copy(update={"max_replicas_per_node": 1})
-    assert next_steps(apart, seen(one)) == [DeployEngine(apart)]
+    dedicated = engine(placement="own")
+    earlier = {"app_id": "shop", "engine_id": "big", **dedicated.scaling.model_dump()}
+    assert next_steps(dedicated, seen(dedicated, arguments=earlier)) == []
+    apart = dedicated.model_copy(update={"max_replicas_per_node": 1})
+    assert next_steps(apart, seen(dedicated)) == [DeployEngine(apart)]
     assert next_steps(apart, seen(apart)) == []
 
 
@@ -82,22 +84,22 @@ def test_a_clock_that_was_set_back_keeps_no_application_for_ever() -> None:
 
 
 def test_a_missing_application_is_deployed_again() -> None:
-    one = engine(placement="own")
-    assert next_steps(one) == [DeployEngine(one)]
-    assert not is_at_target(one, {})
-    assert is_at_target(one, {one.application: seen(one)})
+    dedicated = engine(placement="own")
+    assert next_steps(dedicated) == [DeployEngine(dedicated)]
+    assert not is_at_target(dedicated, {})
+    assert is_at_target(dedicated, {dedicated.application: seen(dedicated)})
 
 
 def test_an_application_that_is_just_ending_is_waited_for() -> None:
-    one = engine(placement="own")
-    assert next_steps(one, seen(one, ending=True, arguments=None)) == []
+    dedicated = engine(placement="own")
+    assert next_steps(dedicated, seen(dedicated, ending=True, arguments=None)) == []
 
 
 def test_other_scaling_is_deployed_and_the_same_is_left_alone() -> None:
-    one = engine(placement="own")
-    assert next_steps(one, seen(one)) == []
-    scaled = one.model_copy(update={"scaling": Scaling(replicas_max=5)})
-    assert next_steps(scaled, seen(one)) == [DeployEngine(scaled)]
+    dedicated = engine(placement="own")
+    assert next_steps(dedicated, seen(dedicated)) == []
+    scaled = dedicated.model_copy(update={"scaling": Scaling(replicas_max=5)})
+    assert next_steps(scaled, seen(dedicated)) == [DeployEngine(scaled)]
 
 
 def test_what_belongs_to_nobody_is_swept_but_not_what_somebody_else_deployed() -> None:
@@ -110,25 +112,25 @@ def test_what_belongs_to_nobody_is_swept_but_not_what_somebody_else_deployed() -
 def test_an_application_from_a_configuration_file_is_used_and_never_changed() -> None:
     theirs = seen(engine(), ours=False, arguments=None)
     for placement, step in (("own", "own"), ("door", None)):
-        asked: Placement | None = "own" if step else None
-        one = engine(placement="door", moving_to=asked)
-        assert next_steps(one, theirs) == ([RouteEngine(one, "own")] if step else []), placement
+        target: Placement | None = "own" if step else None
+        embedded = engine(placement="door", moving_to=target)
+        assert next_steps(embedded, theirs) == ([RouteEngine(embedded, "own")] if step else []), placement
     assert is_at_target(engine(placement="own"), {theirs.name: theirs})
     assert is_at_target(engine(), {theirs.name: theirs})
 
 
 def test_a_status_reports_the_obstacle() -> None:
-    one = engine(moving_to="own")
+    moving = engine(moving_to="own")
     assert engine_status(engine(), None, NOW) is None
     states = {
-        "starting": [None, seen(one, replicas=0), seen(one, running=False)],
-        "running": [seen(one)],
-        "failed": [seen(one, failed=True, running=False, message="no such module")],
-        "ending": [seen(one, ending=True)],
+        "starting": [None, seen(moving, replicas=0), seen(moving, running=False)],
+        "running": [seen(moving)],
+        "failed": [seen(moving, failed=True, running=False, message="no such module")],
+        "ending": [seen(moving, ending=True)],
     }
     for state, cases in states.items():
         for case in cases:
-            status = engine_status(one, case, NOW)
+            status = engine_status(moving, case, NOW)
             assert status is not None
             assert status.state == state
-    assert engine_status(engine(), seen(one), NOW) is not None
+    assert engine_status(engine(), seen(moving), NOW) is not None

@@ -29,9 +29,9 @@ OF_ONE_MACHINE = {
 
 @pytest.fixture
 def paths(tmp_path: Path) -> InstallationPaths:
-    found = InstallationPaths.from_data_dir(tmp_path / "data", tmp_path)
-    found.run_dir.mkdir()
-    return found
+    paths = InstallationPaths.from_data_dir(tmp_path / "data", tmp_path)
+    paths.run_dir.mkdir()
+    return paths
 
 
 def test_a_node_has_all_that_one_machine_has(paths: InstallationPaths) -> None:

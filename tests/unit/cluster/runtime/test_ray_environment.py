@@ -14,9 +14,9 @@ def test_memory_of_other_programs_ends_no_replica() -> None:
 
 
 def test_python_in_a_job_is_ours_whatever_stands_on_the_path() -> None:
-    own = os.path.dirname(sys.executable)
+    bin_dir = os.path.dirname(sys.executable)
     places = InstallationPaths.from_data_dir(Path("/somewhere"))
-    for path in ("/usr/bin:/bin", f"/usr/bin:{own}", f"{own}:/usr/bin"):
-        found = shared_environment(places, {"PATH": path}, Path("/here"))["PATH"].split(":")
-        assert found[0] == own
-        assert set(path.split(":")) <= set(found)
+    for path in ("/usr/bin:/bin", f"/usr/bin:{bin_dir}", f"{bin_dir}:/usr/bin"):
+        folders = shared_environment(places, {"PATH": path}, Path("/here"))["PATH"].split(":")
+        assert folders[0] == bin_dir
+        assert set(path.split(":")) <= set(folders)

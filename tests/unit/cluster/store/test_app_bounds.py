@@ -40,7 +40,7 @@ class CountingStore:
 
     async def get_many(self, app_id: str, noun: str, ids: list[str]) -> list[bytes | None]:
         self.calls.append("get_many")
-        return [b"{}" if one in ("p1", "p2") else None for one in ids]
+        return [b"{}" if record_id in ("p1", "p2") else None for record_id in ids]
 
     async def all(self, app_id: str) -> list[Engine]:
         self.calls.append("all")

@@ -53,14 +53,16 @@ async def test_one_read_serves_all_engines_of_an_app_for_three_quarters_of_a_sec
     for engine_id in ("default", "big"):
         await engines.inner.put(Engine(app_id="shop", engine_id=engine_id))
     assert records.find("shop", "default") is None
-    found = await asyncio.gather(*(records.read_engine("shop", one) for one in ("default", "big", "default")))
-    assert [engine.engine_id for engine in found if engine] == ["default", "big", "default"]
+    read = await asyncio.gather(
+        *(records.read_engine("shop", engine_id) for engine_id in ("default", "big", "default"))
+    )
+    assert [engine.engine_id for engine in read if engine] == ["default", "big", "default"]
     assert engines.reads == 1
     clock.pass_ms(749)
-    assert records.find("shop", "big") is found[1]
+    assert records.find("shop", "big") is read[1]
     clock.pass_ms(1)
     assert records.find("shop", "big") is None
-    assert await records.read_engine("shop", "big") is found[1], "an equal record stays the same object"
+    assert await records.read_engine("shop", "big") is read[1], "an equal record stays the same object"
     assert engines.reads == 2
 
 

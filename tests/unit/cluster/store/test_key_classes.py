@@ -14,8 +14,8 @@ from cluster.store.key_classes import CLASSES, control_keys, key_class
 def test_every_key_function_has_exactly_one_class() -> None:
     functions = {
         name
-        for name, one in inspect.getmembers(keys, inspect.isfunction)
-        if one.__module__ == keys.__name__ and not name.startswith("_")
+        for name, function in inspect.getmembers(keys, inspect.isfunction)
+        if function.__module__ == keys.__name__ and not name.startswith("_")
     }
     classed = Counter(name for names in CLASSES.values() for name in names)
     assert set(classed) == functions, "say in cluster/store/key_classes.py what a backup does with a new key"
@@ -26,10 +26,10 @@ def test_a_key_is_recognised_whatever_its_ids_contain() -> None:
     for kind, names in CLASSES.items():
         for name in names:
             function = getattr(keys, name)
-            wanted = inspect.signature(function).parameters
+            parameters = inspect.signature(function).parameters
             given = [
-                {"noun": "product", "day": 7, "minute": 7, "app": "shop"}.get(one, "a:b{}:limit:c\n")
-                for one in wanted
+                {"noun": "product", "day": 7, "minute": 7, "app": "shop"}.get(parameter, "a:b{}:limit:c\n")
+                for parameter in parameters
             ]
             assert key_class(function(*given)) == kind, function(*given)
 

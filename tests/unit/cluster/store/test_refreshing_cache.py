@@ -29,11 +29,11 @@ class _Store:
     def __init__(self) -> None:
         self.value = "one"
         self.away = False
-        self.asked = 0
+        self.requests = 0
         self.gate: asyncio.Event | None = None
 
     async def load(self, key: str, last: str | None) -> str:
-        self.asked += 1
+        self.requests += 1
         if self.gate is not None:
             await self.gate.wait()
         if self.away:
@@ -53,7 +53,7 @@ async def test_a_value_is_read_once_while_it_is_fresh(store: _Store) -> None:
     assert cache.get("shop") is None
     assert cache.age_s("shop") == math.inf
     assert [await cache.read("shop"), await cache.read("shop")] == ["shop one"] * 2
-    assert store.asked == 1
+    assert store.requests == 1
     clock.at_s += 0.25
     assert cache.age_s("shop") == 0.25
     clock.at_s += 0.25
@@ -73,7 +73,7 @@ async def test_the_last_good_value_stays_while_the_store_is_away(store: _Store) 
     store.away = True
     clock.at_s += 2
     assert [await cache.read("shop"), await cache.read("shop")] == ["shop one"] * 2
-    assert store.asked == 3
+    assert store.requests == 3
     assert cache.age_s("shop") == 2
     with pytest.raises(Unavailable):
         await cache.refresh("shop")
@@ -84,11 +84,11 @@ async def test_callers_share_a_refresh_or_take_the_last_value(store: _Store) -> 
     clock = _Clock()
     cache = RefreshingCache(store.load, clock, keep_s=0.5)
     store.gate = asyncio.Event()
-    readers = [asyncio.create_task(cache.read("shop")) for _ in range(3)]
+    tasks = [asyncio.create_task(cache.read("shop")) for _ in range(3)]
     await asyncio.sleep(0)
     store.gate.set()
-    assert await asyncio.gather(*readers) == ["shop one"] * 3
-    assert store.asked == 1
+    assert await asyncio.gather(*tasks) == ["shop one"] * 3
+    assert store.requests == 1
     store.value, store.gate = "two", asyncio.Event()
     clock.at_s += 1
     first = asyncio.create_task(cache.read("shop"))
@@ -114,8 +114,8 @@ async def test_a_followed_value_changes_by_itself_and_an_outage_is_logged_once(s
         assert cache.is_following("all")
         assert cache.get("all") == "all one"
         store.away = True
-        asked = store.asked
-        await until(lambda: store.asked > asked + 3)
+        before = store.requests
+        await until(lambda: store.requests > before + 3)
         store.away, store.value = False, "two"
         await until(lambda: cache.get("all") == "all two" and runs > 0)
         await until(lambda: "values_followed" in [line["event"] for line in lines])

@@ -71,7 +71,7 @@ async def test_arguments_come_from_path_query_and_body(http: Http) -> None:
     )  # fmt: skip
     assert listed.json()["data"]["next"]
     assert made.json()["data"]["secret_key"] not in json.dumps(
-        [one.model_dump() for one in await rows(http.stores)]
+        [audit_row.model_dump() for audit_row in await rows(http.stores)]
     )
 
 
@@ -232,8 +232,8 @@ async def test_an_operation_that_takes_long_goes_on_and_leaves_its_row(
     go_on.set()
     for _ in range(20):
         await asyncio.sleep(0)
-    found = await rows(memory_stores)
-    assert found[0].after == {"done": True}
+    written = await rows(memory_stores)
+    assert written[0].after == {"done": True}
 
 
 async def test_a_failure_of_ours_leaves_a_row_and_tells_nothing(memory_stores: Stores) -> None:
@@ -304,7 +304,7 @@ async def test_a_file_reaches_its_operation_in_parts(memory_stores: Stores) -> N
     assert packed.status == 400
     with pytest.raises(HungUp):
         await call(app, "POST", path, headers=headers, chunks=sent, hang_up=True)
-    assert [one.outcome for one in await rows(memory_stores)] == ["done", "refused", "refused"]
+    assert [audit_row.outcome for audit_row in await rows(memory_stores)] == ["done", "refused", "refused"]
 
 
 async def test_slow_bodies_of_one_person_leave_places_for_others(http: Http) -> None:
@@ -331,7 +331,7 @@ async def test_slow_bodies_of_one_person_leave_places_for_others(http: Http) -> 
     token = await give_token(http.stores, "ada", life_ms=10**9)
     slow = [asyncio.ensure_future(hold(token)) for _ in range(40)]
     await asyncio.wait(slow, timeout=0.1)
-    refused = [one.result() for one in slow if one.done()]
+    refused = [request.result() for request in slow if request.done()]
     assert refused == [429] * (40 - endpoint.MOST_OF_PERSON)
     assert (await http("GET", "/me")).status == 200
     go_on.set()

@@ -56,11 +56,11 @@ async def test_no_argument_breaks_an_operation(memory_stores: Stores, tmp_path: 
     for operation in OPERATIONS.values():
         if operation.name in SLOW or operation.stream_field:
             continue
-        base = {**operation.example, **({"app_id": "shop"} if "{app_id}" in operation.path else {})}
+        arguments = {**operation.example, **({"app_id": "shop"} if "{app_id}" in operation.path else {})}
         for field in set(operation.arguments.model_fields) - {"app_id"}:
             for value in TEXTS if is_in_address(operation) or field in operation.path_fields else VALUES:
                 clock.advance(2_000)
-                answer = await send(app, headers, operation, {**base, field: value})
+                answer = await send(app, headers, operation, {**arguments, field: value})
                 if answer.status >= 500 and answer.status != 503:
                     broken.append((operation.name, field, str(value)[:20], answer.status))
     assert broken == []

@@ -96,7 +96,7 @@ OPERATION_NAMES = sorted(OPERATIONS)
 
 
 def test_operations_for_everybody_are_few_and_listed() -> None:
-    assert {name for name, one in OPERATIONS.items() if one.scope == "person"} == FOR_EVERYBODY
+    assert {name for name, operation in OPERATIONS.items() if operation.scope == "person"} == FOR_EVERYBODY
 
 
 @pytest.mark.parametrize("name", OPERATION_NAMES)
@@ -106,8 +106,8 @@ async def test_a_role_reaches_what_it_may_in_its_app_and_nothing_elsewhere(gate:
         headers = bearer(await give_token(gate.stores, role))
         for app_id in ("shop", "news"):
             rank_in = {"shop": RANK[role]}
-            wanted = expected(operation, rank_in=rank_in, installation=False, app_id=app_id)
-            await _check(gate, operation, app_id, headers, wanted)
+            status = expected(operation, rank_in=rank_in, installation=False, app_id=app_id)
+            await _check(gate, operation, app_id, headers, status)
 
 
 @pytest.mark.parametrize("name", OPERATION_NAMES)
@@ -115,19 +115,19 @@ async def test_a_token_allows_no_more_than_its_ceiling_and_its_apps(gate: Gate, 
     operation = OPERATIONS[name]
     for role, rank in RANK.items():
         headers = bearer(await give_token(gate.stores, "owner", role=role))
-        wanted = expected(operation, rank_in={"shop": rank}, installation=False, app_id="shop")
-        await _check(gate, operation, "shop", headers, wanted)
+        status = expected(operation, rank_in={"shop": rank}, installation=False, app_id="shop")
+        await _check(gate, operation, "shop", headers, status)
         # An administrator with a lesser ceiling is no owner of the installation either.
         headers = bearer(await give_token(gate.stores, "root", role=role))
         for app_id in ("shop", "news"):
             both = {"shop": rank, "news": rank}
             installation = rank >= RANK[operation.role]
-            wanted = expected(operation, rank_in=both, installation=installation, app_id=app_id)
-            await _check(gate, operation, app_id, headers, wanted)
+            status = expected(operation, rank_in=both, installation=installation, app_id=app_id)
+            await _check(gate, operation, app_id, headers, status)
     headers = bearer(await give_token(gate.stores, "root", apps=("shop",)))
     for app_id in ("shop", "news"):
-        wanted = expected(operation, rank_in={"shop": 4}, installation=False, app_id=app_id)
-        await _check(gate, operation, app_id, headers, wanted)
+        status = expected(operation, rank_in={"shop": 4}, installation=False, app_id=app_id)
+        await _check(gate, operation, app_id, headers, status)
 
 
 @pytest.mark.parametrize("name", OPERATION_NAMES)
@@ -138,10 +138,10 @@ async def test_nobody_gets_in_without_a_valid_token(gate: Gate, name: str) -> No
     assert await stores.admin_tokens.remove(f"tok-{revoked[4:12]}")
     await add_person(stores, "locked", administrator=True)
     locked = await give_token(stores, "locked")
-    await stores.accounts.update("locked", lambda one: one.model_copy(update={"disabled": True}))
+    await stores.accounts.update("locked", lambda account: account.model_copy(update={"disabled": True}))
     await add_person(stores, "renewed", administrator=True)
     renewed = await give_token(stores, "renewed")
-    await stores.accounts.update("renewed", lambda one: one.model_copy(update={"epoch": 1}))
+    await stores.accounts.update("renewed", lambda account: account.model_copy(update={"epoch": 1}))
     gone = await add_person(stores, "gone", administrator=True)
     deleted = await give_token(stores, "gone")
     await stores.accounts.remove(gone)
@@ -167,8 +167,8 @@ async def test_nobody_gets_in_without_a_valid_token(gate: Gate, name: str) -> No
 
 
 async def _check(
-    gate: Gate, operation: Operation[Any, Any], app_id: str, headers: dict[str, str], wanted: int
+    gate: Gate, operation: Operation[Any, Any], app_id: str, headers: dict[str, str], status: int
 ) -> None:
     gate.reached.clear()
     answer = await gate.ask(operation, app_id, headers)
-    assert (answer.status, gate.reached) == (wanted, [operation.name] if wanted == 200 else []), answer.body
+    assert (answer.status, gate.reached) == (status, [operation.name] if status == 200 else []), answer.body

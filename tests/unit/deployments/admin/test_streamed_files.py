@@ -49,7 +49,7 @@ async def test_a_file_is_uploaded_in_pieces(tmp_path: Path) -> None:
     with pytest.raises(HungUp):
         await call(app, "POST", f"{path}?noun=product", headers=headers, chunks=[b"x"], hang_up=True)
     listed = (await call(app, "GET", path, headers=headers)).json()["data"]["imports"]
-    assert [one["import_id"] for one in listed] == [data["import_id"]]
+    assert [stored["import_id"] for stored in listed] == [data["import_id"]]
 
 
 async def test_slow_files_end_and_leave_places_for_others(

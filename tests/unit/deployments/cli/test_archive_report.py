@@ -48,7 +48,10 @@ CALLS = [
 def test_sums_group_calls_by_client_and_tool() -> None:
     report = build_archive_report(CALLS, since=DAY, until=3 * DAY)
     assert report.calls == 5
-    assert [(one.name, one.client_ids, one.asks, one.reads, one.refused) for one in report.clients] == [
+    assert [
+        (client.name, client.client_ids, client.asks, client.reads, client.refused)
+        for client in report.clients
+    ] == [
         ("Agent", ("c-1", "c-2"), 2, 1, 0),
         ("Other", ("c-3",), 1, 0, 1),
     ]
@@ -184,7 +187,7 @@ def test_rules_and_report_over_a_stopped_installation(
     assert [(rule["client"], rule["decision"], rule["calls_per_minute"]) for rule in listed["rules"]] == [
         ("greedy bot", "deny", 30.0)
     ]
-    assert {one["client_name"] for one in listed["seen"]} == {"Agent", HOSTILE}
+    assert {client["client_name"] for client in listed["seen"]} == {"Agent", HOSTILE}
     shown = CliRunner().invoke(command_line(), ["report", "mcp"])
     assert shown.exit_code == 0
     assert "\x1b[31m" not in shown.output

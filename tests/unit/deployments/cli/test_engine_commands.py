@@ -113,7 +113,9 @@ def test_one_engine_more_than_the_bound_of_the_app_is_refused() -> None:
     result = _run("engines", "create", "bookshop", "winter")
     assert isinstance(result.exception, Conflict), result.output
     assert "bookshop has 1 of at most 1 engines" in result.exception.message
-    assert [one["engine_id"] for one in _run_json("engines", "list", "bookshop")["engines"]] == ["summer"]
+    assert [engine["engine_id"] for engine in _run_json("engines", "list", "bookshop")["engines"]] == [
+        "summer"
+    ]
 
 
 def test_help_teaches_by_examples() -> None:

@@ -65,7 +65,7 @@ def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None
     file = home / "experiments.json"
     file.write_text(json.dumps({"experiments": drafts}))
     made = _run_json("create", "bookshop", str(file))["created"]
-    assert [(one["slug"], one["status"], one["starts_at"]) for one in made] == [
+    assert [(listed["slug"], listed["status"], listed["starts_at"]) for listed in made] == [
         ("blue", "Draft", None), ("red", "Draft", None),
     ]  # fmt: skip
     assert _run_json("start", "bookshop", "blue")["status"] == "Active"
@@ -76,21 +76,24 @@ def test_an_experiment_is_made_started_reported_and_put_away(home: Path) -> None
     )
     assert "blue is Active; from there" in _refusal("archive", "bookshop", "blue").message
     after = _run_json("edit", "bookshop", "blue", "--weight", "blue=3", "--name", "Bluer")
-    assert ([one["weight"] for one in after["variants"]], after["name"]) == ([1, 3], "Bluer")
+    assert ([variant["weight"] for variant in after["variants"]], after["name"]) == ([1, 3], "Bluer")
     assert after["weights_at"] is not None
     assert "traffic can only go up from 1" in _refusal("edit", "bookshop", "blue", "--traffic", "0.5").message
     assert "since" in _run("report", "bookshop", "blue").output
-    found = _run_json("report", "bookshop", "blue", "--charts", str(home / "charts"))
-    assert [line["people"] for line in found["variants"]] == [0, 0]
-    assert len(found["charts"]) == 4
-    for path in found["charts"]:
+    report = _run_json("report", "bookshop", "blue", "--charts", str(home / "charts"))
+    assert [line["people"] for line in report["variants"]] == [0, 0]
+    assert len(report["charts"]) == 4
+    for path in report["charts"]:
         ElementTree.parse(path)
     assert "not enough yet" in _run("report", "bookshop", "blue").output
     assert "Now" not in _run("list", "bookshop").output
     assert "blue" in _run("show", "bookshop", "blue").output
     for step in ("pause", "start", "complete", "archive"):
         assert _run(step, "bookshop", "blue").exit_code == 0
-    assert [one["status"] for one in _run_json("list", "bookshop")["experiments"]] == ["Archived", "Draft"]
+    assert [experiment["status"] for experiment in _run_json("list", "bookshop")["experiments"]] == [
+        "Archived",
+        "Draft",
+    ]
     lost = {"name": "Lost", "variants": [{"name": "a"}, {"name": "b", "snapshot": "v9"}]}
     assert _run("create", "bookshop", "-", given=json.dumps(lost)).exit_code == 0
     assert "engine default has no snapshot 'v9'" in _refusal("start", "bookshop", "lost").message
@@ -119,25 +122,25 @@ def test_faults_of_options_and_files_are_reported_before_anything_is_opened(home
 
 
 def test_a_snapshot_has_to_be_on_the_shelf(tmp_path: Path) -> None:
-    shelf = ArtifactStore.open(tmp_path / "shelf")
-    version = publish_ring_snapshot(SnapshotStore(shelf), tmp_path / "one", APP, seed=6)
+    artifacts = ArtifactStore.open(tmp_path / "shelf")
+    version = publish_ring_snapshot(SnapshotStore(artifacts), tmp_path / "one", APP, seed=6)
 
     def pinned(snapshot: str, **fields: Any) -> Experiment:
         variants = [{"variant_id": "a", "name": "a", "slug": "a", "snapshot": snapshot, **fields}]
         return an_experiment(app_id=APP, variants=variants)
 
-    validate_snapshots(pinned(version), shelf)
-    validate_snapshots(pinned(""), shelf)
+    validate_snapshots(pinned(version), artifacts)
+    validate_snapshots(pinned(""), artifacts)
     for wrong in (pinned("v9"), pinned(version, engine_id="news")):
         with pytest.raises(NotFound, match=r"variant a: engine .* has no snapshot"):
-            validate_snapshots(wrong, shelf)
+            validate_snapshots(wrong, artifacts)
 
 
 async def test_conversions_come_from_settled_interactions_of_any_id_of_a_person(tmp_path: Path) -> None:
-    stores, one = memory_stores(), an_experiment(goal=("click", "like"))
+    stores, experiment = memory_stores(), an_experiment(goal=("click", "like"))
     at_ms = 1_700_000_000_000
-    for readers in (["a:x"], ["u:ada", "a:x"], ["a:y"], ["u:eve"]):
-        await stores.experiments.assign(one, readers, Exposure("b", at_ms), "take")
+    for user_keys in (["a:x"], ["u:ada", "a:x"], ["a:y"], ["u:eve"]):
+        await stores.experiments.assign(experiment, user_keys, Exposure("b", at_ms), "take")
     await stores.interactions.append(APP, b"[]", [("bob", "y", b"")])
     rows = [
         ("u:ada", "click", 1),
@@ -147,22 +150,28 @@ async def test_conversions_come_from_settled_interactions_of_any_id_of_a_person(
         ("u:z", "click", 4),
     ]
     table = pa.Table.from_pylist(
-        [{"reader": reader, "type": kind, "at_ms": at_ms + ms, "json": b"{}"} for reader, kind, ms in rows],
+        [
+            {"reader": user_key, "type": kind, "at_ms": at_ms + ms, "json": b"{}"}
+            for user_key, kind, ms in rows
+        ],
         schema=INTERACTIONS,
     )
     SegmentStore(ArtifactStore.open(tmp_path)).append(APP, "interaction", table, first="1-0", last="5-0")
-    found = await load_report(stores, ArtifactStore.open(tmp_path), one)
-    assert [(line.people, line.converted, line.conversions) for line in found.lines] == [(0, 0, 0), (3, 2, 2)]
+    report = await load_report(stores, ArtifactStore.open(tmp_path), experiment)
+    assert [(line.people, line.converted, line.conversions) for line in report.lines] == [
+        (0, 0, 0),
+        (3, 2, 2),
+    ]
 
 
 async def test_conversions_of_the_last_moment_are_announced_and_not_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stores, one = memory_stores(), an_experiment(goal=("checkout",))
+    stores, experiment = memory_stores(), an_experiment(goal=("checkout",))
     at_ms = 1_700_000_000_000
     items = []
     for number in range(84):
-        await stores.experiments.assign(one, [f"u:{number}"], Exposure("b", at_ms), "take")
+        await stores.experiments.assign(experiment, [f"u:{number}"], Exposure("b", at_ms), "take")
         moment = iso_ms(at_ms + 1 + number)
         items += [{"type": "checkout", "user_id": str(number), "timestamp": moment, "product_ids": ["p"]}]
     items += [
@@ -171,18 +180,18 @@ async def test_conversions_of_the_last_moment_are_announced_and_not_counted(
         {"type": "checkout", "anonymous_id": "nobody", "timestamp": iso_ms(at_ms + 1), "product_ids": ["p"]},
     ]
     await stores.interactions.append(APP, orjson.dumps(items), [])
-    found = await load_report(stores, ArtifactStore.open(tmp_path), one)
-    assert (found.settling, found.lines[1].converted) == (84, 0)
-    assert found.to_dict()["settling"] == 84
-    show_report(found)
+    report = await load_report(stores, ArtifactStore.open(tmp_path), experiment)
+    assert (report.settling, report.lines[1].converted) == (84, 0)
+    assert report.to_dict()["settling"] == 84
+    show_report(report)
     assert "84 more conversions are settling" in " ".join(capsys.readouterr().out.split())
 
 
 def _build_example_report(people: int = 4_000) -> ExperimentReport:
     exposures = [(f"u:{n}", Exposure("ab"[n % 2], 1_700_000_000_000, person=f"u:{n}")) for n in range(people)]
-    did = [(f"u:{n}", 1_700_000_000_001) for n in range(people) if n % 20 == 0 or n % 4 == 1]
+    converted = [(f"u:{n}", 1_700_000_000_001) for n in range(people) if n % 20 == 0 or n % 4 == 1]
     served = {"a:10": 500, "b:10": 400, "b:over": 100}
-    return build_report(an_experiment(name="<b>&"), exposures, did, links={}, served=served)
+    return build_report(an_experiment(name="<b>&"), exposures, converted, links={}, served=served)
 
 
 def test_a_report_is_drawn_as_svg_with_its_intervals() -> None:

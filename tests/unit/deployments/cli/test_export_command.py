@@ -62,17 +62,17 @@ def _run_json(*words: str, code: int = 0) -> Any:
 
 def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
     out = folder / "products.parquet"
-    told = _run_json("export", "shop", "products", "--out", str(out))
-    assert (told["rows"], told["from"], told["file"], told["format"]) == (
+    summary = _run_json("export", "shop", "products", "--out", str(out))
+    assert (summary["rows"], summary["from"], summary["file"], summary["format"]) == (
         len(PRODUCTS),
         None,
         str(out),
         "parquet",
     )
-    assert told["digest"].startswith("sha256:")
-    assert told["waiting"] == 0
+    assert summary["digest"].startswith("sha256:")
+    assert summary["waiting"] == 0
     assert pl.read_parquet(out)["product_id"].sort().to_list() == sorted(
-        one["product_id"] for one in PRODUCTS
+        product["product_id"] for product in PRODUCTS
     )
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
     lines = _run("export", "shop", "interactions", "--out", "-", "--format", "jsonl")
@@ -85,11 +85,11 @@ def test_a_stopped_shop_is_exported_and_scored(folder: Path) -> None:
 
     (folder / "users.txt").write_text("ada\nnobody\n")
     scores = folder / "scores.csv"
-    told = _run_json("recommend", "shop", "--users", str(folder / "users.txt"), "--rows", "3", "--fq", "brand:Alder",
+    summary = _run_json("recommend", "shop", "--users", str(folder / "users.txt"), "--rows", "3", "--fq", "brand:Alder",
                  "--out", str(scores))  # fmt: skip
-    assert (told["users"], told["rows"], told["snapshots"]) == (2, 6, [])
+    assert (summary["users"], summary["rows"], summary["snapshots"]) == (2, 6, [])
     frame = pl.read_csv(scores)
-    alder = {one["product_id"] for one in PRODUCTS if one["brand"] == "Alder"}
+    alder = {product["product_id"] for product in PRODUCTS if product["brand"] == "Alder"}
     assert set(frame["product_id"].to_list()) <= alder
     assert frame["rank"].to_list() == [1, 2, 3] * 2
 
@@ -165,9 +165,9 @@ def test_wrong_use_ends_with_two(
 def test_a_store_that_is_away_ends_with_three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("KIOSK_REDIS_URL", "redis://127.0.0.1:1")
-    told = _run("export", "shop", "users", "--out", str(tmp_path / "x.csv"), "--json")
-    assert told.exit_code == 3
-    assert json.loads(told.stdout)["error"]["code"] == "unavailable"
+    result = _run("export", "shop", "users", "--out", str(tmp_path / "x.csv"), "--json")
+    assert result.exit_code == 3
+    assert json.loads(result.stdout)["error"]["code"] == "unavailable"
     assert not (tmp_path / "x.csv").exists()
 
 

@@ -39,9 +39,9 @@ async def note_question(stores: Stores, question_id: str, text: str, rewritten: 
     await stores.questions.ask(question, answer, answer_to_json(question, answer), holder="", until_ms=0)
 
 
-def judged(reader: str, question_id: str, value: str, at_ms: int = AT, **more: Any) -> dict[str, Any]:
+def judged(user_id: str, question_id: str, value: str, at_ms: int = AT, **more: Any) -> dict[str, Any]:
     item = {"type": "feedback", "question_id": question_id, "value": value, "result_type": "answer", **more}
-    return {**item, "user_id": reader, "timestamp": iso_ms(at_ms)}
+    return {**item, "user_id": user_id, "timestamp": iso_ms(at_ms)}
 
 
 async def report_of(
@@ -50,8 +50,8 @@ async def report_of(
     segments = SegmentStore(ArtifactStore.open(tmp_path))
     if settled:
         rows = [
-            {"reader": f"u:{one['user_id']}", "type": one["type"], "at_ms": AT, "json": orjson.dumps(one)}
-            for one in settled
+            {"reader": f"u:{item['user_id']}", "type": item["type"], "at_ms": AT, "json": orjson.dumps(item)}
+            for item in settled
         ]
         table = pa.Table.from_pylist(rows, schema=INTERACTIONS)
         segments.append(APP, "interaction", table, first="1-0", last="5-0")

@@ -86,8 +86,8 @@ def test_status_and_doctor_agree(killed: Killed) -> None:
         "ready": False, "phase": "killed", "processes": 2, "data_dir": str(killed.places.data_dir),
     }  # fmt: skip
     assert WORDS in seen.stderr
-    told = json.loads(CliRunner().invoke(command_line(), ["doctor", "--json"]).stdout)
-    finding = next(finding for finding in told["findings"] if finding["check"] == "processes")
+    report = json.loads(CliRunner().invoke(command_line(), ["doctor", "--json"]).stdout)
+    finding = next(finding for finding in report["findings"] if finding["check"] == "processes")
     assert finding["words"] == "the supervisor was killed; 2 processes of it still run"
 
 

@@ -35,6 +35,6 @@ def test_conform_tells_needed_promises_from_advice(monkeypatch: pytest.MonkeyPat
     done = CliRunner().invoke(command_line(), [*words, '{"window": 2}'])
     assert done.exit_code == 0, done.output
     assert "13 of 13 promises are kept" in done.stdout
-    told = json.loads(CliRunner().invoke(command_line(), [*words, "{}", "--json"]).stdout)
-    assert told["usable"]
-    assert {one["needed"] for one in told["promises"]} == {True, False}
+    report = json.loads(CliRunner().invoke(command_line(), [*words, "{}", "--json"]).stdout)
+    assert report["usable"]
+    assert {promise["needed"] for promise in report["promises"]} == {True, False}

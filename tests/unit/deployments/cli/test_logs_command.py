@@ -22,10 +22,10 @@ def event(at: str, level: str, name: str, **fields: str) -> str:
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstallationPaths:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
-    found = InstallationPaths.from_data_dir(tmp_path / "data")
-    found.make()
-    found.ray_logs_dir.mkdir(parents=True)
-    (found.ray_logs_dir / "worker-1.err").write_text(
+    paths = InstallationPaths.from_data_dir(tmp_path / "data")
+    paths.make()
+    paths.ray_logs_dir.mkdir(parents=True)
+    (paths.ray_logs_dir / "worker-1.err").write_text(
         event(
             "2026-11-23T10:00:02Z",
             "error",
@@ -36,10 +36,10 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InstallationPaths
         + f"\nTraceback {KEY}\n"
         + event("2026-11-23T10:00:04Z", "info", "late")
     )
-    (found.logs_dir / "supervisor.log").write_text(
+    (paths.logs_dir / "supervisor.log").write_text(
         event("2026-11-23T10:00:03Z", "warning", "redis_slow") + "\n"
     )
-    return found
+    return paths
 
 
 def run(*words: str) -> str:

@@ -47,8 +47,8 @@ def test_rules_are_stored_listed_and_deleted(home: Path) -> None:
         json.dumps({"rules": [{"name": "a", "boost_fq": "x:1"}, {"name": "b", "boost_fq": "x:2"}]})
     )
     assert [rule["name"] for rule in _run_json("rules", "put", "bookshop", str(file))["stored"]] == ["a", "b"]
-    one = json.dumps({"name": "c", "boost_fq": "x:3", "boosting_tags": ["vip"]})
-    _run_json("rules", "put", "bookshop", "-", "--engine", "news", given=one)
+    rule_text = json.dumps({"name": "c", "boost_fq": "x:3", "boosting_tags": ["vip"]})
+    _run_json("rules", "put", "bookshop", "-", "--engine", "news", given=rule_text)
     assert [
         (rule["engine_id"], rule["name"]) for rule in _run_json("rules", "list", "bookshop")["rules"]
     ] == [

@@ -66,8 +66,8 @@ def test_a_shell_with_other_settings_is_reported(
     monkeypatch.setenv("KIOSK_DISK_LIMIT", "0.99")
     monkeypatch.setenv("KIOSK_PORT", "8160")
     assert Installation().in_vain == ["KIOSK_DISK_LIMIT=0.99"]
-    said = CliRunner().invoke(command_line(), ["train"]).stderr
-    assert "KIOSK_DISK_LIMIT=0.99 of this shell" in said
+    warning = CliRunner().invoke(command_line(), ["train"]).stderr
+    assert "KIOSK_DISK_LIMIT=0.99 of this shell" in warning
 
 
 def test_programs_get_the_running_settings_and_no_secret(running: InstallationPaths) -> None:
@@ -101,10 +101,10 @@ def test_a_second_start_on_another_port_reports_the_kept_port(
     running: InstallationPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summary = InstallationSummary(load_state(running), [AppKeys("development", "development")])  # type: ignore[arg-type]
-    asked = []
+    reveals = []
 
     def build_summary(*given: object, reveal: bool, first: bool = False) -> InstallationSummary:
-        asked.append(reveal)
+        reveals.append(reveal)
         return summary
 
     monkeypatch.setattr(up, "build_summary", build_summary)
@@ -113,7 +113,7 @@ def test_a_second_start_on_another_port_reports_the_kept_port(
     assert "It stays on http://127.0.0.1:8160." in result.stderr
     assert "`kiosk up --host 127.0.0.1 --port 8161`" in result.stderr
     assert CliRunner().invoke(command_line(), ["up", "--port", "8160", "--json"]).exit_code == 0
-    assert asked == [False, True], "programs get the keys every time, people only when they ask"
+    assert reveals == [False, True], "programs get the keys every time, people only when they ask"
 
 
 def test_the_memory_of_apps_reaches_the_processes_of_ray_and_is_not_changed_while_they_run(

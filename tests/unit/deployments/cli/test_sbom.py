@@ -54,10 +54,10 @@ def test_the_servers_inside_packages_are_there_with_the_hash_of_the_file(bill: A
 
 
 def test_dependencies_name_components_that_exist(bill: Any) -> None:
-    known = {component["bom-ref"] for component in bill["components"]} | {"kiosk"}
+    components = {component["bom-ref"] for component in bill["components"]} | {"kiosk"}
     edges = {edge["ref"]: edge["dependsOn"] for edge in bill["dependencies"]}
-    assert set(edges) <= known
-    assert {target for targets in edges.values() for target in targets} <= known
+    assert set(edges) <= components
+    assert {target for targets in edges.values() for target in targets} <= components
 
 
 def test_a_file_that_can_not_be_written_is_an_error_with_advice() -> None:

@@ -33,10 +33,10 @@ def logged_query(text: str, total: int = 3, at: int = DAY, kind: Any = "search",
 def report_of(
     tmp_path: Path, settled: list[LoggedQuery], waiting: list[LoggedQuery], **more: Any
 ) -> SearchReport:
-    shelf = QueryLogStore(ArtifactStore.open(tmp_path))
+    artifacts = QueryLogStore(ArtifactStore.open(tmp_path))
     if settled:
-        shelf.append("shop", settled, "1-0")
-    return build_search_report(shelf.read("shop", 0), waiting, **{"since": 0, "until": 10 * DAY, **more})
+        artifacts.append("shop", settled, "1-0")
+    return build_search_report(artifacts.read("shop", 0), waiting, **{"since": 0, "until": 10 * DAY, **more})
 
 
 def test_sums_count_queries_and_those_without_results(tmp_path: Path) -> None:
@@ -135,17 +135,17 @@ def test_the_report_over_a_stopped_installation(tmp_path: Path, monkeypatch: pyt
 
     installation = Installation()
     installation.administer(fill)
-    shelf = QueryLogStore(open_artifact_store(installation.settings))
-    shelf.append("bookshop", [logged_query("tulip", 3, now - 1_000)], "1-0")
+    artifacts = QueryLogStore(open_artifact_store(installation.settings))
+    artifacts.append("bookshop", [logged_query("tulip", 3, now - 1_000)], "1-0")
     words = ["report", "search", "--app", "bookshop"]
     folder = tmp_path / "charts"
     result = CliRunner().invoke(command_line(), [*words, "--charts", str(folder), "--json"])
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert (told["app_id"], told["queries"], told["unfound"]) == ("bookshop", 2, 1)
-    assert told["feedback"]["questions"] == []
-    assert len(told["charts"]) == 8
-    assert all(Path(path).stat().st_size > 200 for path in told["charts"])
+    report = json.loads(result.stdout)
+    assert (report["app_id"], report["queries"], report["unfound"]) == ("bookshop", 2, 1)
+    assert report["feedback"]["questions"] == []
+    assert len(report["charts"]) == 8
+    assert all(Path(path).stat().st_size > 200 for path in report["charts"])
     assert b"<script>" not in (folder / "search-missing.svg").read_bytes()
     shown = CliRunner().invoke(command_line(), words)
     assert shown.exit_code == 0

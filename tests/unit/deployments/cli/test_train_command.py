@@ -41,19 +41,19 @@ def test_a_pipeline_stops_when_the_requested_version_does_not_serve(
 
 def test_a_refusal_of_the_gate_names_what_would_pass_it(capsys: pytest.CaptureFixture[str]) -> None:
     show_run(_run(promote=True, verdict=REFUSED), as_json=False)
-    said = capsys.readouterr().out
-    assert f"{VERSION} was not promoted" in said.replace("\n", " ")
-    assert f'kiosk promote bookshop {VERSION} --engine default --force "..."' in said
-    assert "Let it serve: kiosk promote" not in said
+    output = capsys.readouterr().out
+    assert f"{VERSION} was not promoted" in output.replace("\n", " ")
+    assert f'kiosk promote bookshop {VERSION} --engine default --force "..."' in output
+    assert "Let it serve: kiosk promote" not in output
 
 
 def test_a_training_without_promotion_names_the_command_to_promote(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     show_run(_run(figures={"ndcg@10": 0.3}, verdict="certainly better: x"), as_json=False)
-    said = capsys.readouterr().out
-    assert "Certainly better: x" in said
-    assert f"Let it serve: kiosk promote bookshop {VERSION}" in said.replace("\n", " ")
+    output = capsys.readouterr().out
+    assert "Certainly better: x" in output
+    assert f"Let it serve: kiosk promote bookshop {VERSION}" in output.replace("\n", " ")
 
 
 def test_a_training_without_interactions_does_not_propose_to_promote(
@@ -72,9 +72,9 @@ def test_what_came_of_each_part_stands_below_the_figures(capsys: pytest.CaptureF
     parts = ({"part": "counts", "learner": "mine:Counts", "outcome": "adds_nothing", "reason": "no gain"},)
     run = _run(figures={"ndcg@10": 0.3}, chosen=chosen, parts=parts, verdict="certainly better: x")
     show_run(run, as_json=False)
-    said = capsys.readouterr().out.replace("\n", " ")
-    assert "Chosen: rules 1; counts adds nothing and is left out" in said
-    assert said.index("0.3000") < said.index("Chosen") < said.index("Certainly better")
-    assert "kiosk runs show bookshop run-1" in said
+    output = capsys.readouterr().out.replace("\n", " ")
+    assert "Chosen: rules 1; counts adds nothing and is left out" in output
+    assert output.index("0.3000") < output.index("Chosen") < output.index("Certainly better")
+    assert "kiosk runs show bookshop run-1" in output
     assert run_to_dict(run)["chosen"] == chosen
     assert run_to_dict(run)["parts"][0]["outcome"] == "adds_nothing"

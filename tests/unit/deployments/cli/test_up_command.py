@@ -50,8 +50,8 @@ def test_every_command_has_help_and_json(command: str) -> None:
 
 
 def test_the_object_has_the_shape_that_scripts_rely_on() -> None:
-    told = _summary().to_dict(secrets=True)
-    assert told == {
+    content = _summary().to_dict(secrets=True)
+    assert content == {
         "ready": True,
         "degraded": False,
         "proxy": "",
@@ -82,10 +82,12 @@ def test_the_origin_for_browsers_is_shown_where_it_is_another() -> None:
 
 
 def test_without_secrets_the_same_object_holds_none() -> None:
-    told = _summary().to_dict(secrets=False)
-    assert told["administrator"] == {"username": "admin"}
-    assert told["apps"] == [{"app_id": name, "environment": name} for name in ("playground", "development")]
-    assert "once" not in json.dumps(told)
+    content = _summary().to_dict(secrets=False)
+    assert content["administrator"] == {"username": "admin"}
+    assert content["apps"] == [
+        {"app_id": name, "environment": name} for name in ("playground", "development")
+    ]
+    assert "once" not in json.dumps(content)
 
 
 def test_a_later_start_prints_no_key_and_names_their_file() -> None:
@@ -93,11 +95,11 @@ def test_a_later_start_prints_no_key_and_names_their_file() -> None:
     summary = replace(
         summary, apps=[AppKeys(app.app_id, app.environment) for app in summary.apps], password=""
     )
-    said = "\n".join(summary.lines())
-    assert "secret of" not in said
-    assert "curl" not in said
-    assert "`kiosk keys list --reveal`" in said
-    assert summary.state.api_url in said
+    output = "\n".join(summary.lines())
+    assert "secret of" not in output
+    assert "curl" not in output
+    assert "`kiosk keys list --reveal`" in output
+    assert summary.state.api_url in output
 
 
 def test_the_pages_stand_there_unless_the_console_is_off() -> None:
@@ -195,9 +197,9 @@ def test_an_error_is_one_sentence_for_people_and_an_object_for_programs(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 3
-    said = capsys.readouterr()
-    assert json.loads(said.out)["error"]["code"] == "unavailable"
-    assert said.err.strip() == "error: Kiosk does not run; start it with `kiosk up`"
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["error"]["code"] == "unavailable"
+    assert captured.err.strip() == "error: Kiosk does not run; start it with `kiosk up`"
 
 
 def test_the_data_directory_gives_the_address_of_our_redis(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_an_account_is_deleted_for_good_and_the_last_administrator_stays(tmp_pat
     assert isinstance(_run("delete", "ada").exception, Conflict)
     _run_json("create", "grace", "--role", "administrator")
     assert _run_json("delete", "Ada") == {"username": "ada", "deleted": True, "disconnected": 0}
-    assert [one["username"] for one in _run_json("list")["users"]] == ["grace"]
+    assert [user["username"] for user in _run_json("list")["users"]] == ["grace"]
     assert isinstance(_run("delete", "ada").exception, NotFound)
     assert _run_json("create", "ada")["role"] == "reader"
 

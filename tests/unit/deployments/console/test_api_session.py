@@ -62,5 +62,7 @@ async def test_no_other_site_changes_anything(visitor: Visitor, memory_stores: S
 
 async def test_a_session_ends_with_the_password(visitor: Visitor, memory_stores: Stores) -> None:
     assert (await visitor.http.get("/v1/admin/me")).status_code == 200
-    await memory_stores.accounts.update("ada", lambda one: one.model_copy(update={"epoch": one.epoch + 1}))
+    await memory_stores.accounts.update(
+        "ada", lambda account: account.model_copy(update={"epoch": account.epoch + 1})
+    )
     assert (await visitor.http.get("/v1/admin/me")).status_code == 401

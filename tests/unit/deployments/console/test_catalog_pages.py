@@ -62,9 +62,9 @@ async def test_a_viewer_sees_products_and_no_people(shop: AdminShop) -> None:
     person = await visitor(shop, "viewer")
     page = await person.get(f"{BASE}/catalog")
     assert "Zinc watering can" in page.text
-    found = await person.get(f"{BASE}/catalog?q=steel+fork")
-    assert "Steel hand fork" in found.text
-    assert "Zinc watering can" not in found.text
+    search = await person.get(f"{BASE}/catalog?q=steel+fork")
+    assert "Steel hand fork" in search.text
+    assert "Zinc watering can" not in search.text
     product = await person.get(f"{BASE}/catalog/product?id=hand-fork")
     assert "fork, " in product.text or "steel, " in product.text
     related = await person.get(f"{BASE}/catalog/product/related?id=bread-knife")

@@ -69,17 +69,15 @@ def test_each_vendored_file_has_its_version_licence_and_checksum() -> None:
 
 
 def test_each_text_of_a_page_exists_and_no_text_is_unused() -> None:
-    known = set(ConsoleTexts().texts)
+    texts = set(ConsoleTexts().texts)
     templates = [path.read_text("utf-8") for path in TEMPLATES.rglob("*.html")]
     code = [path.read_text("utf-8") for path in TEMPLATES.parent.rglob("*.py")]
-    asked = {
-        key for text in (*templates, *code) for key in _KEY.findall(text) if not key.endswith((".", "_"))
-    }
+    used = {key for text in (*templates, *code) for key in _KEY.findall(text) if not key.endswith((".", "_"))}
     begun = {key for text in templates for key in _OPEN_KEY.findall(text)}
     begun |= {key for text in code for key in _FORMATTED_KEY.findall(text)}
-    named = {key for text in code for key in _NAMED.findall(text)} & known
-    assert asked - known == set()
-    unused = known - asked - named
+    named = {key for text in code for key in _NAMED.findall(text)} & texts
+    assert used - texts == set()
+    unused = texts - used - named
     assert {key for key in unused if not key.startswith(tuple(begun) or ("\0",))} == set()
 
 
@@ -87,7 +85,7 @@ def test_no_template_has_script_or_style_in_it() -> None:
     for path in TEMPLATES.rglob("*.html"):
         text = path.read_text("utf-8")
         assert not _INLINE.search(text), path
-        assert [found for found in re.findall(r"<script[^>]*>", text) if "src=" not in found] == [], path
+        assert [script for script in re.findall(r"<script[^>]*>", text) if "src=" not in script] == [], path
 
 
 async def test_pages_have_the_headers_that_browsers_obey(visitor: Visitor) -> None:

@@ -133,7 +133,7 @@ async def test_a_link_ends_after_72_hours_or_with_its_revocation_or_its_inviter(
 async def test_of_many_at_once_one_accepts(scene: Scene) -> None:
     path = await scene.invite(roles={"shop": "viewer"})
     await asyncio.gather(*(scene.accept(path, username=f"person{number}") for number in range(4)))
-    accounts = [one.username for one in await scene.stores.accounts.all()]
+    accounts = [account.username for account in await scene.stores.accounts.all()]
     assert len(accounts) == 3
     assert sum(row.outcome == "done" for row in await scene.rows()) == 1
 

@@ -80,8 +80,8 @@ async def test_a_shared_part_has_the_form_token_of_each_person(memory_stores: St
         async def read() -> dict[str, Any]:
             rendered.append(request.principal.username)
             counts = dict.fromkeys(("rows", "accepted", "refused", "failed"), 0)
-            one = {"status": "running", **counts, "error": "", "is_stopping": False}
-            return {"one": one, "address": "/console/ticking", "headers": {"x-part": "import"}}
+            view = {"status": "running", **counts, "error": "", "is_stopping": False}
+            return {"view": view, "address": "/console/ticking", "headers": {"x-part": "import"}}
 
         return await request.live_fragment("imports/progress.html", read, 60.0)
 

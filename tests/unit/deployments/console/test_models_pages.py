@@ -88,9 +88,9 @@ async def test_an_owner_creates_moves_scales_and_deletes_an_engine(shop: ModelSh
     await person.post(f"{BASE}/engines/summer/scale", replicas_max="5", target_requests="2.5")
     await person.get(f"{BASE}/engines/summer")
     await person.post(f"{BASE}/engines/summer/place", placement="embedded")
-    found = await shop.stores.engines.get(APP, "summer")
-    assert found is not None
-    assert (found.moving_to, found.scaling.replicas_max, found.scaling.target_requests) == (None, 5, 2.5)
+    engine = await shop.stores.engines.get(APP, "summer")
+    assert engine is not None
+    assert (engine.moving_to, engine.scaling.replicas_max, engine.scaling.target_requests) == (None, 5, 2.5)
     await person.get(f"{BASE}/engines/summer")
     refused = await person.post(f"{BASE}/engines/summer/scale", replicas_min="9", replicas_max="1")
     assert refused.status_code == 400

@@ -37,13 +37,15 @@ async def _sign_in(shop: AdminShop) -> Visitor:
 
 def test_each_setting_has_a_group_a_label_and_a_sentence() -> None:
     groups = list_setting_groups(switches_to_dict(AppSettings()), ConsoleTexts())
-    inputs = {one["name"].removeprefix("switch-"): one for group in groups for one in group["inputs"]}
+    inputs = {
+        control["name"].removeprefix("switch-"): control for group in groups for control in group["inputs"]
+    }
     assert set(inputs) == set(SWITCHES)
     assert sum(len(group["inputs"]) for group in groups) == len(SWITCHES)
-    for name, one in inputs.items():
-        assert "_" not in one["label"].replace("service_id", "").replace("user_hash", ""), name
-        assert one["label"] != name, name
-        assert re.fullmatch(r"[A-Z].{20,}\.", one["hint"]), one["hint"]
+    for name, control in inputs.items():
+        assert "_" not in control["label"].replace("service_id", "").replace("user_hash", ""), name
+        assert control["label"] != name, name
+        assert re.fullmatch(r"[A-Z].{20,}\.", control["hint"]), control["hint"]
     assert [value for value, _ in inputs["bot_rule"]["choices"]] == ["off", "log", "on"]
     assert [value for value, _ in inputs["query_log"]["choices"]] == ["pseudonym", "anonymous", "off"]
     assert (inputs["address_share"]["type"], inputs["address_share"]["maximum"]) == ("number", 1)

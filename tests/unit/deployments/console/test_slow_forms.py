@@ -146,7 +146,7 @@ async def test_one_person_does_not_keep_the_replica_busy(
 ) -> None:
     monkeypatch.setattr(console, "REQUESTS", BucketRate(1.0, 5))
     answers = [await scene.home.get("/account") for _ in range(7)]
-    assert [one.status_code for one in answers] == [200] * 5 + [429] * 2
+    assert [answer.status_code for answer in answers] == [200] * 5 + [429] * 2
     assert "too many requests" in answers[-1].text
     assert (await Visitor(scene.app).get("/sign-in")).status_code == 200
     scene.clock.advance(2_000)

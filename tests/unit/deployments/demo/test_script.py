@@ -69,11 +69,11 @@ def test_each_address_serves_the_script_to_pages_of_every_origin(client: TestCli
 def test_the_bytes_of_a_released_version_never_change() -> None:
     lines = (RELEASES / "SHA256SUMS").read_text("utf-8").splitlines()
     sums = {name: digest for digest, name in (line.split() for line in lines)}
-    found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in RELEASES.glob("*.js")}
-    assert found == sums, (
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in RELEASES.glob("*.js")}
+    assert digests == sums, (
         "a released version changed or is gone: restore it, raise VERSION and run .ci/minify"
     )
-    assert found["kiosk-1.0.0.js"] == "67b5752da1d5dd446c4a3886be10467ee49a1af14665358eb28d6f33c5633e35"
+    assert digests["kiosk-1.0.0.js"] == "67b5752da1d5dd446c4a3886be10467ee49a1af14665358eb28d6f33c5633e35"
 
 
 def test_earlier_versions_stay_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ async def test_the_script_names_every_query_that_a_publishable_key_may_send(corn
         for group, listed in re.findall(r'^\s*("?[a-z_/]+"?): "([^"]+)"', table, re.MULTILINE)
         for name in listed.split()
     }
-    allowed = [one for one in corner.door.endpoints if one.rules.publishable or one.rules.publishable_by]
+    allowed = [row for row in corner.handler.endpoints if row.rules.publishable or row.rules.publishable_by]
     # The other form of the history stands behind `kiosk.call`.
     missing = {
         endpoint.path
@@ -155,7 +155,7 @@ def test_source_and_minified_script_do_the_same() -> None:
         "/v1/recommendation/user_to_products",
     ]
     assert len(requests) >= 12
-    uploads = [one for one in requests if one.get("path") == "/v1/interactions"]
-    assert [(one["body"]["data"][0]["type"], one["keyed"]) for one in uploads] == [
+    uploads = [sent for sent in requests if sent.get("path") == "/v1/interactions"]
+    assert [(upload["body"]["data"][0]["type"], upload["keyed"]) for upload in uploads] == [
         ("click", False), ("click", False), ("click", False), ("checkout", True),
     ]  # fmt: skip

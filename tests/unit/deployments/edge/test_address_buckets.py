@@ -45,10 +45,11 @@ def test_an_address_of_version_six_is_its_network() -> None:
 
 
 def test_a_digest_reveals_nothing_without_the_key() -> None:
-    one = digest_address(b"secret", 1, "192.0.2.1")
-    assert one == digest_address(b"secret", 1, "192.0.2.1")
+    digest = digest_address(b"secret", 1, "192.0.2.1")
+    assert digest == digest_address(b"secret", 1, "192.0.2.1")
     assert (
-        len({one, digest_address(b"secret", 2, "192.0.2.1"), digest_address(b"other", 1, "192.0.2.1")}) == 3
+        len({digest, digest_address(b"secret", 2, "192.0.2.1"), digest_address(b"other", 1, "192.0.2.1")})
+        == 3
     )
     assert digest_address(b"", 1, "\ud800")
 

@@ -48,11 +48,11 @@ def test_behind_haproxy_the_entry_of_haproxy_counts() -> None:
 
 
 def test_an_ipv6_network_of_one_customer_counts_as_one_address() -> None:
-    one = [
+    addresses = [
         client_address(ClientAddresses(), f"2001:db8:1:2:{tail}", None) for tail in ("3::4", "ffff::1", ":1")
     ]
-    assert set(one) == {"2001:db8:1:2::/64"}
-    assert client_address(ClientAddresses(), "2001:db8:1:3::1", None) != one[0]
+    assert set(addresses) == {"2001:db8:1:2::/64"}
+    assert client_address(ClientAddresses(), "2001:db8:1:3::1", None) != addresses[0]
     assert (
         client_address(ClientAddresses(), None, None)
         == client_address(ClientAddresses(), "unix", None)

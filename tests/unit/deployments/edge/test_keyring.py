@@ -49,11 +49,15 @@ async def test_a_key_gives_its_app_and_the_secrets_of_the_app(store: AccessStore
         await store.put_key(issued.record)
     ring = Keyring(store, vault)
     await ring.refresh()
-    found = ring.find(public.text)
-    assert found is not None
-    assert (found.app, found.kind, found.secrets) == (APP, "publishable", (secret.text.encode(),))
-    assert secret.text not in repr(found)
-    assert public.text not in repr(found)
+    credential = ring.find(public.text)
+    assert credential is not None
+    assert (credential.app, credential.kind, credential.secrets) == (
+        APP,
+        "publishable",
+        (secret.text.encode(),),
+    )
+    assert secret.text not in repr(credential)
+    assert public.text not in repr(credential)
     assert ring.find(secret.text[:-1]) is None
     assert ring.find("") is None
     assert ring.app_ids == ("shop",)
@@ -136,14 +140,14 @@ async def test_a_replica_waits_for_its_first_keys_and_no_longer(store: AccessSto
 
 async def test_a_key_sealed_under_another_master_key_is_skipped_and_logged(store: AccessStore) -> None:
     good, bad = Vault(MASTER), Vault(bytes(32))
-    one, other = issue_key(good, APP, "secret", now_ms=1), issue_key(bad, APP, "publishable", now_ms=1)
+    readable, other = issue_key(good, APP, "secret", now_ms=1), issue_key(bad, APP, "publishable", now_ms=1)
     await store.put_app(APP)
-    await store.put_key(one.record)
+    await store.put_key(readable.record)
     await store.put_key(other.record)
     ring = Keyring(store, good)
     with structlog.testing.capture_logs() as lines:
         await ring.refresh()
-    assert ring.find(one.text) is not None
+    assert ring.find(readable.text) is not None
     assert ring.find(other.text) is None
     assert [line["event"] for line in lines] == ["key_unreadable", "keys_loaded"]
 
@@ -178,8 +182,8 @@ async def test_an_exposed_secret_key_is_logged_once_an_hour_without_the_key(stor
             await until(lambda: not ring._unwritten)
     await ring.close()
     for event in ("secret_key_in_address", "secret_key_in_browser"):
-        told = [line for line in lines if line["event"] == event]
-        assert [line["key_id"] for line in told] == [credential.key_id] * 2
+        warnings = [line for line in lines if line["event"] == event]
+        assert [line["key_id"] for line in warnings] == [credential.key_id] * 2
     assert issued.text not in str(lines)
     assert await store.exposed() == {
         credential.key_id: 3_600_000,
@@ -234,7 +238,7 @@ async def test_a_record_under_the_hash_of_another_text_opens_for_its_key_only(st
 
 async def test_the_keyring_finds_the_publishable_key_of_an_app_and_never_a_secret_one() -> None:
     corner = await open_corner()
-    found = corner.keyring.find_publishable("shop")
-    assert found is not None
-    assert (found.text, found.kind) == (corner.publishable(), "publishable")
+    publishable = corner.keyring.find_publishable("shop")
+    assert publishable is not None
+    assert (publishable.text, publishable.kind) == (corner.publishable(), "publishable")
     assert corner.keyring.find_publishable("nobody") is None

@@ -20,13 +20,13 @@ class Watched:
 
     def __init__(self, store: LimitStore) -> None:
         self._store = store
-        self.asked = 0
+        self.requests = 0
         self.away = False
 
     async def take(
         self, app_id: str, key_id: str, bucket: str, *, rate: float, burst: int, want: int, now_ms: int
     ) -> TokenGrant:
-        self.asked += 1
+        self.requests += 1
         await asyncio.sleep(0)
         if self.away:
             raise Unavailable("away")
@@ -78,10 +78,10 @@ async def test_a_burst_passes_and_the_next_request_waits_the_stated_time(
 async def test_most_requests_ask_nobody_and_refusals_even_less(store: Watched, clock: StillClock) -> None:
     limits, caller = RateLimiter(store, clock), credential(queries_per_s=1000, query_burst=1000)
     await spent(lambda: limits.spend(caller, "query"), 1000)
-    assert store.asked <= 20
-    asked = store.asked
+    assert store.requests <= 20
+    before = store.requests
     await spent(lambda: limits.spend(caller, "query"), 1000)
-    assert store.asked <= asked + 1
+    assert store.requests <= before + 1
 
 
 async def test_writes_have_a_separate_stricter_bucket(store: Watched, clock: StillClock) -> None:
@@ -92,16 +92,19 @@ async def test_writes_have_a_separate_stricter_bucket(store: Watched, clock: Sti
 
 async def test_keys_do_not_spend_each_others_tokens(store: Watched, clock: StillClock) -> None:
     limits = RateLimiter(store, clock)
-    one, two = credential("key-1"), credential("key-2")
-    assert await spent(lambda: limits.spend(one, "write"), 50) == 20
-    assert await spent(lambda: limits.spend(two, "write"), 50) == 20
+    first, second = credential("key-1"), credential("key-2")
+    assert await spent(lambda: limits.spend(first, "write"), 50) == 20
+    assert await spent(lambda: limits.spend(second, "write"), 50) == 20
 
 
 async def test_two_doors_share_one_bucket(store: Watched, clock: StillClock) -> None:
     caller = credential(queries_per_s=10, query_burst=40)
-    doors = [RateLimiter(store, clock), RateLimiter(store, clock)]
-    done = sum([await spent(lambda door=door: door.spend(caller, "query"), 100) for door in doors])  # type: ignore[misc]
-    assert done == 40
+    limiters = [RateLimiter(store, clock), RateLimiter(store, clock)]
+    counts = [
+        await spent(lambda limiter=limiter: limiter.spend(caller, "query"), 100)  # type: ignore[misc]
+        for limiter in limiters
+    ]
+    assert sum(counts) == 40
 
 
 async def test_many_at_once_wait_for_one_answer(store: Watched, clock: StillClock) -> None:
@@ -110,7 +113,7 @@ async def test_many_at_once_wait_for_one_answer(store: Watched, clock: StillCloc
         *(limits.spend(caller, "query") for _ in range(150)), return_exceptions=True
     )
     assert sum(outcome is None for outcome in outcomes) == 100
-    assert store.asked <= 25
+    assert store.requests <= 25
 
 
 async def test_a_caller_that_goes_away_takes_nothing_from_the_others(
@@ -138,7 +141,7 @@ async def test_while_the_store_is_away_a_door_goes_on_at_the_same_rate(
         clock.pass_ms(100)
         total += await spent(lambda: limits.spend(caller, "query"), 50)
     assert 450 <= total <= 510 + 100
-    assert store.asked <= 30
+    assert store.requests <= 30
 
 
 async def test_a_store_that_is_back_decides_again(store: Watched, clock: StillClock) -> None:
@@ -146,11 +149,11 @@ async def test_a_store_that_is_back_decides_again(store: Watched, clock: StillCl
     store.away = True
     await spent(lambda: limits.spend(caller, "query"), 5)
     store.away = False
-    asked = store.asked
+    before = store.requests
     clock.pass_ms(1500)
     await limits.spend(caller, "query")
     await asyncio.sleep(0.01)
-    assert store.asked > asked
+    assert store.requests > before
     assert await spent(lambda: limits.spend(caller, "query"), 300) <= 100
 
 
@@ -159,10 +162,10 @@ async def test_purses_of_dead_keys_are_dropped(store: Watched, clock: StillClock
     await limits.spend(credential("key-1"), "query")
     await limits.spend(credential("key-2"), "query")
     limits.prune(frozenset({"key-2"}))
-    asked = store.asked
+    before = store.requests
     await limits.spend(credential("key-2"), "query")
     await limits.close()
-    assert store.asked <= asked + 1
+    assert store.requests <= before + 1
 
 
 async def test_new_limits_of_an_app_hold_at_once(store: Watched, clock: StillClock) -> None:

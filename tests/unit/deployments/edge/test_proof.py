@@ -10,8 +10,8 @@ from deployments.edge.proof import compare_hash, is_ambiguous, sign_user_id
 SECRET = b"ksk_dev_secret"
 
 
-def hash_matches(secrets: list[bytes], given: str, reader_id: str, user_type: str = "") -> bool:
-    return any(compare_hash(secrets, given, reader_id, user_type))
+def hash_matches(secrets: list[bytes], given: str, user_id: str, user_type: str = "") -> bool:
+    return any(compare_hash(secrets, given, user_id, user_type))
 
 
 def test_the_digest_is_hmac_sha256_of_the_id_in_hex() -> None:
@@ -65,6 +65,6 @@ def test_ids_outside_ascii_are_signed_as_utf8() -> None:
         ("a.b\n", False),
     ],
 )
-def test_an_id_that_could_be_read_as_something_else_is_never_proven(reader_id: str, ambiguous: bool) -> None:
-    assert is_ambiguous(reader_id) == ambiguous
-    assert hash_matches([SECRET], sign_user_id(SECRET, reader_id), reader_id) == (not ambiguous)
+def test_an_id_that_could_be_read_as_something_else_is_never_proven(user_id: str, ambiguous: bool) -> None:
+    assert is_ambiguous(user_id) == ambiguous
+    assert hash_matches([SECRET], sign_user_id(SECRET, user_id), user_id) == (not ambiguous)

@@ -20,12 +20,12 @@ class Replica:
 
     def __init__(self) -> None:
         self.engine: bool | Exception | None = True
-        self.is_following, self.is_away, self.is_refused, self.asked = True, False, False, 0
+        self.is_following, self.is_away, self.is_refused, self.requests = True, False, False, 0
         self.clock = StillClock()
         self.readiness = Readiness(self._probe, self, self, self.clock)
 
     async def _probe(self) -> bool | None:
-        self.asked += 1
+        self.requests += 1
         await asyncio.sleep(0)
         if isinstance(self.engine, Exception):
             raise self.engine
@@ -33,8 +33,8 @@ class Replica:
 
     async def ask(self) -> tuple[int, Any]:
         corner = await open_corner()
-        corner.door.readiness = self.readiness
-        answer = await call(HotLayer(None, lambda: corner.door), "GET", "/-/ready")
+        corner.handler.readiness = self.readiness
+        answer = await call(HotLayer(None, lambda: corner.handler), "GET", "/-/ready")
         return answer.status, answer.json()
 
 
@@ -59,10 +59,10 @@ async def test_a_ready_replica_has_an_engine_with_an_answer() -> None:
 async def test_a_flood_of_questions_costs_one_answer_a_second() -> None:
     replica = Replica()
     await asyncio.gather(*(replica.readiness.reply() for _ in range(1_000)))
-    assert replica.asked == 1
+    assert replica.requests == 1
     replica.clock.pass_ms(1_100)
     await asyncio.gather(*(replica.readiness.reply() for _ in range(1_000)))
-    assert replica.asked == 2
+    assert replica.requests == 2
 
 
 async def test_an_engine_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,12 +35,12 @@ class Engines:
 
     def __init__(self, clock: StillClock) -> None:
         self.clock = clock
-        self.asked: list[UserQuery] = []
+        self.requests: list[UserQuery] = []
         self.took_ms = 0
         self.late: asyncio.Task[bool] | None = None
 
     async def answer(self, query: UserQuery) -> RecommendationResult:
-        self.asked.append(query)
+        self.requests.append(query)
         self.clock.pass_ms(self.took_ms)
         self.late = asyncio.create_task(self._outlive())
         return RecommendationResult(products=[{"product_id": "hoe-11"}])
@@ -72,12 +72,14 @@ class Scene:
         self.tracer = OtelTracer(SimpleSpanProcessor(self.exporter), "api")
 
     def observe(self, **options: Any) -> None:
-        self.corner.door._observer = RequestObserver(self.clock, self.meter, **options)
+        self.corner.handler._observer = RequestObserver(self.clock, self.meter, **options)
 
     async def ask(self, target: str = "", engine: str = "default", **headers: str) -> Answer:
         path = target or "/v1/recommendation/user_to_products"
         given = {**self.corner.headers(), **headers}
-        return await call(self.corner.door, "POST", path, headers=given, json={**BODY, "engine_id": engine})
+        return await call(
+            self.corner.handler, "POST", path, headers=given, json={**BODY, "engine_id": engine}
+        )
 
     @property
     def spans(self) -> dict[str, Any]:
@@ -132,7 +134,7 @@ async def test_a_dedicated_engine_gets_the_trace_and_an_embedded_one_does_not_ne
     scene.observe(tracer=scene.tracer, share=1.0)
     await scene.ask()
     await scene.ask(engine="far")
-    near, far = scene.engines.asked
+    near, far = scene.engines.requests
     assert near.traceparent == ""
     hop = scene.spans["hop"]
     assert far.traceparent.startswith(f"00-{hop.context.trace_id:032x}-{hop.context.span_id:016x}-")
@@ -227,7 +229,7 @@ async def test_a_slow_read_without_a_body_needs_no_trace(
 
     monkeypatch.setattr(users, "get", read)
     with structlog.testing.capture_logs() as lines:
-        answer = await call(scene.corner.door, "GET", "/v1/users/gina", headers=scene.corner.headers())
+        answer = await call(scene.corner.handler, "GET", "/v1/users/gina", headers=scene.corner.headers())
     assert answer.status == 404
     (line,) = [line for line in lines if line["event"] == "request_slow"]
     assert line["stages"] == {"admission": 0, "answer": 250, "bytes": 0}

@@ -23,12 +23,12 @@ def test_the_higher_load_of_cpu_and_waiting_requests_counts() -> None:
 
 
 def test_two_readings_at_once_agree() -> None:
-    clock, processor = StillClock(), [0.0]
-    load = LoadMeter(clock, lambda: 0.0, lambda: processor[0])
+    clock, cpu_s = StillClock(), [0.0]
+    load = LoadMeter(clock, lambda: 0.0, lambda: cpu_s[0])
     clock.pass_ms(1000)
-    processor[0] = 0.35
+    cpu_s[0] = 0.35
     first = load.read()
-    processor[0] = 0.9
+    cpu_s[0] = 0.9
     clock.pass_ms(50)
     assert load.read() == first == pytest.approx(0.5)
 

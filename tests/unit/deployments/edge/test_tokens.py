@@ -32,8 +32,8 @@ def test_a_token_of_the_usual_library_names_its_reader() -> None:
     made = jwt.encode(
         {"user_id": "gina-7", "user_type": "paid", "exp": 1_772_442_931}, SECRET, algorithm="HS256"
     )
-    found = read(made)
-    assert (found.user_id, found.user_type) == ("gina-7", "paid")
+    token = read(made)
+    assert (token.user_id, token.user_type) == ("gina-7", "paid")
 
 
 def test_user_id_wins_over_sub_and_sub_does_when_alone() -> None:

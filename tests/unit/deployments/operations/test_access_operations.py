@@ -97,10 +97,10 @@ async def test_limits_and_switches_take_values_of_json_and_texts(stores: Stores,
         {"strict_user_hash": "true", "confidential_fields": "margin,cost", "max_engines": "3"},
     ):
         changed = await admin.perform(ada, "apps.set_switches", {"app_id": "shop", "switches": switches})
-        told = changed.to_dict()
-        assert told["strict_user_hash"] is True
-        assert told["max_engines"] == 3
-        assert list(told["confidential_fields"]) == ["margin", "cost"]
+        content = changed.to_dict()
+        assert content["strict_user_hash"] is True
+        assert content["max_engines"] == 3
+        assert list(content["confidential_fields"]) == ["margin", "cost"]
     limits, first, _ = await rows(stores)
     assert (limits["before"]["queries_per_s"], limits["after"]["queries_per_s"]) == (50.0, 200.0)
     assert first["before"]["strict_user_hash"] is False
@@ -127,8 +127,8 @@ async def test_a_key_of_another_app_is_unknown(stores: Stores, admin: Admin) -> 
     other = (await admin.perform(COMMAND_LINE, "keys.list", {"app_id": "news"})).entries[0].key
     with pytest.raises(NotFound):
         await admin.perform(ada, "keys.revoke", {"app_id": "shop", "key_id": other.key_id})
-    own = (await admin.perform(ada, "keys.list", {"app_id": "shop"})).entries[0].key
-    await admin.perform(ada, "keys.revoke", {"app_id": "shop", "key_id": own.key_id})
+    key = (await admin.perform(ada, "keys.list", {"app_id": "shop"})).entries[0].key
+    await admin.perform(ada, "keys.revoke", {"app_id": "shop", "key_id": key.key_id})
     assert len((await admin.perform(ada, "keys.list", {"app_id": "shop"})).entries) == 1
 
 
@@ -183,7 +183,7 @@ async def test_roles_are_granted_by_owners_of_the_app(stores: Stores, admin: Adm
     with pytest.raises(NotFound, match="no app named moon"):
         await admin.perform(COMMAND_LINE, "people.grant_role", {**given, "app_id": "moon"})
     named = await admin.perform(ada, "people.list_of_app", {"app_id": "shop"})
-    assert [one["username"] for one in named.to_dict()["users"]] == ["ada", "bob", "vera"]
+    assert [user["username"] for user in named.to_dict()["users"]] == ["ada", "bob", "vera"]
     await admin.perform(ada, "people.revoke_role", {"app_id": "shop", "username": "bob"})
     assert (await person(stores, "bob")).roles == {}
     row = (await rows(stores))[-1]
@@ -314,7 +314,9 @@ async def test_a_deleted_account_leaves_no_token(stores: Stores, admin: Admin) -
 
 
 async def test_a_second_factor_is_reset_and_sessions_end(stores: Stores, admin: Admin) -> None:
-    await stores.accounts.update("ada", lambda one: one.model_copy(update={"totp": "sealed", "totp_step": 9}))
+    await stores.accounts.update(
+        "ada", lambda stored: stored.model_copy(update={"totp": "sealed", "totp_step": 9})
+    )
     root = await person(stores, "root")
     listed = result_to_json(await admin.perform(root, "people.get", {"username": "ada"}))
     assert listed["second_factor"] is True
@@ -371,9 +373,9 @@ async def test_me_tells_what_a_token_allows(stores: Stores, admin: Admin) -> Non
             COMMAND_LINE, "tokens.create", {"name": "a", "username": "vera", "role": "analyst"}
         )
     ).record
-    told = (await admin.perform(principal_of(account, "token", token=token), "me.get", {})).to_dict()
-    assert told["roles"] == {"news": "analyst", "shop": "viewer"}
-    assert (told["administrator"], told["ceiling"]) == (False, "analyst")
+    content = (await admin.perform(principal_of(account, "token", token=token), "me.get", {})).to_dict()
+    assert content["roles"] == {"news": "analyst", "shop": "viewer"}
+    assert (content["administrator"], content["ceiling"]) == (False, "analyst")
 
 
 async def test_passwords_are_set_and_end_sessions(stores: Stores, admin: Admin) -> None:
@@ -409,7 +411,7 @@ async def test_reads_of_people_leave_a_row_without_their_ids(stores: Stores, adm
             None,
         )
         assert "canary" not in json.dumps(row)
-    recorded = {name for name, one in admin.operations.items() if one.recorded}
+    recorded = {name for name, operation in admin.operations.items() if operation.recorded}
     assert recorded == {
         "users.search", "users.get", "users.export", "imports.refused", "questions.list", "audit.export",
     }  # fmt: skip
@@ -447,7 +449,7 @@ async def test_a_token_of_one_app_sees_no_other_tokens(stores: Stores, admin: Ad
         await admin.perform(ida, "tokens.create", {"name": name, "apps": apps})
     limited = Principal("ida", ida.user_id, "token", roles=ida.roles, apps=("shop",))
     listed = (await admin.perform(limited, "tokens.list", {})).to_dict()["tokens"]
-    assert [one["name"] for one in listed] == ["shop"]
+    assert [token["name"] for token in listed] == ["shop"]
     assert len((await admin.perform(ida, "tokens.list", {})).to_dict()["tokens"]) == 4
     assert (await admin.perform(ada, "tokens.list", {})).to_dict()["tokens"] == []
 

@@ -60,7 +60,7 @@ READ: Operation[Names, OfApp] = Operation(
 
 def opened() -> tuple[Administration[Names], AuditList]:
     audit = AuditList()
-    table: dict[str, Operation[Names, Any]] = {one.name: one for one in (RENAME, READ)}
+    table: dict[str, Operation[Names, Any]] = {operation.name: operation for operation in (RENAME, READ)}
     return Administration(Names(), table, audit, ManualClock()), audit
 
 

@@ -24,8 +24,8 @@ async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
 
 
 async def test_a_search_uses_words_and_filters(shop: AdminShop) -> None:
-    found = await shop.perform("catalog.search", role="viewer", q="steel", fq="brand:Alder")
-    assert "hand-fork" in [product["product_id"] for product in found["products"]]
+    page = await shop.perform("catalog.search", role="viewer", q="steel", fq="brand:Alder")
+    assert "hand-fork" in [product["product_id"] for product in page["products"]]
     everything = await shop.perform("catalog.search", limit=3)
     assert (len(everything["products"]), everything["total"] > 3) == (3, True)
 
@@ -55,22 +55,22 @@ async def test_a_product_lists_the_words_that_search_reads(shop: AdminShop) -> N
 
 
 async def test_related_products_come_with_reasons(shop: AdminShop) -> None:
-    found = await shop.perform("catalog.relate", product_id="bread-knife")
-    together = {product["product_id"]: product["why"] for product in found["together"]}
+    related = await shop.perform("catalog.relate", product_id="bread-knife")
+    together = {product["product_id"]: product["why"] for product in related["together"]}
     assert "cutting-board" in together
     assert together["cutting-board"]["reasons"][0] == "Often bought together"
-    assert all("_explain" not in product for product in found["similar"])
-    assert all(product["why"]["reasons"][0] == "Often bought together" for product in found["together"])
+    assert all("_explain" not in product for product in related["similar"])
+    assert all(product["why"]["reasons"][0] == "Often bought together" for product in related["together"])
     unsold = await shop.perform("catalog.relate", product_id="crocus-bulbs")
     assert (unsold["together"], unsold["refused"]) == ([], {})
     assert unsold["similar"]
 
 
 async def test_outcomes_count_interactions_by_type_and_day(shop: AdminShop) -> None:
-    found = await shop.perform("catalog.outcomes", product_id="watering-can", days=7)
-    assert found["by_type"] == {"add_to_cart": 4, "product_detail_page_view": 1}
-    assert len(found["days"]) == 7
-    assert sum(sum(day["counts"].values()) for day in found["days"]) == found["total"] == 5
+    outcomes = await shop.perform("catalog.outcomes", product_id="watering-can", days=7)
+    assert outcomes["by_type"] == {"add_to_cart": 4, "product_detail_page_view": 1}
+    assert len(outcomes["days"]) == 7
+    assert sum(sum(day["counts"].values()) for day in outcomes["days"]) == outcomes["total"] == 5
 
 
 async def test_a_user_is_described_in_words(shop: AdminShop) -> None:
@@ -86,10 +86,10 @@ async def test_a_user_is_described_in_words(shop: AdminShop) -> None:
 
 
 async def test_recommendations_of_a_user_have_reasons(shop: AdminShop) -> None:
-    found = await shop.perform("users.recommend", user_id="gina", limit=3)
-    assert len(found["products"]) == 3
-    assert all(product["why"]["reasons"] for product in found["products"])
-    reasons = {product["product_id"]: product["why"]["reasons"] for product in found["products"]}
+    recommended = await shop.perform("users.recommend", user_id="gina", limit=3)
+    assert len(recommended["products"]) == 3
+    assert all(product["why"]["reasons"] for product in recommended["products"])
+    reasons = {product["product_id"]: product["why"]["reasons"] for product in recommended["products"]}
     assert reasons["crocus-bulbs"][0] == "Viewed or bought together with Forty tulip bulbs"
     assert all(len(set(sentences)) == len(sentences) for sentences in reasons.values())
 
@@ -156,9 +156,9 @@ async def test_users_are_searched_by_name_and_address_page_by_page(shop: AdminSh
     ],
 )
 async def test_an_absent_product_has_a_reason(shop: AdminShop, product_id: str, words: str) -> None:
-    found = await shop.perform("users.explain", user_id="gina", product_id=product_id)
-    assert words in " ".join(found["sentences"])
-    assert found["is_returned"] is False
+    explanation = await shop.perform("users.explain", user_id="gina", product_id=product_id)
+    assert words in " ".join(explanation["sentences"])
+    assert explanation["is_returned"] is False
 
 
 async def test_a_filter_and_a_low_rank_are_reasons(shop: AdminShop) -> None:
@@ -196,8 +196,8 @@ async def test_roles_bound_what_is_seen(shop: AdminShop) -> None:
 
 async def test_two_variants_stand_side_by_side(shop: AdminShop) -> None:
     variants = [{"user_id": "gina", "rows": 2}, {"user_id": "otto", "rows": 0.5}]
-    found = await shop.perform("try.recommend", variants=variants)
-    good, bad = found["variants"]
+    compared = await shop.perform("try.recommend", variants=variants)
+    good, bad = compared["variants"]
     assert (good["status"], len(good["products"]), bad["status"]) == (200, 2, 422)
     assert bad["error"].startswith("rows")
     assert good["products"][0]["why"]["reasons"]
@@ -209,8 +209,8 @@ async def test_two_variants_stand_side_by_side(shop: AdminShop) -> None:
 
 
 async def test_a_question_is_tried_and_its_answer_read(shop: AdminShop) -> None:
-    asked = await shop.perform("try.ask", variants=[{"question": "Which knife cuts bread?"}])
-    question_id = asked["variants"][0]["answer"]["data"]["question_id"]
+    question = await shop.perform("try.ask", variants=[{"question": "Which knife cuts bread?"}])
+    question_id = question["variants"][0]["answer"]["data"]["question_id"]
     answer = await shop.perform("try.answer", question_id=question_id)
     assert answer["answer"]["data"]["finish_reason"] in ("not_finished", "success", "error", "forbidden")
     with pytest.raises(NotFound):
@@ -218,22 +218,24 @@ async def test_a_question_is_tried_and_its_answer_read(shop: AdminShop) -> None:
 
 
 async def test_searches_and_completions_are_tried(shop: AdminShop) -> None:
-    found = await shop.perform("try.search", variants=[{"q": "knife", "facets": ["brand"]}])
-    assert found["variants"][0]["answer"]["data"]["facet_counts"]
+    search = await shop.perform("try.search", variants=[{"q": "knife", "facets": ["brand"]}])
+    assert search["variants"][0]["answer"]["data"]["facet_counts"]
     typed = await shop.perform("try.complete", variants=[{"q": "kni"}])
     assert typed["variants"][0]["status"] == 200
 
 
 def test_calls_to_copy_keep_hostile_text_as_data() -> None:
     hostile = {"q": "'; rm -rf / #</script>`$(x)` \"", "n": None}
-    found = render_snippets("POST", "/v1/search/search", hostile)
-    words = shlex.split(found["curl"].replace("\\\n", " "))
+    snippets = render_snippets("POST", "/v1/search/search", hostile)
+    words = shlex.split(snippets["curl"].replace("\\\n", " "))
     assert words[-1].startswith("{")
     assert "rm -rf" in words[-1]
-    call = ast.parse(found["python"]).body[1].value  # type: ignore[attr-defined]
-    assert ast.literal_eval(next(one.value for one in call.keywords if one.arg == "json")) == hostile
-    assert "</script>" not in found["javascript"]
-    assert all("YOUR_SECRET_KEY" in text for text in found.values())
+    call = ast.parse(snippets["python"]).body[1].value  # type: ignore[attr-defined]
+    assert (
+        ast.literal_eval(next(keyword.value for keyword in call.keywords if keyword.arg == "json")) == hostile
+    )
+    assert "</script>" not in snippets["javascript"]
+    assert all("YOUR_SECRET_KEY" in text for text in snippets.values())
 
 
 async def test_hostile_titles_stay_text(shop: AdminShop) -> None:
@@ -251,7 +253,7 @@ async def test_a_person_is_exported_and_erased(shop: AdminShop) -> None:
     assert (read.operation, read.arguments["user_id"], read.after) == ("users.export", "***", None)
     erasure = await shop.perform("users.erase", user_id="gina")
     assert (await shop.perform("users.erasure", erasure_id=erasure.erasure_id)).status == "queued"
-    assert [one.erasure_id for one in await shop.perform("users.erasures")] == [erasure.erasure_id]
+    assert [receipt.erasure_id for receipt in await shop.perform("users.erasures")] == [erasure.erasure_id]
     row = shop.audit.rows[-1]
     assert (row.operation, row.arguments["user_id"]) == ("users.erase", "***")
     assert "gina" not in row.model_dump_json()

@@ -32,7 +32,7 @@ async def test_an_experiment_is_made_run_reported_and_concluded(shop: AdminShop)
     assert (await shop.perform("experiments.get", experiment="paywall")).status == "Draft"
     assert (await shop.perform("experiments.start", experiment="paywall")).status == "Active"
     edited = await shop.perform("experiments.edit", experiment="paywall", weights={"five": 3})
-    assert [one.weight for one in edited.experiment.variants] == [1, 3]
+    assert [variant.weight for variant in edited.experiment.variants] == [1, 3]
     report = await shop.perform("experiments.report", role="viewer", experiment="paywall")
     assert [line.people for line in report.lines] == [0, 0]
     assert not report.split.mismatch
@@ -62,9 +62,9 @@ async def test_refusals_of_experiments(shop: AdminShop) -> None:
 
 @pytest.mark.parametrize(("rate", "lift"), [(1e-7, 1e-7), (1e-300, 1e-9), (5e-324, 1.0), (0.1, 1e-15)])
 def test_differences_that_nobody_finds_have_a_size_that_can_be_written(rate: float, lift: float) -> None:
-    found = estimate_sample_size(rate, lift, people_per_day=1e-300)
-    assert (found.per_variant, found.total, found.days) == (None, None, None)
-    assert 0 < found.fixed_per_variant <= 10**15
+    size = estimate_sample_size(rate, lift, people_per_day=1e-300)
+    assert (size.per_variant, size.total, size.days) == (None, None, None)
+    assert 0 < size.fixed_per_variant <= 10**15
     assert estimate_sample_size(0.2, 0.15, people_per_day=5e-324).days == 10**9
 
 
@@ -73,14 +73,14 @@ def test_the_sample_size_finds_the_difference_with_the_power_it_promises() -> No
     people = estimate_sample_size(rate, lift, power=0.8).per_variant
     assert people is not None
     rng = np.random.default_rng(0)
-    control, treated = (rng.binomial(people, one, 2000) for one in (rate, rate * (1 + lift)))
+    control, treated = (rng.binomial(people, probability, 2000) for probability in (rate, rate * (1 + lift)))
     decided = sum(
         compare_samples(
-            VariantSample.from_conversions(people, int(one)),
-            VariantSample.from_conversions(people, int(other)),
+            VariantSample.from_conversions(people, int(before)),
+            VariantSample.from_conversions(people, int(after)),
         ).low
         > 0
-        for one, other in zip(control, treated, strict=True)
+        for before, after in zip(control, treated, strict=True)
     )
     assert 0.77 < decided / 2000 < 0.83
 

@@ -52,7 +52,7 @@ async def test_conflicts_are_sought_once_until_a_rule_changes(
         assert (await shop.perform("rules.conflicts")).conflicts == ()
     assert len(checks) == 1
     await shop.perform("rules.put", rules=[{"name": "two", "position": [1], **PIN}])
-    assert [one.kind for one in (await shop.perform("rules.conflicts")).conflicts] == ["place"]
+    assert [conflict.kind for conflict in (await shop.perform("rules.conflicts")).conflicts] == ["place"]
 
 
 async def test_a_report_is_built_once_until_its_experiment_changes(

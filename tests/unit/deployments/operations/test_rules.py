@@ -62,7 +62,7 @@ async def test_every_change_is_a_version_and_can_be_undone(shop: AdminShop) -> N
     await shop.perform("rules.put", rules=[a_rule("a", priority=5)])
     await shop.perform("rules.delete", engine_id="default", names=["a"])
     deleted, raised, made = (await shop.perform("rules.history")).versions
-    assert [one.change for one in (made, raised, deleted)] == ["put", "put", "delete"]
+    assert [version.change for version in (made, raised, deleted)] == ["put", "put", "delete"]
     assert (made.before, raised.after.priority, deleted.after) == (None, 5, None)
     with pytest.raises(Conflict, match="changed since"):
         await shop.perform("rules.undo", version_id=raised.version_id)
@@ -73,7 +73,7 @@ async def test_every_change_is_a_version_and_can_be_undone(shop: AdminShop) -> N
     await shop.perform("rules.restore", version_id=deleted.version_id)
     assert (await shop.perform("rules.list")).rules == ()
     history = (await shop.perform("rules.history", name="a")).versions
-    assert [one.change for one in history][:3] == ["restore", "undo", "undo"]
+    assert [version.change for version in history][:3] == ["restore", "undo", "undo"]
     with pytest.raises(NotFound, match="no version"):
         await shop.perform("rules.undo", version_id="1-1")
 
@@ -94,7 +94,9 @@ async def test_a_rule_changes_with_its_version_wherever_the_process_dies(tmp_pat
                 life.left = left
                 is_stored = name in {rule.name for rule in await stores.boost_rules.all(APP)}
                 changes = [
-                    one for one in await stores.rule_versions.newest(APP, count=99) if one.name == name
+                    version
+                    for version in await stores.rule_versions.newest(APP, count=99)
+                    if version.name == name
                 ]
                 assert is_stored == bool(changes and changes[0].after), (left, operation)
         assert not is_stored
@@ -127,7 +129,7 @@ async def test_a_preview_shows_what_moves_and_stores_nothing(shop: AdminShop) ->
         "rules.preview", engine_id="default", rule=draft, queries=["*"], users=["gina"], rows=5
     )
     assert preview.selected == 1
-    assert {(one.endpoint, one.label) for one in preview.samples} == {
+    assert {(shown.endpoint, shown.label) for shown in preview.samples} == {
         ("search", "*"),
         ("user_to_products", "gina"),
     }
@@ -135,11 +137,11 @@ async def test_a_preview_shows_what_moves_and_stores_nothing(shop: AdminShop) ->
         leader = sample.products[0]
         assert (leader.product_id, leader.after) == ("cutting-board", 1)
         assert leader.change in ("new", "up")
-        almanac = next(one for one in sample.products if one.product_id == "garden-almanac")
+        almanac = next(product for product in sample.products if product.product_id == "garden-almanac")
         assert almanac.before == 1
         assert almanac.change in ("down", "gone")
         assert sample.moved > 0
-    assert [(one.kind, one.winner, one.loser) for one in preview.conflicts] == [
+    assert [(conflict.kind, conflict.winner, conflict.loser) for conflict in preview.conflicts] == [
         ("place", "boards", "almanac")
     ]
     assert await names(shop) == ["almanac"]

@@ -110,7 +110,7 @@ async def test_questions_are_listed_with_sentences_and_sources_and_without_peopl
     await _ask(shop, "who is the king", 2, Answer(finish_reason="success"))
     await _ask(shop, "why", 3, Answer())
     shown = await shop.perform("questions.list", role="analyst")
-    assert [(one.text, one.state) for one in shown.questions] == [
+    assert [(question.text, question.state) for question in shown.questions] == [
         ("why", "waiting"), ("who is the king", "unanswered"), ("what is the can made of", "answered"),
     ]  # fmt: skip
     document = result_to_json(shown)
@@ -121,7 +121,7 @@ async def test_questions_are_listed_with_sentences_and_sources_and_without_peopl
     assert only.text == "who is the king"
     first = await shop.perform("questions.list", limit=1)
     rest = await shop.perform("questions.list", limit=5, start=first.next_start)
-    assert [one.text for one in rest.questions] == ["who is the king", "what is the can made of"]
+    assert [question.text for question in rest.questions] == ["who is the king", "what is the can made of"]
     with pytest.raises(Forbidden):
         await shop.perform("questions.list", role="viewer")
 
@@ -135,7 +135,7 @@ async def test_the_question_bank_is_edited_one_by_one(shop: AdminShop) -> None:
     with pytest.raises(Conflict):
         await shop.perform("bank.edit", question="Is it OAK?", new_question="Is it zinc?")
     bank = await shop.perform("bank.list", role="viewer", contains="oak")
-    assert [(one.question, one.weight) for one in bank.questions] == [("Is it OAK?", 5.0)]
+    assert [(question.question, question.weight) for question in bank.questions] == [("Is it OAK?", 5.0)]
     assert bank.total == 1
     with pytest.raises(NotFound):
         await shop.perform("bank.remove", questions=["Is it zinc?", "no"])
@@ -155,8 +155,10 @@ async def test_clients_are_allowed_refused_slowed_and_forgotten(shop: AdminShop)
     await shop.perform("clients.deny", client="Bot")
     await shop.perform("clients.rate", client="Bot", calls_per_minute=12)
     listed = await shop.perform("clients.list", role="viewer")
-    assert [(one.client, one.decision, one.calls_per_minute) for one in listed.rules] == [("Bot", "deny", 12)]
-    assert [(one.name, one.refused) for one in listed.seen] == [("Bot", 1)]
+    assert [(rule.client, rule.decision, rule.calls_per_minute) for rule in listed.rules] == [
+        ("Bot", "deny", 12)
+    ]
+    assert [(client.name, client.refused) for client in listed.seen] == [("Bot", 1)]
     report = await shop.perform("archive.report", role="analyst")
     assert (report.skills, report.refusals) == ([("news", 2)], [("rate", 1)])
     await shop.perform("clients.allow", client="Bot")
@@ -185,15 +187,15 @@ async def test_connected_applications_are_counted_and_disconnected(shop: AdminSh
         code = Code(**facts, redirect_uri="https://x.example", challenge="c", expires_at=NOW_MS + 1000)
         await stores.grants.put_code(username, code)
         await stores.grants.redeem(username, Grant(**facts), f"refresh-{username}", now_ms=NOW_MS)
-    (one,) = (await shop.perform("connections.list", role="viewer")).applications
-    assert (one.name, one.people, one.client_id) == ("Reader", 2, short_id("long-id"))
-    assert "ada" not in json.dumps(one.to_dict())
+    (application,) = (await shop.perform("connections.list", role="viewer")).applications
+    assert (application.name, application.people, application.client_id) == ("Reader", 2, short_id("long-id"))
+    assert "ada" not in json.dumps(application.to_dict())
     with pytest.raises(Forbidden):
-        await shop.perform("connections.end", role="editor", client_id=one.client_id)
-    assert (await shop.perform("connections.end", client_id=one.client_id)).ended == 2
+        await shop.perform("connections.end", role="editor", client_id=application.client_id)
+    assert (await shop.perform("connections.end", client_id=application.client_id)).ended == 2
     assert (await shop.perform("connections.list")).applications == ()
     with pytest.raises(NotFound):
-        await shop.perform("connections.end", client_id=one.client_id)
+        await shop.perform("connections.end", client_id=application.client_id)
     shop.services = replace(shop.services, config=AdminConfig(archive_app="news"))
     with pytest.raises(NotFound, match="agents do not read shop; they read news"):
         await shop.perform("connections.list")

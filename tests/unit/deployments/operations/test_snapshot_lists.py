@@ -29,11 +29,11 @@ ENGINE = {"engine_id": "default"}
 @pytest.fixture
 async def shop(tmp_path: Path) -> AsyncIterator[ModelShop]:
     opened = await open_model_shop(tmp_path)
-    stores, shelf, clock = opened.stores, opened.shelf, opened.services.clock
+    stores, artifacts, clock = opened.stores, opened.artifacts, opened.services.clock
     await upload(stores, ring_products(), app_id=APP)
     for number in range(6):
         await happen(stores, [view(f"u{number}", name(number * 3))], app_id=APP)
-    models = SnapshotLoader(SnapshotStore(shelf))
+    models = SnapshotLoader(SnapshotStore(artifacts))
     host = EngineHost(stores, None, clock, SilentMeter(), models=models)
     await host.start()
     opened.services = replace(opened.services, recommender=LocalRecommenderClient(host))
@@ -54,7 +54,7 @@ async def test_the_serving_snapshot_and_another_answer_for_the_same_users(
     given: dict[str, Any] = {**ENGINE, "first": first, "second": second[:8], "user_ids": "u1\n u2 \n"}
     found = (await shop.perform("snapshots.compare_lists", role="analyst", **given)).to_dict()
     assert (found["first"], found["second"]) == (first, second)
-    assert [one["user_id"] for one in found["users"]] == ["u1", "u2"]
+    assert [user["user_id"] for user in found["users"]] == ["u1", "u2"]
     assert 0 < found["overlap"] <= 1
     one = found["users"][0]
     assert len(one["first"]) == len(one["second"]) == 10
@@ -116,8 +116,10 @@ async def test_the_serving_snapshot_and_another_one_are_tried_side_by_side(
     first, second = await _publish(shop, tmp_path)
     client = shop.services.recommender
     assert client is not None
-    corner = await open_corner(clock=StillClock(NOW_MS), stores=shop.stores, client=client, shelf=shop.shelf)
-    shop.services = replace(shop.services, api=LocalApi(corner.door, corner.keyring.secret_of))
+    corner = await open_corner(
+        clock=StillClock(NOW_MS), stores=shop.stores, client=client, artifacts=shop.artifacts
+    )
+    shop.services = replace(shop.services, api=LocalApi(corner.handler, corner.keyring.secret_of))
     given: dict[str, Any] = {"role": "analyst", "variants": [{"user_id": "u1", "rows": 10}] * 2}
     tried = (await shop.perform("try.recommend", snapshots=["", second[:8]], **given))["variants"]
     assert [one["snapshot"] for one in tried] == ["", second]

@@ -97,8 +97,8 @@ async def test_a_snapshot_of_erased_users_is_not_promoted(
 async def test_snapshots_are_listed_newest_first_and_compared(shop: ModelShop, tmp_path: Path) -> None:
     first, second = await _serve(shop, tmp_path)
     listed = (await shop.perform("snapshots.list", role="viewer", **ENGINE)).to_dict()
-    assert {one["version"] for one in listed["snapshots"]} == {first, second}
-    assert [one["version"] for one in listed["snapshots"] if one["serving"]] == [first]
+    assert {snapshot["version"] for snapshot in listed["snapshots"]} == {first, second}
+    assert [snapshot["version"] for snapshot in listed["snapshots"] if snapshot["serving"]] == [first]
     page = await shop.perform("snapshots.list", **ENGINE, limit=1, offset=1)
     assert (len(page.snapshots), page.total) == (1, 2)
     compared = (

@@ -109,7 +109,7 @@ async def test_an_estimate_needs_compacted_data(shop: ModelShop) -> None:
 
 
 async def test_an_estimate_counts_rows_and_reads_none(shop: ModelShop) -> None:
-    segments = SegmentStore(shop.shelf)
+    segments = SegmentStore(shop.artifacts)
     segments.append(APP, "product", products("1-0", ("p1", 1), ("p2", 1)), first="1-0", last="1-0")
     clicked = clicks("1-0", *(f"u:{number % 10}" for number in range(40)))
     segments.append(APP, "interaction", clicked, first="1-0", last="1-0")

@@ -44,9 +44,9 @@ FIELDS = {
         ("round(2.6) + floor(2.6) + ceil(2.2) + abs(-1)", [9] * 4),
     ],
 )
-def test_formulas_are_computed_for_every_row(text: str, wanted: list[float | None]) -> None:
+def test_formulas_are_computed_for_every_row(text: str, values: list[float | None]) -> None:
     results = parse_formula(text).values(FIELDS, 4)
-    for value, expected in zip(results.tolist(), wanted, strict=True):
+    for value, expected in zip(results.tolist(), values, strict=True):
         assert math.isnan(value) if expected is None else value == pytest.approx(expected)
 
 

@@ -22,9 +22,9 @@ from tests.unit.cluster.query.columnar.distances import distance_km, is_within
     ],
 )
 def test_distances_equal_reference_values(
-    one: tuple[float, float], other: tuple[float, float], km: float
+    first: tuple[float, float], other: tuple[float, float], km: float
 ) -> None:
-    assert distance_km(*one, *other) == pytest.approx(km, rel=1e-3, abs=1e-6)
+    assert distance_km(*first, *other) == pytest.approx(km, rel=1e-3, abs=1e-6)
 
 
 def test_units_are_kilometres_and_miles() -> None:

@@ -19,8 +19,8 @@ from cluster.records.validation.deletes import (
 def detail(body: object, parse: Any = parse_user_delete) -> list[dict[str, Any]]:
     with pytest.raises(Unprocessable) as caught:
         parse(orjson.dumps(body))
-    found: list[dict[str, Any]] = caught.value.facts["detail"]
-    return found
+    detail: list[dict[str, Any]] = caught.value.facts["detail"]
+    return detail
 
 
 def test_ids_are_read_once_each_and_in_order() -> None:
@@ -68,8 +68,8 @@ def test_faults_of_the_frame_are_located(body: object, loc: list[Any], msg: str,
     ],
 )
 def test_faults_of_ids_are_located(ids: object, loc: list[Any], msg: str, kind: str) -> None:
-    found = detail({"data": {"user_ids": ids}})
-    assert found == [{"loc": ["body", "data", "user_ids", *loc], "msg": msg, "type": kind}]
+    faults = detail({"data": {"user_ids": ids}})
+    assert faults == [{"loc": ["body", "data", "user_ids", *loc], "msg": msg, "type": kind}]
 
 
 def test_each_resource_names_its_field() -> None:

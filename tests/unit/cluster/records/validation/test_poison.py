@@ -64,9 +64,9 @@ def test_poison_that_is_not_allowed_refuses_the_upload(name: str) -> None:
     with pytest.raises((Malformed, Unprocessable)) as caught:
         parse_upload("product", body, now_ms=NOW)
     for message in caught.value.facts.get("messages", []):
-        found = MESSAGE.match(message)
-        assert found is not None
-        assert found[1] == "1"
+        match = MESSAGE.match(message)
+        assert match is not None
+        assert match[1] == "1"
         assert message.isprintable()
 
 

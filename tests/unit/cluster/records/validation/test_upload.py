@@ -116,8 +116,8 @@ def test_a_fault_does_not_depend_on_how_many_others_there_are() -> None:
 def test_a_fault_behind_many_valid_attributes_is_reported_among_many_errors() -> None:
     attributes: dict[str, Any] = {f"a{i}": i for i in range(900)} | {"last": [[]]}
     noisy = {"user_id": "n"} | {f"k{i}": i for i in range(500)}
-    found = faults("user", noisy, {"user_id": "u", "custom_attributes": attributes})
-    assert found[1] == (
+    messages = faults("user", noisy, {"user_id": "u", "custom_attributes": attributes})
+    assert messages[1] == (
         "data.1.custom_attributes.last is invalid. "
         "The items should all be of type 'number', all of type 'string' or all of type 'object'."
     )
@@ -125,9 +125,9 @@ def test_a_fault_behind_many_valid_attributes_is_reported_among_many_errors() ->
 
 @pytest.mark.parametrize("noun", NOUNS)
 def test_ten_thousand_bad_records_are_all_reported(noun: Any) -> None:
-    found = faults(noun, *[{"x": 1} if noun == "interaction" else {} for _ in range(10_000)])
-    assert len(found) == 10_000
-    assert found[-1].startswith("data.9999.")
+    messages = faults(noun, *[{"x": 1} if noun == "interaction" else {} for _ in range(10_000)])
+    assert len(messages) == 10_000
+    assert messages[-1].startswith("data.9999.")
 
 
 def test_too_many_records_are_refused_as_a_whole() -> None:
@@ -205,11 +205,11 @@ def test_any_json_is_accepted_or_refused_in_the_grammar(noun: Any, records: list
         assert isinstance(orjson.loads(stored), list)
         return
     assert isinstance(refusal, Unprocessable)
-    found = refusal.facts["messages"]
-    indexes = [int(match[1]) for match in map(MESSAGE.match, found) if match]
+    messages = refusal.facts["messages"]
+    indexes = [int(match[1]) for match in map(MESSAGE.match, messages) if match]
     assert indexes == sorted(set(indexes))
-    assert len(indexes) == len(found) > 0
-    assert all(message.isprintable() and len(message) < 2000 for message in found)
+    assert len(indexes) == len(messages) > 0
+    assert all(message.isprintable() and len(message) < 2000 for message in messages)
     assert pickle.loads(pickle.dumps(refusal)).facts == refusal.facts
 
 

@@ -64,20 +64,20 @@ async def line() -> Line:
 
 
 async def test_commands_of_one_turn_leave_in_one_write(line: Line) -> None:
-    asked = [line.ask("GET", str(n)) for n in range(3)]
+    replies = [line.ask("GET", str(n)) for n in range(3)]
     await asyncio.sleep(0)
     assert line.socket.writes == [b"".join(pack(("GET", str(n))) for n in range(3))]
     line.wire.data_received(b"$1\r\na\r\n$1\r\nb\r\n$-1\r\n")
-    assert await asyncio.gather(*asked) == [b"a", b"b", None]
+    assert await asyncio.gather(*replies) == [b"a", b"b", None]
     assert line.heard == ["answered"]
 
 
 async def test_replies_may_arrive_in_crumbs(line: Line) -> None:
-    asked = line.ask("GET", "x")
+    reply = line.ask("GET", "x")
     await asyncio.sleep(0)
     for byte in b"$5\r\nhello\r\n":
         line.wire.data_received(bytes([byte]))
-    assert await asked == b"hello"
+    assert await reply == b"hello"
 
 
 async def test_an_error_reply_fails_only_its_command(line: Line) -> None:
@@ -116,19 +116,19 @@ async def test_a_short_deadline_behind_a_long_one_is_kept(line: Line) -> None:
 
 
 async def test_a_reply_received_during_a_stall_of_the_loop_is_in_time(line: Line) -> None:
-    asked = line.ask("A", within_s=0.01)
+    reply = line.ask("A", within_s=0.01)
     line.wire._expire()  # the timer comes first, as it may after a stall
-    assert not asked.done()
+    assert not reply.done()
     line.wire.data_received(b"+OK\r\n")
-    assert await asked == b"OK"
+    assert await reply == b"OK"
     assert line.heard == ["answered"]
 
 
 async def test_a_loss_fails_everything_in_flight_and_later_commands(line: Line) -> None:
-    asked = line.ask("A")
+    reply = line.ask("A")
     line.wire.disconnect("gone")
     with pytest.raises(Unavailable, match="gone"):
-        await asked
+        await reply
     with pytest.raises(Unavailable, match="gone"):
         await line.ask("B")
     assert line.heard == ["lost"]
@@ -136,9 +136,9 @@ async def test_a_loss_fails_everything_in_flight_and_later_commands(line: Line) 
 
 
 async def test_silence_long_after_a_deadline_gives_the_connection_up(line: Line) -> None:
-    asked = line.ask("A", within_s=0.001)
+    reply = line.ask("A", within_s=0.001)
     with pytest.raises(Unavailable):
-        await asked
+        await reply
     future, deadline = line.wire._slots[0]
     line.wire._slots[0] = (future, deadline - SILENCE_S)
     line.wire._expire()
@@ -155,10 +155,10 @@ async def test_what_is_no_reply_gives_the_connection_up(line: Line, junk: bytes)
 
 
 async def test_a_loading_server_is_no_sign_of_life(line: Line) -> None:
-    asked = line.ask("GET", "x")
+    reply = line.ask("GET", "x")
     line.wire.data_received(b"-LOADING Redis is loading\r\n")
     with pytest.raises(Unavailable):
-        await asked
+        await reply
     assert line.heard == []
 
 

@@ -14,13 +14,13 @@ from cluster.store.client.discovery import WholeSentinel
 async def test_concurrent_questions_keep_every_sentinel() -> None:
     sentinel = WholeSentinel([("one", 1), ("two", 2), ("three", 3)], {})
     clients = list(sentinel.sentinels)
-    asked = [0] * 3
+    counts = [0] * 3
     master = {"shop": {"is_master": True, "is_sdown": False, "is_odown": False, "num-other-sentinels": 2,
                        "ip": "10.0.0.7", "port": 6379}}  # fmt: skip
 
     async def answer(number: int, **_options: Any) -> Any:
-        asked[number] += 1
-        if number < 2 and asked[number] % 2:
+        counts[number] += 1
+        if number < 2 and counts[number] % 2:
             for _ in range(number + 2):
                 await asyncio.sleep(0)
             raise ConnectionError("away")

@@ -92,11 +92,11 @@ def test_a_path_knows_its_methods(paths: PathTable) -> None:
 def test_the_table_has_every_endpoint_of_the_records_and_recommendations(table: tuple[Endpoint, ...]) -> None:
     listed = {(endpoint.method, endpoint.path) for endpoint in table}
     for noun in ("user", "product"):
-        base = f"/v1/{noun}s"
+        root = f"/v1/{noun}s"
         assert {
-            ("POST", base), ("GET", f"{base}/{{{noun}_id}}"), ("DELETE", f"{base}/{{{noun}_id}}"),
-            ("POST", f"{base}/_delete"), ("GET", f"{base}/_status/{{task_id}}"), ("GET", f"{base}/_ids"),
-            ("POST", f"{base}/_aggregate"), ("GET", f"{base}/_aggregate"),
+            ("POST", root), ("GET", f"{root}/{{{noun}_id}}"), ("DELETE", f"{root}/{{{noun}_id}}"),
+            ("POST", f"{root}/_delete"), ("GET", f"{root}/_status/{{task_id}}"), ("GET", f"{root}/_ids"),
+            ("POST", f"{root}/_aggregate"), ("GET", f"{root}/_aggregate"),
         } <= listed  # fmt: skip
     assert {("POST", "/v1/interactions"), ("DELETE", "/v1/interactions")} <= listed
     assert sum(path.startswith("/v1/recommendation/") for _, path in listed) == 6

@@ -35,7 +35,7 @@ async def corner() -> Corner:
 
 async def test_hot_endpoints_are_answered_in_front_and_the_rest_inside(corner: Corner) -> None:
     inside = Inside()
-    layer = HotLayer(inside, lambda: corner.door)
+    layer = HotLayer(inside, lambda: corner.handler)
     for method, path, status in (
         ("GET", "/v1/users/x", 404), ("POST", "/v1/interactions", 400),
         ("POST", "/v1/recommendation/user_to_products", 400), ("POST", "/v1/users", 218),
@@ -58,7 +58,7 @@ async def test_a_replica_that_is_to_stop_stays_ready_while_it_takes_requests(
         await send({"type": "http.response.start", "status": 200 if healthy else 503, "headers": []})
         await send({"type": "http.response.body", "body": message})
 
-    answer = await call(HotLayer(inside, lambda: corner.door), "GET", "/-/healthz")
+    answer = await call(HotLayer(inside, lambda: corner.handler), "GET", "/-/healthz")
     assert (answer.status, answer.body) == (status, message)
     if message == b'"DRAINING"':  # a proxy of Serve is no replica, and says what it is
         assert (await call(HotLayer(inside, lambda: None), "GET", "/-/healthz")).status == 503
@@ -66,7 +66,7 @@ async def test_a_replica_that_is_to_stop_stays_ready_while_it_takes_requests(
 
 async def test_one_request_id_goes_in_and_one_comes_out(corner: Corner) -> None:
     inside = Inside()
-    layer = HotLayer(inside, lambda: corner.door)
+    layer = HotLayer(inside, lambda: corner.handler)
     answer = await call(layer, "GET", "/docs", headers={"X-Request-Id": "mine"})
     assert [name.lower() for name in answer.names].count("x-request-id") == 1
     assert answer.headers["x-request-id"] == "mine"
@@ -76,17 +76,17 @@ async def test_one_request_id_goes_in_and_one_comes_out(corner: Corner) -> None:
 
 
 async def test_without_a_door_everything_goes_inside_and_the_search_ends(corner: Corner) -> None:
-    asked = []
+    calls = []
 
     def find() -> None:
-        asked.append(1)
+        calls.append(1)
 
     inside = Inside()
     layer = HotLayer(inside, find)
     for _ in range(150):
         await call(layer, "GET", "/v1/users/x")
     assert len(inside.scopes) == 150
-    assert len(asked) == 100
+    assert len(calls) == 100
 
 
 async def test_other_scopes_pass_untouched(corner: Corner) -> None:
@@ -95,21 +95,21 @@ async def test_other_scopes_pass_untouched(corner: Corner) -> None:
     async def inside(scope: Any, receive: Any, send: Any) -> None:
         seen.append(scope["type"])
 
-    layer = HotLayer(inside, lambda: corner.door)
+    layer = HotLayer(inside, lambda: corner.handler)
     await layer({"type": "lifespan"}, None, None)  # type: ignore[arg-type]
     assert seen == ["lifespan"]
 
 
 async def test_hot_requests_over_the_bound_are_refused(corner: Corner) -> None:
-    corner.door.reads.limit = 2
+    corner.handler.reads.limit = 2
     gate = asyncio.Event()
 
     async def slow(*_: Any) -> None:
         await gate.wait()
 
     corner.stores.records.get = slow  # type: ignore[method-assign, assignment]
-    layer = HotLayer(Inside(), lambda: corner.door)
-    held = [
+    layer = HotLayer(Inside(), lambda: corner.handler)
+    waiting = [
         asyncio.ensure_future(call(layer, "GET", "/v1/products/x", headers=corner.headers()))
         for _ in range(2)
     ]
@@ -118,14 +118,14 @@ async def test_hot_requests_over_the_bound_are_refused(corner: Corner) -> None:
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")
     assert refused.headers["access-control-allow-origin"] == "*"
     gate.set()
-    assert [answer.status for answer in await asyncio.gather(*held)] == [404, 404]
+    assert [answer.status for answer in await asyncio.gather(*waiting)] == [404, 404]
     assert (await call(layer, "GET", "/v1/products/x", headers=corner.headers())).status == 404
 
 
 async def test_requests_count_after_key_check_and_complete_body(corner: Corner) -> None:
     """Finding 2: callers without a key, or with half a body, take nobody's place."""
-    layer = HotLayer(build_application(corner.door, version="0"), lambda: corner.door)
-    for places in (corner.door.reads, corner.door.slow_reads, corner.door.writes):
+    layer = HotLayer(build_application(corner.handler, version="0"), lambda: corner.handler)
+    for places in (corner.handler.reads, corner.handler.slow_reads, corner.handler.writes):
         places.limit = 1
     stalled = []
     for method, path, key in (
@@ -135,19 +135,19 @@ async def test_requests_count_after_key_check_and_complete_body(corner: Corner) 
         for _ in range(3):
             stalled.append(asyncio.ensure_future(layer(*_stalled(method, path, key))))
     await asyncio.sleep(0.02)
-    assert not any(one.done() for one in stalled)
-    assert corner.door.in_flight == 0
+    assert not any(request.done() for request in stalled)
+    assert corner.handler.in_flight == 0
     for path in ("/v1/users", "/v1/interactions", "/v1/search/mget", "/v1/bulk"):
         answer = await call(layer, "POST", path, headers=corner.headers(), json={})
         assert answer.status in (200, 404, 422), path
     assert (await call(layer, "GET", "/docs")).status == 200
-    for one in stalled:
-        one.cancel()
+    for request in stalled:
+        request.cancel()
     await asyncio.gather(*stalled, return_exceptions=True)
 
 
 async def test_a_long_body_that_was_not_read_ends_its_connection(corner: Corner) -> None:
-    layer = HotLayer(build_application(corner.door, version="0"), lambda: corner.door)
+    layer = HotLayer(build_application(corner.handler, version="0"), lambda: corner.handler)
     long = {"content-length": "200000"}
     for path in ("/v1/search/search", "/v1/users", "/oauth/none", "/docs"):
         refused = await call(layer, "POST", path, headers=long)
@@ -164,9 +164,11 @@ async def test_half_sent_bodies_of_browsers_fill_neither_memory_nor_the_way_of_s
     corner: Corner,
 ) -> None:
     layer = HotLayer(
-        build_application(corner.door, version="0"), lambda: corner.door, most_arriving=(50_000, 200_000)
+        build_application(corner.handler, version="0"),
+        lambda: corner.handler,
+        most_arriving=(50_000, 200_000),
     )
-    held = [
+    stalled = [
         asyncio.ensure_future(layer(*_stalled("POST", "/v1/interactions", corner.publishable())))
         for _ in range(3)
     ]
@@ -178,9 +180,9 @@ async def test_half_sent_bodies_of_browsers_fill_neither_memory_nor_the_way_of_s
     assert (await call(layer, "POST", "/v1/interactions", headers=corner.headers(), body=body)).status == 200
     short = await call(layer, "POST", "/v1/interactions", headers=browser, body=b'{"data": []}')
     assert short.status == 200
-    for one in held:
-        one.cancel()
-    await asyncio.gather(*held, return_exceptions=True)
+    for request in stalled:
+        request.cancel()
+    await asyncio.gather(*stalled, return_exceptions=True)
     assert (await call(layer, "POST", "/v1/interactions", headers=browser, body=body)).status == 200
 
 
@@ -191,7 +193,7 @@ async def test_websockets_are_refused_without_a_word(corner: Corner) -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    for find in (lambda: corner.door, lambda: None):
+    for find in (lambda: corner.handler, lambda: None):
         layer = HotLayer(inside, find)
         with structlog.testing.capture_logs() as lines:
             await layer({"type": "websocket", "path": "/x", "headers": []}, None, send)  # type: ignore[arg-type]
@@ -203,7 +205,7 @@ async def test_websockets_are_refused_without_a_word(corner: Corner) -> None:
 @pytest.mark.parametrize("path", ["/-/routes", "/%2d/routes", "/-%2froutes", "/%2D%2Froutes"])
 async def test_the_paths_of_serve_answer_no_client(corner: Corner, path: str) -> None:
     inside = Inside()
-    for find in (lambda: corner.door, lambda: None):
+    for find in (lambda: corner.handler, lambda: None):
         answer = await call(HotLayer(inside, find), "GET", path)
         assert (answer.status, answer.json()) == (404, {"message": "not found"})
     assert inside.scopes == []
@@ -232,7 +234,11 @@ def _stalled(method: str, path: str, key: str) -> tuple[dict[str, Any], Any, Any
 
 
 async def test_both_ways_in_answer_the_same_bytes(corner: Corner) -> None:
-    ways = (corner.door, build_application(corner.door, version="0"), HotLayer(Inside(), lambda: corner.door))
+    ways = (
+        corner.handler,
+        build_application(corner.handler, version="0"),
+        HotLayer(Inside(), lambda: corner.handler),
+    )
     for method, path in (
         ("GET", "/v1/users/a%2Fb"), ("GET", "/v1/products/x"), ("GET", "/v1/users/%FF"), ("GET", "/v1/users/a%20b"),
     ):  # fmt: skip

@@ -46,7 +46,7 @@ async def post(
     headers = {"X-API-KEY": corner.secret() if secret else corner.publishable(), "User-Agent": BROWSER}
     if token:
         headers["Authorization"] = f"Bearer {token}"
-    answer = await call(corner.door, "POST", f"/v1/{path}", headers=headers, json=body)
+    answer = await call(corner.handler, "POST", f"/v1/{path}", headers=headers, json=body)
     await corner.links.wait_for_writes()
     return answer
 
@@ -125,21 +125,21 @@ async def test_under_strict_user_hash_the_visitor_is_proven_too(corner: Corner) 
 async def test_a_pair_is_written_once_and_again_when_it_may_have_changed(
     corner: Corner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    reads: list[str] = []
     links = corner.stores.interactions.links
 
     async def count(app_id: str, visitors: Any) -> dict[str, str]:
-        asked.append(app_id)
+        reads.append(app_id)
         return await links(app_id, visitors)
 
     monkeypatch.setattr(corner.stores.interactions, "links", count)
     for _ in range(3):
         await post(corner, "search/search", {"q": "x", "anonymous_id": "a1"}, token=token_for(corner))
-    assert len(asked) == 1
+    assert len(reads) == 1
     corner.clock.pass_ms(int(LINKED_FOR_S * 1000) + 1)
     before = await corner.stores.changes.last("shop", "interaction")
     await post(corner, "search/search", {"q": "x", "anonymous_id": "a1"}, token=token_for(corner))
-    assert len(asked) == 2
+    assert len(reads) == 2
     assert await corner.stores.changes.last("shop", "interaction") == before, "it was linked already"
 
 
@@ -174,7 +174,7 @@ async def test_the_playground_links_nobody(corner: Corner) -> None:
         "Authorization": "Bearer " + token_of({"user_id": "u1"}, corner.secret("playground")),
     }
     await call(
-        corner.door, "POST", "/v1/search/search", headers=headers, json={"q": "x", "anonymous_id": "a1"}
+        corner.handler, "POST", "/v1/search/search", headers=headers, json={"q": "x", "anonymous_id": "a1"}
     )
     await corner.links.wait_for_writes()
     assert await corner.stores.interactions.links("playground", ["a1"]) == {}

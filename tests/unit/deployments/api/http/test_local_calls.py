@@ -18,14 +18,14 @@ from tests.fakes.request_handler import Corner, open_corner
 async def opened() -> tuple[Corner, LocalApi]:
     corner = await open_corner()
     await corner.stores.engines.put(Engine(app_id="shop", engine_id="default", created_at=0))
-    return corner, LocalApi(corner.door, corner.keyring.secret_of)
+    return corner, LocalApi(corner.handler, corner.keyring.secret_of)
 
 
 async def test_a_call_is_answered_as_the_app() -> None:
     corner, api = await opened()
     status, answer = await api.call("shop", "POST", "/v1/recommendation/user_to_products", {"user_id": "ada"})
     assert (status, answer["data"]["products"][0]["product_id"]) == (200, "hoe-11")
-    assert corner.recommender.asked[-1].app_id == "shop"
+    assert corner.recommender.requests[-1].app_id == "shop"
 
 
 async def test_a_record_of_any_id_is_read() -> None:
@@ -72,4 +72,4 @@ async def test_size_and_time_are_bounded() -> None:
 async def test_an_app_without_a_key_is_refused() -> None:
     corner, _ = await opened()
     with pytest.raises(Unavailable, match="no live secret key"):
-        await LocalApi(corner.door, corner.keyring.secret_of).call("absent", "GET", "/v1/products/_ids")
+        await LocalApi(corner.handler, corner.keyring.secret_of).call("absent", "GET", "/v1/products/_ids")

@@ -27,13 +27,13 @@ async def corner() -> Corner:
 
 @pytest.fixture
 async def document(corner: Corner) -> dict[str, Any]:
-    return build_openapi(corner.door.endpoints, "1.2.3")
+    return build_openapi(corner.handler.endpoints, "1.2.3")
 
 
 async def test_every_endpoint_is_described_with_keys_body_and_replies(
     corner: Corner, document: dict[str, Any]
 ) -> None:
-    for endpoint in corner.door.endpoints:
+    for endpoint in corner.handler.endpoints:
         operation = document["paths"][endpoint.path][endpoint.method.lower()]
         assert operation["security"]
         assert {"200", "401", "403", "429", "500", "503"} <= set(operation["responses"])
@@ -43,7 +43,7 @@ async def test_every_endpoint_is_described_with_keys_body_and_replies(
             assert reply["description"]
             assert reply["content"]["application/json"]["schema"]
     names = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
-    assert len(names) == len(set(names)) == len(corner.door.endpoints)
+    assert len(names) == len(set(names)) == len(corner.handler.endpoints)
 
 
 async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
@@ -121,7 +121,7 @@ async def test_the_page_is_built_once_and_not_on_the_event_loop(
         return render_docs(document)
 
     monkeypatch.setattr(routes, "render_docs", build)
-    app = routes.build_application(corner.door, version="0")
+    app = routes.build_application(corner.handler, version="0")
     answers = await asyncio.gather(*[call(app, "GET", "/docs") for _ in range(3)])
     assert {answer.status for answer in answers} == {200}
     assert len({answer.body for answer in answers}) == 1
@@ -140,9 +140,9 @@ def test_explanations_are_documented_as_an_addition_of_ours(document: dict[str, 
 
 
 def test_no_two_models_of_the_wire_share_a_name() -> None:
-    found: dict[str, set[str]] = {}
+    modules: dict[str, set[str]] = {}
     for module in pkgutil.iter_modules(wire.__path__, wire.__name__ + "."):
         for name, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             if issubclass(kind, BaseModel) and kind.__module__.startswith(wire.__name__):
-                found.setdefault(name, set()).add(kind.__module__)
-    assert {name: sorted(homes) for name, homes in found.items() if len(homes) > 1} == {}
+                modules.setdefault(name, set()).add(kind.__module__)
+    assert {name: sorted(homes) for name, homes in modules.items() if len(homes) > 1} == {}

@@ -47,7 +47,7 @@ def request_of(
 
 
 async def logged(stores: Stores, app: str = "shop") -> list[LoggedQuery]:
-    return [query for lot in await stores.queries.read(app, "0", count=1_000) for query in lot.queries]
+    return [query for batch in await stores.queries.read(app, "0", count=1_000) for query in batch.queries]
 
 
 async def test_a_log_entry_has_the_query_and_its_results(corner: Corner, book: QueryLogWriter) -> None:
@@ -78,16 +78,16 @@ async def test_a_log_entry_has_the_query_and_its_results(corner: Corner, book: Q
     ],
 )
 async def test_log_entries_have_pseudonyms_of_identified_users_only(
-    corner: Corner, book: QueryLogWriter, payload: Any, token: UserToken | None, reader_id: str
+    corner: Corner, book: QueryLogWriter, payload: Any, token: UserToken | None, user_key: str
 ) -> None:
     book.record(request_of(corner, payload, token=token), "search", "hoe", total=1)
     await book.write()
     [query] = await logged(corner.stores)
     salt = await corner.stores.queries.salt("shop")
-    assert query.reader == (pseudonym(salt, reader_id) if reader_id else "")
-    told = str(query.to_dict())
+    assert query.reader == (pseudonym(salt, user_key) if user_key else "")
+    written = str(query.to_dict())
     for secret in ("gina-7", "anon-51", "mara", "198.51.100.7", "Browser"):
-        assert secret not in told
+        assert secret not in written
 
 
 async def test_an_app_may_log_without_readers_or_not_at_all(corner: Corner, book: QueryLogWriter) -> None:
@@ -156,23 +156,23 @@ async def test_an_absent_store_costs_the_oldest_queries_and_no_memory(corner: Co
     await book.write()
     away.away = False
     await book.write()
-    found = [query.text for query in await logged(corner.stores)]
-    assert len(found) == MOST_WAITING
-    assert found[-1] == "late9"
-    assert found[0] == "q60"
+    texts = [query.text for query in await logged(corner.stores)]
+    assert len(texts) == MOST_WAITING
+    assert texts[-1] == "late9"
+    assert texts[0] == "q60"
     assert meter.lost == 60
 
 
 async def test_completions_are_noted_by_their_endpoint(corner: Corner, book: QueryLogWriter) -> None:
-    door = await open_corner(query_log=book)
+    replica = await open_corner(query_log=book)
     body = {"data": [{"product_id": "hoe-11", "title": "Draw hoe"}]}
-    await call(door.door, "POST", "/v1/products", headers=door.headers(), json=body)
-    await door.apply()
+    await call(replica.handler, "POST", "/v1/products", headers=replica.headers(), json=body)
+    await replica.apply()
     await call(
-        door.door,
+        replica.handler,
         "POST",
         "/v1/search/autocomplete",
-        headers=door.headers(),
+        headers=replica.headers(),
         json={"q": "dra ", "language": "de"},
     )
     await book.write()
@@ -182,11 +182,11 @@ async def test_completions_are_noted_by_their_endpoint(corner: Corner, book: Que
 
 
 async def test_questions_are_logged_with_their_source(corner: Corner, book: QueryLogWriter) -> None:
-    door = await open_corner(query_log=book)
+    replica = await open_corner(query_log=book)
     body = {"question": " What is  mulch? ", "anonymous_id": "x", "language": "de"}
-    answer = await call(door.door, "POST", "/v1/ask/questions", headers=door.headers(), json=body)
+    answer = await call(replica.handler, "POST", "/v1/ask/questions", headers=replica.headers(), json=body)
     assert answer.status == 200, answer.body
-    await door.close()
+    await replica.close()
     await book.write()
     [query] = await logged(corner.stores)
     assert (query.kind, query.text, query.total, query.language) == ("ask", "what is mulch?", UNKNOWN, "de")

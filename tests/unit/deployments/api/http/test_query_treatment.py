@@ -41,9 +41,11 @@ async def put(corner: Corner, slug: str, changed: dict[str, Any], **fields: Any)
 
 async def ask(corner: Corner, path: str = "recommendation/user_to_products", **body: Any) -> Any:
     headers = {**corner.headers(), "User-Agent": PHONE}
-    answer = await call(corner.door, "POST", f"/v1/{path}", headers=headers, body=json.dumps(body).encode())
+    answer = await call(
+        corner.handler, "POST", f"/v1/{path}", headers=headers, body=json.dumps(body).encode()
+    )
     assert answer.status in (200, 503), answer.body
-    return corner.recommender.asked[-1] if answer.status == 200 else answer
+    return corner.recommender.requests[-1] if answer.status == 200 else answer
 
 
 @pytest.mark.parametrize(
@@ -62,7 +64,10 @@ async def test_a_variant_with_an_engine_and_a_rule_is_obeyed_and_the_meeting_log
     query = await ask(corner, path, user_id="ada", anonymous_id="x", **body)
     assert (query.engine_id, query.rule_names) == ("news", ("sale",))
     assert [boost.name for boost in query.boosts] == ["sale"]
-    rows = {reader: one async for reader, one in corner.stores.experiments.exposures("shop", "id-one")}
+    rows = {
+        user_key: exposure
+        async for user_key, exposure in corner.stores.experiments.exposures("shop", "id-one")
+    }
     assert set(rows) == {"u:ada", "a:x"}
     assert (rows["a:x"].through, rows["a:x"].device, rows["a:x"].variant_id) == (query.kind, "phone", "b")
 

@@ -24,7 +24,7 @@ async def corner() -> Corner:
 async def ask(corner: Corner, body: Any, *, key: str | None = None, **more: Any) -> Answer:
     headers = {"User-Agent": BROWSER, **more.pop("headers", {})}
     target = f"{ASK}?api_key={key or corner.publishable()}"
-    return await call(corner.door, "POST", target, headers=headers, json=body, **more)
+    return await call(corner.handler, "POST", target, headers=headers, json=body, **more)
 
 
 async def test_every_reply_carries_id_origin_length_and_type(corner: Corner) -> None:
@@ -35,7 +35,7 @@ async def test_every_reply_carries_id_origin_length_and_type(corner: Corner) -> 
         ("GET", "/nowhere", {}),
         ("POST", "/v1/users", corner.headers()),
     ):
-        answer = await call(corner.door, method, path, headers={**headers, "X-Request-Id": "mine-1"})
+        answer = await call(corner.handler, method, path, headers={**headers, "X-Request-Id": "mine-1"})
         assert answer.headers["x-request-id"] == "mine-1"
         assert answer.headers["access-control-allow-origin"] == "*"
         assert answer.headers["content-type"] == "application/json"
@@ -44,7 +44,7 @@ async def test_every_reply_carries_id_origin_length_and_type(corner: Corner) -> 
 
 
 async def test_a_preflight_needs_no_key(corner: Corner) -> None:
-    answer = await call(corner.door, "OPTIONS", "/v1/users/x")
+    answer = await call(corner.handler, "OPTIONS", "/v1/users/x")
     assert answer.status == 204
     assert answer.headers["access-control-allow-methods"] == "GET, POST, PUT, DELETE, OPTIONS"
     for name in ("Content-Type", "Authorization", "X-API-KEY"):
@@ -52,7 +52,7 @@ async def test_a_preflight_needs_no_key(corner: Corner) -> None:
 
 
 async def test_a_head_is_a_get_without_its_body(corner: Corner) -> None:
-    answer = await call(corner.door, "HEAD", "/v1/users/x", headers=corner.headers())
+    answer = await call(corner.handler, "HEAD", "/v1/users/x", headers=corner.headers())
     assert (answer.status, answer.body) == (404, b"")
     assert answer.headers["content-length"] == "27"
 
@@ -65,9 +65,9 @@ async def test_the_checks_come_in_their_order(corner: Corner) -> None:
     robot = {"User-Agent": "curl/8"}
 
     async def status(path: str, key: str, headers: dict[str, str], body: bytes) -> tuple[int, str]:
-        answer = await call(corner.door, "POST", f"{path}?api_key={key}", headers=headers, body=body)
-        told = answer.json()
-        return answer.status, str(told.get("message", ""))
+        answer = await call(corner.handler, "POST", f"{path}?api_key={key}", headers=headers, body=body)
+        content = answer.json()
+        return answer.status, str(content.get("message", ""))
 
     wrong = json.dumps(bad_user).encode()
     assert (await status("/v1/users", "nobody", robot, b"{"))[0] == 401
@@ -91,20 +91,20 @@ async def test_the_checks_come_in_their_order(corner: Corner) -> None:
 
 async def test_a_bad_token_on_interactions_comes_after_bad_json(corner: Corner) -> None:
     headers = {**corner.headers(), "Authorization": "Bearer nonsense"}
-    first = await call(corner.door, "POST", "/v1/interactions", headers=headers, body=b"{")
-    second = await call(corner.door, "POST", "/v1/interactions", headers=headers, body=b"{}")
+    first = await call(corner.handler, "POST", "/v1/interactions", headers=headers, body=b"{")
+    second = await call(corner.handler, "POST", "/v1/interactions", headers=headers, body=b"{}")
     assert (first.status, second.status) == (400, 401)
 
 
 async def test_too_many_requests_say_when_to_come_back(corner: Corner) -> None:
     await corner.open_app("slow", settings=AppSettings(limits=Limits(writes_per_s=0.5, write_burst=2)))
     answers = [
-        await call(corner.door, "DELETE", f"/v1/users/{at}", headers=corner.headers("slow"))
+        await call(corner.handler, "DELETE", f"/v1/users/{at}", headers=corner.headers("slow"))
         for at in range(4)
     ]
     assert [answer.status for answer in answers] == [200, 200, 429, 429]
     assert 1 <= int(answers[-1].headers["retry-after"]) <= 2
-    reads = await call(corner.door, "GET", "/v1/users/1", headers=corner.headers("slow"))
+    reads = await call(corner.handler, "GET", "/v1/users/1", headers=corner.headers("slow"))
     assert reads.status == 404
 
 
@@ -114,7 +114,7 @@ async def test_a_full_intake_is_too_many_and_not_away(corner: Corner) -> None:
 
     corner.stores.intake.accept = full  # type: ignore[method-assign, assignment]
     answer = await call(
-        corner.door, "POST", "/v1/users", headers=corner.headers(), json={"data": [{"user_id": "u"}]}
+        corner.handler, "POST", "/v1/users", headers=corner.headers(), json={"data": [{"user_id": "u"}]}
     )
     assert (answer.status, answer.headers["retry-after"]) == (429, "5")
     assert answer.json() == {"message": "too many uploads are waiting"}
@@ -122,7 +122,7 @@ async def test_a_full_intake_is_too_many_and_not_away(corner: Corner) -> None:
 
 async def test_an_unready_replica_answers_busy_and_not_unauthorized(corner: Corner) -> None:
     corner.keyring.ready = False
-    answer = await call(corner.door, "GET", "/v1/users/x", headers={"X-API-KEY": "unknown"})
+    answer = await call(corner.handler, "GET", "/v1/users/x", headers={"X-API-KEY": "unknown"})
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
 
 
@@ -149,7 +149,7 @@ async def test_only_a_write_that_was_not_begun_is_offered_to_another_replica(
     )
     statuses = []
     for is_behind_haproxy in (True, False):
-        monkeypatch.setattr(corner.door, "_is_behind_haproxy", is_behind_haproxy)
+        monkeypatch.setattr(corner.handler, "_is_behind_haproxy", is_behind_haproxy)
         for fault in faults:
 
             async def fail(*_: Any, fault: Unavailable = fault, **__: Any) -> Any:
@@ -159,13 +159,13 @@ async def test_only_a_write_that_was_not_begun_is_offered_to_another_replica(
             monkeypatch.setattr(type(corner.stores.records), "get", fail)
             body = {"user_id": "u", "product_ids": ["p"], "type": "click"}
             write = await call(
-                corner.door,
+                corner.handler,
                 "POST",
                 "/v1/interactions",
                 headers=corner.headers(),
                 json={"data": [body]},
             )
-            read = await call(corner.door, "GET", "/v1/users/x", headers=corner.headers())
+            read = await call(corner.handler, "GET", "/v1/users/x", headers=corner.headers())
             assert write.json() == read.json() == {"message": BUSY}
             assert write.headers["retry-after"] == read.headers["retry-after"] == "1"
             statuses.append((write.status, read.status))
@@ -183,13 +183,13 @@ async def test_a_store_that_is_away_is_503_with_a_hint(corner: Corner) -> None:
 async def test_a_caller_who_hangs_up_is_answered_by_nobody(corner: Corner) -> None:
     with pytest.raises(HungUp):
         await call(
-            corner.door, "POST", "/v1/users", headers=corner.headers(), chunks=[b'{"data"'], hang_up=True
+            corner.handler, "POST", "/v1/users", headers=corner.headers(), chunks=[b'{"data"'], hang_up=True
         )
-    assert corner.door.in_flight == 0
+    assert corner.handler.in_flight == 0
 
 
 async def test_an_upload_that_takes_too_long_is_a_timeout(corner: Corner) -> None:
-    corner.door._deadline_s = 0.02
+    corner.handler._deadline_s = 0.02
     receive_forever = asyncio.Event()
 
     async def receive() -> dict[str, Any]:
@@ -204,7 +204,7 @@ async def test_an_upload_that_takes_too_long_is_a_timeout(corner: Corner) -> Non
 
         headers = [(b"x-api-key", corner.secret().encode())]
         scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}
-        await corner.door(scope, receive, send)
+        await corner.handler(scope, receive, send)
         return sent
 
     start, body = await run("/v1/users")
@@ -216,45 +216,45 @@ async def test_an_upload_that_takes_too_long_is_a_timeout(corner: Corner) -> Non
 async def test_an_idempotency_key_makes_an_upload_happen_once(corner: Corner) -> None:
     headers = {**corner.headers(), "Idempotency-Key": "k-1"}
     body = {"data": [{"user_id": "gina-7"}]}
-    first = await call(corner.door, "POST", "/v1/users", headers=headers, json=body)
-    again = await call(corner.door, "POST", "/v1/users", headers=headers, json=body)
+    first = await call(corner.handler, "POST", "/v1/users", headers=headers, json=body)
+    again = await call(corner.handler, "POST", "/v1/users", headers=headers, json=body)
     assert first.json() == again.json()
     assert again.headers["idempotency-replayed"] == "true"
     assert await corner.apply() == 1
-    other = await call(corner.door, "POST", "/v1/users", headers=headers, json={"data": []})
+    other = await call(corner.handler, "POST", "/v1/users", headers=headers, json={"data": []})
     assert other.status == 422
     assert other.json()["errors"] is True
     assert isinstance(other.json()["data"], list)
-    elsewhere = await call(corner.door, "POST", "/v1/products", headers=headers, json=body)
+    elsewhere = await call(corner.handler, "POST", "/v1/products", headers=headers, json=body)
     assert elsewhere.status == 422
-    own = await call(
-        corner.door,
+    first_reply = await call(
+        corner.handler,
         "POST",
         "/v1/users",
         headers={**corner.headers("other"), "Idempotency-Key": "k-1"},
         json=body,
     )
-    assert "idempotency-replayed" not in own.headers
+    assert "idempotency-replayed" not in first_reply.headers
 
 
 async def test_an_idempotency_key_repeats_a_refusal_too(corner: Corner) -> None:
     headers = {**corner.headers(), "Idempotency-Key": "k-2"}
-    first = await call(corner.door, "POST", "/v1/users", headers=headers, json={"data": [{}]})
-    again = await call(corner.door, "POST", "/v1/users", headers=headers, json={"data": [{}]})
+    first = await call(corner.handler, "POST", "/v1/users", headers=headers, json={"data": [{}]})
+    again = await call(corner.handler, "POST", "/v1/users", headers=headers, json={"data": [{}]})
     assert (first.status, first.body) == (again.status, again.body) == (422, first.body)
 
 
 async def test_reads_do_not_look_at_an_idempotency_key(corner: Corner) -> None:
     headers = {**corner.headers(), "Idempotency-Key": "not a key at all"}
-    assert (await call(corner.door, "GET", "/v1/users/x", headers=headers)).status == 404
+    assert (await call(corner.handler, "GET", "/v1/users/x", headers=headers)).status == 404
 
 
 async def test_a_full_disk_refuses_writes_and_keeps_reads(corner: Corner) -> None:
-    corner.door._gate.why_no_writes = lambda: "The disk of the service is full."
-    write = await call(corner.door, "POST", "/v1/users", headers=corner.headers(), json={"data": []})
+    corner.handler._gate.why_no_writes = lambda: "The disk of the service is full."
+    write = await call(corner.handler, "POST", "/v1/users", headers=corner.headers(), json={"data": []})
     assert (write.status, write.json()) == (503, {"message": "The disk of the service is full."})
     assert int(write.headers["retry-after"]) >= 1
-    assert (await call(corner.door, "GET", "/v1/users/x", headers=corner.headers())).status == 404
+    assert (await call(corner.handler, "GET", "/v1/users/x", headers=corner.headers())).status == 404
 
 
 async def test_the_bot_rule_can_be_off_or_only_logged(corner: Corner) -> None:
@@ -262,10 +262,10 @@ async def test_the_bot_rule_can_be_off_or_only_logged(corner: Corner) -> None:
         await corner.open_app("shop", settings=AppSettings(bot_rule=rule, limits=PLENTY))
         with structlog.testing.capture_logs() as lines:
             answer = await ask(corner, {}, headers={"User-Agent": "curl/8"})
-        told = [line for line in lines if line["event"] == "robot_suspected"]
+        suspicions = [line for line in lines if line["event"] == "robot_suspected"]
         assert answer.status == status
-        assert len(told) == (rule != "off")
-        assert all(line["reason"] == "curl" for line in told)
+        assert len(suspicions) == (rule != "off")
+        assert all(line["reason"] == "curl" for line in suspicions)
 
 
 async def test_automated_agents_see_faults_of_tokens_and_hashes_in_development(corner: Corner) -> None:
@@ -296,7 +296,11 @@ async def test_a_secret_key_from_a_page_is_logged_or_refused(corner: Corner, rul
     async def send(**more: str) -> tuple[int, list[str]]:
         with structlog.testing.capture_logs() as lines:
             answer = await call(
-                corner.door, "POST", ASK, headers={**corner.headers(), "Host": "kiosk:8150", **more}, json={}
+                corner.handler,
+                "POST",
+                ASK,
+                headers={**corner.headers(), "Host": "kiosk:8150", **more},
+                json={},
             )
         assert corner.secret() not in str(lines)
         return answer.status, [line["event"] for line in lines if line["event"].startswith("secret_key")]
@@ -307,7 +311,7 @@ async def test_a_secret_key_from_a_page_is_logged_or_refused(corner: Corner, rul
     assert await send(Origin="https://shop.example") == (status, ["secret_key_in_browser"])
     assert await send(Origin="null") == (status, []), "told once an hour"
     human = {"User-Agent": BROWSER, "X-API-KEY": corner.publishable(), "Origin": "https://shop.example"}
-    assert (await call(corner.door, "POST", ASK, headers=human, json={})).status == 200
+    assert (await call(corner.handler, "POST", ASK, headers=human, json={})).status == 200
 
 
 async def test_strict_apps_want_a_hash_for_visitors_too(corner: Corner) -> None:
@@ -326,10 +330,10 @@ async def test_an_alias_repeats_the_service_id_for_apps_that_want_it(corner: Cor
 
 async def test_the_envelope_of_a_product_is_a_setting(corner: Corner) -> None:
     await _upload_product(corner)
-    bare = await call(corner.door, "GET", "/v1/products/hoe-11", headers=corner.headers())
+    bare = await call(corner.handler, "GET", "/v1/products/hoe-11", headers=corner.headers())
     assert bare.json() == {"product_id": "hoe-11"}
     await corner.open_app("shop", settings=AppSettings(product_envelope=True, limits=PLENTY))
-    wrapped = await call(corner.door, "GET", "/v1/products/hoe-11", headers=corner.headers())
+    wrapped = await call(corner.handler, "GET", "/v1/products/hoe-11", headers=corner.headers())
     assert wrapped.json() == {"message": "success", "data": {"product_id": "hoe-11"}}
 
 
@@ -337,19 +341,19 @@ async def test_requests_in_flight_are_counted_and_their_time_added_up(corner: Co
     seen = []
 
     async def slow(*_: Any) -> None:
-        seen.append(corner.door.in_flight)
+        seen.append(corner.handler.in_flight)
         corner.clock.pass_ms(250)
 
     corner.stores.records.get = slow  # type: ignore[method-assign, assignment]
-    await call(corner.door, "GET", "/v1/products/x", headers=corner.headers())
+    await call(corner.handler, "GET", "/v1/products/x", headers=corner.headers())
     assert seen == [1]
-    assert corner.door.in_flight == 0
-    assert corner.door.busy_s == pytest.approx(0.25)
+    assert corner.handler.in_flight == 0
+    assert corner.handler.busy_s == pytest.approx(0.25)
 
 
 async def _upload_product(corner: Corner) -> None:
     await call(
-        corner.door,
+        corner.handler,
         "POST",
         "/v1/products",
         headers=corner.headers(),
@@ -363,14 +367,14 @@ async def _upload_product(corner: Corner) -> None:
     [("secret", "query", 1), ("secret", "header", 0), ("publishable", "query", 0), ("nobody", "query", 0)],
 )
 async def test_a_secret_key_in_an_address_is_warned_of(
-    corner: Corner, kind: str, place: str, told: int
+    corner: Corner, kind: str, place: str, count: int
 ) -> None:
     key = corner.keys.get(("shop", kind), "nobody")
     target = f"{ASK}?api_key={key}" if place == "query" else ASK
     headers = {"User-Agent": BROWSER, **({"X-API-KEY": key} if place == "header" else {})}
     with structlog.testing.capture_logs() as lines:
         for _ in range(3):
-            await call(corner.door, "POST", target, headers=headers, json={"user_id": "gina-7"})
+            await call(corner.handler, "POST", target, headers=headers, json={"user_id": "gina-7"})
     warned = [line for line in lines if line["event"] == "secret_key_in_address"]
-    assert len(warned) == told
+    assert len(warned) == count
     assert key not in str(lines)

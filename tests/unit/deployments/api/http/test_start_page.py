@@ -17,7 +17,7 @@ async def corner() -> Corner:
 
 
 def test_with_pages_a_person_is_led_to_the_console_and_a_program_to_the_api(corner: Corner) -> None:
-    client = TestClient(build_application(corner.door, version="1.2", pages=True))
+    client = TestClient(build_application(corner.handler, version="1.2", pages=True))
     links = re.findall(r'<a href="([^"]+)">', client.get("/", headers=HTML).text)
     assert links[:4] == ["console", "demo", "docs", "docs/try"]
     reply = client.get("/").json()
@@ -26,7 +26,7 @@ def test_with_pages_a_person_is_led_to_the_console_and_a_program_to_the_api(corn
 
 
 def test_without_pages_the_start_page_names_neither_console_nor_demonstrations(corner: Corner) -> None:
-    client = TestClient(build_application(corner.door, version="1.2"))
+    client = TestClient(build_application(corner.handler, version="1.2"))
     for headers in (HTML, {}):
         text = client.get("/", headers=headers).text
         assert "openapi.json" in text

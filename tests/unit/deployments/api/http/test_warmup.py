@@ -49,32 +49,32 @@ async def stores(clock: StillClock) -> Stores:
 
 
 async def test_warmup_loads_the_busiest_engines_first(stores: Stores, clock: StillClock) -> None:
-    asked = RecordingEngine()
-    assert await load_busy_engines(stores, asked, clock) == 3
-    assert asked.names == [("shop", "big"), ("news", "default"), ("shop", "default")]
+    engine = RecordingEngine()
+    assert await load_busy_engines(stores, engine, clock) == 3
+    assert engine.names == [("shop", "big"), ("news", "default"), ("shop", "default")]
 
 
 async def test_warmup_skips_engines_without_recent_queries(stores: Stores, clock: StillClock) -> None:
     clock.pass_ms(LATELY_MS + 1)
-    asked = RecordingEngine()
-    assert await load_busy_engines(stores, asked, clock) == 0
-    assert asked.names == []
+    engine = RecordingEngine()
+    assert await load_busy_engines(stores, engine, clock) == 0
+    assert engine.names == []
 
 
 @pytest.mark.parametrize("error", [NotFound("engine is not found"), Unavailable("away", retry_after_s=1)])
 async def test_an_engine_that_refuses_keeps_no_replica_from_starting(
     stores: Stores, clock: StillClock, error: Exception
 ) -> None:
-    asked = RecordingEngine()
-    asked.error = error
-    assert await load_busy_engines(stores, asked, clock) == 0
-    assert len(asked.names) == 3
+    engine = RecordingEngine()
+    engine.error = error
+    assert await load_busy_engines(stores, engine, clock) == 0
+    assert len(engine.names) == 3
 
 
 async def test_a_silent_engine_is_not_waited_for_long(stores: Stores, clock: StillClock) -> None:
-    asked = RecordingEngine()
-    asked.silent = True
-    assert await load_busy_engines(stores, asked, clock, within_s=0.01) == 0
+    engine = RecordingEngine()
+    engine.silent = True
+    assert await load_busy_engines(stores, engine, clock, within_s=0.01) == 0
 
 
 class SlowToLoad:
@@ -110,36 +110,36 @@ async def test_a_large_engine_is_waited_for_while_others_answer(
 
 async def test_an_app_that_is_written_is_loaded_once_before_somebody_asks() -> None:
     corner = await open_corner()
-    asked = RecordingEngine()
+    engine = RecordingEngine()
     watching = asyncio.create_task(
-        load_written_apps(corner.stores, asked, lambda: ("other", "shop"), every_s=0.01)
+        load_written_apps(corner.stores, engine, lambda: ("other", "shop"), every_s=0.01)
     )
     await asyncio.sleep(0.05)
-    assert asked.names == []
+    assert engine.names == []
     for _ in range(3):
         products = {"data": [{"product_id": "hoe-11"}]}
-        await call(corner.door, "POST", "/v1/products", headers=corner.headers(), json=products)
+        await call(corner.handler, "POST", "/v1/products", headers=corner.headers(), json=products)
         await corner.apply()
         await asyncio.sleep(0.05)
-    assert asked.names == [("shop", "default")]
+    assert engine.names == [("shop", "default")]
     watching.cancel()
 
 
 async def test_an_app_that_can_not_be_loaded_yet_is_tried_again() -> None:
     corner = await open_corner()
-    asked = RecordingEngine()
-    asked.error = NotFound("engine is not found")
-    watching = asyncio.create_task(load_written_apps(corner.stores, asked, lambda: ("shop",), every_s=0.01))
+    engine = RecordingEngine()
+    engine.error = NotFound("engine is not found")
+    watching = asyncio.create_task(load_written_apps(corner.stores, engine, lambda: ("shop",), every_s=0.01))
     await asyncio.sleep(0.03)
     products = {"data": [{"product_id": "hoe-11"}]}
-    await call(corner.door, "POST", "/v1/products", headers=corner.headers(), json=products)
+    await call(corner.handler, "POST", "/v1/products", headers=corner.headers(), json=products)
     await corner.apply()
     await asyncio.sleep(0.05)
-    asked.error = RuntimeError("broken")
+    engine.error = RuntimeError("broken")
     await asyncio.sleep(0.05)
-    tries = len(asked.names)
-    asked.error = None
+    tries = len(engine.names)
+    engine.error = None
     await asyncio.sleep(0.1)
     assert tries > 1
-    assert len(asked.names) == tries + 1
+    assert len(engine.names) == tries + 1
     watching.cancel()

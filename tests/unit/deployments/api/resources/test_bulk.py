@@ -24,20 +24,20 @@ async def corner() -> Corner:
 
 async def _open_engine(corner: Corner) -> None:
     body = {"data": [{"product_id": "hoe-11", "title": "Draw hoe"}]}
-    answer = await call(corner.door, "POST", "/v1/products", headers=corner.headers(), json=body)
+    answer = await call(corner.handler, "POST", "/v1/products", headers=corner.headers(), json=body)
     assert answer.status == 200
     await corner.apply()
 
 
 async def ask(corner: Corner, *requests: dict[str, Any]) -> Answer:
     return await call(
-        corner.door, "POST", "/v1/bulk", headers=corner.headers(), json={"requests": list(requests)}
+        corner.handler, "POST", "/v1/bulk", headers=corner.headers(), json={"requests": list(requests)}
     )
 
 
 def test_bulk_accepts_every_query_of_the_table_and_no_write(corner: Corner) -> None:
-    calls = bulk.BulkResource(corner.door.endpoints)
-    for endpoint in corner.door.endpoints:
+    calls = bulk.BulkResource(corner.handler.endpoints)
+    for endpoint in corner.handler.endpoints:
         name = endpoint.path.removeprefix("/v1/")
         if endpoint.method == "POST" and name.startswith(("search/", "recommendation/")):
             assert name in calls.endpoint_names
@@ -48,10 +48,10 @@ def test_bulk_accepts_every_query_of_the_table_and_no_write(corner: Corner) -> N
 
 async def test_an_answer_in_bulk_is_the_answer_alone(corner: Corner) -> None:
     body = {"rows": 3, "user_id": "gina-7"}
-    alone = await call(corner.door, "POST", f"/v1/{PRODUCTS}", headers=corner.headers(), json=body)
-    told = (await ask(corner, {"api_name": PRODUCTS, "body": body})).json()["data"][0]["body"]
-    assert told["data"]["products"] == alone.json()["data"]["products"]
-    first, second = corner.recommender.asked[-2:]
+    alone = await call(corner.handler, "POST", f"/v1/{PRODUCTS}", headers=corner.headers(), json=body)
+    inner = (await ask(corner, {"api_name": PRODUCTS, "body": body})).json()["data"][0]["body"]
+    assert inner["data"]["products"] == alone.json()["data"]["products"]
+    first, second = corner.recommender.requests[-2:]
     assert first == second
 
 
@@ -69,8 +69,8 @@ async def test_answers_keep_the_order_of_their_requests_whichever_is_ready_first
     slow = Slow()
     corner = await open_corner(client=slow)
     answer = await ask(corner, *({"api_name": PRODUCTS, "body": {"rows": at}} for at in range(100)))
-    found = [entry["body"]["data"]["products"][0]["product_id"] for entry in answer.json()["data"]]
-    assert found == [str(at) for at in range(100)]
+    product_ids = [entry["body"]["data"]["products"][0]["product_id"] for entry in answer.json()["data"]]
+    assert product_ids == [str(at) for at in range(100)]
     assert 1 < slow.most <= bulk.AT_ONCE
 
 
@@ -120,7 +120,7 @@ async def test_a_refused_entry_has_a_retry_delay(corner: Corner) -> None:
     await corner.open_app("shop", settings=AppSettings(limits=few))
     first, second = (await ask(corner, {"api_name": PRODUCTS}, {"api_name": PRODUCTS})).json()["data"]
     assert (first["status_code"], "retry_after_s" in first) == (200, False)
-    alone = await call(corner.door, "POST", f"/v1/{PRODUCTS}", headers=corner.headers(), json={})
+    alone = await call(corner.handler, "POST", f"/v1/{PRODUCTS}", headers=corner.headers(), json={})
     assert (second["status_code"], second["body"]) == (429, alone.json())
     assert second["retry_after_s"] == int(alone.headers["retry-after"]) == 10
 

@@ -27,12 +27,12 @@ def faults(kind: QueryKind = "user_to_products", **body: Any) -> list[tuple[list
     try:
         query(kind, **body)
     except Unprocessable as error:
-        found = error
+        refusal = error
     except ValidationError as error:
-        found = unprocessable_from(error)
+        refusal = unprocessable_from(error)
     else:
         raise AssertionError("nothing was wrong")
-    return [(entry["loc"], entry["type"]) for entry in found.facts["detail"]]
+    return [(entry["loc"], entry["type"]) for entry in refusal.facts["detail"]]
 
 
 def test_an_empty_body_has_the_defaults_of_the_specification() -> None:
@@ -221,9 +221,9 @@ def test_a_bad_parameter_is_named_in_the_published_words(
     ],
 )
 def test_specific_fields_have_specific_bounds(
-    kind: QueryKind, body: dict[str, Any], loc: list[Any], told: str
+    kind: QueryKind, body: dict[str, Any], loc: list[Any], fault_type: str
 ) -> None:
-    assert (["body", *loc], told) in faults(kind, **body)
+    assert (["body", *loc], fault_type) in faults(kind, **body)
 
 
 @pytest.mark.parametrize(

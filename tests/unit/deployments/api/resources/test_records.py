@@ -19,7 +19,7 @@ async def corner() -> Corner:
 
 
 async def post(corner: Corner, path: str, body: Any, **headers: str) -> Any:
-    answer = await call(corner.door, "POST", path, headers={**corner.headers(), **headers}, json=body)
+    answer = await call(corner.handler, "POST", path, headers={**corner.headers(), **headers}, json=body)
     assert answer.status == 200, answer.body
     return answer.json()
 
@@ -29,7 +29,7 @@ async def test_types_that_clash_with_each_other_and_with_the_store_fail_alone(co
         corner, "/v1/products", {"data": [{"product_id": "p0", "custom_attributes": {"a": 1, "b": "x"}}]}
     )
     await corner.apply()
-    told = await post(
+    answer = await post(
         corner,
         "/v1/products",
         {
@@ -42,22 +42,22 @@ async def test_types_that_clash_with_each_other_and_with_the_store_fail_alone(co
             ]
         },
     )
-    assert told["errors"] is True
-    assert [line.split(" ")[0] for line in told["data"]] == [
+    assert answer["errors"] is True
+    assert [line.split(" ")[0] for line in answer["data"]] == [
         "data.1.custom_attributes.a", "data.2.custom_attributes.b", "data.3.custom_attributes.new",
     ]  # fmt: skip
     await corner.apply()
     assert await corner.stores.records.ids("shop", "product") == ["p0", "p1", "p5"]
-    task = await corner.stores.tasks.get("shop", "product", told["task_id"])
+    task = await corner.stores.tasks.get("shop", "product", answer["task_id"])
     assert task is not None
     assert (task.total, task.succeeded, task.failed, task.status) == (5, 2, 3, "finished")
 
 
 async def test_an_upload_whose_records_all_clash_is_still_a_task(corner: Corner) -> None:
     await post(corner, "/v1/users", {"data": [{"user_id": "a", "custom_attributes": {"x": 1}}]})
-    told = await post(corner, "/v1/users", {"data": [{"user_id": "b", "custom_attributes": {"x": "1"}}]})
+    answer = await post(corner, "/v1/users", {"data": [{"user_id": "b", "custom_attributes": {"x": "1"}}]})
     await corner.apply()
-    task = await corner.stores.tasks.get("shop", "user", told["task_id"])
+    task = await corner.stores.tasks.get("shop", "user", answer["task_id"])
     assert task is not None
     assert (task.status, task.failed) == ("finished", 1)
 
@@ -69,7 +69,7 @@ async def test_a_read_parses_nothing(corner: Corner) -> None:
         return stored
 
     corner.stores.records.get = get  # type: ignore[method-assign]
-    answer = await call(corner.door, "GET", "/v1/users/a", headers=corner.headers())
+    answer = await call(corner.handler, "GET", "/v1/users/a", headers=corner.headers())
     assert answer.body == b'{"message":"success","data":' + stored + b"}"
 
 
@@ -113,7 +113,7 @@ async def test_an_empty_call_appends_nothing(corner: Corner) -> None:
 async def test_an_alias_of_service_id_is_accepted_when_the_app_allows_it(corner: Corner) -> None:
     service_id = "0b8d4a52-3f0c-4e0b-9a63-1f2f6a5d8c11"
     body = {"data": [{"type": "click", "product_ids": ["a"], "reply_id": service_id}]}
-    refused = await call(corner.door, "POST", "/v1/interactions", headers=corner.headers(), json=body)
+    refused = await call(corner.handler, "POST", "/v1/interactions", headers=corner.headers(), json=body)
     assert refused.status == 422
     await corner.open_app("shop", settings=AppSettings(service_id_aliases=("reply_id",), limits=PLENTY))
     await post(corner, "/v1/interactions", body)
@@ -125,7 +125,7 @@ async def test_erasing_forgets_the_user_and_linked_visitors(corner: Corner) -> N
     click = {"type": "click", "user_id": "u", "anonymous_id": "v", "product_ids": ["a"]}
     await post(corner, "/v1/interactions", {"data": [click]})
     answer = await call(
-        corner.door, "DELETE", "/v1/interactions", headers=corner.headers(), json={"user_ids": ["u"]}
+        corner.handler, "DELETE", "/v1/interactions", headers=corner.headers(), json={"user_ids": ["u"]}
     )
     assert answer.status == 200
     assert await corner.stores.interactions.recent("shop", ["u:u", "a:v"]) == []
@@ -143,8 +143,8 @@ async def test_counting_streams_in_slices_and_lets_others_in_between(corner: Cor
         return await plain(app_id, noun, ids)
 
     corner.stores.records.get_many = get_many  # type: ignore[method-assign]
-    told = await post(corner, "/v1/products/_aggregate", {"field": "brand"})
-    assert told["data"] == {"field": "brand", "total": 1201, "values": [["A", 601], ["B", 600]]}
+    answer = await post(corner, "/v1/products/_aggregate", {"field": "brand"})
+    assert answer["data"] == {"field": "brand", "total": 1201, "values": [["A", 601], ["B", 600]]}
     assert slices == [500, 500, 201]
 
 
@@ -156,5 +156,7 @@ async def test_counting_over_a_store_that_goes_away_is_503(corner: Corner) -> No
         raise Unavailable("away")
 
     corner.stores.records.get_many = away  # type: ignore[method-assign]
-    answer = await call(corner.door, "GET", "/v1/products/_aggregate?field=brand", headers=corner.headers())
+    answer = await call(
+        corner.handler, "GET", "/v1/products/_aggregate?field=brand", headers=corner.headers()
+    )
     assert answer.status == 503

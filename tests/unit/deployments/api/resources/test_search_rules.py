@@ -20,10 +20,10 @@ def search_query(text: str = "", **more: Any) -> UserQuery:
 
 
 def applied(query: UserQuery, *rules: dict[str, Any]) -> SearchQuery:
-    made = read_rules([{"name": f"r{at}", "boost_fq": "brand:Birk", **one} for at, one in enumerate(rules)])
-    found = apply_rules(query, compile_rules(made, "default")).search
-    assert found is not None
-    return found
+    made = read_rules([{"name": f"r{at}", "boost_fq": "brand:Birk", **rule} for at, rule in enumerate(rules)])
+    search = apply_rules(query, compile_rules(made, "default")).search
+    assert search is not None
+    return search
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_a_search_gets_the_names_of_applied_rules_and_their_assets() -> None:
         {"boost_fq": None, "boost": [{"field": "brand", "query": "Mori", "action": "remove"}]},
         {"query": "coffee", "json_asset": 2},
     ]
-    found = applied(search_query("tea"), *rules)
-    assert (found.assets, found.applied, found.filtering) == (({"banner": 1},), ("r0", "r1"), "r1")
+    search = applied(search_query("tea"), *rules)
+    assert (search.assets, search.applied, search.filtering) == (({"banner": 1},), ("r0", "r1"), "r1")
     switched_off = applied(search_query("tea", campaigns=False), *rules)
     assert (switched_off.assets, switched_off.applied, switched_off.filtering) == ((), (), "")
 

@@ -34,18 +34,18 @@ def test_a_body_with_nothing_but_words_has_the_defaults_of_the_specification() -
 
 @pytest.mark.parametrize("everything", ["*", " * ", "   "])
 def test_a_star_and_blanks_ask_for_everything(everything: str) -> None:
-    found = parse_search(q=everything)
-    assert (found.text, found.original) == ("", everything)
+    search = parse_search(q=everything)
+    assert (search.text, search.original) == ("", everything)
 
 
 def test_a_long_text_is_read_as_far_as_anybody_types() -> None:
-    found = parse_search(q="ab " * 5_000)
-    assert len(found.text) <= MOST_SOUGHT
-    assert len(found.original) == 15_000
+    search = parse_search(q="ab " * 5_000)
+    assert len(search.text) <= MOST_SOUGHT
+    assert len(search.original) == 15_000
 
 
 def test_every_parameter_arrives() -> None:
-    found = parse_search(
+    search = parse_search(
         q="red", advanced_q="brand:Alder", category=["Garden", "Tools"], include=["a"], like="spade", language="DE",
         order_by=[{"field": "attributes.x"}, {"field": "price*2", "order": "asc", "default_value": "3",
                    "tie_breaker": {"type": "relative_difference", "threshold": "0.5"}},
@@ -61,7 +61,7 @@ def test_every_parameter_arrives() -> None:
         enable_semantic_search=True, semantic_search_threshold=0.3, enable_matched_fields=True,
         enable_boosting_campaigns=False, query_product_existence={"product_ids": ["x"]}, personalization_weight="2",
     )  # fmt: skip
-    assert found == SearchQuery(
+    assert search == SearchQuery(
         text="red", original="red", advanced=parse("brand:Alder"), prefer_language="de", category=("Garden", "Tools"),
         include=("a",), like="spade",
         order=(OrderKey("custom_attributes.x"), OrderKey("price*2", True, 0.5, 3.0),
@@ -78,7 +78,7 @@ def test_every_parameter_arrives() -> None:
         correct=False, left_out_fields=("title",), partial=True, separated=True, partial_threshold=2, meaning=0.3,
         matched_fields=True, campaigns=False, existence=("x",), personalization=2,
     )  # fmt: skip
-    assert pickle.loads(pickle.dumps(found)) == found
+    assert pickle.loads(pickle.dumps(search)) == search
 
 
 def test_ranges_of_one_facet_and_queries_of_all_have_a_budget() -> None:

@@ -46,10 +46,10 @@ def _state(**changes: Any) -> InstallationState:
 
 def test_a_fresh_machine_is_fine(installation: Installation) -> None:
     result = CliRunner().invoke(command_line(), ["doctor", "--json"])
-    told = json.loads(result.stdout)
-    assert result.exit_code == 0, told
-    assert told["ok"] is True
-    checks = {finding["check"] for finding in told["findings"]}
+    report = json.loads(result.stdout)
+    assert result.exit_code == 0, report
+    assert report["ok"] is True
+    checks = {finding["check"] for finding in report["findings"]}
     assert {"versions", "data", "master key", "ray token", "disk", "haproxy", "redis", "open files"} <= checks
 
 
@@ -69,8 +69,8 @@ def test_a_damaged_master_key_is_bad(installation: Installation) -> None:
     create_master_key(installation.places.master_key)
     assert machine_checks.check_master_key(installation).level == "ok"
     installation.places.master_key.write_text("half a key")
-    found = machine_checks.check_master_key(installation)
-    assert (found.level, "backup" in found.advice) == ("bad", True)
+    finding = machine_checks.check_master_key(installation)
+    assert (finding.level, "backup" in finding.advice) == ("bad", True)
 
 
 def test_an_open_data_directory_is_bad(installation: Installation) -> None:
@@ -92,8 +92,8 @@ def test_without_the_directory_the_disk_above_it_counts(tmp_path: Path) -> None:
 
 
 def test_the_slow_proxy_is_bad() -> None:
-    found = machine_checks.check_haproxy(_state(proxy="slow Python proxy, because of the moon"))
-    assert (found.level, "because of the moon" in found.words) == ("bad", True)
+    finding = machine_checks.check_haproxy(_state(proxy="slow Python proxy, because of the moon"))
+    assert (finding.level, "because of the moon" in finding.words) == ("bad", True)
     assert machine_checks.check_haproxy(_state()).level == "ok"
 
 
@@ -142,15 +142,15 @@ def test_a_dashboard_that_answers_strangers_is_bad(
     monkeypatch: pytest.MonkeyPatch, status: int, level: str
 ) -> None:
     monkeypatch.setattr(running_checks.probe, "send_request", lambda *words, **more: (status, b""))
-    (found,) = running_checks.check_ray_token(_state(dashboard_url="http://127.0.0.1:8265"))
-    assert found.level == level
+    (finding,) = running_checks.check_ray_token(_state(dashboard_url="http://127.0.0.1:8265"))
+    assert finding.level == level
 
 
 @pytest.mark.parametrize(("off_ms", "level"), [(0, "ok"), (1_500, "ok"), (-3_000, "bad"), (3_600_000, "bad")])
 def test_a_clock_that_is_off_is_bad(off_ms: int, level: str) -> None:
     now_ms = 1_700_000_000_000
-    (found,) = running_checks.check_clock({"server_time_usec": str((now_ms + off_ms) * 1000)}, now_ms)
-    assert found.level == level
+    (finding,) = running_checks.check_clock({"server_time_usec": str((now_ms + off_ms) * 1000)}, now_ms)
+    assert finding.level == level
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_build_of_a_distribution_may_carry_repairs(monkeypatch: pytest.MonkeyP
         ({"maxmemory_policy": "allkeys-lru"}, "redis memory"),
     ],
 )
-def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) -> None:
+def test_a_redis_that_may_lose_records_is_bad(info: dict[str, str], check: str) -> None:
     good = {
         "redis_version": "7.2.14", "aof_enabled": "1", "aof_last_write_status": "ok", "maxmemory_policy": "noeviction",
         "maxmemory": "100", "used_memory": "10",
@@ -220,11 +220,13 @@ def test_a_redis_that_may_lose_records_is_bad(told: dict[str, str], check: str) 
 
     class Informed(Installation):
         def information(self, section: str) -> dict[str, str]:
-            return good | told
+            return good | info
 
-    found = {finding.check: finding for finding in running_checks.check_redis_settings(Informed(Settings()))}
-    assert found.pop(check).level == "bad"
-    assert {finding.level for finding in found.values()} == {"ok"}
+    findings = {
+        finding.check: finding for finding in running_checks.check_redis_settings(Informed(Settings()))
+    }
+    assert findings.pop(check).level == "bad"
+    assert {finding.level for finding in findings.values()} == {"ok"}
 
 
 @pytest.mark.parametrize(("days", "level"), [(1, "warning"), (40, "ok")])
@@ -250,12 +252,12 @@ def test_an_exposed_secret_key_is_named_without_its_text(
 
             return asyncio.run(run())
 
-    found = running_checks.check_exposed_keys(Administered(Settings()), now_ms)
-    assert found.level == level
-    assert (issued.record.key_id in found.words) == (level == "warning")
-    assert (advised in found.advice) == (level == "warning")
-    assert "revoked" not in found.words
-    assert issued.text not in found.words
+    finding = running_checks.check_exposed_keys(Administered(Settings()), now_ms)
+    assert finding.level == level
+    assert (issued.record.key_id in finding.words) == (level == "warning")
+    assert (advised in finding.advice) == (level == "warning")
+    assert "revoked" not in finding.words
+    assert issued.text not in finding.words
 
 
 @pytest.fixture

@@ -37,11 +37,11 @@ def test_allowed_learners_are_named(installation: Installation) -> None:
 def test_secrets_in_the_shell_are_reported(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [found.level for found in security_checks.check_secrets(installation)] == ["ok"]
+    assert [finding.level for finding in security_checks.check_secrets(installation)] == ["ok"]
     monkeypatch.setenv("KIOSK_LLM_KEY", "canary")
-    (found,) = security_checks.check_secrets(installation)
-    assert (found.level, "canary" in found.words) == ("warning", False)
-    assert "KIOSK_LLM_KEY_FILE" in found.advice
+    (finding,) = security_checks.check_secrets(installation)
+    assert (finding.level, "canary" in finding.words) == ("warning", False)
+    assert "KIOSK_LLM_KEY_FILE" in finding.advice
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,10 @@ def test_a_file_with_a_secret_that_every_user_can_read_is_bad(
     key.write_text("canary")
     key.chmod(mode)
     given = Installation(Settings(data_dir=tmp_path, master_key_file=key))
-    (found,) = security_checks.check_secrets(given)
-    assert found.level == level
-    assert (f"chmod 600 {key}" in found.advice) is (level == "bad")
-    assert "canary" not in f"{found.words} {found.advice}"
+    (finding,) = security_checks.check_secrets(given)
+    assert finding.level == level
+    assert (f"chmod 600 {key}" in finding.advice) is (level == "bad")
+    assert "canary" not in f"{finding.words} {finding.advice}"
 
 
 def test_secrets_in_processes_of_the_installation_are_bad(
@@ -86,12 +86,12 @@ def test_secrets_in_processes_of_the_installation_are_bad(
             return "redis-server"
 
     monkeypatch.setattr(security_checks, "list_processes", lambda places: [Leaking()])
-    (found,) = security_checks.check_secrets(installation)
-    assert (found.level, found.words) == ("bad", "KIOSK_MASTER_KEY in redis-server")
+    (finding,) = security_checks.check_secrets(installation)
+    assert (finding.level, finding.words) == ("bad", "KIOSK_MASTER_KEY in redis-server")
 
 
 def test_unsigned_manifests_are_reported(installation: Installation) -> None:
-    shelf_dir = Path(installation.settings.artifacts_address)
+    artifacts_dir = Path(installation.settings.artifacts_address)
     assert security_checks.check_artifacts(installation).words == "none yet"
     generated_market.settle(
         SegmentStore(open_artifact_store(installation.settings)),
@@ -102,13 +102,13 @@ def test_unsigned_manifests_are_reported(installation: Installation) -> None:
         == "all 1 manifests are signed by this installation"
     )
     generated_market.settle(
-        SegmentStore(ArtifactStore.open(shelf_dir)),
+        SegmentStore(ArtifactStore.open(artifacts_dir)),
         generated_market.table(600, 60, 30, topics=3),
         app_id="other",
     )
     assert "the next `kiosk up` signs them" in security_checks.check_artifacts(installation).words
     installation.places.signing_marker.write_text("yes")
-    found = security_checks.check_artifacts(installation)
-    assert (found.level, "kiosk artifacts sign" in found.advice) == ("bad", True)
-    (shelf_dir / "other" / "segments" / "manifest-000000000001.json").write_text("{}")
+    finding = security_checks.check_artifacts(installation)
+    assert (finding.level, "kiosk artifacts sign" in finding.advice) == ("bad", True)
+    (artifacts_dir / "other" / "segments" / "manifest-000000000001.json").write_text("{}")
     assert "damaged" in security_checks.check_artifacts(installation).words

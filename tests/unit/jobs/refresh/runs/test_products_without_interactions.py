@@ -51,12 +51,12 @@ def test_search_and_completions_are_built_and_the_rest_is_named(
     bench: TrainingContext, tmp_path: Path
 ) -> None:
     outcome = trained(bench).outcome()
-    folder, _ = SnapshotStore(bench.shelf).fetch(generated_market.APP, "default", outcome["version"])
+    folder, _ = SnapshotStore(bench.artifacts).fetch(generated_market.APP, "default", outcome["version"])
     snapshot = Snapshot.open(folder)
     assert {COMPLETIONS, SEARCH} <= set(snapshot.parts)
     assert "built search and meaning and completions" in outcome["verdict"]
     assert "left out recommendations" in outcome["verdict"]
-    report = ReportStore(bench.shelf).get(generated_market.APP, "default", outcome["version"])
+    report = ReportStore(bench.artifacts).get(generated_market.APP, "default", outcome["version"])
     assert report is not None
     assert check_gate(report).allowed
 
@@ -65,7 +65,7 @@ def test_it_serves_searches_and_leaves_ranking_to_what_happens(
     bench: TrainingContext, tmp_path: Path
 ) -> None:
     version = trained(bench).outcome()["version"]
-    folder, _ = SnapshotStore(bench.shelf).fetch(generated_market.APP, "default", version)
+    folder, _ = SnapshotStore(bench.artifacts).fetch(generated_market.APP, "default", version)
     products = [{"product_id": f"p{number}", "title": f"Thing {number}"} for number in range(40)]
     shops = [Recommender(HashingEmbedder()), Recommender(HashingEmbedder())]
     for shop in shops:
