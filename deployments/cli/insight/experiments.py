@@ -83,13 +83,15 @@ def report_experiment(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Report what came of it: conversions, the split, latency and errors. No person is named."""
-    found: ExperimentReport = Installation().perform("experiments.report", app_id=name, experiment=experiment)
-    wanted = [form.strip() for form in forms.split(",") if form.strip()]
-    files = write_charts(charts, build_charts(found), wanted) if charts is not None else []
+    report: ExperimentReport = Installation().perform(
+        "experiments.report", app_id=name, experiment=experiment
+    )
+    formats = [form.strip() for form in forms.split(",") if form.strip()]
+    files = write_charts(charts, build_charts(report), formats) if charts is not None else []
     if as_json:
-        screen.print_json({"app_id": name, **found.to_dict(), "charts": [str(path) for path in files]})
+        screen.print_json({"app_id": name, **report.to_dict(), "charts": [str(path) for path in files]})
         return
-    show_report(found)
+    show_report(report)
     for path in files:
         screen.print_lines(str(path))
 
@@ -97,60 +99,62 @@ def report_experiment(
 _LEFT, _RIGHT, _TOP, _ROW = 200, 40, 80, 34
 
 
-def show_report(found: ExperimentReport) -> None:
+def show_report(report: ExperimentReport) -> None:
     """Show a report: conversions, guardrails, and what is wrong with the split."""
     out = screen.out()
-    out.print(screen.quote_text(f"{found.experiment.name}: {', '.join(found.experiment.goal)}\n"))
+    out.print(screen.quote_text(f"{report.experiment.name}: {', '.join(report.experiment.goal)}\n"))
     table = screen.build_table(
         "variant", "users", "converted", "rate", "difference", "95% CI (sequential)", "verdict"
     )
-    for line in found.lines:
+    for line in report.lines:
         table.add_row(
             screen.quote_text(line.variant.slug), f"{line.people:,}", f"{line.converted:,}", f"{line.rate:.2%}",
             "" if line.lift is None else f"{line.lift.value:+.2%}", _format_interval(line.lift), _format_verdict(line),
         )  # fmt: skip
     out.print(table, "")
-    if found.settling:
-        one = found.settling == 1
+    if report.settling:
+        is_single = report.settling == 1
         out.print(
-            f"{found.settling:,} more conversion{'' if one else 's'} {'is' if one else 'are'} settling and will "
-            "be counted within a minute.\n"
+            f"{report.settling:,} more conversion{'' if is_single else 's'} {'is' if is_single else 'are'} settling "
+            "and will be counted within a minute.\n"
         )
-    if found.experiment.weights_at:
+    if report.experiment.weights_at:
         out.print(
-            f"Counted: who met it since the weights were changed, {iso_ms(found.experiment.weights_at)}.\n"
+            f"Counted: who met it since the weights were changed, {iso_ms(report.experiment.weights_at)}.\n"
         )
-    if any(line.served.requests for line in found.lines):
+    if any(line.served.requests for line in report.lines):
         table = screen.build_table("variant", "requests", "failed", "p50 ms", "p95 ms", "against the control")
-        for line in found.lines:
+        for line in report.lines:
             served = line.served
             table.add_row(
                 screen.quote_text(line.variant.slug), f"{served.requests:,}", f"{served.failed:,}",
                 f"{served.p50_ms or '-'}", f"{served.p95_ms or '-'}", _format_guardrails(line),
             )  # fmt: skip
         out.print(table, "")
-    split = found.split
+    split = report.split
     if split.mismatch:
         where = f"; it comes from {split.slice} (p = {split.slice_p_value:.2g})" if split.slice else ""
         out.print(f"The split is not as intended (p = {split.p_value:.2g}){where}. Trust none of the above.")
     else:
         out.print(f"Traffic split is healthy (p = {split.p_value:.2g}).")
-    forced = sum(line.forced for line in found.lines)
+    forced = sum(line.forced for line in report.lines)
     if forced:
         out.print(f"{forced:,} people whose variant was chosen by name are left out.")
 
 
-def build_charts(found: ExperimentReport) -> dict[str, BarChart]:
+def build_charts(report: ExperimentReport) -> dict[str, BarChart]:
     """Draw a report, one chart a question."""
-    people = [(line.variant.slug, line.people) for line in found.lines]
-    converted = [(line.variant.slug, line.converted) for line in found.lines]
-    days = [(day, sum(counts.values())) for day, counts in found.days.items()]
-    note = found.experiment.name
+    people = [(line.variant.slug, line.people) for line in report.lines]
+    converted = [(line.variant.slug, line.converted) for line in report.lines]
+    days = [(day, sum(counts.values())) for day, counts in report.days.items()]
+    note = report.experiment.name
     return {
         "people": build_bar_chart("People by variant", people, note),
         "converted": build_bar_chart("Converted people by variant", converted, note),
         "days": build_bar_chart("People by day", days[-60:], note),
-        "difference": build_interval_chart("Difference to the control, for all looks", found.lines[1:], note),
+        "difference": build_interval_chart(
+            "Difference to the control, for all looks", report.lines[1:], note
+        ),
     }
 
 

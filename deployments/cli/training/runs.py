@@ -66,18 +66,18 @@ def list_runs(
     if as_json:
         screen.print_json(listed.to_dict())
         return
-    found = listed.runs
+    runs = listed.runs
     table = screen.build_table(
         "ordered", "app", "engine", "run", "status", "stage", "attempt", "by", "snapshot",
         ids=("run", "snapshot"), droppable=("attempt", "by", "engine"),
     )  # fmt: skip
-    for run in found:
+    for run in runs:
         stage = f"{run.stage} {run.fraction:.0%}" if run.status == "running" else ""
         table.add_row(
             iso_ms(run.created_at)[:19], run.app_id, run.engine_id, run.run_id, run.status, stage,
             str(run.attempt), run.by, run.version,
         )  # fmt: skip
-    screen.out().print(table if found else "There are no runs yet; `kiosk train` orders one.")
+    screen.out().print(table if runs else "There are no runs yet; `kiosk train` orders one.")
 
 
 @app.command("show", epilog=SHOW_EPILOG)
@@ -112,15 +112,15 @@ def show(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> Non
         screen.out().print(", ".join(f"{key} {value:.4f}" for key, value in run.figures.items()))
     if run.parts:
         parts = screen.build_table("part", "weight", "new products", "without history", "alone", "why")
-        for one in run.parts:
-            alone, unseen = one.get("alone"), one.get("weight_unseen")
+        for part in run.parts:
+            alone, unseen = part.get("alone"), part.get("weight_unseen")
             parts.add_row(
-                str(one.get("part", "")),
-                f"{one.get('weight', 0.0):g}",
-                f"{one.get('weight', 0.0) if unseen is None else unseen:g}",
-                f"{one.get('weight_new', 0.0):g}",
+                str(part.get("part", "")),
+                f"{part.get('weight', 0.0):g}",
+                f"{part.get('weight', 0.0) if unseen is None else unseen:g}",
+                f"{part.get('weight_new', 0.0):g}",
                 "" if alone is None else f"{alone:.4f}",
-                str(one.get("reason", "")),
+                str(part.get("reason", "")),
             )
         screen.out().print(parts)
     for line in (
@@ -144,16 +144,16 @@ def report(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> N
     if not run_name:
         run: RunView = installation.perform("runs.find", run_id=name)
         app_id, run_id = run.run.app_id, run.run.run_id
-    found = installation.perform("evaluations.report", app_id=app_id, run_id=run_id).to_dict()
-    title = f"{found['recipe']} on {app_id}"
+    content = installation.perform("evaluations.report", app_id=app_id, run_id=run_id).to_dict()
+    title = f"{content['recipe']} on {app_id}"
     if as_json:
-        screen.print_json(found)
-    elif "rows" in found:
+        screen.print_json(content)
+    elif "rows" in content:
         screen.print_lines(
-            markdown_from_rows(found["rows"], title, found.get("split", {}).get("sentence", ""))
+            markdown_from_rows(content["rows"], title, content.get("split", {}).get("sentence", ""))
         )
     else:
-        screen.print_lines(markdown_from_reports(found["reports"], title))
+        screen.print_lines(markdown_from_reports(content["reports"], title))
 
 
 @app.command("cancel", epilog=CANCEL_EPILOG)
@@ -163,7 +163,7 @@ def cancel(name: AppOrRun, run_name: RunName = "", as_json: AsJson = False) -> N
     async def end() -> Run:
         async with Installation().open_administration() as administration:
             apps = [
-                one.app_id for one in (await administration.services.stores.access.read_all()).apps.values()
+                app.app_id for app in (await administration.services.stores.access.read_all()).apps.values()
             ]
             app_id = (await find_run(administration.services.stores, apps, (name, run_name))).app_id
             given = {"app_id": app_id, "run_id": run_name or name}

@@ -300,8 +300,8 @@ def test_a_rule_survives_its_form(rule: dict[str, Any]) -> None:
 
 async def test_products_are_picked_for_a_rule_from_a_search(desk: Desk) -> None:
     visitor = await desk.visit("editor")
-    found = await visitor.get("/apps/shop/rules/products?q=steel+fork", **HTMX)
-    assert 'data-pick="hand-fork"' in found.text
+    search = await visitor.get("/apps/shop/rules/products?q=steel+fork", **HTMX)
+    assert 'data-pick="hand-fork"' in search.text
     assert "No products found." in (await visitor.get("/apps/shop/rules/products?q=zzzz", **HTMX)).text
     await visitor.get("/apps/shop/rules/edit")
     # a browser sends the inputs of each chosen product again
@@ -310,7 +310,7 @@ async def test_products_are_picked_for_a_rule_from_a_search(desk: Desk) -> None:
     saved = await visitor.http.post("/console/apps/shop/rules/edit", data=body)
     assert saved.status_code == 303, saved.text
     rules = {rule.name: rule for rule in (await desk.shop.perform("rules.list")).rules}
-    assert [(one.query, one.pin_position) for one in rules["two"].boost] == [
+    assert [(entry.query, entry.pin_position) for entry in rules["two"].boost] == [
         ("hand-fork", 2),
         ("tulip-bulbs", 5),
     ]
@@ -331,6 +331,6 @@ async def test_a_preview_names_the_new_place_of_a_buried_product(desk: Desk) -> 
         "rules.preview", engine_id="default", queries=["*"], rows=3,
         rule={"name": "last", "boost": [{"field": "product_id", "query": first, "action": "bury"}]},
     )  # fmt: skip
-    (sample,) = [one for one in preview.samples if one.endpoint == "search"]
-    assert [one.after for one in sample.products] == [1, 2, 3, listed["total"]]
+    (sample,) = [listed_sample for listed_sample in preview.samples if listed_sample.endpoint == "search"]
+    assert [listed_sample.after for listed_sample in sample.products] == [1, 2, 3, listed["total"]]
     assert (sample.products[3].product_id, sample.products[3].change) == (first, "down")
