@@ -18,7 +18,7 @@ SWITCHED = StoredIdentity("A", "f2", ("f1",))
 
 
 @pytest.mark.parametrize(
-    ("recorded", "fingerprints", "artifact_id", "said"),
+    ("recorded", "fingerprints", "artifact_id", "words"),
     [
         (NONE, (), "", ""),
         (NONE, ("f1",), "B", ""),

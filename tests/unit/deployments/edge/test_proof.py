@@ -46,7 +46,7 @@ def test_ids_outside_ascii_are_signed_as_utf8() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reader_id", "ambiguous"),
+    ("user_id", "ambiguous"),
     [
         ("eyJhbGciOiJIUzI1NiJ9.eyJ1c2VyX2lkIjoidmljdGltIn0", True),
         ("IAp7ImFsZyI6IkhTMjU2In0.e30", True),

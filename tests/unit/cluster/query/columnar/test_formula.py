@@ -19,7 +19,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "values"),
     [
         ("price", [10, 0, None, -4]),
         ("price * 2 + 1", [21, 1, None, -7]),

@@ -12,7 +12,7 @@ from tests.unit.cluster.query.columnar.distances import distance_km, is_within
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "km"),
+    ("first", "other", "km"),
     [
         ((52.5200, 13.4050), (48.8566, 2.3522), 877.5),
         ((0, 0), (0, 1), 111.195),

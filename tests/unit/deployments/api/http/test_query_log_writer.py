@@ -66,7 +66,7 @@ async def test_a_log_entry_has_the_query_and_its_results(corner: Corner, book: Q
 
 
 @pytest.mark.parametrize(
-    ("payload", "token", "reader_id"),
+    ("payload", "token", "user_key"),
     [
         ({"user_id": "gina-7", "anonymous_id": "anon-51"}, None, "u:gina-7"),
         ({"anonymous_id": "anon-51"}, None, "a:anon-51"),

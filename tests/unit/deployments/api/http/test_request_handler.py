@@ -363,7 +363,7 @@ async def _upload_product(corner: Corner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "place", "told"),
+    ("kind", "place", "count"),
     [("secret", "query", 1), ("secret", "header", 0), ("publishable", "query", 0), ("nobody", "query", 0)],
 )
 async def test_a_secret_key_in_an_address_is_warned_of(

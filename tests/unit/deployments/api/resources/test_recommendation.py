@@ -195,7 +195,7 @@ def test_a_bad_parameter_is_named_in_the_published_words(
 
 
 @pytest.mark.parametrize(
-    ("kind", "body", "loc", "told"),
+    ("kind", "body", "loc", "fault_type"),
     [
         ("user_to_attributes", {}, ["field"], "value_error.missing"),
         ("user_to_attributes", {"field": None}, ["field"], "value_error.missing"),

@@ -204,7 +204,7 @@ def test_a_build_of_a_distribution_may_carry_repairs(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("told", "check"),
+    ("info", "check"),
     [
         ({"redis_version": "6.0.9"}, "redis"),
         ({"aof_enabled": "0"}, "redis persistence"),
