@@ -219,7 +219,9 @@ class TreatmentAssigner:
                 met = Exposure("", now_ms, through=through, device=device)
                 choice = await self._choose(experiment, tuple(user_keys), met, writer())
                 if choice.in_experiment:
-                    treatments.append(ExperimentTreatment(app_id, experiment.experiment_id, choice.variant))
+                    treatments.append(
+                        ExperimentTreatment(app_id, experiment.experiment_id, choice.variant, choice.forced)
+                    )
         return tuple(treatments)
 
     def record(self, treatments: Sequence[ExperimentTreatment], took_ms: float, *, failed: bool) -> None:
@@ -253,7 +255,8 @@ class TreatmentAssigner:
             return fresh
         if stored is None:
             return fresh
-        return choose_variant(experiment, user_keys, {user_keys[0]: stored.variant_id}, now_ms=now_ms)
+        choice = choose_variant(experiment, user_keys, {user_keys[0]: stored.variant_id}, now_ms=now_ms)
+        return replace(choice, forced=stored.forced)
 
 
 # Assign users to variants permanently. All state is in the store, so any number of assigners give the same results.

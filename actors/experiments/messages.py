@@ -54,6 +54,8 @@ class ExperimentTreatment:
     app_id: str
     experiment_id: str
     variant: Variant
+    forced: bool = False
+    "An event of the client forced the variant."
 
 
 EXPERIMENT_MESSAGES: Final = MessageCodec({

@@ -73,8 +73,8 @@ class SegmentRebuilder:
         ).table
 
 
-DeleteQueries = Callable[[str, Sequence[str]], Awaitable[None]]
-"Deletes the queries of users of an app from the artifact store."
+DeleteLogRows = Callable[[str, Sequence[str]], Awaitable[None]]
+"Deletes the rows of users of an app from the logs in the artifact store."
 
 OnErased = Callable[[], Awaitable[None]]
 "Called after an erasure was compacted."
@@ -143,10 +143,10 @@ class ChangeLogCompactor:
         clock: Clock,
         meter: Meter,
         rules: CompactionConfig | None = None,
-        forget: DeleteQueries | None = None,
+        delete_log_rows: DeleteLogRows | None = None,
         erased: OnErased | None = None,
     ) -> None:
-        self._delete_queries = forget
+        self._delete_log_rows = delete_log_rows
         self._erased = erased
         self._changes = changes
         self._segments = segments
@@ -291,9 +291,9 @@ class ChangeLogCompactor:
             part.cursor = await self._rebuilder.rebuild(app_id, noun)
             return 0
         user_keys = find_erased_users(noun, part.changes)
-        if self._delete_queries is not None and user_keys:
+        if self._delete_log_rows is not None and user_keys:
             # before the offset moves: after a crash in between, it is repeated
-            await self._delete_queries(app_id, user_keys)
+            await self._delete_log_rows(app_id, user_keys)
         settled = await asyncio.to_thread(self._write_segments, app_id, noun, part.changes)
         await self._changes.compact(app_id, noun, settled.last, self._clock.now_ms())
         part.clear()

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 import structlog
 
-from actors.intake.compaction import ChangeLogCompactor
+from actors.intake.compaction import ChangeLogCompactor, DeleteLogRows
 from actors.intake.person_places import (
     LOG_FILE,
     PLACES,
@@ -27,7 +27,6 @@ from actors.intake.person_places import (
     PersonPlaces,
     find_runs_with_person,
 )
-from actors.intake.query_compaction import QueryCompactor
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.marked_snapshots import MarkedSnapshot, find_marked_snapshots
 from cluster.artifacts.run_folders import RUNS, clear_run
@@ -64,7 +63,7 @@ class PersonEraser:
         stores: Stores,
         artifacts: ArtifactStore,
         settler: ChangeLogCompactor,
-        queries: QueryCompactor,
+        delete_log_rows: DeleteLogRows,
         clock: Clock,
         files: LocalFiles,
         *,
@@ -73,7 +72,7 @@ class PersonEraser:
         self._stores = stores
         self._artifacts = artifacts
         self._compactor = settler
-        self._queries = queries
+        self._delete_log_rows = delete_log_rows
         self._clock = clock
         self._files = files
         self._owns_redis = owns_redis
@@ -138,7 +137,7 @@ class PersonEraser:
         await self._remove_profile(erasure, person)
         await store.erase(person)
         await self._compactor.erase(person.app_id, person.user_id, person.user_keys)
-        await self._queries.delete_queries(person.app_id, person.user_keys)
+        await self._delete_log_rows(person.app_id, person.user_keys)
         marked = await asyncio.to_thread(self._clear_artifacts, person, erasure.erased_before)
         await asyncio.to_thread(self._files.erase, person)
         kept_until = await self._clean_logs(person.app_id)

@@ -11,6 +11,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import structlog
 
@@ -18,12 +19,13 @@ from actors.hosting.job_lease import JobLease
 from actors.intake.applier import BatchApplier, LostTaskSweeper
 from actors.intake.compaction import ChangeLogCompactor, CompactionConfig, SegmentRebuilder
 from actors.intake.erasure import PersonEraser
+from actors.intake.log_compaction import KEEP_DAYS, LogCompactionConfig, LogCompactor
 from actors.intake.person_places import LocalFiles
-from actors.intake.query_compaction import QueryCompactionConfig, QueryCompactor
 from actors.intake.storage_meter import StorageMeter
 from actors.language.embedder import Embedder
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.served_log import ServedLogStore
 from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import HouseError, Unavailable
@@ -53,7 +55,7 @@ class IntakeConfig:
     "Pause after a failure; doubles up to:"
     longest_rest_s: float = 2.0
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
-    queries: QueryCompactionConfig = field(default_factory=QueryCompactionConfig)
+    logs: LogCompactionConfig = field(default_factory=LogCompactionConfig)
 
 
 @dataclass(slots=True)
@@ -101,17 +103,28 @@ class IntakeLoop:
         self._applier = BatchApplier(stores.intake, embedder, clock, meter)
         self._sweeper = LostTaskSweeper(stores, clock, meter)
         self._compactor: ChangeLogCompactor | None = None
-        self._queries: QueryCompactor | None = None
+        self._logs: tuple[LogCompactor[Any], ...] = ()
+        self._served_days: dict[str, int] = {}
         self._eraser: PersonEraser | None = None
         self._storage: StorageMeter | None = None
         if segments is not None:
             self._storage = StorageMeter(stores.usage, segments.artifacts, clock)
             rebuilder = SegmentRebuilder(stores, segments, embedder, clock)
-            self._queries = QueryCompactor(
-                stores.queries, QueryLogStore(segments.artifacts, clock), clock, meter, self._rules.queries
+            self._logs = (
+                LogCompactor(
+                    stores.queries, QueryLogStore(segments.artifacts, clock), clock, meter, self._rules.logs
+                ),
+                LogCompactor(
+                    stores.served,
+                    ServedLogStore(segments.artifacts, clock),
+                    clock,
+                    meter,
+                    self._rules.logs,
+                    keep_days=lambda app_id: self._served_days.get(app_id, KEEP_DAYS),
+                ),
             )
             self._compactor = ChangeLogCompactor(
-                stores.changes, segments, rebuilder, clock, meter, self._rules.compaction, self._queries.delete_queries,
+                stores.changes, segments, rebuilder, clock, meter, self._rules.compaction, self._delete_log_rows,
                 self._want_new_log_file,
             )  # fmt: skip
             if files is not None:  # an ingest that applies its uploads itself does not execute orders
@@ -119,7 +132,7 @@ class IntakeLoop:
                     stores,
                     segments.artifacts,
                     self._compactor,
-                    self._queries,
+                    self._delete_log_rows,
                     clock,
                     files,
                     owns_redis=owns_redis,
@@ -208,8 +221,8 @@ class IntakeLoop:
         if self._compactor is None:
             return 0
         await self._find_apps()
-        if self._queries is not None:  # first: they rest while the artifact store is away, and records do not
-            await self._queries.run_once(list(self._apps), at_once=at_once)
+        for log in self._logs:  # first: they rest while the artifact store is away, and records do not
+            await log.run_once(list(self._apps), at_once=at_once)
         rows = await self._compactor.run_once(list(self._apps), at_once=at_once)
         self._state.settled_rows += rows
         if self._storage is not None and self._storage_bounds:
@@ -264,8 +277,8 @@ class IntakeLoop:
             self._sweeper.clear()
         if not ours and self._compactor is not None:
             self._compactor.clear()
-        if not ours and self._queries is not None:
-            self._queries.clear_offsets()
+        for log in () if ours else self._logs:
+            log.clear_offsets()
 
     async def _apply_duty(self) -> None:
         self._state.progress_s = self._clock.monotonic_s()
@@ -284,6 +297,11 @@ class IntakeLoop:
         if self._lease.is_owned and self._eraser is not None:
             await self._eraser.run_once()
 
+    async def _delete_log_rows(self, app_id: str, user_keys: Sequence[str]) -> None:
+        """Delete the rows of users of an app from every log."""
+        for log in self._logs:
+            await log.delete_users(app_id, user_keys)
+
     async def _want_new_log_file(self) -> None:
         await self._stores.erasures.request_log_rewrite(self._clock.now_ms())
 
@@ -299,6 +317,7 @@ class IntakeLoop:
         if version != self._version:
             book = await self._stores.access.read_all()
             self._apps = {app_id: self._apps.get(app_id, True) for app_id in book.apps}
+            self._served_days = {app_id: app.settings.served_days for app_id, app in book.apps.items()}
             self._storage_bounds = {
                 app_id: app.settings.max_storage_mb << 20
                 for app_id, app in book.apps.items()

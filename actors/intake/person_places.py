@@ -16,15 +16,17 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.run_folders import TRAINING_FOLDERS, run_folders
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.served_log import ServedLogStore
 from cluster.errors import NotFound
 from cluster.records.erasure import COPIES, REFUSED, Person
 from cluster.records.logged_query import pseudonym
 from cluster.store.stores import Stores
 
 SETTLED_PROFILE, SETTLED = "settled profile", "settled interactions"
-QUERIES, TRAININGS, SNAPSHOTS = "query log", "data of trainings", "model snapshots"
+QUERIES, SERVED = "query log", "served answers"
+TRAININGS, SNAPSHOTS = "data of trainings", "model snapshots"
 LOG_FILE = "append-only file"
-PLACES = (SETTLED_PROFILE, SETTLED, QUERIES, TRAININGS, SNAPSHOTS, REFUSED, COPIES, LOG_FILE)
+PLACES = (SETTLED_PROFILE, SETTLED, QUERIES, SERVED, TRAININGS, SNAPSHOTS, REFUSED, COPIES, LOG_FILE)
 "Places outside of Redis, in the order of receipts."
 
 
@@ -52,6 +54,7 @@ class PersonPlaces:
         self._artifacts = artifacts
         self._segments = SegmentStore(artifacts)
         self._queries = QueryLogStore(artifacts)
+        self._served = ServedLogStore(artifacts)
         self._files = files
 
     async def read(self, person: Person) -> dict[str, list[Any]]:
@@ -67,7 +70,11 @@ class PersonPlaces:
         salt = await self._stores.queries.salt(person.app_id)
         marks = [pseudonym(salt, user_key) for user_key in person.user_keys]
         places |= await asyncio.to_thread(self._read_artifacts, person, marks)
-        places[QUERIES] += await self._read_pending_queries(person.app_id, frozenset(marks))
+        # rows that are not compacted yet
+        queries = await self._stores.queries.read_all(person.app_id, "0")
+        places[QUERIES] += [query.to_dict() for query in queries if query.reader in marks]
+        answers = await self._stores.served.read_all(person.app_id, "0")
+        places[SERVED] += [answer.to_dict() for answer in answers if answer.user in marks]
         if self._files is not None:
             places |= await asyncio.to_thread(self._files.find, person)
         return places
@@ -79,17 +86,10 @@ class PersonPlaces:
             SETTLED_PROFILE: [orjson.loads(row) for row in profiles],
             SETTLED: [orjson.loads(row) for row in segments.rows_of(app_id, "interaction", person.user_keys)],
             QUERIES: self._queries.rows_of(app_id, marks),
+            SERVED: self._served.rows_of(app_id, marks),
             TRAININGS: find_runs_with_person(self._artifacts, person),
             SNAPSHOTS: [],
         }
-
-    async def _read_pending_queries(self, app_id: str, marks: frozenset[str]) -> list[dict[str, Any]]:
-        """Return queries that are not compacted yet."""
-        queries, after = [], "0"
-        while lots := await self._stores.queries.read(app_id, after, count=200):
-            queries += [query.to_dict() for batch in lots for query in batch.queries if query.reader in marks]
-            after = lots[-1].offset
-        return queries
 
 
 def find_runs_with_person(artifacts: ArtifactStore, person: Person) -> list[str]:

@@ -29,6 +29,8 @@ QueryKind = Literal[
 
 QUERY_SOURCES: Final = frozenset({"historical_queries", "suggested_queries"})
 "Sources of completions that are no fields of products: the searches of users."
+RULE_LABEL: Final = "stored rule "
+"Begins the label of a boost that is of a stored rule."
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +144,31 @@ class UserQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class Placements:
+    """How the products of a list came to their places: one entry for each product, in the order shown.
+
+    Shapes:
+        scores, origins, propensities: [m], m = number of products
+    """
+
+    scores: tuple[float, ...] = ()
+    origins: tuple[int, ...] = ()
+    "Codes of `cluster.records.served_answer.ORIGINS`."
+    propensities: tuple[float | None, ...] = ()
+    "Probability of the product at its place; None without a closed form."
+    snapshot: str = ""
+    recipe: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RecommendedGroup:
     """A category or attribute value with its products."""
 
     value: tuple[str, ...] | str
     total: int
     products: list[dict[str, Any]]
+    placements: Placements | None = None
+    "For the served log, never returned to clients. None: not reported."
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +192,5 @@ class RecommendationResult:
     "Parts of the query without effect: `field`, `parameter`, `message`, and for mistyped fields `did_you_mean`."
     anchor_found: bool = True
     "product_to_products: does one of the anchors exist?"
+    placements: Placements | None = None
+    "The same for `products`."

@@ -8,7 +8,7 @@ and no randomness. docs/concepts/scoring.md has the equations.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
@@ -52,7 +52,7 @@ from actors.recommender.ranking.score import (
 from actors.recommender.ranking.user_profile import UserProfile, profile_from_weights
 from actors.recommender.rerank.exploration import add_exploration, dithering_seed
 from actors.recommender.rerank.grouping import count_available, score_groups, sum_popularity
-from actors.recommender.rerank.rerank import RerankStep, render_products, rerank
+from actors.recommender.rerank.rerank import RerankStep, describe_placements, render_products, rerank
 from actors.recommender.state.filtered_groups import FilteredGroups
 from actors.recommender.state.global_signals import PriorScores
 from actors.recommender.state.groups import Groups, select_best_rows
@@ -93,10 +93,11 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     scores = compute_user_scores(user, state, priors)
     ranking = rank(scores.prior, scores.personal, allow_rows(request), catalog.rows_of(query.exclude))
     candidates, level = select_candidates(ranking, request, page.depth, consumed, may_repeat=page.is_first)
+    draws: Mapping[int, float] = {}
     if not level:
-        candidates = add_exploration(candidates, ranking, request, page.depth)
+        candidates, draws = add_exploration(candidates, ranking, request, page.depth)
         level = name_fallback_level(user, priors)
-    return _render_page(request, user, page, candidates, ranking.get_scores(candidates), level)
+    return _render_page(request, user, page, candidates, ranking.get_scores(candidates), level, draws)
 
 
 def user_to_trending(request: QueryContext) -> RecommendationResult:
@@ -323,7 +324,8 @@ def _render_group(
         explain_products(request, user, window, products, rows, steps)
     value = groups.values[code]
     shown = value if isinstance(value, tuple) else str(value)
-    return RecommendedGroup(value=shown, total=int(filtered.totals[code]), products=products)
+    placements = describe_placements(items, products, by_row, query, request.engine_state)
+    return RecommendedGroup(shown, int(filtered.totals[code]), products, placements)
 
 
 def _render_page(
@@ -333,6 +335,7 @@ def _render_page(
     candidates: list[int],
     scores: Scores,
     level: str,
+    draws: Mapping[int, float] | None = None,
 ) -> RecommendationResult:
     """Re-rank the candidates, cut the page, and render its records with the user's score of each product.
 
@@ -357,7 +360,9 @@ def _render_page(
         steps=steps,
     )
     by_row = dict(zip(candidates, scores.tolist(), strict=True))
-    result = RecommendationResult(products=render_products(items, by_row, query, catalog), served_by=level)
+    products = render_products(items, by_row, query, catalog)
+    placements = describe_placements(items, products, by_row, query, request.engine_state, level, draws)
+    result = RecommendationResult(products=products, served_by=level, placements=placements)
     return result if steps is None else explain_result(request, user, page, result, candidates, steps)
 
 

@@ -21,7 +21,7 @@ from cluster.artifacts.query_log import QueryLogStore
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.records.logged_query import LoggedQuery, pseudonym
-from cluster.store.archive.query_log import QueryStore
+from cluster.store.archive.log_stream import LogStream
 
 KINDS = ("search", "ask")
 "Completions are left out: they are unfinished queries."
@@ -74,7 +74,12 @@ class QueryLogFollower:
     """Keeps the `LoggedQueries` of an app up to date with the query log."""
 
     def __init__(
-        self, app_id: str, store: QueryStore, log_store: QueryLogStore | None, clock: Clock, run_step: RunStep
+        self,
+        app_id: str,
+        store: LogStream[LoggedQuery],
+        log_store: QueryLogStore | None,
+        clock: Clock,
+        run_step: RunStep,
     ) -> None:
         self.queries = LoggedQueries()
         self._app_id = app_id
@@ -117,7 +122,7 @@ class QueryLogFollower:
             self._after, compacted = await asyncio.to_thread(self._read_compacted)
             await self._record(compacted)
         while batches := await self._store.read(self._app_id, self._after, count=_PAGE):
-            await self._record([query for batch in batches for query in _successful_queries(batch.queries)])
+            await self._record([query for batch in batches for query in _successful_queries(batch.rows)])
             self._after = batches[-1].offset
 
     async def _record(self, queries: Sequence[SuccessfulQuery]) -> None:

@@ -23,14 +23,14 @@ _SHORTEST_SHARED = 4
 def build_records(
     placed: Sequence[RankedItem],
     hits: SearchHits,
-    scores: Mapping[int, tuple[float, float]],
+    scores: Mapping[int, tuple[float, float, float]],
     query: UserQuery,
     search: SearchQuery,
     catalog: Catalog,
 ) -> list[dict[str, Any]]:
     """Build result records: the fields of `fl`, the scores, and the requested facts on words.
 
-    `scores` has relevance and personal score of each row.
+    `scores` has relevance, personal score and final score of each row.
     """
     projection = Projection.of(query.fields) if query.fields else None
     rows = [item.row for item in placed]
@@ -43,7 +43,7 @@ def build_records(
         if not record:
             continue
         result: dict[str, Any] = projection(record) if projection else {"product_id": record["product_id"]}
-        relevance, personal = scores[item.row]
+        relevance, personal, _ = scores[item.row]
         result["_search_score"] = round(max(relevance, _LEAST_SHOWN), 6)
         result["_personalization_score"] = normalize_score(personal)
         result["_boosted"] = item.boosted

@@ -21,7 +21,7 @@ from actors.recommender.ranking.candidates import select_distinct
 from actors.recommender.ranking.query_context import QueryContext, UserSignals, build_user_signals
 from actors.recommender.ranking.score import UserScores, compute_user_scores
 from actors.recommender.rerank.exploration import dithering_seed
-from actors.recommender.rerank.rerank import RankedItem, rerank
+from actors.recommender.rerank.rerank import RankedItem, describe_placements, rerank
 from actors.retrieval.messages import (
     BOOSTING,
     MOST_PERSONAL,
@@ -87,8 +87,12 @@ def search(request: QueryContext) -> RecommendationResult:
         applied=search_query.applied,
         filtering=search_query.filtering,
     )
+    scores_by_row = ranking.result_scores(page)
+    products = build_records(page, hits, scores_by_row, query, search_query, request.catalog)
+    final_scores = {row: final for row, (_, _, final) in scores_by_row.items()}
     return RecommendationResult(
-        products=build_records(page, hits, ranking.result_scores(page), query, search_query, request.catalog),
+        products=products,
+        placements=describe_placements(page, products, final_scores, query, request.engine_state),
         search=result,
         served_by="search" if search_query.text or search_query.advanced is not None else "browse",
     )
@@ -170,13 +174,13 @@ class _Ranking:
 
         return select_distinct(best, query, catalog, min(places, self.total))
 
-    def result_scores(self, placed: Sequence[RankedItem]) -> dict[int, tuple[float, float]]:
-        """Return relevance and personal score of some rows."""
+    def result_scores(self, placed: Sequence[RankedItem]) -> dict[int, tuple[float, float, float]]:
+        """Return relevance, personal score and the score that ranks of some rows."""
         rows = np.array([item.row for item in placed], np.int64)
         order = np.argsort(self.hits.rows, kind="stable")
         at = order[np.searchsorted(self.hits.rows, rows, sorter=order)] if len(rows) else rows
-        relevance, personal = self.hits.relevance[at].tolist(), self.personal_scores[at].tolist()
-        return dict(zip(rows.tolist(), zip(relevance, personal, strict=True), strict=True))
+        scores = (self.hits.relevance[at], self.personal_scores[at], self.final[at])
+        return dict(zip(rows.tolist(), zip(*(part.tolist() for part in scores), strict=True), strict=True))
 
 
 def _add_requested_rows(

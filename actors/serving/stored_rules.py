@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from actors.recommender.messages import Boost, UserQuery
+from actors.recommender.messages import RULE_LABEL, Boost, UserQuery
 from actors.retrieval.messages import SearchQuery
 from cluster.clock import Clock
 from cluster.errors import Invalid, Unavailable
@@ -199,4 +199,4 @@ def _build_boosts(rules: Sequence[CompiledRule], *, removing: bool) -> Iterator[
         for effect in ready.effects:
             if (effect.action == "remove") == removing:
                 bury = effect.action == "bury"
-                yield Boost(effect.filter, effect.positions, name, bury=bury, label=f"stored rule {name}")
+                yield Boost(effect.filter, effect.positions, name, bury=bury, label=f"{RULE_LABEL}{name}")

@@ -86,6 +86,10 @@ class AppSettings(BaseModel):
     "From this score on new content is news for a history thread."
     query_log: Literal["pseudonym", "anonymous", "off"] = "pseudonym"
     "Whether queries are logged, and whether the log distinguishes users."
+    served_log: Literal["on", "anonymous", "off"] = "on"
+    "Whether answers and their products are logged, and whether the log distinguishes users."
+    served_days: int = Field(default=90, ge=1, le=3_650)
+    "Days for which rows of the served log are kept."
     affiliation_fq: str = Field(default="", max_length=4_096)
     "Filter of products of partners, which stand beside answers as `affiliation_products`; empty: none."
     questions_per_day: Quotas = Field(default_factory=dict)
@@ -169,6 +173,8 @@ SWITCHES: Final[dict[str, str]] = {
     "primary_language": "ISO 639-1 code of the language of the app's texts, for example en or de.",
     "update_significance": "Score from which new content counts as news for a history thread, 0.05 to 1.",
     "query_log": "Log queries with a pseudonym for each user, anonymously, or not at all: pseudonym, anonymous or off.",
+    "served_log": "Log answers and their products with pseudonyms of users, anonymously or not: on, anonymous or off.",
+    "served_days": "Days for which the log of answers is kept, 1 to 3650.",
     "affiliation_fq": "Filter of partners' products that stand beside answers, as tags:partner; empty: none.",
     "questions_per_day": "Questions per day by user_type, as anonymous:3,free:20; other types have no limit.",
     "prove_writers": "Require user_hash or a token if a publishable key writes for a user_id.",

@@ -5,11 +5,12 @@ Links in typed queries are untrusted: the API never shows them to other users.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
+
+from cluster.records.log_row import LogRow
 
 QueryKind = Literal["search", "autocomplete", "ask"]
 
@@ -20,7 +21,7 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class LoggedQuery:
+class LoggedQuery(LogRow):
     """A query and its result, without user ids."""
 
     at: int
@@ -43,27 +44,10 @@ class LoggedQuery:
     typist: str = ""
     "Groups the keystrokes of one typing; removed when the typing is complete."
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the query for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, given: Any) -> LoggedQuery | None:
-        """Return the query of `to_dict`; None for other values. Fields of a newer release are ignored."""
-        if not isinstance(given, dict):
-            return None
-        values: dict[str, Any] = {
-            field.name: given[field.name] for field in fields(cls) if field.name in given
-        }
-        try:
-            return cls(**values)
-        except TypeError:
-            return None
-
 
 def pseudonym(salt: bytes, user_key: str) -> str:
     """Return a user's pseudonym: equal users are countable, and none is identifiable without the salt."""
-    return hmac.new(salt, user_key.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:24]
+    return hmac.digest(salt, user_key.encode("utf-8", "replace"), "sha256").hex()[:24]
 
 
 _LINK = re.compile(

@@ -9,6 +9,9 @@ from typing import Any
 
 from cluster.clock import Clock, SystemClock
 from cluster.meter import Meter, SilentMeter
+from cluster.records.logged_query import LoggedQuery
+from cluster.records.served_answer import ServedAnswer
+from cluster.store import keys
 from cluster.store.administration.access import AccessStore
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.admin_tokens import AdminTokenStore, InvitationStore
@@ -17,7 +20,7 @@ from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.app_bounds import UsageStore
 from cluster.store.archive.archive_calls import ArchiveCallStore, ClientRuleStore
-from cluster.store.archive.query_log import QueryStore
+from cluster.store.archive.log_stream import LogStream
 from cluster.store.archive.question_bank import QuestionBankStore
 from cluster.store.archive.questions import QuestionStore
 from cluster.store.archive.threads import ThreadStore
@@ -183,7 +186,8 @@ def open_stores(
         experiments=ExperimentStore(server, quarantine),
         threads=ThreadStore(server, quarantine),
         questions=QuestionStore(server, quarantine),
-        queries=QueryStore(server),
+        queries=LogStream(server, keys.query, LoggedQuery),
+        served=LogStream(server, keys.served, ServedAnswer),
         question_bank=QuestionBankStore(server),
         erasures=ErasureStore(server, interactions, changes, clock),
         usage=UsageStore(server),

@@ -36,7 +36,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "record", "product_type", "task", "quarantine", "recent", "link", "linked", "archive_call",
         "engine_history", "experiment_served", "exposure", "exposure_ids",
         "boost_rule_version", "question", "question_by", "question_recent", "question_citing", "question_frequency",
-        "question_asker", "query", "erasure",
+        "question_asker", "query", "served", "erasure",
         "erasure_ids", "threads", "thread_revision", "thread_new", "thread_watch",
         "file_import", "import_progress",
     ),

@@ -453,13 +453,19 @@ def question_checked(app: str) -> str:
 
 
 def query(app: str) -> str:
-    """Stream, capped at about 4,000 batches: answered queries on their way to the artifact store (sealed JSON list
+    """Stream, at most about 4,000 batches: answered queries on their way to the artifact store (sealed JSON list
     of `LoggedQuery`; users as pseudonyms). Owner: API replicas add, the intake trims what it compacted."""
     return f"{{{app}}}:query"
 
 
+def served(app: str) -> str:
+    """Stream, at most about 4,000 batches: answers on their way to the artifact store (sealed JSON list of
+    `ServedAnswer`; users as pseudonyms). Owner: API replicas add, the intake trims what it compacted."""
+    return f"{{{app}}}:served"
+
+
 def query_salt(app: str) -> str:
-    """String, 16 random bytes: the salt of user pseudonyms in the query log. For ever. Secret."""
+    """String, 16 random bytes: the salt of user pseudonyms in logs. For ever. Secret."""
     return f"{{{app}}}:query-salt"
 
 

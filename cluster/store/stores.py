@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cluster.records.logged_query import LoggedQuery
+from cluster.records.served_answer import ServedAnswer
 from cluster.store.administration.access import AccessStore
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.admin_tokens import AdminTokenStore, InvitationStore
@@ -16,7 +18,7 @@ from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.app_bounds import UsageStore
 from cluster.store.archive.archive_calls import ArchiveCallStore, ClientRuleStore
-from cluster.store.archive.query_log import QueryStore
+from cluster.store.archive.log_stream import LogStream
 from cluster.store.archive.question_bank import QuestionBankStore
 from cluster.store.archive.questions import QuestionStore
 from cluster.store.archive.threads import ThreadStore
@@ -72,7 +74,8 @@ class Stores:
     client_rules: ClientRuleStore
     experiments: ExperimentStore
     threads: ThreadStore
-    queries: QueryStore
+    queries: LogStream[LoggedQuery]
+    served: LogStream[ServedAnswer]
     question_bank: QuestionBankStore
     questions: QuestionStore
     erasures: ErasureStore

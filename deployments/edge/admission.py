@@ -219,6 +219,7 @@ def _check_robot(request: ApiRequest, credential: Credential, meter: Meter) -> N
     reason = detect_robot(request.headers.get(b"user-agent"))
     if not reason:
         return
+    request.is_automated = True
     meter.count("kiosk_robot_requests", app=credential.app.app_id, reason=reason)
     _log.info(
         "robot_suspected",

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
 
 import structlog
 
@@ -21,6 +21,26 @@ WRITE_EVERY_S = 0.5
 MOST_WAITING = 10_000
 
 Entry = TypeVar("Entry")
+
+
+class EntryOfApp(Protocol):
+    """An entry that belongs to an app."""
+
+    @property
+    def app_id(self) -> str: ...
+
+
+AppEntry = TypeVar("AppEntry", bound=EntryOfApp)
+
+
+def split_by_app(entries: Sequence[AppEntry], most: int) -> Iterator[Sequence[AppEntry]]:
+    """Yield batches of one app each, of at most so many entries."""
+    by_app: dict[str, list[AppEntry]] = {}
+    for entry in entries:
+        by_app.setdefault(entry.app_id, []).append(entry)
+    for waiting in by_app.values():
+        for start in range(0, len(waiting), most):
+            yield waiting[start : start + most]
 
 
 class BatchWriter(ABC, Generic[Entry]):

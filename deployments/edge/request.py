@@ -128,7 +128,8 @@ class ApiRequest:
 
     __slots__ = (
         "_fields", "addresses", "admitted_s", "answered_s", "body", "caller", "clock", "gate", "headers", "ids",
-        "method", "parsed", "payload", "query_string", "receive", "request_id", "scope", "started_s", "trace",
+        "is_automated", "method", "parsed", "payload", "query_string", "receive", "request_id", "scope",
+        "started_s", "trace",
     )  # fmt: skip
 
     def __init__(
@@ -150,6 +151,8 @@ class ApiRequest:
         self.parsed: Any = None
         self.caller: Caller | None = None
         self.gate: Any = None
+        self.is_automated = False
+        "A publishable key came with a user agent that looks like a robot's."
         self.trace: RequestTrace | None = None
         self._fields: dict[str, str] | None = None
 

@@ -61,6 +61,7 @@ from deployments.api.http.identity_links import IdentityLinkWriter
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.api.http.request_handler import RequestHandler
 from deployments.api.http.routes import build_application
+from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.http.warmup import load_busy_engines, load_written_apps
 from deployments.api.resources.questions import AskServices, record_in_history
 from deployments.archive.citation import CitationRules
@@ -141,7 +142,8 @@ class Gateway:
         )  # fmt: skip
         self._load = LoadMeter(clock, lambda: self.handler.busy_s + self._archive.endpoint.busy_s)
         parts: tuple[Any, ...] = (
-            self._keyring, host, self._archive_host, self._archive, self._query_log, self._question_client,
+            self._keyring, host, self._archive_host, self._archive, self._query_log, self._served_log,
+            self._question_client,
         )  # fmt: skip
         for part in parts:
             await part.start()
@@ -171,6 +173,7 @@ class Gateway:
         local_client = LocalExperimentClient(self._stores.experiments, clock, self._meter)
         self._experiments = _build_experiments(_find_assigner, local_client, clock, meter=self._meter)
         self._query_log = QueryLogWriter(self._stores.queries, clock, self._meter)
+        self._served_log = ServedLogWriter(self._stores.served, clock, self._meter)
         history, keys = LocalHistoryClient(self._stores, clock, open_answering(self._stores)), self._keyring
         self._question_client = open_question_client(
             self._stores, self._archive_client, clock, self._meter, begun=record_in_history(history), llm=settings.llm,
@@ -178,8 +181,8 @@ class Gateway:
         )  # fmt: skip
         ask = AskServices(self._question_client, self._archive_client, self._stores.questions, clock, history)
         return ApiServices(
-            self._stores, self._engine_router, clock, self._experiments, self._query_log, ask=ask, history=history,
-            artifact_store=artifact_store, find_unknown_products=self._host.find_unknown_products,
+            self._stores, self._engine_router, clock, self._experiments, self._query_log, self._served_log, ask=ask,
+            history=history, artifact_store=artifact_store, find_unknown_products=self._host.find_unknown_products,
         )  # fmt: skip
 
     async def check_health(self) -> None:
@@ -202,8 +205,9 @@ class Gateway:
         with contextlib.suppress(HouseError):
             await ReplicaMemoryStore(self._stores.server).delete(self._replica)
         parts: tuple[Any, ...] = (
-            self._experiments, self._question_client, self._query_log, self._archive, self._archive_host, self._keyring,
-            self._limits, self._engine_router, self._connections, self._host, self._identity, self._stores,
+            self._experiments, self._question_client, self._query_log, self._served_log, self._archive,
+            self._archive_host, self._keyring, self._limits, self._engine_router, self._connections, self._host,
+            self._identity, self._stores,
         )  # fmt: skip
         for part in parts:
             await part.close()

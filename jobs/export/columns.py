@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, get_args
 import orjson
 import pyarrow as pa
 
-from cluster.artifacts.query_log import COLUMNS
+from cluster.artifacts import query_log, served_log
 from cluster.records.intake import Noun
 from cluster.records.times import moment_ms
 
-Subject = Literal["users", "products", "interactions", "queries"]
+Subject = Literal["users", "products", "interactions", "queries", "served"]
 SUBJECTS: Final[tuple[Subject, ...]] = get_args(Subject)
 NOUN_OF: Final[Mapping[str, Noun]] = {"users": "user", "products": "product", "interactions": "interaction"}
 
@@ -77,7 +77,10 @@ SCHEMAS: Final[Mapping[str, Any]] = {
     ),
     # `origin` is a digest of an address, so it is not exported.
     "queries": pa.schema(
-        [pa.field("at", _TIME), *[field for field in COLUMNS if field.name not in ("at", "origin")]]
+        [pa.field("at", _TIME), *[field for field in query_log.COLUMNS if field.name not in ("at", "origin")]]
+    ),
+    "served": pa.schema(
+        [pa.field("at", _TIME), *[field for field in served_log.COLUMNS if field.name != "at"]]
     ),
 }
 
@@ -110,9 +113,10 @@ def table_from_records(subject: Subject, jsons: Sequence[bytes], offsets: Sequen
     return pa.table(columns, schema=schema)
 
 
-def table_from_queries(table: Any) -> Any:
-    """Return compacted queries with the columns of an export."""
-    return table.set_column(0, "at", table["at"].cast(_TIME)).select(SCHEMAS["queries"].names)
+def table_from_log(subject: Subject, table: Any) -> Any:
+    """Return rows of a log with the columns of an export."""
+    at = table.schema.get_field_index("at")
+    return table.set_column(at, "at", table["at"].cast(_TIME)).select(SCHEMAS[subject].names)
 
 
 def _prepare_record(record: dict[str, Any]) -> dict[str, Any]:

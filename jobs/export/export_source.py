@@ -1,16 +1,16 @@
 """The data of an app at one moment as a stream of tables: compacted segments, then the rest of the change log.
 
-Records and interactions are stored JSON with their offsets; queries have the columns of the query log. The stream
+Records and interactions are stored JSON with their offsets; rows of logs have the columns of the log. The stream
 has no duplicates. Deletions and erasures in the change log are applied to earlier rows.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,15 +18,16 @@ import pyarrow.parquet as pq
 
 from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.daily_log import DailyLog
 from cluster.artifacts.manifest import Manifest
-from cluster.artifacts.query_log import QueryLogStore, table_from_queries, without_erased
+from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segment_stream import SegmentRange, SegmentStream
+from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.tables import RECORDS
 from cluster.errors import Unavailable
 from cluster.ids import position_from_offset
 from cluster.records.intake import Noun
-from cluster.records.logged_query import LoggedQuery
-from cluster.store.archive.query_log import QueryStore
+from cluster.store.archive.log_stream import LogStream
 from cluster.store.data.changes import ChangeLog, ChangeLogEntry
 from cluster.store.stores import Stores
 from jobs.export.columns import NOUN_OF, Subject
@@ -113,6 +114,8 @@ async def read_tail(
     return None if position_from_offset(first) > position_from_offset(after) else tail
 
 
+Row = TypeVar("Row")
+
 _TRIES = 5
 _BATCH = 10_000
 
@@ -185,13 +188,13 @@ class RecordSource:
 
 
 @dataclass(frozen=True, slots=True)
-class QuerySource:
-    """The source of the query log."""
+class LogSource(Generic[Row]):
+    """The source of a log: the query log, or the log of answers."""
 
     app_id: str
-    query_log: QueryLogStore
+    daily_log: DailyLog[Row]
     commit: Manifest
-    waiting: tuple[LoggedQuery, ...]
+    waiting: Sequence[Row]
     since_ms: int
 
     @property
@@ -199,16 +202,18 @@ class QuerySource:
         return sum(entry.rows for entry in self.commit.files) + len(self.waiting)
 
     def tables(self) -> Iterator[Any]:
-        late = [query for query in without_erased(self.waiting, self.commit) if query.at >= self.since_ms]
-        for table in (
-            *self.query_log.days(self.app_id, self.commit, self.since_ms),
-            table_from_queries(late),
-        ):
+        for table in (*self.daily_log.days(self.app_id, self.commit, self.since_ms), self._late_rows()):
             for first in range(0, table.num_rows, _BATCH):
                 yield table.slice(first, _BATCH)
 
+    def _late_rows(self) -> Any:
+        """Return the rows that are not compacted yet."""
+        rows = self.daily_log.without_erased(self.daily_log.table_from_rows(self.waiting), self.commit)
+        rows = self.daily_log.add_context(self.app_id, rows)
+        return rows.filter(pc.greater_equal(rows["at"], self.since_ms))
+
     def is_current(self) -> bool:
-        newest = self.query_log.commit(self.app_id).facts.get("forgotten", {})
+        newest = self.daily_log.commit(self.app_id).facts.get("forgotten", {})
         return set(newest) <= set(self.commit.facts.get("forgotten", {}))
 
 
@@ -222,12 +227,9 @@ async def open_source(
         Fault: a manifest is damaged
     """
     if subject == "queries":
-        queries = QueryLogStore(artifacts)
-        commit = await asyncio.to_thread(queries.commit, app_id)
-        waiting = await _read_uncompacted_queries(
-            stores.queries, app_id, str(commit.facts.get("offset", "0"))
-        )
-        return QuerySource(app_id, queries, commit, waiting, since_ms)
+        return await _open_log(app_id, QueryLogStore(artifacts), stores.queries, since_ms)
+    if subject == "served":
+        return await _open_log(app_id, ServedLogStore(artifacts), stores.served, since_ms)
     noun, stream = NOUN_OF[subject], SegmentStream(artifacts, app_id)
     until = await stores.changes.last(app_id, noun)
     for attempt in range(_TRIES):
@@ -240,10 +242,10 @@ async def open_source(
     raise Unavailable(f"the change log of {app_id} is trimmed faster than it can be read; try again")
 
 
-async def _read_uncompacted_queries(queries: QueryStore, app_id: str, after: str) -> tuple[LoggedQuery, ...]:
-    """Return the queries before compaction."""
-    late_queries: list[LoggedQuery] = []
-    while batches := await queries.read(app_id, after, count=200):
-        late_queries += (query for batch in batches for query in batch.queries)
-        after = batches[-1].offset
-    return tuple(late_queries)
+async def _open_log(
+    app_id: str, daily_log: DailyLog[Row], stream: LogStream[Row], since_ms: int
+) -> LogSource[Row]:
+    """Return the source of a log, with the rows that are not compacted yet."""
+    commit = await asyncio.to_thread(daily_log.commit, app_id)
+    waiting = await stream.read_all(app_id, str(commit.facts.get("offset", "0")))
+    return LogSource(app_id, daily_log, commit, waiting, since_ms)

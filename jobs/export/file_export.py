@@ -24,7 +24,7 @@ from jobs.export.columns import (
     SUBJECTS,
     Subject,
     ingest_record_from_stored,
-    table_from_queries,
+    table_from_log,
     table_from_records,
 )
 from jobs.export.export_source import ExportSource, open_source
@@ -46,7 +46,7 @@ class ExportOrder:
     "A path, or `-` for standard output."
     form: Format
     since_ms: int = 0
-    "Earliest time of interactions and queries, earliest write time of records. 0: all."
+    "Earliest time of interactions, queries and answers, earliest write time of records. 0: all."
     keep_formulas: bool = False
     wait_s: float = 0.0
     "Seconds to wait for accepted uploads that are not applied yet."
@@ -150,8 +150,8 @@ def read_tables(subject: Subject, source: ExportSource) -> list[Any] | None:
 
 def _table_from_batch(subject: Subject, batch: Any) -> Any:
     """Return a batch of a source with the columns of an export."""
-    if subject == "queries":
-        return table_from_queries(batch)
+    if subject not in NOUN_OF:
+        return table_from_log(subject, batch)
     return table_from_records(subject, batch["json"].to_pylist(), batch["offset"].to_pylist())
 
 
@@ -172,7 +172,7 @@ def _write_file(order: ExportOrder, source: ExportSource, watch: ExportProgress 
     try:
         with file:
             for batch in source.tables():
-                if order.form == "jsonl" and order.subject != "queries":
+                if order.form == "jsonl" and order.subject in NOUN_OF:
                     file.write_json(
                         [ingest_record_from_stored(stored) for stored in batch["json"].to_pylist()]
                     )

@@ -21,8 +21,8 @@ from actors.answers.llm.writer import ModelWriter
 from actors.answers.wiring import LocalQuestionClient, open_question_client
 from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost
+from actors.intake.log_compaction import LogCompactor
 from actors.intake.loop import IntakeLoop
-from actors.intake.query_compaction import QueryCompactor
 from actors.language.embedder import HashingEmbedder
 from actors.serving.client import LocalRecommenderClient
 from actors.serving.host import EngineHost
@@ -183,9 +183,7 @@ async def test_the_query_log_cannot_be_written(
     watched: Watched, stores: OpenStores, artifacts: SegmentStore, tmp_path: Path
 ) -> None:
     clock = SystemClock()
-    compactor = QueryCompactor(
-        stores.queries, QueryLogStore(artifacts.artifacts, clock), clock, watched.meter
-    )
+    compactor = LogCompactor(stores.queries, QueryLogStore(artifacts.artifacts, clock), clock, watched.meter)
 
     async def ask() -> None:
         await stores.queries.append(APP, [LoggedQuery(clock.now_ms(), "search", "hoe", 1)])

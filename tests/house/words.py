@@ -12,6 +12,7 @@ COMPOUNDS = frozenset({"sign_in"})
 
 NOUNS = _words(
     """
+    daily served
     25 access account accounts acl actor actors address addresses admin administrator admission affiliation
     aggregation als
     backup basket catalogue chunks classes copies creation evaluations pace recipes restoring verification

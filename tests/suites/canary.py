@@ -23,6 +23,7 @@ from cluster.records.file_import import ImportProgress
 from cluster.records.interaction import RecentEvent
 from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.records.question import Answer, CitedPassage, Question
+from cluster.records.served_answer import ServedAnswer
 from cluster.records.validation.upload import parse_upload
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
@@ -99,6 +100,15 @@ async def live(stores: OpenStores, now_ms: int, at: str) -> None:
     for reader in (f"u:{USER}", f"a:{VISITOR}"):
         noted = LoggedQuery(now_ms - 60_000, "search", QUERY, 3, reader=pseudonym(salt, reader), typist="t")
         await stores.queries.append(APP, [noted])
+        served = ServedAnswer(
+            f"served-{reader[0]}",
+            now_ms - 60_000,
+            "search",
+            "default",
+            user=pseudonym(salt, reader),
+            products=("p1",),
+        )
+        await stores.served.append(APP, [served])
     await _asks(stores, now_ms)
     await _meets_an_experiment(stores, now_ms)
     await stores.pages.show(APP, f"u:{USER}", "page-1", ["p1", "p2"])

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
-from actors.intake.query_compaction import QueryCompactor
+from actors.intake.log_compaction import LogCompactor
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.query_log import QueryLogStore
@@ -43,7 +43,7 @@ class Flood:
     clock: StillClock
     book: QueryLogWriter
     settler: ChangeLogCompactor
-    queries: QueryCompactor
+    queries: LogCompactor
     random: Random = field(default_factory=lambda: Random(7))
     writes: int = 0
     requests: int = 0
@@ -69,7 +69,7 @@ class Flood:
         segments = SegmentStore(artifacts, clock)
         rebuilder = SegmentRebuilder(stores, segments, HashingEmbedder(), clock)
         settler = ChangeLogCompactor(stores.changes, segments, rebuilder, clock, SilentMeter())
-        queries = QueryCompactor(stores.queries, QueryLogStore(artifacts, clock), clock, SilentMeter())
+        queries = LogCompactor(stores.queries, QueryLogStore(artifacts, clock), clock, SilentMeter())
         return cls(stores, corner, clock, book, settler, queries)
 
     async def memory(self) -> int:

@@ -28,7 +28,7 @@ class QuerySuite:
             await stores.queries.append(APP, lot)
         await stores.queries.append(APP, [])
         lots = await stores.queries.read(APP, "0", count=100)
-        assert [lot.queries for lot in lots] == wanted
+        assert [lot.rows for lot in lots] == wanted
         assert await stores.queries.read(OTHER, "0", count=100) == []
 
     async def test_reading_goes_on_behind_an_offset(self, stores: Stores) -> None:
@@ -36,7 +36,7 @@ class QuerySuite:
             await stores.queries.append(APP, [a_query(at=at)])
         first = await stores.queries.read(APP, "0", count=2)
         rest = await stores.queries.read(APP, first[-1].offset, count=100)
-        assert [lot.queries[0].at for lot in (*first, *rest)] == [0, 1, 2, 3, 4]
+        assert [lot.rows[0].at for lot in (*first, *rest)] == [0, 1, 2, 3, 4]
 
     async def test_what_is_settled_is_forgotten_and_nothing_else(self, stores: Stores) -> None:
         for at in range(4):

@@ -15,13 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from actors.intake.compaction import ChangeLogCompactor, SegmentRebuilder
-from actors.intake.query_compaction import QueryCompactor
+from actors.intake.log_compaction import LogCompactor
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import MergeRules
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segment_files import SegmentFiles
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.table_files import choose_format
 from cluster.clock import SystemClock
 from cluster.errors import Fault, Invalid, NotFound
@@ -30,6 +31,7 @@ from cluster.records.access import App
 from cluster.records.interaction import INTERACTION_MODELS
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.product import Product
+from cluster.records.served_answer import ServedAnswer
 from cluster.records.user import User
 from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
@@ -316,7 +318,7 @@ async def test_since_takes_what_happened_or_was_written_later(world: World) -> N
 
 async def test_queries_come_from_the_shelf_and_from_the_queue(world: World) -> None:
     artifacts, clock = QueryLogStore(world.artifacts), SystemClock()
-    settler = QueryCompactor(world.stores.queries, artifacts, clock, SilentMeter())
+    settler = LogCompactor(world.stores.queries, artifacts, clock, SilentMeter())
     day, now_ms = 86_400_000, clock.now_ms()
 
     def query(at: int, text: str, reader: str = "") -> LoggedQuery:
@@ -333,6 +335,35 @@ async def test_queries_come_from_the_shelf_and_from_the_queue(world: World) -> N
     artifacts.delete(APP, ["bb"])
     assert [row["text"] for row in await world.rows("queries")] == ["hoe"]
     assert await world.rows("queries", since_ms=now_ms - day) == []
+
+
+async def test_served_answers_come_from_files_and_from_the_queue(world: World) -> None:
+    log, clock = ServedLogStore(world.artifacts), SystemClock()
+    compactor = LogCompactor(world.stores.served, log, clock, SilentMeter())
+    day, now_ms = 86_400_000, clock.now_ms()
+
+    def answer(service_id: str, at: int, user: str = "") -> ServedAnswer:
+        return ServedAnswer(
+            service_id, at, "search", "default", user=user, products=("p1", "p2"), scores=(2.0, 1.0),
+            origins=(0, 2), propensities=(None, 0.125),
+        )  # fmt: skip
+
+    await world.stores.served.append(
+        APP, [answer("s1", now_ms - 2 * day, "anna"), answer("s2", now_ms - 600_000, "bert")]
+    )
+    assert await compactor.run_once([APP], at_once=True) == 2
+    await world.stores.served.append(APP, [answer("s3", now_ms - 5, "bert")])
+    rows = await world.rows("served")
+    assert [row["service_id"] for row in rows] == ["s1", "s2", "s3"]
+    assert rows[0]["at"].endswith("Z")
+    assert (rows[0]["products"], rows[0]["propensities"]) == (["p1", "p2"], [None, 0.125])
+    assert rows[1]["session"] == rows[2]["session"] != rows[0]["session"]
+    await world.export("served", "out.csv")
+    await world.export("served", "out.parquet")
+    assert pl.read_parquet(world.folder / "out.parquet")["service_id"].to_list() == ["s1", "s2", "s3"]
+    log.delete(APP, ["bert"])
+    assert [row["service_id"] for row in await world.rows("served")] == ["s1"]
+    assert await world.rows("served", since_ms=now_ms - day) == []
 
 
 # --- beside others who write --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.errors import Unavailable
 from cluster.records.question import BankQuestion
 from cluster.store import keys
 from cluster.store.connect import OpenStores
@@ -39,15 +40,19 @@ async def test_a_damaged_batch_of_queries_is_skipped(redis_stores: OpenStores, l
     await redis_stores.server.execute("XADD", keys.query(APP), "*", "lot", lot)
     await redis_stores.queries.append(APP, [a_query("after")])
     lots = await redis_stores.queries.read(APP, "0", count=10)
-    assert [[query.text for query in lot.queries] for lot in lots] == [["before"], [], ["after"]]
+    assert [[query.text for query in lot.rows] for lot in lots] == [["before"], [], ["after"]]
 
 
 async def test_the_road_of_queries_is_bounded(
     redis_stores: OpenStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cluster.store.archive.query_log.MOST_BATCHES", 200)
-    for at in range(700):
+    monkeypatch.setattr("cluster.store.archive.log_stream.MOST_BATCHES", 200)
+    for at in range(200):
         await redis_stores.queries.append(APP, [a_query(str(at))])
+    with pytest.raises(Unavailable, match="queue"):
+        await redis_stores.queries.append(APP, [a_query("refused")])
     lots = await redis_stores.queries.read(APP, "0", count=1_000)
-    assert 200 <= len(lots) <= 400
-    assert lots[-1].queries[0].text == "699"
+    assert [batch.rows[0].text for batch in lots] == [str(at) for at in range(200)]
+    await redis_stores.queries.trim(APP, lots[99].offset)
+    await redis_stores.queries.append(APP, [a_query("accepted")])
+    assert len(await redis_stores.queries.read(APP, "0", count=1_000)) == 101

@@ -26,6 +26,8 @@ BLOCK_SIZE = 1000
 "Number of neighbours in a ranking that may change places: the number of rows of the longest page."
 
 _GROUP_BLOCK_SIZE = 200
+SEEN_AGAIN = "seen_again"
+"Fallback level of a list of products that the user consumed before."
 _ALL = 1 << 40
 _FEW = 1_000
 
@@ -129,7 +131,7 @@ def select_candidates(
     if rows or not may_repeat:
         return rows, ""
     ranking.restore(excluded)
-    return select_distinct(ranking.select_best, query, catalog, depth), "seen_again"
+    return select_distinct(ranking.select_best, query, catalog, depth), SEEN_AGAIN
 
 
 def select_trend_leaders(request: QueryContext, consumed: Sequence[int], depth: int) -> list[int]:

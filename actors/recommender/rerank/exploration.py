@@ -81,8 +81,13 @@ _MULTIPLIER, _INCREMENT, _ALL = 6364136223846793005, 1442695040888963407, (1 << 
 "A linear congruential step: enough to give different users different items."
 
 
-def add_exploration(candidates: list[int], ranking: Ranking, request: QueryContext, depth: int) -> list[int]:
+def add_exploration(
+    candidates: list[int], ranking: Ranking, request: QueryContext, depth: int
+) -> tuple[list[int], dict[int, float]]:
     """Insert cold-start items into the stretches of the first `depth` candidates that hold none.
+
+    Returns the candidates, and row -> probability of each inserted item at its place: the draw takes every item that
+    is left for the place with the same probability.
 
     Cost:
         nothing when there are no cold-start items, else 30 us
@@ -92,7 +97,8 @@ def add_exploration(candidates: list[int], ranking: Ranking, request: QueryConte
     """
     cold_start = request.item_priors.cold_start.rows
     if not len(cold_start) or len(candidates) < 2:
-        return candidates
+        return candidates, {}
+    draws: dict[int, float] = {}
     best = ranking.select_best_of(cold_start, 2 * _BEST).tolist()
     seed = compute_seed(request.query, request.now_ms)
     stretches = -(-min(len(candidates), depth) // BLOCK_SIZE)
@@ -109,9 +115,10 @@ def add_exploration(candidates: list[int], ranking: Ranking, request: QueryConte
         if left:
             row = left[(draw >> 13) % len(left)]
             best.remove(row)
+            draws[row] = 1 / len(left)
             group = int(groups[row])
             rest = [other for other in candidates[place:] if other != row]
             if request.query.dedupe:
                 rest = [other for other in rest if int(groups[other]) != group]
             candidates = [*candidates[:place], row, *rest]
-    return candidates
+    return candidates, draws

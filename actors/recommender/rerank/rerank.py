@@ -12,20 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from actors.recommender.messages import Boost, UserQuery
-from actors.recommender.ranking.candidates import BLOCK_SIZE, boost_depth
+from actors.recommender.messages import Boost, Placements, UserQuery
+from actors.recommender.ranking.candidates import BLOCK_SIZE, SEEN_AGAIN, boost_depth
 from actors.recommender.ranking.score import normalize_score
 from actors.recommender.rerank.diversity import diversify, gather_equal_values, insert_pinned
 from actors.recommender.rerank.exploration import dither
 from actors.recommender.state.catalog import Catalog
+from actors.recommender.state.engine_state import EngineState
 from actors.vectors.types import Mask
 from cluster.query.fields import Projection
 from cluster.query.language.field_values import canonical, collect_scalars
 from cluster.query.language.tree import Everything
+from cluster.records.served_answer import COLD_START, DITHERED, RANKED, REPEATED, RULE
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def rerank(
     end = start + rows
     if not (query.boosts or query.boost_circles or query.spacing or query.dithering > 1):
         left = [row for row in ranked if row not in shown] if shown else ranked
-        return [RankedItem(row) for row in left[start:end]]
+        return list(map(RankedItem, left[start:end]))
     values = _FieldValues(catalog)
     mixed = _DitheredRanking(query, values, shown, seed, steps)
     reach = boost_depth(query)
@@ -297,3 +300,54 @@ def render_products(
                 result["_boosted_rules"] = list(item.rules)
         results.append(result)
     return results
+
+
+_ROW = attrgetter("row")
+
+
+def describe_placements(
+    items: Sequence[RankedItem],
+    products: Sequence[Any],
+    scores: Mapping[int, float],
+    query: UserQuery,
+    state: EngineState,
+    level: str = "",
+    draws: Mapping[int, float] | None = None,
+) -> Placements | None:
+    """Return scores, origins and propensities of the items of a list; `scores` has the score of each row.
+
+    Returns None if `products`, the rendered items, lack one that was removed a moment ago.
+
+    `draws` has the probability of each cold-start row at the place that its draw chose. Boosts and diversity move
+    products by fixed rules. So a list without draws has propensity 1, and one with draws has none.
+
+    Cost:
+        2 microseconds for ten products
+    """
+    count = len(items)
+    if count != len(products):
+        return None
+    origin = RANKED
+    propensities: tuple[float | None, ...] = (1.0,) * count
+    if query.dithering > 1:
+        origin, propensities = DITHERED, (None,) * count
+    elif level == SEEN_AGAIN:
+        origin = REPEATED
+    elif draws:
+        if query.boosts or query.boost_circles or query.spacing:
+            propensities = (None,) * count
+        else:
+            propensities = tuple(draws.get(item.row, 1.0) for item in items)
+    origins: tuple[int, ...] = (origin,) * count
+    if draws or query.boosts or query.boost_circles:
+        origins = tuple(
+            RULE if item.boosted else COLD_START if draws and item.row in draws else origin for item in items
+        )
+    model = state.serving_model
+    return Placements(
+        tuple(map(scores.__getitem__, map(_ROW, items))),
+        origins,
+        propensities,
+        state.serving_version,
+        "" if model is None else model.recipe,
+    )

@@ -60,6 +60,7 @@ class ServingModel:
         facts = learned.snapshot.manifest.facts
         self.version = learned.snapshot.version
         self.learned = learned
+        self.recipe = str(facts["recipe"].get("name", ""))
         kept = learned.snapshot.parts.get(COMPLETIONS)
         self.completions = None if kept is None else CompletionSnapshot.load(self.version, kept, product_ids)
         "Autocomplete index of titles and other fields, built by the training run; None in older snapshots."

@@ -2,6 +2,6 @@
 
 questions          questions with their answers, and the queue of unfinished ones
 question_bank      suggested questions     threads   saved history threads
-query_log          queries on their way to the artifact store
+log_stream         rows of logs on their way to the artifact store
 archive_calls      the log of calls, and the publisher's rules for clients
 """

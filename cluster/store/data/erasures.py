@@ -236,6 +236,7 @@ class ErasureStore:
             else:
                 await self._clean(name)
         await self._clean(keys.query(app_id))
+        await self._clean(keys.served(app_id))
         return late
 
     async def _clean(self, stream: str) -> None:

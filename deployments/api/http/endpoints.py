@@ -22,6 +22,7 @@ from cluster.store.stores import Stores
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.http.query_log_writer import DisabledQueryLog, QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.resources.aggregation import AggregationResource
 from deployments.api.resources.ask_suggestions import build_ask_endpoints
 from deployments.api.resources.bulk import BulkResource
@@ -87,6 +88,8 @@ class ApiServices:
     experiments: ExperimentClient | None = None
     "None: experiments run in this process."
     query_log: QueryLog = field(default_factory=DisabledQueryLog)
+    served_log: ServedLogWriter | None = None
+    "None: answers are not logged."
     history: LocalHistoryClient | None = None
     "None: threads are stored from this process, and their questions are not answered again."
     ask: AskServices | None = None
@@ -120,22 +123,7 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
             AggregationResource("product", services.stores.records),
             wire.ProductPart | wire.build_envelope(wire.ProductPart),
         ),
-        *_recommendations(
-            RecommendationResource(treatment, services.recommender, services.clock, services.new_service_id)
-        ),
-        *_search(
-            SearchResource(
-                treatment, services.recommender, services.clock, services.new_service_id, services.query_log
-            ),
-            CompletionsResource(
-                treatment,
-                services.recommender,
-                services.clock,
-                services.new_service_id,
-                services.query_log,
-                suggestions,
-            ),
-        ),
+        *_list_products(services, treatment, suggestions),
         *build_experiment_endpoints(
             ExperimentEventsResource(experiments, services.clock),
             ExperimentsResource(
@@ -159,6 +147,20 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
         table = (*table, *ask_endpoints)
     # last: a bulk call may contain requests to any endpoint above
     return (*table, *_bulk(BulkResource(table)))
+
+
+def _list_products(
+    services: ApiServices, treatment: QueryTreatment, suggestions: QuestionBankSuggestions
+) -> tuple[Endpoint, ...]:
+    """Return the endpoints that answer with lists of products, and the completions."""
+    shared = (treatment, services.recommender, services.clock, services.new_service_id)
+    return (
+        *_recommendations(RecommendationResource(*shared, services.served_log)),
+        *_search(
+            SearchResource(*shared, services.query_log, services.served_log),
+            CompletionsResource(*shared, services.query_log, suggestions),
+        ),
+    )
 
 
 def _search(searches: SearchResource, completions: CompletionsResource) -> tuple[Endpoint, ...]:

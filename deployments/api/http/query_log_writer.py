@@ -15,9 +15,9 @@ from actors.serving.client import PREVIEW
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
 from cluster.records.logged_query import LONGEST, LoggedQuery, QueryKind, pseudonym
-from cluster.store.archive.query_log import QueryStore
+from cluster.store.archive.log_stream import LogStream
 from deployments.api.http.browser_writes import address_pseudonym
-from deployments.edge.batch_writer import BatchWriter
+from deployments.edge.batch_writer import BatchWriter, split_by_app
 from deployments.edge.request import ApiRequest
 
 MOST_A_BATCH = 150
@@ -44,12 +44,11 @@ class _PendingQuery:
 class QueryLogWriter(BatchWriter[_PendingQuery]):
     """Writes the query log to the store."""
 
-    def __init__(self, store: QueryStore, clock: Clock, meter: Meter | None = None) -> None:
+    def __init__(self, store: LogStream[LoggedQuery], clock: Clock, meter: Meter | None = None) -> None:
         super().__init__("queries")
         self._meter = SilentMeter() if meter is None else meter
         self._store = store
         self._clock = clock
-        self._salts: dict[str, bytes] = {}
 
     def record(
         self,
@@ -85,18 +84,11 @@ class QueryLogWriter(BatchWriter[_PendingQuery]):
         )
 
     def split(self, entries: Sequence[_PendingQuery]) -> Iterable[Sequence[_PendingQuery]]:
-        by_app: dict[str, list[_PendingQuery]] = {}
-        for pending in entries:
-            by_app.setdefault(pending.app_id, []).append(pending)
-        for queries in by_app.values():
-            for start in range(0, len(queries), MOST_A_BATCH):
-                yield queries[start : start + MOST_A_BATCH]
+        return split_by_app(entries, MOST_A_BATCH)
 
     async def write_batch(self, batch: Sequence[_PendingQuery]) -> None:
         app_id = batch[0].app_id
-        salt = self._salts.get(app_id)
-        if salt is None:
-            salt = self._salts[app_id] = await self._store.salt(app_id)
+        salt = await self._store.salt(app_id)
         await self._store.append(app_id, [_logged_query_from(pending, salt) for pending in batch])
 
     def count_dropped(self, count: int) -> None:

@@ -23,13 +23,13 @@ from deployments.edge.request import ApiRequest
 class TreatmentOutcome:
     """Counts how the query of a treated user ended, when its `with` block ends: latency, and failure or success."""
 
-    __slots__ = ("_clock", "_record", "_started_s", "_treatments")
+    __slots__ = ("_clock", "_record", "_started_s", "treatments")
 
     def __init__(
         self, record: Callable[..., None], treatments: Sequence[ExperimentTreatment], clock: Clock
     ) -> None:
         self._record = record
-        self._treatments = treatments
+        self.treatments = treatments
         self._clock = clock
         self._started_s = clock.monotonic_s() if treatments else 0.0
 
@@ -40,10 +40,10 @@ class TreatmentOutcome:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Count the outcome; an invalid query is no failure of the variant."""
-        if self._treatments:
+        if self.treatments:
             took_ms = (self._clock.monotonic_s() - self._started_s) * 1000
             failed = kind is not None and not issubclass(kind, Invalid)
-            self._record(self._treatments, took_ms, failed=failed)
+            self._record(self.treatments, took_ms, failed=failed)
 
 
 class QueryTreatment:

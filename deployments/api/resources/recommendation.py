@@ -19,6 +19,7 @@ from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
 from deployments.api.http.endpoint import Answer, Schema
 from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.recommendation import (
     ProductToProducts,
@@ -56,11 +57,13 @@ class RecommendationResource:
         recommender: RecommenderClient,
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
+        served_log: ServedLogWriter | None = None,
     ) -> None:
         self._treatment = treatment
         self._recommender = recommender
         self._clock = clock
         self._new_service_id = new_service_id
+        self._served_log = served_log
 
     def body_parser(self, kind: QueryKind) -> Schema:
         """Return the schema step of one endpoint."""
@@ -90,12 +93,15 @@ class RecommendationResource:
             query, outcome = await self._treatment.apply(request)
             with outcome:
                 answered = await self._recommender.answer(query)
+            service_id = self._new_service_id()
+            if self._served_log is not None:
+                self._served_log.record(request, service_id, query, answered, outcome.treatments)
             name, records = write(remove_hidden_fields(request, query, answered))
             return result(
                 name,
                 _add_explanation(dumps(records), answered),
                 took_ms=request.took_ms(),
-                service_id=self._new_service_id(),
+                service_id=service_id,
                 alias=request.credential.app.settings.service_id_response_alias,
             )
 

@@ -18,6 +18,7 @@ from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.recommendation import render_notices
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
@@ -35,12 +36,14 @@ class SearchResource:
         clock: Clock,
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
+        served_log: ServedLogWriter | None = None,
     ) -> None:
         self._treatment = treatment
         self._recommender = recommender
         self._clock = clock
         self._new_service_id = new_service_id
         self._query_log = query_log
+        self._served_log = served_log
 
     def read(self, request: ApiRequest) -> UserQuery:
         """Validate the body of a search."""
@@ -71,6 +74,9 @@ class SearchResource:
         treated, outcome = await self._treatment.apply(request)
         with outcome:
             answered = await self._recommender.answer(treated)
+        service_id = self._new_service_id()
+        if self._served_log is not None:
+            self._served_log.record(request, service_id, treated, answered, outcome.treatments)
         remove_hidden_fields(request, query, answered)
         search_query = query.search or SearchQuery()
         result = answered.search or _NOTHING
@@ -79,22 +85,23 @@ class SearchResource:
             total=result.total, language=search_query.prefer_language, served_by=answered.served_by,
             engine_id=query.engine_id,
         )  # fmt: skip
-        return self._reply(
-            request, answered, b"," + dumps(_search_details(query, result))[1:-1] + render_notices(answered)
-        )
+        details = b"," + dumps(_search_details(query, result))[1:-1] + render_notices(answered)
+        return self._reply(request, answered, details, service_id)
 
     async def answer_many(self, request: ApiRequest) -> Reply:
         """Return products by their ids."""
         query: UserQuery = request.parsed
         answered = remove_hidden_fields(request, query, await self._recommender.answer(query))
-        return self._reply(request, answered, render_notices(answered))
+        return self._reply(request, answered, render_notices(answered), self._new_service_id())
 
-    def _reply(self, request: ApiRequest, answered: RecommendationResult, more: bytes) -> Reply:
+    def _reply(
+        self, request: ApiRequest, answered: RecommendationResult, more: bytes, service_id: ServiceId
+    ) -> Reply:
         return result(
             "products",
             dumps(answered.products) + more,
             took_ms=request.took_ms(),
-            service_id=self._new_service_id(),
+            service_id=service_id,
             alias=request.credential.app.settings.service_id_response_alias,
         )
 

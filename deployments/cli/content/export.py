@@ -1,4 +1,4 @@
-"""`kiosk export`: users, products, interactions and the query log of an app as files."""
+"""`kiosk export`: users, products, interactions and the logs of an app as files."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ EPILOG = """
   kiosk export bookshop products --out products.parquet
   kiosk export bookshop interactions --since 2026-03-01 --out clicks.jsonl     `kiosk ingest` takes it again
   kiosk export bookshop queries --since 7d --out queries.csv
+  kiosk export bookshop served --since 7d --out answers.parquet     which products were shown
   kiosk export bookshop users --out - --format jsonl | jq .city
 
 The file has everything that was accepted before the command: segments, and what has not settled yet. Deletions and
@@ -53,21 +54,23 @@ KeepFormulas = Annotated[
 
 def export(
     app: AppName,
-    subject: Annotated[str, typer.Argument(metavar="WHAT", help="users, products, interactions or queries.")],
+    subject: Annotated[
+        str, typer.Argument(metavar="WHAT", help="users, products, interactions, queries or served.")
+    ],
     out: Annotated[str, typer.Option(metavar="FILE", help="The file; - for standard output.")],
     since: Annotated[
         str,
         typer.Option(
             metavar="DATE",
-            help="2026-03-01, 2026-03-01T09:30Z or 7d: interactions and queries from then on; users and products "
-            "that were written from then on.",
+            help="2026-03-01, 2026-03-01T09:30Z or 7d: interactions, queries and answers from then on; users and "
+            "products that were written from then on.",
         ),
     ] = "",
     form: FormatName = "",
     keep_formulas: KeepFormulas = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write all users, products, interactions or queries of an app into a file, up to this moment."""
+    """Write all users, products, interactions, queries or served answers of an app into a file, up to this moment."""
     from cluster.artifacts.table_files import STANDARD_OUTPUT, choose_format
     from jobs.export.file_export import ExportOrder, check_subject
 

@@ -16,7 +16,7 @@ from deployments.console.texts.console_texts import ConsoleTexts
 
 ACCESS = "/apps/{app_id}/access"
 SETTING_GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "privacy": ("query_log", "confidential_fields"),
+    "privacy": ("query_log", "served_log", "served_days", "confidential_fields"),
     "browsers": (
         "bot_rule", "secret_key_in_browser", "publishable_experiments", "browser_events", "browser_readers",
         "address_share",

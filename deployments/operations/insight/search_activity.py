@@ -11,7 +11,7 @@ from pydantic import Field
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid, NotFound
-from cluster.records.logged_query import LoggedQuery, QueryKind
+from cluster.records.logged_query import QueryKind
 from deployments.operations.frame.operation import OfApp, Operation
 from deployments.operations.frame.sample_results import PERFORMED
 from deployments.operations.frame.services import AdminServices
@@ -103,10 +103,7 @@ async def load_search_activity(
         raise NotFound(f"there is no app {app_id!r}")
     log = QueryLogStore(services.artifacts)
     after, begin, settled = await asyncio.to_thread(_read_log, log, app_id, since_ms, until_ms, most_queries)
-    waiting: list[LoggedQuery] = []
-    while batches := await stores.queries.read(app_id, after, count=200):
-        waiting += (query for batch in batches for query in batch.queries)
-        after = batches[-1].offset
+    waiting = await stores.queries.read_all(app_id, after)
     feedback = None
     if given.kind in ("", "ask"):
         feedback = await _load_feedback(services, app_id, begin, until_ms, given.top)

@@ -9,18 +9,20 @@ import orjson
 from cluster.errors import Conflict
 from cluster.ids import user_key_from_anonymous_id
 from cluster.records.erasure import ErasedReaders, Erasure, Person, addresses_of
-from cluster.records.logged_query import pseudonym
+from cluster.records.logged_query import LoggedQuery, pseudonym
 from cluster.store.data.erasures import AppendOnlyFileStatus, ErasureStore, LogNoun
 from cluster.store.data.person_traces import LINKS, PROFILE, RECENTS, REDIS_PLACES, PersonData
 from tests.fakes.stores.interactions import MemoryInteractions
-from tests.fakes.stores.query_log import MemoryQueries
+from tests.fakes.stores.query_log import MemoryLogStream
 from tests.fakes.stores.state import LoggedChange, MemoryState
 
 
 class MemoryErasures(ErasureStore):
     """`ErasureStore` in dictionaries. There is no file, so none is rewritten."""
 
-    def __init__(self, state: MemoryState, interactions: MemoryInteractions, queries: MemoryQueries) -> None:
+    def __init__(
+        self, state: MemoryState, interactions: MemoryInteractions, queries: MemoryLogStream[LoggedQuery]
+    ) -> None:
         self._state = state
         self._interactions = interactions
         self._queries = queries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster.clock import Clock, SystemClock
+from cluster.records.logged_query import LoggedQuery
 from cluster.store.data.intake import IDLE_MS, MOST_WAITING
 from cluster.store.stores import Stores
 from tests.fakes.stores.accounts import MemoryAccounts, MemoryGrants, MemoryRegistrations
@@ -16,7 +17,7 @@ from tests.fakes.stores.imports import MemoryImports
 from tests.fakes.stores.intake import MemoryIntake
 from tests.fakes.stores.interactions import MemoryInteractions
 from tests.fakes.stores.quarantine import MemoryQuarantine
-from tests.fakes.stores.query_log import MemoryQueries, MemoryQuestionBank
+from tests.fakes.stores.query_log import MemoryLogStream, MemoryQuestionBank
 from tests.fakes.stores.questions import MemoryQuestions
 from tests.fakes.stores.records import MemoryRecords, MemoryTasks
 from tests.fakes.stores.runs import MemoryPromotions, MemoryRuns, MemorySchedules
@@ -41,7 +42,8 @@ def memory_stores(
     """Make all ports, empty. Hand the same object to everybody who should see the same data."""
     clock = clock or SystemClock()
     state, experiments, threads = MemoryState(clock), MemoryExperiments(), MemoryThreads()
-    questions, queries, versions = MemoryQuestions(), MemoryQueries(clock), MemoryRuleVersions()
+    questions, versions = MemoryQuestions(), MemoryRuleVersions()
+    queries = MemoryLogStream[LoggedQuery](clock)
     interactions = MemoryInteractions(state, experiments, threads, questions)
     return Stores(
         access=MemoryAccess(),
@@ -73,6 +75,7 @@ def memory_stores(
         threads=threads,
         questions=questions,
         queries=queries,
+        served=MemoryLogStream(clock),
         question_bank=MemoryQuestionBank(),
         erasures=MemoryErasures(state, interactions, queries),
         usage=MemoryUsage(),

@@ -3,44 +3,44 @@
 from __future__ import annotations
 
 import secrets
-from collections import deque
 from collections.abc import Sequence
 
 from cluster.clock import Clock
-from cluster.records.logged_query import LoggedQuery
+from cluster.errors import Unavailable
 from cluster.records.question import BankQuestion
-from cluster.store.archive.query_log import MOST_BATCHES, QueryBatch, QueryStore
+from cluster.store.archive.log_stream import MOST_BATCHES, LogBatch, LogStream, Row
 from cluster.store.archive.question_bank import QuestionBankContents, QuestionBankStore
 from cluster.store.data.salts import SALT_BYTES
 
 
-class MemoryQueries(QueryStore):
-    """`QueryStore` in dictionaries."""
+class MemoryLogStream(LogStream[Row]):
+    """`LogStream` in dictionaries."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lots: dict[str, deque[tuple[tuple[int, int], QueryBatch]]] = {}
+        self._lots: dict[str, list[tuple[tuple[int, int], LogBatch[Row]]]] = {}
         self._last = (0, 0)
-        self._salts: dict[str, bytes] = {}
+        self._app_salts: dict[str, bytes] = {}
 
-    async def append(self, app_id: str, queries: Sequence[LoggedQuery]) -> None:
-        if not queries:
+    async def append(self, app_id: str, rows: Sequence[Row]) -> None:
+        if not rows:
             return
+        if len(self._lots.get(app_id, ())) >= MOST_BATCHES:
+            raise Unavailable("the queue is full")
         self._last = max((max(self._clock.now_ms(), 0), 0), (self._last[0], self._last[1] + 1))
-        batch = QueryBatch(f"{self._last[0]}-{self._last[1]}", tuple(queries))
-        self._lots.setdefault(app_id, deque(maxlen=MOST_BATCHES)).append((self._last, batch))
+        batch = LogBatch(f"{self._last[0]}-{self._last[1]}", tuple(rows))
+        self._lots.setdefault(app_id, []).append((self._last, batch))
 
-    async def read(self, app_id: str, after: str, *, count: int) -> list[QueryBatch]:
+    async def read(self, app_id: str, after: str, *, count: int) -> list[LogBatch[Row]]:
         first = _place(after)
         return [batch for at, batch in self._lots.get(app_id, ()) if at > first][:count]
 
     async def trim(self, app_id: str, upto: str) -> None:
-        lots, last = self._lots.get(app_id, deque()), _place(upto)
-        while lots and lots[0][0] <= last:
-            lots.popleft()
+        last = _place(upto)
+        self._lots[app_id] = [(at, batch) for at, batch in self._lots.get(app_id, ()) if at > last]
 
     async def salt(self, app_id: str) -> bytes:
-        return self._salts.setdefault(app_id, secrets.token_bytes(SALT_BYTES))
+        return self._app_salts.setdefault(app_id, secrets.token_bytes(SALT_BYTES))
 
 
 class MemoryQuestionBank(QuestionBankStore):

@@ -47,7 +47,7 @@ def request_of(
 
 
 async def logged(stores: Stores, app: str = "shop") -> list[LoggedQuery]:
-    return [query for batch in await stores.queries.read(app, "0", count=1_000) for query in batch.queries]
+    return [query for batch in await stores.queries.read(app, "0", count=1_000) for query in batch.rows]
 
 
 async def test_a_log_entry_has_the_query_and_its_results(corner: Corner, book: QueryLogWriter) -> None:

@@ -1,4 +1,7 @@
-"""Move queries of API replicas to the artifact store twice a minute, and delete old ones and those of erased users."""
+"""Move log rows of API replicas to the artifact store twice a minute; delete old ones and those of erased users.
+
+The query log and the log of served answers take this way.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +9,71 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import structlog
 
-from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.daily_log import DAY_MS, DailyLog
 from cluster.clock import Clock
 from cluster.errors import Conflict, HouseError, Unavailable
 from cluster.ids import position_from_offset
 from cluster.meter import Meter
 from cluster.records.logged_query import pseudonym
-from cluster.store.archive.query_log import QueryBatch, QueryStore
+from cluster.store.archive.log_stream import LogBatch, LogStream
 
-_DAY_MS = 86_400_000
 _MAX_MS = 1 << 62
 
 T = TypeVar("T")
+Row = TypeVar("Row")
+
+KEEP_DAYS = 90
+
+
+def keep_default_days(_: str) -> int:
+    """Return how many days an app keeps its rows if nothing else is set."""
+    return KEEP_DAYS
 
 
 @dataclass(frozen=True, slots=True)
-class QueryCompactionConfig:
-    """Limits that decide when queries are compacted and how long they stay."""
+class LogCompactionConfig:
+    """Limits that decide when rows are compacted."""
 
     every_ms: int = 30_000
-    "The longest a query waits."
+    "The longest a row waits."
     young_ms: int = 3_000
-    "Younger queries wait: their users may still be typing."
+    "Younger rows wait: users may still be typing a query."
     look_every_s: float = 5.0
     page: int = 100
     "Batches in one read."
     most: int = 50_000
-    "Approximate number of queries compacted at once."
-    keep_days: int = 90
+    "Approximate number of rows compacted at once."
     tidy_every_s: float = 600.0
     rest_s: float = 30.0
     "Pause of an app whose artifact store refuses writes."
 
 
-class QueryCompactor:
-    """Compacts the queries of all apps; only one may run at a time."""
+class LogCompactor(Generic[Row]):
+    """Compacts one log of all apps; only one may run at a time.
+
+    `keep_days` returns how many days an app keeps its rows.
+    """
 
     def __init__(
         self,
-        store: QueryStore,
-        query_log: QueryLogStore,
+        store: LogStream[Row],
+        daily_log: DailyLog[Row],
         clock: Clock,
         meter: Meter,
-        rules: QueryCompactionConfig | None = None,
+        rules: LogCompactionConfig | None = None,
+        *,
+        keep_days: Callable[[str], int] = keep_default_days,
     ) -> None:
         self._store = store
-        self._query_log = query_log
+        self._daily_log = daily_log
+        self._keep_days = keep_days
         self._clock = clock
         self._meter = meter
-        self._rules = QueryCompactionConfig() if rules is None else rules
+        self._rules = LogCompactionConfig() if rules is None else rules
         self._covered: dict[str, str] = {}
         self._resting: dict[str, float] = {}
         self._tidied: dict[str, float] = {}
@@ -67,7 +82,7 @@ class QueryCompactor:
         self._log = structlog.get_logger()
 
     async def run_once(self, app_ids: Iterable[str], *, at_once: bool = False) -> int:
-        """Compact the queries that are due (`at_once`: all); return the number of queries written.
+        """Compact the rows that are due (`at_once`: all); return the number of rows written.
 
         Errors:
             Unavailable: the store or the artifact store is unreachable
@@ -96,22 +111,24 @@ class QueryCompactor:
         """Drop the offsets in memory: another process compacts now."""
         self._covered.clear()
 
-    async def delete_queries(self, app_id: str, user_keys: Sequence[str]) -> None:
-        """Delete all queries of some users (`u:...`, `a:...`) from the stream and the artifact store."""
+    async def delete_users(self, app_id: str, user_keys: Sequence[str]) -> None:
+        """Delete all rows of some users (`u:...`, `a:...`) from the stream and the artifact store."""
         async with self._lock:
             # A failover of Redis may bring trimmed entries back; without an offset in memory they are trimmed again.
             self._covered.pop(app_id, None)
             await self._compact_app(app_id, at_once=True)
             salt = await self._store.salt(app_id)
             pseudonyms = [pseudonym(salt, user_key) for user_key in user_keys]
-            gone = await self._with_artifacts(app_id, partial(self._query_log.delete, app_id, pseudonyms))
-            await self._with_artifacts(app_id, partial(self._query_log.tidy, app_id, at_once=True))
-            self._log.info("queries_forgotten", app=app_id, readers=len(user_keys), rows=gone)
+            gone = await self._with_artifacts(app_id, partial(self._daily_log.delete, app_id, pseudonyms))
+            await self._with_artifacts(app_id, partial(self._daily_log.tidy, app_id, at_once=True))
+            self._log.info(
+                "log_rows_erased", app=app_id, log=self._daily_log.kind, users=len(user_keys), rows=gone
+            )
 
     async def _compact_app(self, app_id: str, at_once: bool) -> int:
         after = self._covered.get(app_id)
         if after is None:
-            after = await self._with_artifacts(app_id, partial(self._query_log.last_offset, app_id))
+            after = await self._with_artifacts(app_id, partial(self._daily_log.last_offset, app_id))
             self._covered[app_id] = after
             # a crash may have prevented the write of the offset
             await self._store.trim(app_id, after)
@@ -124,26 +141,26 @@ class QueryCompactor:
         until_ms = _MAX_MS if at_once else now_ms - self._rules.young_ms
         rows = 0
         while True:
-            lots = await self._read_batches(app_id, self._covered[app_id], until_ms)
-            if not lots:
+            batches = await self._read_batches(app_id, self._covered[app_id], until_ms)
+            if not batches:
                 return rows
-            queries = [query for batch in lots for query in batch.queries]
-            last = lots[-1].offset
-            rows += await self._with_artifacts(app_id, partial(self._query_log.append, app_id, queries, last))
+            pending = [row for batch in batches for row in batch.rows]
+            last = batches[-1].offset
+            rows += await self._with_artifacts(app_id, partial(self._daily_log.append, app_id, pending, last))
             # If the trim fails, the next round reads the offset of the artifact store and trims again.
             del self._covered[app_id]
             await self._store.trim(app_id, last)
             self._covered[app_id] = last
-            self._meter.count("kiosk_settled_queries", len(queries))
+            self._daily_log.count_compacted(self._meter, len(pending))
 
-    async def _read_batches(self, app_id: str, after: str, until_ms: int) -> list[QueryBatch]:
-        results: list[QueryBatch] = []
+    async def _read_batches(self, app_id: str, after: str, until_ms: int) -> list[LogBatch[Row]]:
+        results: list[LogBatch[Row]] = []
         count = 0
         while count < self._rules.most:
             page = await self._store.read(app_id, after, count=self._rules.page)
             ripe = [batch for batch in page if position_from_offset(batch.offset)[0] <= until_ms]
             results += ripe
-            count += sum(len(batch.queries) for batch in ripe)
+            count += sum(len(batch.rows) for batch in ripe)
             if len(ripe) < self._rules.page:
                 break
             after = ripe[-1].offset
@@ -155,12 +172,12 @@ class QueryCompactor:
             return
         first = app_id not in self._tidied
         self._tidied[app_id] = now_s
-        oldest_ms = self._clock.now_ms() - self._rules.keep_days * _DAY_MS
-        dropped = await self._with_artifacts(app_id, partial(self._query_log.drop_before, app_id, oldest_ms))
+        oldest_ms = self._clock.now_ms() - self._keep_days(app_id) * DAY_MS
+        dropped = await self._with_artifacts(app_id, partial(self._daily_log.drop_before, app_id, oldest_ms))
         if dropped:
-            self._log.info("old_queries_dropped", app=app_id, rows=dropped)
+            self._log.info("old_log_rows_dropped", app=app_id, log=self._daily_log.kind, rows=dropped)
         if first:
-            await self._with_artifacts(app_id, partial(self._query_log.tidy, app_id))
+            await self._with_artifacts(app_id, partial(self._daily_log.tidy, app_id))
 
     async def _with_artifacts(self, app_id: str, work: Callable[[], T]) -> T:
         """Run work on the artifact store in a thread; while the store is away, the app rests.
@@ -177,4 +194,4 @@ class QueryCompactor:
     def _rest(self, app_id: str, error: HouseError) -> None:
         self._resting[app_id] = self._clock.monotonic_s() + self._rules.rest_s
         self._meter.count("kiosk_query_log_refusals", app=app_id)
-        self._log.error("query_log_stuck", app=app_id, reason=error.message)
+        self._log.error("query_log_stuck", app=app_id, log=self._daily_log.kind, reason=error.message)

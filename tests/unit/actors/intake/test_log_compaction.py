@@ -7,8 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from actors.intake.log_compaction import LogCompactionConfig, LogCompactor
 from actors.intake.loop import IntakeLoop
-from actors.intake.query_compaction import QueryCompactionConfig, QueryCompactor
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.query_log import QueryLogStore
@@ -37,8 +37,8 @@ class Road:
         self.query_log = QueryLogStore(self.segments.artifacts, self.clock)
         self.settler = self.new_settler()
 
-    def new_settler(self, rules: QueryCompactionConfig | None = None) -> QueryCompactor:
-        return QueryCompactor(self.stores.queries, self.query_log, self.clock, SilentMeter(), rules)
+    def new_settler(self, rules: LogCompactionConfig | None = None) -> LogCompactor:
+        return LogCompactor(self.stores.queries, self.query_log, self.clock, SilentMeter(), rules)
 
     async def ask(self, *texts: str, user_key: str = "") -> None:
         salt = await self.stores.queries.salt(APP)
@@ -78,7 +78,7 @@ async def test_queries_settle_when_the_oldest_has_waited_long_enough(road: Road)
 async def test_a_compactor_killed_before_the_offset_write_repeats_nothing(road: Road) -> None:
     await road.ask("tulip")
     lots = await road.stores.queries.read(APP, "0", count=10)
-    road.query_log.append(APP, lots[0].queries, lots[0].offset)  # and then it died
+    road.query_log.append(APP, lots[0].rows, lots[0].offset)  # and then it died
     assert await road.new_settler().run_once([APP], at_once=True) == 0
     road.clock.pass_ms(1)
     await road.ask("hoe")
@@ -113,7 +113,7 @@ async def test_an_erasure_trims_again_what_a_failover_brought_back(
     with monkeypatch.context() as patch:
         patch.setattr(road.stores.queries, "trim", lose)
         await road.settler.run_once([APP], at_once=True)
-    await road.settler.delete_queries(APP, ["u:gina-7"])
+    await road.settler.delete_users(APP, ["u:gina-7"])
     assert (road.texts(), await road.waiting()) == ([], 0)
 
 
@@ -135,7 +135,7 @@ async def test_one_apps_trouble_is_counted_and_keeps_nobody_waiting(road: Road, 
             return super().last_offset(app_id)
 
     meter, road.query_log = CountingMeter(), Refusing(road.segments.artifacts, road.clock)
-    settler = QueryCompactor(road.stores.queries, road.query_log, road.clock, meter)
+    settler = LogCompactor(road.stores.queries, road.query_log, road.clock, meter)
     await road.stores.queries.append("broken", [LoggedQuery(NOW_MS, "search", "lost", 0)])
     await road.ask("tulip")
     for _ in range(2):
@@ -181,13 +181,13 @@ async def test_a_settler_killed_at_any_step_loses_nothing_and_writes_nothing_twi
         killed = True
         try:
             await settler.run_once([APP], at_once=True)
-            await settler.delete_queries(APP, ["u:gina-7"])
+            await settler.delete_users(APP, ["u:gina-7"])
             killed = False
         except Killed:
             road.query_log = QueryLogStore(road.segments.artifacts, road.clock)
             settler = road.new_settler()
             await settler.run_once([APP], at_once=True)
-            await settler.delete_queries(APP, ["u:gina-7"])
+            await settler.delete_users(APP, ["u:gina-7"])
         assert sorted(road.texts()) == ["hers", "his"], life
         assert await road.waiting() == 0
         road.clock.at_ms = int(time.time() * 1000) + 2 * DAY_MS

@@ -1,0 +1,29 @@
+"""Rows of logs: dataclasses whose fields are JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+from typing_extensions import Self
+
+
+class LogRow:
+    """A base of frozen dataclasses. Fields may be added, and their defaults give older rows their meaning."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row for JSON."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    @classmethod
+    def from_dict(cls, given: Any) -> Self | None:
+        """Return the row of `to_dict`; None for other values. Fields of a newer release are ignored."""
+        if not isinstance(given, dict):
+            return None
+        names = (field.name for field in fields(cls))  # type: ignore[arg-type]
+        try:
+            return cls(**{name: given[name] for name in names if name in given})
+        except TypeError:
+            return None

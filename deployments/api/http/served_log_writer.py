@@ -1,0 +1,155 @@
+"""The served log: which products an API replica answered with.
+
+Previews, forced variants, and requests of a publishable key that look automated leave no row. The app's setting
+`served_log` decides whether rows tell users apart at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from actors.experiments.messages import ExperimentTreatment
+from actors.recommender.messages import RULE_LABEL, Placements, RecommendationResult, UserQuery
+from actors.serving.client import PREVIEW
+from cluster.clock import Clock
+from cluster.meter import Meter, SilentMeter
+from cluster.records.logged_query import pseudonym
+from cluster.records.served_answer import Device, ServedAnswer
+from cluster.store.archive.log_stream import LogStream
+from deployments.api.http.query_treatment import classify_device
+from deployments.edge.batch_writer import BatchWriter, split_by_app
+from deployments.edge.request import ApiRequest
+
+MOST_A_BATCH = 40
+"Answers in one batch: about 30 KB with ten products each."
+
+_DIGEST_FIELDS: Final = (
+    "q", "advanced_q", "like", "type", "category", "root_category", "field", "product_id", "product_ids",
+    "product_group_id", "product_group_ids", "fq", "facet_filters", "boost_fq", "boost_rules", "boosting_tags", "geo",
+    "order_by",
+)  # fmt: skip
+"Fields of a body that make two requests different questions."
+_DEVICES: Final[dict[str, Device]] = {"phone": "phone", "tablet": "tablet", "desktop": "desktop"}
+_NO_PLACEMENTS: Final = Placements()
+
+
+@dataclass(frozen=True, slots=True)
+class _PendingAnswer:
+    """An answer with the plain user id; the store gets a pseudonym instead."""
+
+    app_id: str
+    user_key: str
+    answer: ServedAnswer
+
+
+class ServedLogWriter(BatchWriter[_PendingAnswer]):
+    """Writes the served log to the store."""
+
+    def __init__(self, store: LogStream[ServedAnswer], clock: Clock, meter: Meter | None = None) -> None:
+        super().__init__("served_answers")
+        self._meter = SilentMeter() if meter is None else meter
+        self._store = store
+        self._clock = clock
+
+    def record(
+        self,
+        request: ApiRequest,
+        service_id: str,
+        query: UserQuery,
+        answered: RecommendationResult,
+        treatments: Sequence[ExperimentTreatment],
+    ) -> None:
+        """Record an answer. Cost: at most 20 microseconds for ten products; nothing is awaited."""
+        mode = request.credential.app.settings.served_log
+        if mode == "off" or request.is_automated or PREVIEW.get() is not None:
+            return
+        if treatments and any(treatment.forced for treatment in treatments):
+            return
+        products, placements = _list_products(answered)
+        user_key = next(iter(request.user_keys), "") if mode == "on" else ""
+        answer = ServedAnswer(
+            service_id,
+            self._clock.now_ms(),
+            query.kind,
+            query.engine_id,
+            snapshot=placements.snapshot,
+            recipe=placements.recipe,
+            level=answered.served_by,
+            rules=_list_rules(query),
+            experiments=tuple(
+                {"experiment": treatment.experiment_id, "variant": treatment.variant.variant_id}
+                for treatment in treatments
+            ),
+            device=_DEVICES.get(classify_device(request.user_agent), "other"),
+            request_digest=digest_request(request.payload),
+            start=query.start,
+            rows=query.rows,
+            took_ms=round((self._clock.monotonic_s() - request.started_s) * 1000, 2),
+            products=products,
+            scores=placements.scores,
+            origins=placements.origins,
+            propensities=placements.propensities,
+        )
+        self.put(_PendingAnswer(request.app_id, user_key, answer))
+
+    def split(self, entries: Sequence[_PendingAnswer]) -> Iterable[Sequence[_PendingAnswer]]:
+        return split_by_app(entries, MOST_A_BATCH)
+
+    async def write_batch(self, batch: Sequence[_PendingAnswer]) -> None:
+        app_id = batch[0].app_id
+        salt = await self._store.salt(app_id)
+        for pending in batch:
+            if pending.user_key:
+                pending.answer.user = pseudonym(salt, pending.user_key)
+        await self._store.append(app_id, [pending.answer for pending in batch])
+
+    def count_dropped(self, count: int) -> None:
+        self._meter.count("kiosk_served_answers_lost", count)
+
+
+def _list_products(answered: RecommendationResult) -> tuple[tuple[str, ...], Placements]:
+    """Return the product ids of an answer in the order shown, those of groups one after the other."""
+    groups = answered.groups
+    if not groups:
+        products = tuple([product["product_id"] for product in answered.products])
+        return products, answered.placements or _NO_PLACEMENTS
+    products = tuple([product["product_id"] for group in groups for product in group.products])
+    parts = [group.placements for group in groups if group.placements is not None]
+    if len(parts) < len(groups):
+        return products, _NO_PLACEMENTS
+    return products, Placements(
+        tuple(score for part in parts for score in part.scores),
+        tuple(origin for part in parts for origin in part.origins),
+        tuple(propensity for part in parts for propensity in part.propensities),
+        parts[0].snapshot,
+        parts[0].recipe,
+    )
+
+
+def _list_rules(query: UserQuery) -> tuple[str, ...]:
+    """Return the names of the stored rules that a treated query has."""
+    if query.search is not None and query.search.applied:
+        return query.search.applied
+    if not query.boosts and not query.removed:
+        return ()
+    names = [boost.name for boost in (*query.boosts, *query.removed) if boost.label.startswith(RULE_LABEL)]
+    return tuple(dict.fromkeys(names))
+
+
+def digest_request(payload: Any) -> str:
+    """Return a digest of what a request asks for, whoever sends it; empty without filter, boost and text."""
+    if not isinstance(payload, dict):
+        return ""
+    chosen = {name: payload[name] for name in _DIGEST_FIELDS if name in payload}
+    if not chosen:
+        return ""
+    try:
+        given = orjson.dumps(chosen, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:  # a number or a text that JSON can't carry
+        given = repr(chosen).encode("utf-8", "replace")
+    return hashlib.blake2b(given, digest_size=8).hexdigest()
