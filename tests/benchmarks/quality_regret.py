@@ -8,7 +8,8 @@ win by luck too, so one half of the users chooses it and the other half measures
 
     regret = 1 - NDCG@10 of the choice / NDCG@10 of the best configuration, on the same users
 
-Each set has two lines where its users repeat items: targets new to the user, and all targets.
+Each set has two lines where its users repeat items: targets new to the user, and all targets. The films have no split
+by time: their users rate in one sitting, so only some 30 of them have events on both sides of an instant.
 """
 
 from __future__ import annotations
@@ -96,7 +97,6 @@ def cases() -> list[Case]:
     return [
         Case("amazon-toys", "leave last out", lambda: leave_last_out(sets.amazon_toys(), 2)),
         Case("ml-latest-small", "leave last out", lambda: leave_last_out(sets.movielens_small(), 2)),
-        Case("ml-latest-small", "by time", _films_by_time),
         Case("online-retail-y1", "by time", lambda: split_by_time(sets.online_retail(), folds=2)),
         Case(
             "online-retail-y1",
@@ -204,12 +204,6 @@ def _weights_text(variants: Sequence[PartVariant], weights: Floats) -> str:
     return ", ".join(
         f"{variants[at].name} {weights[at]:.3g}" for at in np.argsort(-weights).tolist() if weights[at]
     )
-
-
-def _films_by_time() -> TrainingSplit:
-    data = sets.movielens_small()
-    instant, until = (float(np.quantile(data.at_s, share)) for share in (0.6, 0.8))
-    return split_by_time(data.pick(data.at_s <= until), share=0.2, seen="out", at_s=instant, folds=3)
 
 
 def _first_part(data: Interactions, share: float) -> Interactions:

@@ -1,7 +1,7 @@
-"""Blend weights by hill climbing on validation, from the initial weights of the recipe.
+"""Blend weights by hill climbing on validation, from the initial weights of the recipe and from the best component.
 
 A step needs a significant gain over all users. With few validation users the weights therefore stay near their
-initial values.
+initial values. Lists longer than those of the metric decide, because their NDCG says something about more users.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ from jobs.refresh.recipe import Recipe
 from jobs.refresh.tuning.candidates import TuningCandidates, collect_candidates
 from jobs.refresh.tuning.evidence import PartVariant
 
+DEPTH = 5
+"Length of the lists that decide a step, as a multiple of the metric's `k`."
+
 LADDER = (0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7)
 "Candidate weights of a component without weight."
+
+_CERTAIN_GAIN = 1.0
+"Gain in standard errors with which a component stays in the blend."
 
 NUDGES = (0.0, 0.5, 0.75, 0.9, 1.1, 1.33, 2.0)
 "Candidate factors for the weight of a component that has one."
@@ -47,11 +53,13 @@ def choose_weights(
     *,
     most_parts: int = 8,
     rounds: int = 20,
+    depth: int = DEPTH,
 ) -> BlendWeightChoice:
     """Return better weights than `start` by hill climbing.
 
-    If the result is worse than the best single component, the search restarts from that component. `families` groups
-    variants of one component; only one variant of a family may have weight, and a step may exchange it.
+    The search starts from `start` and from the best single component. The second result needs a significant gain over
+    the first, or the first must be worse than that component. `families` groups variants of one component; only one
+    variant of a family may have weight, and a step may exchange it. Lists of `depth` times `k` places decide.
 
     Shapes:
         start: float64 [p]
@@ -62,12 +70,16 @@ def choose_weights(
     )
     alone = np.eye(count)[int(np.argmax(single))] if count else start
     weights = start.copy() if start.any() else alone
-    weights = _climb(candidates, weights, families, most_parts, rounds)
+    if rounds:
+        deep = candidates.extend_lists(depth * candidates.k)
+        weights = _climb(deep, weights, families, most_parts, rounds)
+        other = _climb(deep, alone, families, most_parts, rounds)
+        before, after = (deep.compute_ndcg(deep.blend_scores(side)) for side in (weights, other))
+        loses = mean_figure(candidates.compute_ndcg(candidates.blend_scores(weights))) < single.max(initial=0)
+        if loses or significant_gain(after - before, before) > 0:
+            weights = other
+        weights = _remove_uncertain(deep, weights)
     figures = candidates.compute_ndcg(candidates.blend_scores(weights))
-    if rounds and single.max(initial=0.0) > mean_figure(figures):
-        # the best single component is better than all steps from the start: restart from it
-        weights = _climb(candidates, alone, families, most_parts, rounds)
-        figures = candidates.compute_ndcg(candidates.blend_scores(weights))
     return BlendWeightChoice(
         weights, mean_figure(figures), single, _part_gains(candidates, weights, families)
     )
@@ -108,11 +120,15 @@ def choose_blend(
     start[[at for at, name in enumerate(names) if name in names[:at]]] = 0.0
     rounds = _ROUNDS if recipe.blend.weights == "auto" else 0
 
-    def choose(splits: Sequence[TuningCandidates], usable: list[int]) -> BlendWeightChoice:
+    def choose(
+        splits: Sequence[TuningCandidates], usable: list[int], depth: int = DEPTH
+    ) -> BlendWeightChoice:
         candidates = TuningCandidates.concatenate(splits).select_parts(usable)
         families = [names[at] for at in usable]
-        most_parts = recipe.blend.most_parts
-        return choose_weights(candidates, start[usable], families, most_parts=most_parts, rounds=rounds)
+        most = recipe.blend.most_parts
+        return choose_weights(
+            candidates, start[usable], families, most_parts=most, rounds=rounds, depth=depth
+        )
 
     if not unseen or not rounds:
         choice = choose(every, list(range(len(names))))
@@ -123,7 +139,8 @@ def choose_blend(
     # a component has one time decay, so its start weight moves to the variant that was chosen
     for at in np.flatnonzero(first).tolist():
         start[at] = given.get(names[at], 0.0)
-    choice = choose(every, usable)
+    # repeats are in the first places already, so the metric's own lists say enough
+    choice = choose(every, usable, depth=1)
     weights, single, gains = np.zeros(len(names)), np.zeros(len(names)), np.full(len(names), np.nan)
     weights[usable], single[usable], gains[usable] = choice.weights, choice.single, choice.gains
     return BlendChoice(weights, first, choice.figure, single, gains)
@@ -154,6 +171,25 @@ def _climb(
         if better is None:
             break
         weights = better
+    return weights
+
+
+def _remove_uncertain(candidates: TuningCandidates, weights: Floats) -> Floats:
+    """Remove the components whose gain over the rest of the blend is within its uncertainty, the smallest first."""
+    while np.count_nonzero(weights) > 1 and len(candidates) > 1:
+        now = candidates.compute_ndcg(candidates.blend_scores(weights))
+        least, smaller = _CERTAIN_GAIN, weights
+        for at in np.flatnonzero(weights).tolist():
+            without = weights.copy()
+            without[at] = 0.0
+            gains = now - candidates.compute_ndcg(candidates.blend_scores(without))
+            doubt = float(gains.std(ddof=1)) / len(gains) ** 0.5
+            certainty = float(gains.mean()) / max(doubt, 1e-12)
+            if certainty < least:
+                least, smaller = certainty, without
+        if smaller is weights:
+            break
+        weights = smaller
     return weights
 
 

@@ -48,6 +48,16 @@ class TuningCandidates:
             return self
         return replace(self, scores=self.scores[list(parts)])
 
+    def extend_lists(self, k: int) -> TuningCandidates:
+        """Return lists of another length, for the users with a target among the candidates.
+
+        The NDCG of other users is 0 with any weights. The ideal list has the targets among the candidates only.
+        """
+        reached = self.relevant.any(axis=1)
+        relevant = self.relevant[reached]
+        best = np.cumsum(rank_discounts(k))[np.minimum(relevant.sum(axis=1), k) - 1]
+        return TuningCandidates(self.scores[:, reached], relevant, best, k)
+
     def blend_scores(self, weights: Floats) -> npt.NDArray[np.float32]:
         """Return the blended scores of the candidates.
 

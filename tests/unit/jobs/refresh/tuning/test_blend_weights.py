@@ -194,3 +194,49 @@ def test_a_blend_never_loses_to_its_best_part() -> None:
     candidates = TuningCandidates(np.stack((wrong, wrong, right)), relevant, np.ones(users), 3)
     choice = choose_weights(candidates, np.array([1.0, 1.0, 0.0]), ["ease", "rules", "trend"])
     assert choice.figure >= choice.single.max() == 1.0
+
+
+def test_longer_lists_have_the_users_with_a_target_among_the_candidates() -> None:
+    users, width = 30, 40
+    relevant = np.zeros((users, width), np.bool_)
+    relevant[:20, 25] = True
+    scores = np.tile(np.linspace(1, 0, width, dtype=np.float32), (1, users, 1))
+    candidates = TuningCandidates(scores, relevant, np.ones(users), 10)
+    deep = candidates.extend_lists(50)
+    assert (len(candidates), len(deep), deep.k) == (30, 20, 50)
+    assert candidates.compute_ndcg(candidates.scores[0]).tolist() == [0.0] * users, "the target is at rank 25"
+    assert deep.compute_ndcg(deep.scores[0]) == pytest.approx(1 / np.log2(27))
+
+
+def test_the_search_leaves_a_start_that_is_no_optimum() -> None:
+    """From the start, no single step has a gain: the wrong components agree, and only together do they lose."""
+    rng = np.random.default_rng(3)
+    users, width = 200, 60
+    relevant = np.zeros((users, width), np.bool_)
+    relevant[np.arange(users), rng.integers(0, width, users)] = True
+    noise = rng.normal(size=(4, users, width)).astype(np.float32)
+    right = np.where(relevant, np.float32(1.5), np.float32(0.0)) + noise[0]
+    other = np.where(relevant, np.float32(1.0), np.float32(0.0)) + noise[1]
+    candidates = TuningCandidates(
+        np.stack((right, other, noise[2] * 9, noise[3] * 9)), relevant, np.ones(users), 10
+    )
+    choice = choose_weights(candidates, np.array([0.0, 0.0, 1.0, 1.0]), ["a", "b", "c", "d"])
+    assert choice.weights[2:].tolist() == [0.0, 0.0]
+    assert choice.weights[0] > 0
+    assert choice.figure > choice.single.max()
+
+
+def test_a_weight_without_certain_gain_vanishes() -> None:
+    rng = np.random.default_rng(5)
+    users, width = 300, 40
+    relevant = np.zeros((users, width), np.bool_)
+    relevant[np.arange(users), rng.integers(0, width, users)] = True
+    first, second = (
+        np.where(relevant, 2.0, 0.0).astype(np.float32) + rng.normal(size=(users, width)).astype(np.float32)
+        for _ in range(2)
+    )
+    faint = np.full((users, width), 0.5, np.float32)
+    candidates = TuningCandidates(np.stack((first, faint, second)), relevant, np.ones(users), 10)
+    choice = choose_weights(candidates, np.array([1.0, 0.1, 1.0]), ["first", "faint", "second"])
+    assert choice.weights[1] == 0.0, "no step gains by its removal, and it gains nothing"
+    assert (choice.weights[[0, 2]] > 0).all()
