@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.records.administration import ROLE_TEXTS
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
-from deployments.operations.access.invitations import InvitationList, NewInvitation
-from deployments.operations.access.people import AccountDetails, AccountList, Connections, PersonChange
+from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.operations.access import invitations, people
+from deployments.operations.access.invitations import NewInvitation
+from deployments.operations.access.people import AccountDetails, PersonChange
 
 app = typer.Typer(help="Accounts: who may sign in and connect agents.", no_args_is_help=True)
 
@@ -68,6 +69,7 @@ RESET_EPILOG = """
   kiosk users reset-second-factor ada
 """
 
+NAMED = {"username": "NAME"}
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user name.")]
 FromInput = Annotated[
@@ -126,28 +128,6 @@ def invite(
         screen.out().print("Put the address of the installation before it, or set KIOSK_PUBLIC_URL.")
 
 
-@app.command("invitations")
-def list_invitations(as_json: AsJson = False) -> None:
-    """List invitations that nobody accepted yet."""
-    listed: InvitationList = Installation().perform("invitations.list")
-    if as_json:
-        screen.print_json(listed.to_dict())
-        return
-    table = screen.build_table("invitation", "name", "role", "roles in apps", "invited by", "expires")
-    for invitation in listed.invitations:
-        roles = ", ".join(f"{app_id}={role}" for app_id, role in invitation.roles.items())
-        expires = "expired" if invitation.expires_at <= listed.now_ms else iso_ms(invitation.expires_at)[:19]
-        table.add_row(
-            invitation.invitation_id,
-            invitation.username or "-",
-            invitation.role,
-            roles or "-",
-            invitation.inviter,
-            expires,
-        )
-    screen.out().print(table if listed.invitations else "There are no invitations.")
-
-
 @app.command("revoke-invitation")
 def revoke_invitation(
     invitation: Annotated[str, typer.Argument(help="Its id, from `kiosk users invitations`.")],
@@ -159,51 +139,6 @@ def revoke_invitation(
         screen.print_json(revoked)
         return
     screen.out().print(f"Invitation {invitation} is revoked.")
-
-
-@app.command("list")
-def list_users(as_json: AsJson = False) -> None:
-    """List accounts. Passwords are kept as slow hashes and can't be shown."""
-    listed: AccountList = Installation().perform("people.list")
-    if as_json:
-        screen.print_json(listed.to_dict())
-        return
-    accounts = listed.accounts
-    table = screen.build_table("name", "role", "state", "made")
-    for account in accounts:
-        state = "disabled" if account.disabled else "active"
-        table.add_row(account.username, account.role, state, iso_ms(account.created_at)[:19])
-    screen.out().print(table if accounts else "There are no accounts yet; `kiosk up` makes the first one.")
-
-
-@app.command("disable", epilog=DISABLE_EPILOG)
-def disable(name: Name, as_json: AsJson = False) -> None:
-    """Lock an account: no sign-in, and its agents are refused within a second."""
-    change: PersonChange = Installation().perform("people.lock", username=name)
-    if as_json:
-        screen.print_json(change.to_dict())
-        return
-    screen.out().print(f"{name} can't sign in any more; {_describe_count(change)} cut off.")
-
-
-@app.command("delete", epilog=DELETE_EPILOG)
-def delete(name: Name, as_json: AsJson = False) -> None:
-    """Delete an account for good, with its sign-ins and connected agents."""
-    change: PersonChange = Installation().perform("people.delete", username=name)
-    if as_json:
-        screen.print_json(change.to_dict())
-        return
-    screen.out().print(f"{name} is deleted; {_describe_count(change)} cut off.")
-
-
-@app.command("enable")
-def enable(name: Name, as_json: AsJson = False) -> None:
-    """Unlock an account; the person signs in and connects their agents again, with the password they have."""
-    change: PersonChange = Installation().perform("people.unlock", username=name)
-    if as_json:
-        screen.print_json(change.to_dict())
-        return
-    screen.out().print(f"{name} may sign in again.")
 
 
 @app.command("password", epilog=FRESH_EPILOG)
@@ -221,35 +156,6 @@ def password(
     screen.out().print(f"{name} has a new password.")
     if not given:
         screen.print_lines(f"  password  {change.facts['password']}   (shown this once)")
-
-
-@app.command("clients", epilog=CLIENTS_EPILOG)
-def clients(name: Name, as_json: AsJson = False) -> None:
-    """List the agents a person connected."""
-    listed: Connections = Installation().perform("people.list_connections", username=name)
-    if as_json:
-        screen.print_json(listed.to_dict())
-        return
-    grants = listed.grants
-    table = screen.build_table("connection", "client", "since", "last renewed")
-    for active in grants:
-        since, used = iso_ms(active.grant.created_at)[:19], iso_ms(active.used_at)[:19]
-        table.add_row(active.grant.grant_id, active.grant.client_name, since, used)
-    screen.out().print(table if grants else f"{name} has connected nothing.")
-
-
-@app.command("disconnect", epilog=CLIENTS_EPILOG)
-def disconnect(
-    name: Name,
-    connection: Annotated[str, typer.Argument(help="From `kiosk users clients`; else all.")] = "",
-    as_json: AsJson = False,
-) -> None:
-    """End one connection of a person, or all of them."""
-    change: PersonChange = Installation().perform("people.disconnect", username=name, connection=connection)
-    if as_json:
-        screen.print_json(change.to_dict())
-        return
-    screen.out().print(f"{_describe_count(change)} cut off.")
 
 
 @app.command("roles", epilog=ROLES_EPILOG)
@@ -283,16 +189,6 @@ def roles(
     screen.out().print(table if account.roles else f"{account.username} has no role in any app.")
 
 
-@app.command("reset-second-factor", epilog=RESET_EPILOG)
-def reset_second_factor(name: Name, as_json: AsJson = False) -> None:
-    """Remove the second factor of a person who lost it; browsers are signed out."""
-    change: PersonChange = Installation().perform("people.reset_second_factor", username=name)
-    if as_json:
-        screen.print_json(change.to_dict())
-        return
-    screen.out().print(f"{name} signs in with the password alone now.")
-
-
 def _parse_role(change: str) -> tuple[str, str]:
     app_id, sign, role = change.partition("=")
     if not sign or not app_id:
@@ -309,6 +205,16 @@ def _read_password(from_input: bool) -> str:
     return line
 
 
-def _describe_count(change: PersonChange) -> str:
-    clients = change.facts["disconnected"]
-    return "1 connected agent is" if clients == 1 else f"{clients} connected agents are"
+COMMANDS = (
+    OperationCommand("list", "people.list"),
+    OperationCommand("disable", "people.lock", DISABLE_EPILOG, NAMED),
+    OperationCommand("delete", "people.delete", DELETE_EPILOG, NAMED),
+    OperationCommand("enable", "people.unlock", options=NAMED),
+    OperationCommand("clients", "people.list_connections", CLIENTS_EPILOG, NAMED),
+    OperationCommand(
+        "disconnect", "people.disconnect", CLIENTS_EPILOG, {**NAMED, "connection": "CONNECTION"}
+    ),
+    OperationCommand("reset-second-factor", "people.reset_second_factor", RESET_EPILOG, NAMED),
+)
+add_commands(app, people.OPERATIONS, COMMANDS)
+add_commands(app, invitations.OPERATIONS, (OperationCommand("invitations", "invitations.list"),))

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import Field
 
+from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.account import is_username
 from cluster.records.administration import INVITATION_PREFIX, AppRole, Invitation
@@ -22,6 +23,7 @@ from cluster.secrecy import key_sha256, mint_token
 from deployments.operations.access.apps import key_admin
 from deployments.operations.access.people import account_role, app_role
 from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 _HOUR_MS = 3_600_000
@@ -44,6 +46,26 @@ class InvitationList:
         return {
             "invitations": [invitation_to_dict(invitation, self.now_ms) for invitation in self.invitations]
         }
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the invitations."""
+        rows = [
+            (
+                invitation.invitation_id,
+                invitation.username or "-",
+                invitation.role,
+                ", ".join(f"{app_id}={role}" for app_id, role in invitation.roles.items()) or "-",
+                invitation.inviter,
+                "expired" if invitation.expires_at <= self.now_ms else iso_ms(invitation.expires_at)[:19],
+            )
+            for invitation in self.invitations
+        ]
+        table = ResultTable(
+            ("invitation", "name", "role", "roles in apps", "invited by", "expires"),
+            rows,
+            "There are no invitations.",
+        )
+        return (table,)
 
 
 @dataclass(frozen=True, slots=True)

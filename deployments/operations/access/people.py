@@ -9,12 +9,14 @@ from typing import Any
 from pydantic import Field
 
 from cluster.admin.accounts import AccountAdmin, account_to_dict
+from cluster.clock import iso_ms
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.account import Account, Role
 from cluster.records.administration import APP_ROLES, AppRole
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import key_admin
 from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 
@@ -27,6 +29,20 @@ class AccountList:
     def to_dict(self) -> dict[str, Any]:
         """Return the accounts for JSON."""
         return {"users": [account_to_dict(account) for account in self.accounts]}
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the accounts."""
+        rows = [
+            (
+                account.username,
+                account.role,
+                "disabled" if account.disabled else "active",
+                iso_ms(account.created_at)[:19],
+            )
+            for account in self.accounts
+        ]
+        empty = "There are no accounts yet; `kiosk up` makes the first one."
+        return (ResultTable(("name", "role", "state", "made"), rows, empty),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +63,18 @@ class PersonChange:
 
     username: str
     facts: Mapping[str, Any]
+    sentence: str = ""
+    "The change in words; `{agents}`: how many connected agents were cut off."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON."""
         return {"username": self.username, **self.facts}
+
+    def to_lines(self) -> ResultLines:
+        """Return the change in words."""
+        count = self.facts.get("disconnected")
+        agents = "1 connected agent is" if count == 1 else f"{count} connected agents are"
+        return (self.sentence.format(name=self.username, agents=agents),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +96,20 @@ class Connections:
             for active in self.grants
         ]
         return {"username": self.username, "clients": named}
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the connections."""
+        rows = [
+            (
+                active.grant.grant_id,
+                active.grant.client_name,
+                iso_ms(active.grant.created_at)[:19],
+                iso_ms(active.used_at)[:19],
+            )
+            for active in self.grants
+        ]
+        empty = f"{self.username} has connected nothing."
+        return (ResultTable(("connection", "client", "since", "last renewed"), rows, empty),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +219,9 @@ async def lock_person(services: AdminServices, given: OfPerson) -> PersonChange:
         NotFound: no such account
     """
     ended = await account_admin(services).lock(given.username, services.now_ms())
-    return _changed(given, disabled=True, disconnected=ended)
+    return _changed(
+        given, "{name} can't sign in any more; {agents} cut off.", disabled=True, disconnected=ended
+    )
 
 
 async def unlock_person(services: AdminServices, given: OfPerson) -> PersonChange:
@@ -191,7 +231,7 @@ async def unlock_person(services: AdminServices, given: OfPerson) -> PersonChang
         NotFound: no such account
     """
     await account_admin(services).unlock(given.username)
-    return _changed(given, disabled=False)
+    return _changed(given, "{name} may sign in again.", disabled=False)
 
 
 async def delete_person(services: AdminServices, given: OfPerson) -> PersonChange:
@@ -206,7 +246,7 @@ async def delete_person(services: AdminServices, given: OfPerson) -> PersonChang
     ended = await people.delete(given.username, services.now_ms())
     await services.stores.admin_tokens.remove_user(account.user_id)
     await services.stores.erasures.request_log_rewrite(services.now_ms())
-    return _changed(given, deleted=True, disconnected=ended)
+    return _changed(given, "{name} is deleted; {agents} cut off.", deleted=True, disconnected=ended)
 
 
 async def set_password(services: AdminServices, given: SetPassword) -> PersonChange:
@@ -236,7 +276,9 @@ async def reset_second_factor(services: AdminServices, given: OfPerson) -> Perso
     """
     _refuse_same_account(services, given)
     account = await account_admin(services).reset_second_factor(given.username)
-    return _changed(given, second_factor=account.has_second_factor)
+    return _changed(
+        given, "{name} signs in with the password alone now.", second_factor=account.has_second_factor
+    )
 
 
 async def list_connections(services: AdminServices, given: OfPerson) -> Connections:
@@ -255,7 +297,7 @@ async def disconnect(services: AdminServices, given: Disconnect) -> PersonChange
         NotFound: no such account, or no such connection of it
     """
     ended = await account_admin(services).disconnect(given.username, given.connection, services.now_ms())
-    return _changed(given, disconnected=ended)
+    return _changed(given, "{agents} cut off.", disconnected=ended)
 
 
 async def list_app_people(services: AdminServices, given: OfApp) -> AppPeople:
@@ -311,8 +353,8 @@ def _refuse_same_account(services: AdminServices, given: OfPerson) -> None:
         raise Forbidden("change your own password and second factor under My account, or on the command line")
 
 
-def _changed(given: OfPerson, **facts: Any) -> PersonChange:
-    return PersonChange(given.username.lower(), facts)
+def _changed(given: OfPerson, sentence: str = "", **facts: Any) -> PersonChange:
+    return PersonChange(given.username.lower(), facts, sentence)
 
 
 async def _set_role(services: AdminServices, given: OfAppPerson, role: AppRole | None) -> PersonChange:
@@ -388,7 +430,8 @@ OPERATIONS = (
         scope="installation", example=_WHO, example_result={**_WHO, "disabled": False},
     ),
     Operation(
-        "people.delete", "Delete an account for good.", "owner", "DELETE", "/people/{username}", OfPerson,
+        "people.delete", "Delete an account for good, with its sign-ins and connected agents.", "owner", "DELETE",
+        "/people/{username}", OfPerson,
         delete_person, scope="installation", read_before=read_person, example=_WHO,
         example_result={**_WHO, "deleted": True, "disconnected": 0},
     ),
@@ -398,7 +441,9 @@ OPERATIONS = (
         secret_results=_PASSWORD, example=_WHO, example_result={**_WHO, "password": "..."},
     ),
     Operation(
-        "people.reset_second_factor", "Remove the second factor of a person who lost it.", "owner", "DELETE",
+        "people.reset_second_factor", "Remove the second factor of a person who lost it; browsers are signed out.",
+        "owner",
+        "DELETE",
         "/people/{username}/second-factor", OfPerson, reset_second_factor, scope="installation", example=_WHO,
         example_result={**_WHO, "second_factor": False},
     ),
