@@ -146,8 +146,8 @@ async def kill_and_restart(
                 task = await stores.tasks.get(APP, "product", task_id)
                 lost += task is None or task.status != "finished"
             names = sorted(set(products))
-            found = await stores.records.get_many(APP, "product", names)
-            lost += sum(record != body(name, task=name) for name, record in zip(names, found, strict=True))
+            records = await stores.records.get_many(APP, "product", names)
+            lost += sum(record != body(name, task=name) for name, record in zip(names, records, strict=True))
             return KillFigures(
                 acknowledged=len(journal.accepted) + len(journal.appended) + len(journal.applied),
                 lost=lost,
@@ -181,7 +181,7 @@ class PauseFigures:
     return_s: float
 
 
-async def pause_under_load(stop_s: float, *, readers: int = 32) -> PauseFigures:
+async def pause_under_load(stop_s: float, *, tasks: int = 32) -> PauseFigures:
     """Stop the server's clock under load; measure refusals, growth and the return."""
     server = RedisProcess().start()
     answers: list[tuple[float, float, bool]] = []
@@ -202,7 +202,7 @@ async def pause_under_load(stop_s: float, *, readers: int = 32) -> PauseFigures:
             await stores.interactions.append(
                 APP, b"[]", [("u1", "v1", view_interaction(n)) for n in range(50)]
             )
-            reading = [asyncio.create_task(read()) for _ in range(readers)]
+            reading = [asyncio.create_task(read()) for _ in range(tasks)]
             await asyncio.sleep(1.0)
             files, memory = _open_files(), _memory_mb()
             stopped = time.monotonic()

@@ -159,7 +159,7 @@ class GrantMachine(StoreMachine):
     def lock(self, user: str) -> None:
         """An administrator locks a person out."""
         ended = self._do(self._stores.grants.revoke_user(f"usr-{user}", now_ms=self.model.now))
-        mine = [name for name, one in self.model.families.items() if one.user == user and one.alive]
+        mine = [name for name, family in self.model.families.items() if family.user == user and family.alive]
         assert ended == len(mine)
         for name in mine:
             self.model.end(name)
@@ -174,9 +174,11 @@ class GrantMachine(StoreMachine):
     def grants_agree_with_the_model(self) -> None:
         """Live grants are there, ended ones are not, and every door can know."""
         for user in ("ada", "grace"):
-            held = self._do(self._stores.grants.of_user(f"usr-{user}"))
-            alive = {name for name, one in self.model.families.items() if one.user == user and one.alive}
-            assert {one.grant.grant_id for one in held} == alive
+            active = self._do(self._stores.grants.of_user(f"usr-{user}"))
+            alive = {
+                name for name, family in self.model.families.items() if family.user == user and family.alive
+            }
+            assert {grant.grant.grant_id for grant in active} == alive
         revocations = self._do(self._stores.grants.revocations())
         assert {name for name in revocations.grant_ids if not name.startswith("user:")} == self.model.ended
         assert revocations.version == len(self.model.ended)

@@ -159,9 +159,9 @@ class Flood:
 
     def report(self, before: int) -> str:
         """Say what came of it."""
-        told = ", ".join(f"{count:,} times {status}" for status, count in sorted(self.statuses.items()))
+        statuses = ", ".join(f"{count:,} times {status}" for status, count in sorted(self.statuses.items()))
         return (
-            f"\n{self.writes:,} hostile writes in {self.requests:,} requests ({told}); "
+            f"\n{self.writes:,} hostile writes in {self.requests:,} requests ({statuses}); "
             f"Redis grew by at most {(self.peak - before) / 2**20:.1f} MiB"
         )
 

@@ -82,13 +82,20 @@ class IntakeSuite:
 
     async def test_ten_thousand_attribute_types_are_checked(self, stores: Stores) -> None:
         types = {f"attribute-{n}": "string" for n in range(10_000)}
-        for task_id, wanted, clashes in (
+        for task_id, attribute_types, clashes in (
             ("t1", types, 0),
             ("t2", types, 0),
             ("t3", dict.fromkeys(types, "number"), 10_000),
         ):
             accepted = await stores.intake.accept(
-                APP, "user", "put", b"[]", task_id=task_id, total=1, now_ms=NOW, attribute_types=wanted
+                APP,
+                "user",
+                "put",
+                b"[]",
+                task_id=task_id,
+                total=1,
+                now_ms=NOW,
+                attribute_types=attribute_types,
             )
             assert len(accepted.conflicts) == clashes
         assert await stores.records.attribute_types(APP, "user") == types
@@ -125,10 +132,10 @@ class IntakeSuite:
 
     async def test_a_dead_consumers_batch_is_taken_over(self, hasty: Stores) -> None:
         await accept(hasty, "t1")
-        (held,) = await hasty.intake.claim("dead", [APP], count=10, block_ms=0)
+        (claimed,) = await hasty.intake.claim("dead", [APP], count=10, block_ms=0)
         await asyncio.sleep(0.03)
         (taken,) = await hasty.intake.claim("living", [APP], count=10, block_ms=0)
-        assert (taken.entry_id, taken.payload, taken.deliveries) == (held.entry_id, held.payload, 2)
+        assert (taken.entry_id, taken.payload, taken.deliveries) == (claimed.entry_id, claimed.payload, 2)
 
     async def test_a_living_consumers_batch_is_left_to_it(self, stores: Stores) -> None:
         await accept(stores, "t1")

@@ -96,11 +96,13 @@ class IntakeMachine(RuleBasedStateMachine):
                 attribute_types=types,
             )
         )  # fmt: skip
-        known = self.model.types
-        clashes = {name: known[name] for name, kind in types.items() if known.get(name, kind) != kind}
+        stored_types = self.model.types
+        clashes = {
+            name: stored_types[name] for name, kind in types.items() if stored_types.get(name, kind) != kind
+        }
         assert dict(accepted.conflicts) == clashes
         if not clashes:
-            known.update(types)
+            stored_types.update(types)
             self.model.tasks[task_id] = Expected(op, record_ids)
 
     @rule(number=st.integers(0, 20))
@@ -187,8 +189,8 @@ class IntakeMachine(RuleBasedStateMachine):
         records = self.model.records
         assert self.run(self.stores.records.ids(APP, "product")) == sorted(records)
         names = sorted(records)
-        found = self.run(self.stores.records.get_many(APP, "product", names))
-        assert found == [records[name][0] for name in names]
+        stored = self.run(self.stores.records.get_many(APP, "product", names))
+        assert stored == [records[name][0] for name in names]
         for kind in ("book", "film"):
             of_kind = sorted(name for name in records if records[name][1] == kind)
             assert self.run(self.stores.records.ids(APP, "product", kind)) == of_kind

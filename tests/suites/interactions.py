@@ -19,8 +19,8 @@ class InteractionSuite:
     def stores(self) -> Stores:
         raise NotImplementedError
 
-    async def recent(self, stores: Stores, *readers: str, limit: int = 200) -> list[bytes]:
-        return await stores.interactions.recent(APP, readers, limit)
+    async def recent(self, stores: Stores, *user_keys: str, limit: int = 200) -> list[bytes]:
+        return await stores.interactions.recent(APP, user_keys, limit)
 
     async def test_links_say_who_visitors_turned_out_to_be(self, stores: Stores) -> None:
         await stores.interactions.append(APP, b"[]", [("ada", "x", b""), ("bob", "y", b"")])
@@ -211,8 +211,8 @@ class InteractionSuite:
         )
         start = await stores.changes.last(APP, "interaction")
         await stores.interactions.erase(APP, ["u1", "unknown", "u1"])
-        for reader in ("u:u1", "a:v1", "a:v2"):
-            assert await self.recent(stores, reader) == []
+        for user_key in ("u:u1", "a:v1", "a:v2"):
+            assert await self.recent(stores, user_key) == []
         assert await self.recent(stores, "u:u2") == [view_interaction(3)]
         assert await self.recent(stores, "a:v4") == [view_interaction(4)]
         (change,) = await stores.changes.read(APP, {"interaction": start}, count=5, block_ms=0)
@@ -250,8 +250,8 @@ class InteractionSuite:
             *(click(n) for n in range(12)), *(stores.interactions.erase(APP, ["u1"]) for _ in range(4))
         )
         await stores.interactions.erase(APP, ["u0", "u1", "u2"])
-        for reader in ("u:u0", "u:u1", "u:u2", "a:v1"):
-            assert await self.recent(stores, reader) == []
+        for user_key in ("u:u0", "u:u1", "u:u2", "a:v1"):
+            assert await self.recent(stores, user_key) == []
         await stores.interactions.append(APP, b"[]", [("", "v1", view_interaction(99))])
         assert await self.recent(stores, "a:v1") == [view_interaction(99)]
 

@@ -63,10 +63,10 @@ class AccountSuite(_Suite):
         assert [account.username for account in await stores.accounts.all()] == ["ada", "grace"]
 
     async def test_a_name_is_given_once_even_when_many_want_it(self, stores: Stores) -> None:
-        wanted = [an_account(user_id=f"usr-{number}") for number in range(10)]
-        given = await asyncio.gather(*(stores.accounts.add(account) for account in wanted))
+        accounts = [an_account(user_id=f"usr-{number}") for number in range(10)]
+        given = await asyncio.gather(*(stores.accounts.add(account) for account in accounts))
         assert given.count(True) == 1
-        assert await stores.accounts.get("ada") == wanted[given.index(True)]
+        assert await stores.accounts.get("ada") == accounts[given.index(True)]
 
     async def test_an_account_is_replaced_whole(self, stores: Stores) -> None:
         await stores.accounts.add(an_account())
@@ -77,7 +77,9 @@ class AccountSuite(_Suite):
         await stores.accounts.add(an_account())
 
         def grant(number: int) -> Callable[[Account], Account]:
-            return lambda one: one.model_copy(update={"roles": {**one.roles, f"app{number}": "viewer"}})
+            return lambda account: account.model_copy(
+                update={"roles": {**account.roles, f"app{number}": "viewer"}}
+            )
 
         await asyncio.gather(*(stores.accounts.update("ada", grant(number)) for number in range(5)))
         account = await stores.accounts.get("ada")
@@ -221,7 +223,7 @@ class GrantSuite(_Suite):
         await begin(stores, a_grant("other", "grace"))
         assert await stores.grants.revoke_user("usr-ada", now_ms=NOW + 9) == 3
         assert await stores.grants.revoke_user("usr-ada", now_ms=NOW + 9) == 0
-        assert [held.grant.grant_id for held in await stores.grants.of_user("usr-grace")] == ["other"]
+        assert [active.grant.grant_id for active in await stores.grants.of_user("usr-grace")] == ["other"]
 
     async def test_a_code_on_its_way_ends_with_its_persons_grants_and_a_later_one_does_not(
         self, stores: Stores
@@ -243,9 +245,9 @@ class GrantSuite(_Suite):
     async def test_a_person_keeps_the_grants_used_last(self, stores: Stores) -> None:
         for number in range(MOST_GRANTS + 3):
             await begin(stores, a_grant(f"g{number}"), now_ms=NOW + number)
-        held = await stores.grants.of_user("usr-ada")
-        assert len(held) == MOST_GRANTS
-        assert {one.grant.grant_id for one in held}.isdisjoint({"g0", "g1", "g2"})
+        active = await stores.grants.of_user("usr-ada")
+        assert len(active) == MOST_GRANTS
+        assert {grant.grant.grant_id for grant in active}.isdisjoint({"g0", "g1", "g2"})
 
     async def test_a_clients_grants_end_together_and_nobody_elses(self, stores: Stores) -> None:
         others = a_grant("g3", "grace").model_copy(update={"client_id": "c_2"})
@@ -261,7 +263,7 @@ class GrantSuite(_Suite):
         revoked = await stores.grants.revocations()
         assert {"g1", "g2", revocation_id("c_1")} == revoked.grant_ids
         assert revoked.version > before
-        assert [held.grant.grant_id for held in await stores.grants.of_user("usr-grace")] == ["g3"]
+        assert [active.grant.grant_id for active in await stores.grants.of_user("usr-grace")] == ["g3"]
         assert await stores.grants.revoke_client("c_1", now_ms=NOW + 1) == 0
 
     async def test_a_refresh_does_not_hide_a_grant_from_its_client(self, stores: Stores) -> None:
@@ -280,18 +282,20 @@ class RegistrationSuite(_Suite):
         assert await stores.registrations.get("c_1") == second
         assert await stores.registrations.put(second.model_copy(update={"removed": True}), now_ms=NOW + 2)
         assert not await stores.registrations.put(first, now_ms=NOW + 3)
-        found = await stores.registrations.get("c_1")
-        assert found is not None
-        assert found.removed
+        registration = await stores.registrations.get("c_1")
+        assert registration is not None
+        assert registration.removed
 
     async def test_changes_and_a_removal_at_once_end_removed(self, stores: Stores) -> None:
         first = Registration(client_id="c_1", issued_at=1)
         removal = first.model_copy(update={"removed": True})
         changes = [first.model_copy(update={"name": f"n{number}"}) for number in range(3)]
-        await asyncio.gather(*(stores.registrations.put(one, now_ms=NOW) for one in (*changes, removal)))
-        found = await stores.registrations.get("c_1")
-        assert found is not None
-        assert found.removed
+        await asyncio.gather(
+            *(stores.registrations.put(registration, now_ms=NOW) for registration in (*changes, removal))
+        )
+        stored = await stores.registrations.get("c_1")
+        assert stored is not None
+        assert stored.removed
 
     async def test_the_one_used_longest_ago_makes_room(self, narrow: Stores) -> None:
         for number in range(3):

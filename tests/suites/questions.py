@@ -178,22 +178,22 @@ class QuestionSuite:
 
     async def test_frequent_questions_need_several_users(self, stores: Stores) -> None:
         store = stores.questions
-        for reader in ("u:1", "u:2", "u:2", "a:3"):
-            await store.record_question(APP, "what is mulch", reader, 7)
+        for user_key in ("u:1", "u:2", "u:2", "a:3"):
+            await store.record_question(APP, "what is mulch", user_key, 7)
         for reader in ("u:1", "u:1", "u:1", "u:1"):
             await store.record_question(APP, "my secret", reader, 7)
         await store.record_question(APP, "when to plant", "u:1", 7)
         await store.record_question(APP, "when to plant", "u:2", 8)
-        asked = await store.list_popular(APP, [8, 7], min_users=2, rows=5)
-        assert asked == ["what is mulch", "when to plant"]
+        popular = await store.list_popular(APP, [8, 7], min_users=2, rows=5)
+        assert popular == ["what is mulch", "when to plant"]
         assert await store.list_popular(APP, [8, 7], min_users=2, rows=1) == ["what is mulch"]
         assert await store.list_popular(APP, [9], min_users=1, rows=5) == []
         assert await store.list_popular(OTHER, [7], min_users=1, rows=5) == []
 
     async def test_recent_questions_are_listed_newest_first(self, stores: Stores) -> None:
-        asked = [a_question(f"question {at}", asked_at=1_000 + at, user_id="ada") for at in range(4)]
-        for one in asked:
-            await self.put_question(stores, one)
+        questions = [a_question(f"question {at}", asked_at=1_000 + at, user_id="ada") for at in range(4)]
+        for stored in questions:
+            await self.put_question(stores, stored)
         recent = await stores.questions.list_recent(APP, start=0, count=3)
         assert [one.question.text for one in recent] == ["question 3", "question 2", "question 1"]
         assert len(await stores.questions.list_recent(APP, start=3, count=3)) == 1
@@ -203,23 +203,23 @@ class QuestionSuite:
 
     async def test_a_readers_questions_can_be_forgotten(self, stores: Stores) -> None:
         store = stores.questions
-        own = [a_question(user_id="gina"), a_question(anonymous_id="anon")]
+        hers = [a_question(user_id="gina"), a_question(anonymous_id="anon")]
         foreign, nameless = a_question(user_id="anon"), a_question()
-        for question in (*own, foreign, nameless):
+        for question in (*hers, foreign, nameless):
             await self.put_question(stores, question)
         assert await store.erase(APP, ["u:gina", "a:anon", "u:nobody"]) == 2
-        assert [await store.read(APP, one.question_id) for one in own] == [None, None]
+        assert [await store.read(APP, question.question_id) for question in hers] == [None, None]
         assert await store.read(APP, foreign.question_id) is not None
         assert await store.count_waiting(APP) == 2
         assert await store.erase(APP, ["u:gina"]) == 0
 
     async def test_erasing_a_user_erases_their_questions_and_answers(self, stores: Stores) -> None:
-        own, foreign = a_question(user_id="gina"), a_question(user_id="omar")
-        for question in (own, foreign):
+        erased, foreign = a_question(user_id="gina"), a_question(user_id="omar")
+        for question in (erased, foreign):
             await self.put_question(stores, question)
         await stores.interactions.erase(APP, ["gina"])
-        assert await stores.questions.shown(APP, own.question_id) is None
-        assert await stores.questions.read(APP, own.question_id) is None
+        assert await stores.questions.shown(APP, erased.question_id) is None
+        assert await stores.questions.read(APP, erased.question_id) is None
         assert await stores.questions.shown(APP, foreign.question_id) is not None
 
     async def test_how_far_changes_were_checked_is_kept(self, stores: Stores) -> None:

@@ -23,9 +23,9 @@ def query(kind: QueryKind = "user_to_products", **more: Any) -> UserQuery:
     return UserQuery(**{"kind": kind, "app_id": APP, "engine_id": "default", **more})
 
 
-def ids(found: RecommendationResult) -> list[str]:
+def ids(result: RecommendationResult) -> list[str]:
     """Product ids in order."""
-    return [product["product_id"] for product in found.products]
+    return [product["product_id"] for product in result.products]
 
 
 async def within_a_second(true: Callable[[], Awaitable[bool]], seconds: float = 1.0) -> None:
@@ -44,9 +44,9 @@ class ClientSuite:
     "How long a change may take to show; a second, unless the subject's way there is long."
 
     async def test_an_unknown_engine_or_app_answers_404(self, client: RecommenderClient) -> None:
-        for asked in (query(engine_id="nobody"), query(app_id="nobody")):
+        for user_query in (query(engine_id="nobody"), query(app_id="nobody")):
             with pytest.raises(NotFound, match="engine is not found"):
-                await client.answer(asked)
+                await client.answer(user_query)
 
     async def test_readers_get_what_is_theirs(self, client: RecommenderClient) -> None:
         assert ids(await client.answer(query(user_id="gina")))[0] == "crocus-bulbs"
@@ -54,7 +54,7 @@ class ClientSuite:
         assert ids(await client.answer(query("user_to_trending", user_id="nora")))[0] == "watering-can"
 
     async def test_filters_boosts_and_fields_travel(self, client: RecommenderClient) -> None:
-        found = await client.answer(
+        result = await client.answer(
             query(
                 rows=9,
                 fields=("title", "custom_attributes.*"),
@@ -62,13 +62,13 @@ class ClientSuite:
                 boosts=(Boost(parse("price:[30 TO *]"), (0,), "dear"),),
             )
         )
-        assert ids(found)[0] == "draw-hoe"
-        assert found.products[0]["title"] == "Draw hoe with ash handle"
-        assert found.products[0]["_boosted_rules"] == ["dear"]
-        assert set(ids(found)) <= {"draw-hoe", "hand-fork", "trowel-green", "trowel-red"}
+        assert ids(result)[0] == "draw-hoe"
+        assert result.products[0]["title"] == "Draw hoe with ash handle"
+        assert result.products[0]["_boosted_rules"] == ["dear"]
+        assert set(ids(result)) <= {"draw-hoe", "hand-fork", "trowel-green", "trowel-red"}
 
     async def test_searches_travel_both_ways(self, client: RecommenderClient) -> None:
-        asked = SearchQuery(
+        search_query = SearchQuery(
             text="steel",
             original="steel",
             order=(OrderKey("price * 2", ascending=True),),
@@ -76,18 +76,18 @@ class ClientSuite:
             facet_filters=(FacetFilter("tags", parse("tags:steel")),),
             existence=("draw-hoe", "teapot"),
         )
-        found = await client.answer(query("search", search=asked, fields=("title",), rows=2))
-        assert ids(found) == ["hand-fork", "trowel-green"]
-        assert found.search is not None
-        assert found.search.total == 5
-        assert found.search.facets["brand"] == [("Alder", 2), ("Birk", 2), ("Fernhill", 1)]
-        assert found.search.facets["x"] == [("dear", 2)]
-        assert found.search.existence == {"draw-hoe": True, "teapot": False}
-        assert orjson.loads(orjson.dumps(found.products)) == found.products
+        result = await client.answer(query("search", search=search_query, fields=("title",), rows=2))
+        assert ids(result) == ["hand-fork", "trowel-green"]
+        assert result.search is not None
+        assert result.search.total == 5
+        assert result.search.facets["brand"] == [("Alder", 2), ("Birk", 2), ("Fernhill", 1)]
+        assert result.search.facets["x"] == [("dear", 2)]
+        assert result.search.existence == {"draw-hoe": True, "teapot": False}
+        assert orjson.loads(orjson.dumps(result.products)) == result.products
 
     async def test_products_are_given_by_their_ids(self, client: RecommenderClient) -> None:
-        found = await client.answer(query("mget", anchors=("nobody", "teapot"), fields=("brand",)))
-        assert found.products == [
+        result = await client.answer(query("mget", anchors=("nobody", "teapot"), fields=("brand",)))
+        assert result.products == [
             {"_found": False, "product_id": "nobody"},
             {"_found": True, "product_id": "teapot", "brand": "Mori"},
         ]
@@ -95,12 +95,12 @@ class ClientSuite:
     async def test_search_returns_a_new_product_within_a_second(
         self, client: RecommenderClient, stores: Stores
     ) -> None:
-        asked = query("search", search=SearchQuery(text="pewter", original="pewter"))
-        assert ids(await client.answer(asked)) == []
+        user_query = query("search", search=SearchQuery(text="pewter", original="pewter"))
+        assert ids(await client.answer(user_query)) == []
         await upload(stores, [{"product_id": "mug", "type": "ware", "title": "Pewter mug"}])
 
         async def there() -> bool:
-            return ids(await client.answer(asked)) == ["mug"]
+            return ids(await client.answer(user_query)) == ["mug"]
 
         await within_a_second(there, self.patience_s)
         await withdraw(stores, ["mug"])
@@ -111,9 +111,9 @@ class ClientSuite:
         await within_a_second(gone, self.patience_s)
 
     async def test_answers_are_plain_json(self, client: RecommenderClient) -> None:
-        found = await client.answer(query("user_to_categories", user_id="gina", group_rows=2, fields=("*",)))
-        assert found.groups
-        for group in found.groups:
+        result = await client.answer(query("user_to_categories", user_id="gina", group_rows=2, fields=("*",)))
+        assert result.groups
+        for group in result.groups:
             assert orjson.loads(orjson.dumps(group.products)) == group.products
             assert orjson.loads(orjson.dumps(group.value)) == list(group.value)
 
@@ -156,5 +156,5 @@ class ClientSuite:
         assert len(together) == len(set(together)) == 10
 
     async def test_many_at_once_are_all_answered(self, client: RecommenderClient) -> None:
-        found = await asyncio.gather(*(client.answer(query(user_id="gina")) for _ in range(50)))
-        assert {tuple(ids(one)) for one in found} == {tuple(ids(found[0]))}
+        results = await asyncio.gather(*(client.answer(query(user_id="gina")) for _ in range(50)))
+        assert {tuple(ids(result)) for result in results} == {tuple(ids(results[0]))}

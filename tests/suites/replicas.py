@@ -146,33 +146,33 @@ class ReplicatedShop:
 def queries(shop: ReplicatedShop, count: int, seed: int = 1) -> list[UserQuery]:
     """Make queries: for users, for products, for words."""
     rng = Random(seed)
-    found = [UserQuery("user_to_trending", APP, "default", rows=20, user_id="nobody")]
+    made = [UserQuery("user_to_trending", APP, "default", rows=20, user_id="nobody")]
     for _ in range(count):
         user, product = rng.randrange(shop.users), int(shop.products * rng.random() ** 2)
         words = " ".join(rng.sample(WORDS, rng.choice((1, 2))))
-        found += [
+        made += [
             UserQuery("user_to_products", APP, "default", rows=20, user_id=f"u{user}"),
             UserQuery("product_to_products", APP, "default", rows=20, anchors=(f"p{product:06d}",)),
             UserQuery("search", APP, "default", rows=20, search=SearchQuery(text=words)),
         ]
-    return found
+    return made
 
 
-async def lists(host: EngineHost, asked: Sequence[UserQuery]) -> list[bytes]:
+async def lists(host: EngineHost, user_queries: Sequence[UserQuery]) -> list[bytes]:
     """Return the products of each answer with their scores, as bytes."""
-    found = []
-    for query in asked:
+    bodies = []
+    for query in user_queries:
         answer = await host.answer(query)
         while isinstance(answer, Refusal) and answer.code == "unavailable":
             answer = await host.answer(query)  # a busy machine takes long to load
         assert isinstance(answer, RecommendationResult), answer
-        found.append(orjson.dumps(answer.products))
-    return found
+        bodies.append(orjson.dumps(answer.products))
+    return bodies
 
 
-def equal_shares(asked: Sequence[UserQuery], left: list[bytes], right: list[bytes]) -> dict[str, str]:
+def equal_shares(user_queries: Sequence[UserQuery], left: list[bytes], right: list[bytes]) -> dict[str, str]:
     """Return for each kind of query how many lists are equal, for messages."""
     shares: dict[str, list[bool]] = {}
-    for query, one, other in zip(asked, left, right, strict=True):
-        shares.setdefault(query.kind, []).append(one == other)
+    for query, before, after in zip(user_queries, left, right, strict=True):
+        shares.setdefault(query.kind, []).append(before == after)
     return {kind: f"{sum(equal)} of {len(equal)}" for kind, equal in shares.items()}

@@ -98,7 +98,7 @@ class Side:
     async def read_all(self) -> Dump:
         """Read all keys that a backup keeps."""
         ask = self.stores.server.execute_slow
-        names = [one for one in await ask("KEYS", "*") if key_class(one.decode()) != "ephemeral"]
+        names = [key for key in await ask("KEYS", "*") if key_class(key.decode()) != "ephemeral"]
         kinds = [text_of(kind) for kind in await asyncio.gather(*(ask("TYPE", name) for name in names))]
         pairs = [pair for pair in zip(names, kinds, strict=True) if pair[1] != "none"]
         values = await asyncio.gather(*(ask(*_read(name, kind)) for name, kind in pairs))
@@ -317,7 +317,7 @@ class History:
     async def act(self) -> None:
         """Do one operation; a refusal is an answer too."""
         names = list(self.operations)
-        name = self.rng.choices(names, [self.operations[one][0] for one in names])[0]
+        name = self.rng.choices(names, [self.operations[operation][0] for operation in names])[0]
         try:
             await self.operations[name][1]()
             self.figures.operations[name] += 1
@@ -542,10 +542,10 @@ def assert_equal_keys(restored: Dump, dumps: list[Dump], *, at_cut: Dump) -> Non
         values = [dump.get(key) for dump in dumps]
         if value in values or key.partition(b"}:")[2].startswith(b"task:"):
             continue  # the intake changes tasks between two looks
-        present = [one for one in values if one is not None]
+        present = [state for state in values if state is not None]
         assert value is not None, f"{key!r} is missing"
         assert present, f"{key!r} was never there"
-        assert value[2] in {one[2] for one in present}, key
+        assert value[2] in {state[2] for state in present}, key
         assert _items(value) <= set().union(*map(_items, present)), key
         assert _items(value) >= set.intersection(*map(_items, present)) or None in values, key
 

@@ -60,14 +60,14 @@ class RuleSuite:
         await stores.boost_rules.put(APP, [a_rule("a")], changes[:1])
         assert await stores.boost_rules.remove(APP, "default", ["a"], changes[1:]) == 1
         newest = await stores.rule_versions.newest(APP, count=10)
-        assert [(one.at, one.username, one.change) for one in newest] == [
+        assert [(version.at, version.username, version.change) for version in newest] == [
             (2, "bob", "delete"),
             (1, "ada", "put"),
         ]
         assert newest[0].before == a_rule("a")
         assert newest[0].after is None
         assert await stores.rule_versions.get(APP, newest[1].version_id) == newest[1]
-        assert [one.at for one in await stores.rule_versions.newest(APP, count=1)] == [2]
+        assert [version.at for version in await stores.rule_versions.newest(APP, count=1)] == [2]
         for strange in ("", "1", "999-1", "- +", "x" * 500):
             assert await stores.rule_versions.get(APP, strange) is None
         assert await stores.rule_versions.newest(OTHER, count=10) == []

@@ -169,8 +169,8 @@ class RunMachine(StoreMachine):
         for run_id, expected in self.model.items():
             run = self._do(self._stores.runs.get(APP, run_id))
             assert run is not None
-            found = (run.status, run.owner, run.attempt, run.version)
-            assert found == (expected.status, expected.owner, expected.attempt, expected.version)
+            state = (run.status, run.owner, run.attempt, run.version)
+            assert state == (expected.status, expected.owner, expected.attempt, expected.version)
         going = {run_id for run_id, run in self.model.items() if run.status in ("queued", "running")}
         assert {run.run_id for run in self._do(self._stores.runs.open(APP))} == going
         assert len(self._do(self._stores.runs.newest(APP))) == len(self.model)

@@ -90,9 +90,9 @@ class ScheduleSuite(_Suite):
             await stores.schedules.put(Schedule(app_id=APP, name=name, engine_id="default", when="every 1d"))
         changed = Schedule(app_id=APP, name="weekly", engine_id="news", when="every 7d", last_slot=NOW)
         await stores.schedules.put(changed)
-        found = await stores.schedules.all(APP)
-        assert [schedule.name for schedule in found] == ["nightly", "weekly"]
-        assert found[1] == changed
+        schedules = await stores.schedules.all(APP)
+        assert [schedule.name for schedule in schedules] == ["nightly", "weekly"]
+        assert schedules[1] == changed
         assert await stores.schedules.all(OTHER) == []
 
     async def test_a_removed_schedule_is_gone(self, stores: Stores) -> None:

@@ -111,9 +111,9 @@ class EngineSuite(_Suite):
     async def test_a_name_is_taken_once(self, stores: Stores) -> None:
         assert await stores.engines.add(Engine(app_id=APP, engine_id="e", snapshot="1"))
         assert not await stores.engines.add(Engine(app_id=APP, engine_id="e", snapshot="2"))
-        found = await stores.engines.get(APP, "e")
-        assert found is not None
-        assert found.snapshot == "1"
+        engine = await stores.engines.get(APP, "e")
+        assert engine is not None
+        assert engine.snapshot == "1"
 
     async def test_changes_at_once_are_all_made(self, stores: Stores) -> None:
         await stores.engines.put(Engine(app_id=APP, engine_id="e"))
@@ -140,10 +140,10 @@ class EngineWatchSuite(_Suite):
         watch, begin = stores.engine_watch, NOW - NOW % 60_000
         await watch.add_requests(APP, {("door", "default"): 60, ("own", "big"): 6}, begin + 30_000)
         await watch.add_requests(APP, {("own", "big"): 6}, begin + 60_000)
-        asked = await watch.read_traffic(APP, begin + 90_000)
-        assert asked["door", "default"].per_s == pytest.approx(0.5)
-        assert asked["own", "big"].per_s == pytest.approx(0.15)
-        assert asked["own", "big"].last_ms == begin + 60_000
+        traffic = await watch.read_traffic(APP, begin + 90_000)
+        assert traffic["door", "default"].per_s == pytest.approx(0.5)
+        assert traffic["own", "big"].per_s == pytest.approx(0.15)
+        assert traffic["own", "big"].last_ms == begin + 60_000
         assert (await watch.read_traffic(APP, begin + 600_000))["own", "big"].per_s == 0
         assert await watch.read_traffic(OTHER, begin) == {}
 

@@ -101,9 +101,9 @@ async def test_a_relabelled_record_is_not_signed_by_the_way(
     await redis_stores.access.put_app(APP)
     issued = issue_key(vault, APP, "publishable", now_ms=1)
     await redis_stores.access.put_key(issued.record.model_copy(update={"kind": "secret"}))
-    found = await sign_keys(redis_stores.access, vault)
-    assert (found.signed, found.valid) == ((), 0)
-    assert found.refused == (f"{issued.record.key_id} (secret key of {generated_market.APP})",)
+    result = await sign_keys(redis_stores.access, vault)
+    assert (result.signed, result.valid) == ((), 0)
+    assert result.refused == (f"{issued.record.key_id} (secret key of {generated_market.APP})",)
     assert not await live(redis_stores, settings, issued.text)
 
 
@@ -115,8 +115,8 @@ async def test_keys_of_another_master_key_are_reported_and_unchanged(
     issued = issue_key(open_vault(other), APP, "secret", now_ms=1)
     await redis_stores.access.put_app(APP)
     await redis_stores.access.put_key(issued.record)
-    found = await sign_keys(redis_stores.access, open_vault(settings))
-    assert (found.signed, found.refused) == (
+    result = await sign_keys(redis_stores.access, open_vault(settings))
+    assert (result.signed, result.refused) == (
         (),
         (f"{issued.record.key_id} (secret key of {generated_market.APP})",),
     )
@@ -147,8 +147,8 @@ async def test_the_command_signs_on_an_administrators_word(
         )
         return done.stdout
 
-    told = json.loads(kiosk("sign", "--dry-run", "--json"))
-    assert (len(told["manifests"]["signed"]), told["dry_run"]) == (1, True)
+    report = json.loads(kiosk("sign", "--dry-run", "--json"))
+    assert (len(report["manifests"]["signed"]), report["dry_run"]) == (1, True)
     assert "1 manifests and 0 key records signed" in kiosk("sign")
     assert json.loads(kiosk("sign", "--json"))["manifests"] == {"signed": [], "valid": 1, "damaged": []}
     assert SegmentStore(open_artifact_store(settings)).load(generated_market.APP).interactions.num_rows == 600

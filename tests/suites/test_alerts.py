@@ -126,7 +126,7 @@ def check(tmp_path: Path, cases: Mapping[str, tuple[dict[str, str], str, str]]) 
     """Run each alert over its series: it fires at the first time and has ceased at the second."""
     tests = []
     for name, (values_of, fires_at, ceased_at) in cases.items():
-        series = [{"series": one, "values": values} for one, values in values_of.items()]
+        series = [{"series": query, "values": values} for query, values in values_of.items()]
         fires = f"count by (alertname) (ALERTS{{alertname='{name}', alertstate='firing'}})"
         firing = [{"labels": f'{{alertname="{name}"}}', "value": 1}]
         expected = [(fires_at, firing), (ceased_at, [])]

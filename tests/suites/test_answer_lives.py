@@ -80,9 +80,9 @@ class House:
 
     async def recorded(self, question: Question | str) -> StoredQuestion:
         question_id = question if isinstance(question, str) else question.question_id
-        found = await self.stores.questions.read(APP, question_id)
-        assert found is not None
-        return found
+        stored = await self.stores.questions.read(APP, question_id)
+        assert stored is not None
+        return stored
 
     async def shown(self, question: Question) -> dict[str, Any]:
         raw = await self.stores.questions.shown(APP, question.question_id)
@@ -140,10 +140,10 @@ async def test_the_answer_of_a_worker_that_died_is_finished_by_another(house: Ho
 
 
 async def test_a_takeover_is_reported_once_unless_generated(house: House) -> None:
-    told: list[str] = []
+    texts: list[str] = []
 
     async def begun(question: Question) -> None:
-        told.append(question.text)
+        texts.append(question.text)
 
     worker = await house.worker()
     worker.queue._begun = begun
@@ -156,7 +156,7 @@ async def test_a_takeover_is_reported_once_unless_generated(house: House) -> Non
         await house.stores.questions.ask(question, Answer(), b"{}", holder="dead", until_ms=0)
     await worker.queue.sweep()
     await worker.queue.wait_idle()
-    assert told == ["a reader's"]
+    assert texts == ["a reader's"]
 
 
 async def test_a_worker_that_wakes_up_late_can_not_change_what_another_finished(house: House) -> None:
@@ -306,9 +306,9 @@ async def test_an_answer_whose_article_goes_is_withdrawn(house: House) -> None:
     assert await _rechecked(house) == 0
 
     async def archive_has_heard() -> bool:
-        found = await house.archive.ask(ArchiveQuery(APP, ASKED))
-        assert isinstance(found, ArchiveResult)
-        return "river-treaty" not in [snippet.product_id for snippet in found.snippets]
+        result = await house.archive.ask(ArchiveQuery(APP, ASKED))
+        assert isinstance(result, ArchiveResult)
+        return "river-treaty" not in [snippet.product_id for snippet in result.snippets]
 
     await until(archive_has_heard)
     # and the same question is answered anew, not with what is gone

@@ -90,14 +90,14 @@ async def test_old_rows_are_archived_and_stay_in_the_chain(redis_stores: OpenSto
     assert [row async for row in audit.rows()] == written
     verdict = await audit.verify()
     assert (verdict.is_whole, verdict.rows) == (True, 60)
-    found, before = [], ""
+    rows, before = [], ""
     while True:
         page = await audit.page(AuditFilter(), before=before, limit=7)
-        found += page.rows
+        rows += page.rows
         before = page.next
         if not before:
             break
-    assert found == written[::-1]
+    assert rows == written[::-1]
     [block] = await redis_stores.server.execute_slow("LRANGE", keys.audit_archive(), 1, 1)
     await redis_stores.server.execute_slow("LSET", keys.audit_archive(), 1, block[:-3])
     assert not (await audit.verify()).is_whole
@@ -408,7 +408,7 @@ async def test_a_replica_begins_a_proven_log_once_and_reports_its_rows(
         await begin_audit(redis_stores.audit, settings, SystemClock())
         await begin_audit(redis_stores.audit, settings, SystemClock())
         row = await redis_stores.audit.append(a_row(1))
-    assert [one.operation async for one in redis_stores.audit.rows()] == [FIRST_PROVEN, "keys.rotate"]
+    assert [stored.operation async for stored in redis_stores.audit.rows()] == [FIRST_PROVEN, "keys.rotate"]
     assert [line["row"]["chain"] for line in lines if line["event"] == "audit_row"][-1] == row.chain
     assert (await redis_stores.audit.verify()).is_whole
     assert (tmp_path / SEAL_FILE).exists()

@@ -137,7 +137,7 @@ async def restore(plan: RestorePlan, target: ArtifactStore, stores: OpenStores, 
 
 async def everything(stores: OpenStores) -> dict[str, Any]:
     """Read all keys that a backup keeps, with whether they expire."""
-    ask, found = stores.server.execute_slow, dict[str, Any]()
+    ask, values = stores.server.execute_slow, dict[str, Any]()
     for key in await ask("KEYS", "*"):
         name, kind = key.decode(), await ask("TYPE", key)
         if name == "foreign" or key_class(name) == "ephemeral":
@@ -149,8 +149,8 @@ async def everything(stores: OpenStores) -> dict[str, Any]:
         }[kind if isinstance(kind, str) else kind.decode()](key)  # fmt: skip
         if kind in ("hash", b"hash"):
             value = dict(zip(value[::2], value[1::2], strict=True))
-        found[name] = (sorted(value) if kind in ("set", b"set") else value, await ask("PTTL", key) > 0)
-    return found
+        values[name] = (sorted(value) if kind in ("set", b"set") else value, await ask("PTTL", key) > 0)
+    return values
 
 
 async def test_what_was_there_is_there_again(sides: Sides) -> None:
@@ -169,9 +169,9 @@ async def test_what_was_there_is_there_again(sides: Sides) -> None:
     for entry in into.entries(""):
         assert into.read(entry.path) == source.read(entry.path)
     assert await easy_stores.changes.last(APP, "product") == await redis_stores.changes.last(APP, "product")
-    found = await compare_records(target, plan.backup, easy_stores, 10_000)
-    assert found.compared == 699 + 1
-    assert found.different == ()
+    compared = await compare_records(target, plan.backup, easy_stores, 10_000)
+    assert compared.compared == 699 + 1
+    assert compared.different == ()
     assert (await easy_stores.intake.claim("c", [APP], count=5, block_ms=0))[0].task_id == "waiting"
     assert result.facts.schema == 1
 
@@ -205,9 +205,9 @@ async def test_a_backup_under_writes_is_the_state_of_its_cut(sides: Sides) -> No
     assert cut.start["product"] != cut.end["product"]
     plan = plan_restore(target, MARK)
     await restore(plan, target, easy_stores, into)
-    found = await compare_records(target, plan.backup, easy_stores, 10_000)
-    assert found.compared > 900
-    assert found.different == ()
+    compared = await compare_records(target, plan.backup, easy_stores, 10_000)
+    assert compared.compared > 900
+    assert compared.different == ()
     ask = easy_stores.server.execute_slow
     stored = {key.decode().rpartition(":")[2] for key in await ask("KEYS", f"{{{APP}}}:product:*")}
     assert set(await easy_stores.records.ids(APP, "product")) == stored
@@ -367,19 +367,19 @@ async def test_a_time_between_two_backups_is_restored_by_the_change_log(sides: S
     first = await back_up(redis_stores, source, target)
     await asyncio.sleep(0.01)
     await put(redis_stores, product(1, 7), task_id="good")
-    wanted_ms = int((await redis_stores.changes.last(APP, "product")).partition("-")[0])
+    at_ms = int((await redis_stores.changes.last(APP, "product")).partition("-")[0])
     await asyncio.sleep(0.01)
     await remove(redis_stores, "p1", "p2")
     with pytest.raises(Conflict, match="no backup reaches"):
-        plan_restore(target, MARK, at_ms=wanted_ms)
+        plan_restore(target, MARK, at_ms=at_ms)
     await back_up(redis_stores, source, target)
     with pytest.raises(NotFound, match="no backup is as old"):
         plan_restore(target, MARK, at_ms=first.facts.started_ms - 1)
-    plan = plan_restore(target, MARK, at_ms=wanted_ms)
+    plan = plan_restore(target, MARK, at_ms=at_ms)
     await restore(plan, target, easy_stores, into)
     assert await easy_stores.records.get(APP, "product", "p1") == product(1, 7).json
     assert await easy_stores.records.get(APP, "product", "p2") == product(2).json
-    assert (await easy_stores.changes.last(APP, "product")).startswith(str(wanted_ms))
+    assert (await easy_stores.changes.last(APP, "product")).startswith(str(at_ms))
     await redis_stores.server.execute_slow("HSET", keys.trimmed(APP), "product", "9999999999999-0")
     await back_up(redis_stores, source, target)
     late_ms = plan_restore(target, MARK).backup.facts.cut_ms - 1
@@ -402,10 +402,10 @@ async def test_the_commands_and_no_trace_of_the_master_key(
     monkeypatch.setattr("os.nice", lambda by: by)
 
     async def run(*words: str, code: int = 0) -> dict[str, Any]:
-        found = await asyncio.to_thread(CliRunner().invoke, command_line(), [*words, "--json"])
-        assert found.exit_code == code, (found.output, found.exception)
-        told: dict[str, Any] = json.loads(found.stdout) if found.stdout else {}
-        return told
+        result = await asyncio.to_thread(CliRunner().invoke, command_line(), [*words, "--json"])
+        assert result.exit_code == code, (result.output, result.exception)
+        content: dict[str, Any] = json.loads(result.stdout) if result.stdout else {}
+        return content
 
     artifacts = ArtifactStore.open(tmp_path / "d" / "shelf", signer=None)
     await fill(redis_stores, artifacts, products=100)

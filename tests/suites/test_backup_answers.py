@@ -100,9 +100,14 @@ async def shop(redis_stores: OpenStores, easy_stores: OpenStores, tmp_path: Path
 
 
 async def test_a_restored_installation_answers_as_the_source_answered_at_the_cut(shop: Shop) -> None:
-    found = await shop.compare()
-    assert (found.answered, found.compared, found.different, found.not_compared) == (100, 100, [], {})
-    assert found.is_good
+    verification = await shop.compare()
+    assert (
+        verification.answered,
+        verification.compared,
+        verification.different,
+        verification.not_compared,
+    ) == (100, 100, [], {})
+    assert verification.is_good
 
 
 async def test_what_was_written_after_the_cut_is_no_difference(shop: Shop) -> None:
@@ -111,8 +116,8 @@ async def test_what_was_written_after_the_cut_is_no_difference(shop: Shop) -> No
         await click(stores, user, name(user + 9))
     late = {**ring_products()[3], "title": "another title"}
     await put(stores, RecordPut(name(3), orjson.dumps(late), "bead"), task_id="late")
-    found = await shop.compare()
-    assert (found.compared, found.different) == (95, [])
+    verification = await shop.compare()
+    assert (verification.compared, verification.different) == (95, [])
 
 
 async def lose_a_recent_list(shop: Shop) -> None:
@@ -154,9 +159,9 @@ async def test_a_part_that_differs_changes_answers(
     shop: Shop, damage: Callable[[Shop], Awaitable[None]]
 ) -> None:
     await damage(shop)
-    found = await shop.compare()
-    assert found.different
-    assert not found.is_good
+    verification = await shop.compare()
+    assert verification.different
+    assert not verification.is_good
 
 
 async def serve_without_snapshots(shop: Shop) -> None:
@@ -171,21 +176,21 @@ async def serve_without_snapshots(shop: Shop) -> None:
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Ids of the apps that were loaded."""
-    found: list[str] = []
+    app_ids: list[str] = []
     start = AppFollower.start
 
     async def counted(follower: AppFollower) -> None:
-        found.append(APP)
+        app_ids.append(APP)
         await start(follower)
 
     monkeypatch.setattr(AppFollower, "start", counted)
-    return found
+    return app_ids
 
 
 async def test_equal_data_without_snapshots_is_loaded_once(shop: Shop, loads: list[str]) -> None:
     await serve_without_snapshots(shop)
-    found = await shop.compare()
-    assert (found.compared, found.different, found.is_good) == (100, [], True)
+    verification = await shop.compare()
+    assert (verification.compared, verification.different, verification.is_good) == (100, [], True)
     assert len(loads) == 1
 
 
@@ -209,8 +214,8 @@ async def test_a_part_that_differs_changes_answers_without_snapshots_too(
 ) -> None:
     await serve_without_snapshots(shop)
     await damage(shop)
-    found = await shop.compare()
-    assert found.different
+    verification = await shop.compare()
+    assert verification.different
     assert len(loads) == expected_loads
 
 
@@ -219,10 +224,10 @@ async def test_an_app_that_changed_too_much_since_is_named_and_not_compared(shop
     engine = await stores.engines.get(APP, "default")
     assert engine is not None
     await stores.engines.put(engine.model_copy(update={"snapshot": ""}))
-    found = await shop.compare()
-    assert (found.compared, found.answered) == (0, 100)
-    assert found.not_compared == {APP: "its engines or boost rules were changed since"}
-    assert found.is_good
+    verification = await shop.compare()
+    assert (verification.compared, verification.answered) == (0, 100)
+    assert verification.not_compared == {APP: "its engines or boost rules were changed since"}
+    assert verification.is_good
 
 
 async def compact_all(shop: Shop) -> None:

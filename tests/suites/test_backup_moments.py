@@ -174,7 +174,7 @@ async def test_an_erasure_ordered_during_a_backup_is_carried_out_after_its_resto
         await restore(target_of(tmp_path), stores, into)
         ((erasure, ordered),) = await stores.erasures.list_orders()
         assert ordered == person
-        assert [one.erasure_id for one in await stores.erasures.newest(APP)] == [erasure.erasure_id]
+        assert [receipt.erasure_id for receipt in await stores.erasures.newest(APP)] == [erasure.erasure_id]
         (task_id,) = await stores.server.execute_slow("ZRANGE", keys.task_open(APP), 0, -1)
         task = await stores.tasks.get(APP, "product", task_id.decode())
         assert task is not None
@@ -200,7 +200,7 @@ async def test_an_erasure_that_ends_during_a_backup_has_ended_in_it(
 
     await back_up(redis_stores, source, target_of(tmp_path), end)
     await restore(target_of(tmp_path), easy_stores, into)
-    receipts = {one.erasure_id: one.status for one in await easy_stores.erasures.newest(APP)}
+    receipts = {receipt.erasure_id: receipt.status for receipt in await easy_stores.erasures.newest(APP)}
     assert receipts == {ending.erasure_id: "finished", open_.erasure_id: "running"}
     assert [erasure.erasure_id for erasure, _ in await easy_stores.erasures.list_orders()] == [
         open_.erasure_id

@@ -100,7 +100,7 @@ def test_what_is_written_is_read_listed_copied_and_removed(s3: S3, tmp_path: Pat
     store.write("shop/a.bin", b"one")
     store.upload("shop/deep/b.bin", tmp_path / "body")
     assert store.read("shop/a.bin") == b"one"
-    assert [(one.path, one.size) for one in store.entries("shop")] == [
+    assert [(stored.path, stored.size) for stored in store.entries("shop")] == [
         ("shop/a.bin", 3),
         ("shop/deep/b.bin", len(body)),
     ]
@@ -109,9 +109,9 @@ def test_what_is_written_is_read_listed_copied_and_removed(s3: S3, tmp_path: Pat
     entry = FileEntry("b.bin", len(body), checksum(body))
     copy = store.node_copy("shop/deep/b.bin", "shop/deep", [entry])
     assert (copy / "b.bin").read_bytes() == body
-    asked = len(s3.proxy.requests)
+    before = len(s3.proxy.requests)
     assert s3.store().node_copy("shop/deep/b.bin", "shop/deep", [entry]) == copy
-    assert len(s3.proxy.requests) == asked, "another process of the node asks the bucket for nothing"
+    assert len(s3.proxy.requests) == before, "another process of the node asks the bucket for nothing"
     assert store.remove("shop/a.bin")
     assert store.size("shop/a.bin") is None
     with pytest.raises(NotFound):
@@ -204,11 +204,11 @@ def test_a_compaction_that_the_bucket_interrupts_publishes_nothing_by_halves(s3:
             except Unavailable:
                 landed.append(False)
         for segments in (impatient, patient, SegmentStore(s3.store("new"), FixedClock(), SMALL)):
-            found = segments.load("shop")
+            state = segments.load("shop")
             # the whole change or nothing of it, whatever node asks
-            assert found.offsets["product"] in (f"{broken}-0", f"{broken + 1}-0")
-            version = found.offsets["product"].partition("-")[0]
-            assert [product.json for product in found.products] == [
+            assert state.offsets["product"] in (f"{broken}-0", f"{broken + 1}-0")
+            version = state.offsets["product"].partition("-")[0]
+            assert [product.json for product in state.products] == [
                 b'{"product_id":"p1","v":%s}' % version.encode()
             ]
         compact(patient, broken + 1)

@@ -89,24 +89,26 @@ async def run(*words: str) -> tuple[int, dict[str, Any]]:
     return done.exit_code, json.loads(done.stdout)
 
 
-def bad(told: dict[str, Any]) -> dict[str, str]:
-    return {part["check"]: part["words"] for part in told["findings"] if part["level"] == "bad"}
+def bad(status: dict[str, Any]) -> dict[str, str]:
+    return {part["check"]: part["words"] for part in status["findings"] if part["level"] == "bad"}
 
 
 async def test_a_well_installation_seen_from_another_machine(
     installation: OpenStores, api: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, told = await run("cluster", "status", "--url", api)
-    assert (code, bad(told), told["well"]) == (0, {}, True)
-    assert {lease["owner"] for lease in told["leases"]} == {f"{name} of n2" for name in LEASES}
-    assert [(engine["engine_id"], engine["placement"], engine["replicas"]) for engine in told["engines"]] == [
+    code, status = await run("cluster", "status", "--url", api)
+    assert (code, bad(status), status["well"]) == (0, {}, True)
+    assert {lease["owner"] for lease in status["leases"]} == {f"{name} of n2" for name in LEASES}
+    assert [
+        (engine["engine_id"], engine["placement"], engine["replicas"]) for engine in status["engines"]
+    ] == [
         ("default", "shared", 0),
         ("own", "dedicated", 2),
     ]
-    assert told["releases"][0]["release"] == installed_version()
+    assert status["releases"][0]["release"] == installed_version()
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "laptop"))
-    code, told = await run("cluster", "status")
-    levels = {part["check"]: part["level"] for part in told["findings"]}
+    code, status = await run("cluster", "status")
+    levels = {part["check"]: part["level"] for part in status["findings"]}
     assert (code, levels["its master key"], levels["artifact store"]) == (0, "warning", "warning")
 
 
@@ -118,9 +120,9 @@ async def test_each_part_that_is_not_well_is_named(
     failed = EngineStatus(app_id=APP, engine_id="own", state="failed", target=2, message="no memory")
     await installation.engine_watch.record(failed)
     await installation.server.execute_slow("DEL", keys.releases())
-    code, told = await run("cluster", "status", "--url", api)
+    code, status = await run("cluster", "status", "--url", api)
     assert code == 1
-    assert bad(told) == {
+    assert bad(status) == {
         "lease trainer": "nobody holds it",
         f"engine {APP}/own": "dedicated, failed, 0 of 2 replicas: no memory",
         "release": "data has schema 1, this release 1; runs: nothing",
@@ -139,8 +141,8 @@ async def test_the_lag_of_the_slowest_live_follower(installation: OpenStores) ->
     [product] = [one for one in report.logs if one.noun == "product"]
     assert (product.followers, product.follower_lag_ms) == (2, 90_000)
     assert (log_lag_ms("0", "0"), log_lag_ms("5-1", "9-0")) == (0, 0)
-    _, told = await run("cluster", "status")
-    levels = {part["check"]: part["level"] for part in told["findings"]}
+    _, status = await run("cluster", "status")
+    levels = {part["check"]: part["level"] for part in status["findings"]}
     assert levels[f"log {APP}"] == "warning"
 
 

@@ -82,7 +82,7 @@ class ArchiveCheck(McpCheck):
                 remote.get("supportedProtocolVersions") == versions, f"{path} names other revisions", _CACHES
             )
         tag = page.headers.get("etag", "")
-        again = self.session.send("GET", self.base + NEW_CARD_PATH, headers={"If-None-Match": tag})
+        again = self.session.send("GET", self.address + NEW_CARD_PATH, headers={"If-None-Match": tag})
         require(
             bool(tag) and again.status == 304,
             "the card's ETag is not answered with 304",
@@ -94,7 +94,7 @@ class ArchiveCheck(McpCheck):
         self._page(CATALOG_PATH, CATALOG_TYPE)
         entries = self._document(CATALOG_PATH).get("entries") or []
         addresses = [entry.get("url") for entry in entries]
-        require(addresses == [self.base + NEW_CARD_PATH], f"the catalog names {addresses}", PUBLIC)
+        require(addresses == [self.address + NEW_CARD_PATH], f"the catalog names {addresses}", PUBLIC)
         return "names the server card"
 
     def _guide(self) -> str:
@@ -159,7 +159,7 @@ class ArchiveCheck(McpCheck):
         return "every answer is fresh"
 
     def _page(self, path: str, kind: str) -> HttpResponse:
-        reply = self.session.send("GET", self.base + path, headers={"Origin": "https://stranger.example"})
+        reply = self.session.send("GET", self.address + path, headers={"Origin": "https://stranger.example"})
         require(reply.status == 200, f"{path} answered {reply.status}", "is it routed here?")
         actual = reply.headers.get("content-type", "nothing")
         require(

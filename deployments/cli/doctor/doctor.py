@@ -91,15 +91,15 @@ def _check_mcp(
     kind: type[McpCheck], installation: Installation, url: str, username: str, question: str
 ) -> tuple[str, list[Finding]]:
     state = installation.state
-    base = (url or installation.settings.public_url or (state.api_url if state else "")).rstrip("/")
-    base = base.removesuffix("/mcp")
-    if not base:
+    address = (url or installation.settings.public_url or (state.api_url if state else "")).rstrip("/")
+    address = address.removesuffix("/mcp")
+    if not address:
         raise Unavailable("the installation does not run; `kiosk up` starts it")
     if username:
-        walk = kind(base, username, sys.stdin.readline().rstrip("\n"), question)
+        walk = kind(address, username, sys.stdin.readline().rstrip("\n"), question)
         return f"Archive at {walk.endpoint_url}", list(walk.run())
     with _temporary_account(installation) as password:
-        walk = kind(base, VISITOR, password, question)
+        walk = kind(address, VISITOR, password, question)
         return f"Archive at {walk.endpoint_url}", list(walk.run())
 
 
@@ -171,9 +171,9 @@ def run_checks(installation: Installation, urls: Sequence[str] = ()) -> list[Fin
 
 def _check_cluster(installation: Installation, urls: Sequence[str]) -> Iterator[Finding]:
     """Check an installation that runs on other machines, through its Redis."""
-    found = cluster_checks.inspect_cluster(installation.settings, urls, SystemClock().now_ms())
-    yield from found.findings
-    if found.report is None:
+    inspection = cluster_checks.inspect_cluster(installation.settings, urls, SystemClock().now_ms())
+    yield from inspection.findings
+    if inspection.report is None:
         return
     try:
         yield from running_checks.check_redis_settings(installation)

@@ -79,11 +79,11 @@ class HttpSession:
         try:
             line.request(method, target, body=body, headers=sent)
             reply = line.getresponse()
-            found = {name.lower(): value for name, value in reply.getheaders()}
+            reply_headers = {name.lower(): value for name, value in reply.getheaders()}
             for cookie in reply.headers.get_all("set-cookie") or ():
                 name, _, value = cookie.partition(";")[0].partition("=")
                 self.cookies[name.strip()] = value
-            return HttpResponse(reply.status, found, reply.read())
+            return HttpResponse(reply.status, reply_headers, reply.read())
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"{parts.netloc} does not answer ({type(error).__name__})") from error
         finally:
@@ -135,7 +135,7 @@ class McpCheckFailed(HouseError):
 class McpCheck:
     """One walk; what a step finds out the later ones use."""
 
-    base: str
+    address: str
     username: str
     password: str
     question: str = "What happened lately?"
@@ -150,7 +150,7 @@ class McpCheck:
     @property
     def endpoint_url(self) -> str:
         """The endpoint."""
-        return f"{self.base}/mcp"
+        return f"{self.address}/mcp"
 
     def run(self) -> Iterator[Finding]:
         """Go as far as the way leads."""
@@ -188,7 +188,7 @@ class McpCheck:
         return ()
 
     def _address(self) -> str:
-        parts = urlsplit(self.base)
+        parts = urlsplit(self.address)
         if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
             raise McpCheckFailed(
                 "clients refuse plain http beyond loopback", advice="put TLS in front, set KIOSK_PUBLIC_URL"
@@ -215,9 +215,13 @@ class McpCheck:
             f"a call without a token answered {heard.status}, not 401",
             "does a proxy sign in?",
         )
-        wanted = f'Bearer resource_metadata="{self.base}/.well-known/oauth-protected-resource/mcp"'
-        told = heard.headers.get("www-authenticate", "nothing")
-        require(told == wanted, f"the 401 points to {told}", f"KIOSK_PUBLIC_URL must be {self.base}")
+        expected = f'Bearer resource_metadata="{self.address}/.well-known/oauth-protected-resource/mcp"'
+        challenge = heard.headers.get("www-authenticate", "nothing")
+        require(
+            challenge == expected,
+            f"the 401 points to {challenge}",
+            f"KIOSK_PUBLIC_URL must be {self.address}",
+        )
         heard = self._post({}, token="", origin="https://stranger.example")
         require(
             heard.status == 403,
@@ -228,7 +232,7 @@ class McpCheck:
 
     def _discovery(self) -> str:
         resource = self._document("/.well-known/oauth-protected-resource/mcp")
-        issuer = f"{self.base}/archive"
+        issuer = f"{self.address}/archive"
         require(
             resource.get("resource") == self.endpoint_url, f"resource is {resource.get('resource')}", PUBLIC
         )
@@ -247,11 +251,11 @@ class McpCheck:
             "revocation_endpoint",
         ):
             require(
-                str(self.server.get(name)).startswith(self.base),
+                str(self.server.get(name)).startswith(self.address),
                 f"{name} is {self.server.get(name)}",
                 PUBLIC,
             )
-        heard = self.session.send("GET", f"{self.base}/.well-known/openid-configuration/archive")
+        heard = self.session.send("GET", f"{self.address}/.well-known/openid-configuration/archive")
         require(
             heard.status == 404,
             f"openid-configuration answered {heard.status}",
@@ -268,11 +272,11 @@ class McpCheck:
             "token_endpoint_auth_method": "none",
         }
         heard = self.session.send("POST", self.server["registration_endpoint"], message=metadata)
-        found = heard.parse_json()
-        require(heard.status == 201 and isinstance(found, dict), f"registration answered {heard.status}")
-        require(None not in found.values(), "the answer holds null, which TypeScript clients refuse")
-        require(found.get("redirect_uris") == [REDIRECT], "the redirect address did not come back")
-        self.client_id = found["client_id"]
+        client = heard.parse_json()
+        require(heard.status == 201 and isinstance(client, dict), f"registration answered {heard.status}")
+        require(None not in client.values(), "the answer holds null, which TypeScript clients refuse")
+        require(client.get("redirect_uris") == [REDIRECT], "the redirect address did not come back")
+        self.client_id = client["client_id"]
         return "a public client with a loopback address is taken"
 
     def _sign_in(self) -> str:
@@ -290,13 +294,13 @@ class McpCheck:
         )
         url = f"{start}?{urlencode(query)}"
         heard = self._submit_pages(url)
-        found = {
+        redirect = {
             name: values[0] for name, values in parse_qs(urlsplit(heard.headers["location"]).query).items()
         }
-        require("code" in found, f"the redirect says {found.get('error', 'nothing')}")
-        require(found.get("state") == query["state"], "state came back changed")
-        require(found.get("iss") == self.server["issuer"], f"iss is {found.get('iss')}")
-        self.code = found["code"]
+        require("code" in redirect, f"the redirect says {redirect.get('error', 'nothing')}")
+        require(redirect.get("state") == query["state"], "state came back changed")
+        require(redirect.get("iss") == self.server["issuer"], f"iss is {redirect.get('iss')}")
+        self.code = redirect["code"]
         return "page, account and consent; code, state and iss come back"
 
     def _token(self) -> str:
@@ -379,30 +383,30 @@ class McpCheck:
             else:
                 form["decision"] = "allow"
             url = urljoin(url, page.action)
-            heard = self.session.send("POST", url, form=form, headers={"Origin": self.base})
+            heard = self.session.send("POST", url, form=form, headers={"Origin": self.address})
         raise McpCheckFailed("signing in leads round in circles", advice="are cookies dropped on the way?")
 
     def _exchange(self, form: dict[str, str]) -> dict[str, Any]:
         heard = self.session.send("POST", self.server["token_endpoint"], form=form)
-        found = heard.parse_json()
-        if heard.status != 200 or not isinstance(found, dict):
-            why = found.get("error_description", "") if isinstance(found, dict) else ""
+        tokens = heard.parse_json()
+        if heard.status != 200 or not isinstance(tokens, dict):
+            why = tokens.get("error_description", "") if isinstance(tokens, dict) else ""
             raise McpCheckFailed(f"the token endpoint answered {heard.status} {why}")
-        require(type(found.get("expires_in")) is int, "expires_in is no integer")
-        require("refresh_token" in found, "there is no refresh token: every hour a sign-in")
+        require(type(tokens.get("expires_in")) is int, "expires_in is no integer")
+        require("refresh_token" in tokens, "there is no refresh token: every hour a sign-in")
         require("no-store" in heard.headers.get("cache-control", ""), "tokens may be cached on the way")
-        return found
+        return tokens
 
     def _document(self, path: str) -> dict[str, Any]:
-        heard = self.session.send("GET", self.base + path)
-        found = heard.parse_json()
+        heard = self.session.send("GET", self.address + path)
+        document = heard.parse_json()
         require(
-            heard.status == 200 and isinstance(found, dict),
+            heard.status == 200 and isinstance(document, dict),
             f"{path} answered {heard.status}",
             "is it routed here?",
         )
-        require(None not in found.values(), f"{path} holds null")
-        return dict(found)
+        require(None not in document.values(), f"{path} holds null")
+        return dict(document)
 
     def _tool(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         result = self._result("tools/call", {"name": name, "arguments": arguments})
@@ -419,10 +423,10 @@ class McpCheck:
 
     def _rpc(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         heard = self._post({"jsonrpc": "2.0", "id": 0, "method": method, "params": params})
-        found = heard.parse_json()
-        require(heard.status == 200 and isinstance(found, dict), f"{method} answered {heard.status}")
-        require(found.get("id") == 0, "the id 0 does not come back")
-        return dict(found)
+        message = heard.parse_json()
+        require(heard.status == 200 and isinstance(message, dict), f"{method} answered {heard.status}")
+        require(message.get("id") == 0, "the id 0 does not come back")
+        return dict(message)
 
     def _post(self, message: Any, *, token: str | None = None, origin: str = "") -> HttpResponse:
         chosen = self.tokens.get("access_token", "") if token is None else token
