@@ -151,7 +151,7 @@ async def test_schedules_are_added_listed_and_removed(shop: ModelShop) -> None:
     for given in ({"schedule": "No!"}, {"schedule": "x", "when": "sometimes"}):
         with pytest.raises(Invalid):
             await shop.perform("schedules.add", **given)
-    removed = await shop.perform("schedules.remove", schedule="nightly")
+    removed = (await shop.perform("schedules.remove", schedule="nightly")).to_dict()
     assert removed == {"app_id": APP, "name": "nightly", "removed": True}
     assert shop.audit.rows[-1].before["when"] == "nightly"
     with pytest.raises(NotFound):
