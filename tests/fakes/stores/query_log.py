@@ -35,6 +35,9 @@ class MemoryLogStream(LogStream[Row]):
         first = _place(after)
         return [batch for at, batch in self._lots.get(app_id, ()) if at > first][:count]
 
+    async def read_all(self, app_id: str, after: str) -> list[Row]:
+        return [row for batch in await self.read(app_id, after, count=MOST_BATCHES) for row in batch.rows]
+
     async def trim(self, app_id: str, upto: str) -> None:
         last = _place(upto)
         self._lots[app_id] = [(at, batch) for at, batch in self._lots.get(app_id, ()) if at > last]
