@@ -21,12 +21,13 @@ from cluster.meter import Meter
 from cluster.records.logged_query import pseudonym
 from cluster.store.archive.log_stream import LogBatch, LogStream
 
-_MAX_MS = 1 << 62
-
 T = TypeVar("T")
 Row = TypeVar("Row")
 
 KEEP_DAYS = 90
+
+_LAST_OF_MS = (1 << 64) - 1
+"The last number that Redis gives to an entry within one millisecond."
 
 
 def keep_default_days(_: str) -> int:
@@ -138,10 +139,15 @@ class LogCompactor(Generic[Row]):
         now_ms = self._clock.now_ms()
         if not at_once and now_ms - position_from_offset(oldest[0].offset)[0] < self._rules.every_ms:
             return 0
-        until_ms = _MAX_MS if at_once else now_ms - self._rules.young_ms
+        # Batches that arrive later belong to the next round, or busy apps would never let one end.
+        until = (
+            position_from_offset(await self._store.newest_offset(app_id))
+            if at_once
+            else (now_ms - self._rules.young_ms, _LAST_OF_MS)
+        )
         rows = 0
         while True:
-            batches = await self._read_batches(app_id, self._covered[app_id], until_ms)
+            batches = await self._read_batches(app_id, self._covered[app_id], until)
             if not batches:
                 return rows
             pending = [row for batch in batches for row in batch.rows]
@@ -153,12 +159,12 @@ class LogCompactor(Generic[Row]):
             self._covered[app_id] = last
             self._daily_log.count_compacted(self._meter, len(pending))
 
-    async def _read_batches(self, app_id: str, after: str, until_ms: int) -> list[LogBatch[Row]]:
+    async def _read_batches(self, app_id: str, after: str, until: tuple[int, int]) -> list[LogBatch[Row]]:
         results: list[LogBatch[Row]] = []
         count = 0
         while count < self._rules.most:
             page = await self._store.read(app_id, after, count=self._rules.page)
-            ripe = [batch for batch in page if position_from_offset(batch.offset)[0] <= until_ms]
+            ripe = [batch for batch in page if position_from_offset(batch.offset) <= until]
             results += ripe
             count += sum(len(batch.rows) for batch in ripe)
             if len(ripe) < self._rules.page:

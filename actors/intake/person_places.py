@@ -71,10 +71,10 @@ class PersonPlaces:
         marks = [pseudonym(salt, user_key) for user_key in person.user_keys]
         places |= await asyncio.to_thread(self._read_artifacts, person, marks)
         # rows that are not compacted yet
-        queries = await self._stores.queries.read_all(person.app_id, "0")
-        places[QUERIES] += [query.to_dict() for query in queries if query.reader in marks]
-        answers = await self._stores.served.read_all(person.app_id, "0")
-        places[SERVED] += [answer.to_dict() for answer in answers if answer.user in marks]
+        queries = await self._stores.queries.read_all(person.app_id, "0", lambda query: query.reader in marks)
+        places[QUERIES] += [query.to_dict() for query in queries]
+        answers = await self._stores.served.read_all(person.app_id, "0", lambda answer: answer.user in marks)
+        places[SERVED] += [answer.to_dict() for answer in answers]
         if self._files is not None:
             places |= await asyncio.to_thread(self._files.find, person)
         return places

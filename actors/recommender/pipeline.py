@@ -31,6 +31,7 @@ from actors.recommender.ranking.candidates import (
     select_history_rows,
     select_list_weights,
     select_trend_leaders,
+    select_unseen_weights,
 )
 from actors.recommender.ranking.query_context import (
     PageWindow,
@@ -93,7 +94,7 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     scores = compute_user_scores(user, state, priors)
     ranking = rank(scores.prior, scores.personal, allow_rows(request), catalog.rows_of(query.exclude))
     candidates, level = select_candidates(ranking, request, page.depth, consumed, may_repeat=page.is_first)
-    draws: Mapping[int, float] = {}
+    draws: Mapping[int, float | None] = {}
     if not level:
         candidates, draws = add_exploration(candidates, ranking, request, page.depth)
         level = name_fallback_level(user, priors)
@@ -163,8 +164,7 @@ def _select_similar(request: QueryContext, anchors: Sequence[int]) -> Recommenda
     if not similar_to.has_signal:
         return None
     page = find_page_window(query, request.shown_ids, catalog)
-    user = build_user_signals(request)
-    user = select_list_weights(request, user, recently_consumed(request, user.history))
+    user = select_unseen_weights(request, build_user_signals(request))
     components, level = _score_anchors(request, user, anchors, similar_to)
     prior = priors.prior_unseen.scale(state.weights.prior_in_similar)
     similarity = combine_components(components, state, priors)
@@ -335,7 +335,7 @@ def _render_page(
     candidates: list[int],
     scores: Scores,
     level: str,
-    draws: Mapping[int, float] | None = None,
+    draws: Mapping[int, float | None] | None = None,
 ) -> RecommendationResult:
     """Re-rank the candidates, cut the page, and render its records with the user's score of each product.
 

@@ -72,20 +72,28 @@ class ServedLogStore(DailyLog[ServedAnswer]):
     encodings = {"use_dictionary": _list_repeating(), "compression_level": 6}  # noqa: RUF012
 
     def table_from_rows(self, rows: Iterable[ServedAnswer]) -> Any:
-        return table_from_answers(sorted(rows, key=lambda row: row.at))
+        # A replica writes a batch again if the reply to the first time got lost.
+        distinct = {row.service_id: row for row in rows}
+        return table_from_answers(sorted(distinct.values(), key=lambda row: row.at))
 
     def count_compacted(self, meter: Meter, rows: int) -> None:
         meter.count("kiosk_settled_answers", rows)
 
     def add_context(self, app_id: str, table: Any) -> Any:
-        """Name the session of each new row: rows of a user without a pause of 30 minutes.
+        """Leave out answers that are stored already, and name the session of each other row.
+
+        A session is the rows of a user without a pause of 30 minutes.
 
         `table` is sorted by time. The newest sessions are read from earlier rows, so a restart continues them.
         """
         if not table.num_rows:
             return table
         first_ms = table["at"][0].as_py()
-        earlier = self.read(app_id, first_ms - SESSION_GAP_MS, columns=("user", "session"))
+        earlier = self.read(app_id, first_ms - SESSION_GAP_MS, columns=("service_id", "user", "session"))
+        stored = set(earlier["service_id"].to_pylist())
+        table = table.filter(
+            pa.array([row not in stored for row in table["service_id"].to_pylist()], pa.bool_())
+        )
         newest: dict[str, tuple[int, str]] = {}
         for at, user, session in zip(
             *(earlier[name].to_pylist() for name in ("at", "user", "session")), strict=True

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
 EVERY_S = 1.0
+SLOW_S = 2.0
+"A longer sync is logged: a power cut would lose the writes of that time."
 
 _log = structlog.get_logger()
 
@@ -23,8 +26,8 @@ _log = structlog.get_logger()
 class AofSync:
     """Syncs the append-only files below a folder once a second, in a thread of this process."""
 
-    def __init__(self, folder: Path, on_failure: Callable[[], None], every_s: float = EVERY_S) -> None:
-        """`on_failure` is called once, from the thread, when the disk refuses a sync; the thread then ends."""
+    def __init__(self, folder: Path, on_failure: Callable[[], bool], every_s: float = EVERY_S) -> None:
+        """`on_failure` is called from the thread when the disk refuses a sync; the thread ends once it returns True."""
         self._folder = folder
         self._on_failure = on_failure
         self._every_s = every_s
@@ -67,9 +70,13 @@ class AofSync:
 
     def _run(self) -> None:
         while not self._ended.wait(self._every_s):
+            began_s = time.monotonic()
             try:
                 self.sync()
             except OSError as error:
                 _log.error("append_only_file_not_synced", reason=error.strerror)
-                self._on_failure()
-                return
+                if self._on_failure():
+                    return
+            took_s = time.monotonic() - began_s
+            if took_s > SLOW_S:
+                _log.warning("append_only_file_synced_slowly", took_s=round(took_s, 1))

@@ -207,9 +207,9 @@ class RedisServer:
             return b""
         return replies.partition(b"\r\n")[2]
 
-    def _sync_by_redis(self) -> None:
-        """Let Redis sync by itself: where the disk refuses, Redis then refuses writes instead of losing them."""
-        self._send("CONFIG SET appendfsync everysec", 5.0)
+    def _sync_by_redis(self) -> bool:
+        """Let Redis sync by itself, and return whether it does: where the disk refuses, it then refuses writes."""
+        return self._send("CONFIG SET appendfsync everysec", 5.0) == b"+OK\r\n"
 
     def _end_sync(self) -> None:
         if self._sync is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from cluster import secrecy
 from cluster.errors import Fault
@@ -64,6 +64,15 @@ class AppSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _follow_query_log(cls, given: Any) -> Any:
+        """Log answers of an app that was stored before `served_log` no more freely than its queries."""
+        if not isinstance(given, dict) or "served_log" in given:
+            return given
+        mode = given.get("query_log")
+        return {**given, "served_log": mode} if mode in ("anonymous", "off") else given
+
     strict_user_hash: bool = False
     """Also require `user_hash` for an `anonymous_id` alone. When off, it is optional there but verified if
     sent."""
@@ -87,7 +96,8 @@ class AppSettings(BaseModel):
     query_log: Literal["pseudonym", "anonymous", "off"] = "pseudonym"
     "Whether queries are logged, and whether the log distinguishes users."
     served_log: Literal["on", "anonymous", "off"] = "on"
-    "Whether answers and their products are logged, and whether the log distinguishes users."
+    """Whether answers and their products are logged, and whether the log distinguishes users. An app that was stored
+    without it has the mode of its `query_log`."""
     served_days: int = Field(default=90, ge=1, le=3_650)
     "Days for which rows of the served log are kept."
     affiliation_fq: str = Field(default="", max_length=4_096)

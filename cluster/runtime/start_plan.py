@@ -62,5 +62,7 @@ class StartPlan:
 
     @classmethod
     def parse(cls, text: str) -> StartPlan:
-        """Return the plan from JSON."""
-        return cls(**json.loads(text))
+        """Return the plan from JSON, also of a supervisor of the release before or after this one."""
+        given = json.loads(text)
+        given.setdefault("tracker_services", given.pop("tracker_means", TRACKER_SERVICES))
+        return cls(**{name: value for name, value in given.items() if name in cls.__dataclass_fields__})

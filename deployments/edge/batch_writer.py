@@ -98,6 +98,9 @@ class BatchWriter(ABC, Generic[Entry]):
                 batch = batches.popleft()
                 try:
                     await self.write_batch(batch)
+                except asyncio.CancelledError:  # at the end of the process, which writes once more
+                    batches.appendleft(batch)
+                    raise
                 except HouseError as error:
                     batches.appendleft(batch)
                     self._log.warning(

@@ -246,6 +246,11 @@ async def _open_log(
     app_id: str, daily_log: DailyLog[Row], stream: LogStream[Row], since_ms: int
 ) -> LogSource[Row]:
     """Return the source of a log, with the rows that are not compacted yet."""
-    commit = await asyncio.to_thread(daily_log.commit, app_id)
-    waiting = await stream.read_all(app_id, str(commit.facts.get("offset", "0")))
+    for _ in range(_TRIES):
+        commit = await asyncio.to_thread(daily_log.commit, app_id)
+        offset = str(commit.facts.get("offset", "0"))
+        waiting = await stream.read_all(app_id, offset)
+        # A compaction in between moves rows from the stream into files of a later commit.
+        if await asyncio.to_thread(daily_log.last_offset, app_id) == offset:
+            break
     return LogSource(app_id, daily_log, commit, waiting, since_ms)

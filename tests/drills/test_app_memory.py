@@ -23,6 +23,7 @@ import pytest
 
 from cluster.process.sockets import free_ports
 from cluster.records.fields import MAX_TITLE
+from cluster.runtime.cluster_plan import reserved_bytes
 from tests.benchmarks.data import interactions, products
 from tests.benchmarks.stack import KIOSK, ROOT, Stack, kiosk
 from tests.drills.engines import replicas, say, seed
@@ -34,8 +35,8 @@ MOST_MIB = 50
 APPS = 10
 PRODUCTS = 50_000
 BUDGET_MIB = 512
-RESERVED_MIB = 912
-"What Ray reserves for an API replica: the default budget, and 400 MiB for the process itself."
+RESERVED_MIB = reserved_bytes(BUDGET_MIB) >> 20
+"What Ray reserves for an API replica with the default budget."
 IDENTIFIERS = [f"p{number}" for number in range(ROWS)]
 TITLES = {
     "title of 100,000 characters": {"title": "long title " * 9_091},

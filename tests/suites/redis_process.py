@@ -115,7 +115,7 @@ class RedisProcess:
             self._sync.end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _fail(self) -> None:
+    def _fail(self) -> bool:
         raise AssertionError("the disk refused a sync")
 
     def pause(self) -> None:

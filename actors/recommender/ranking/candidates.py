@@ -104,6 +104,14 @@ def select_list_weights(request: QueryContext, user: UserSignals, consumed: Sequ
     return replace(user, unseen_only=unseen_only)
 
 
+def select_unseen_weights(request: QueryContext, user: UserSignals) -> UserSignals:
+    """Return the user with the weights for new products, if the snapshot has such."""
+    model = request.engine_state.serving_model
+    if model is None or not model.has_unseen_weights or not user.has_history:
+        return user
+    return replace(user, unseen_only=True)
+
+
 def select_candidates(
     ranking: Ranking,
     request: QueryContext,

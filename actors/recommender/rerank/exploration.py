@@ -83,11 +83,12 @@ _MULTIPLIER, _INCREMENT, _ALL = 6364136223846793005, 1442695040888963407, (1 << 
 
 def add_exploration(
     candidates: list[int], ranking: Ranking, request: QueryContext, depth: int
-) -> tuple[list[int], dict[int, float]]:
+) -> tuple[list[int], dict[int, float | None]]:
     """Insert cold-start items into the stretches of the first `depth` candidates that hold none.
 
     Returns the candidates, and row -> probability of each inserted item at its place: the draw takes every item that
-    is left for the place with the same probability.
+    is left for the place with the same probability. The probability is None if another draw would also have moved
+    products behind the place, because a later stretch holds an item of the draw.
 
     Cost:
         nothing when there are no cold-start items, else 30 us
@@ -98,7 +99,7 @@ def add_exploration(
     cold_start = request.item_priors.cold_start.rows
     if not len(cold_start) or len(candidates) < 2:
         return candidates, {}
-    draws: dict[int, float] = {}
+    draws: dict[int, float | None] = {}
     best = ranking.select_best_of(cold_start, 2 * _BEST).tolist()
     seed = compute_seed(request.query, request.now_ms)
     stretches = -(-min(len(candidates), depth) // BLOCK_SIZE)
@@ -115,8 +116,10 @@ def add_exploration(
         if left:
             row = left[(draw >> 13) % len(left)]
             best.remove(row)
-            draws[row] = 1 / len(left)
             group = int(groups[row])
+            behind = {int(groups[other]) for other in candidates[place:]}
+            moves_others = any(int(groups[other]) in behind for other in left)
+            draws[row] = None if moves_others else 1 / len(left)
             rest = [other for other in candidates[place:] if other != row]
             if request.query.dedupe:
                 rest = [other for other in rest if int(groups[other]) != group]

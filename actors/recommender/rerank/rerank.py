@@ -312,7 +312,7 @@ def describe_placements(
     query: UserQuery,
     state: EngineState,
     level: str = "",
-    draws: Mapping[int, float] | None = None,
+    draws: Mapping[int, float | None] | None = None,
 ) -> Placements | None:
     """Return scores, origins and propensities of the items of a list; `scores` has the score of each row.
 
@@ -334,7 +334,7 @@ def describe_placements(
     elif level == SEEN_AGAIN:
         origin = REPEATED
     elif draws:
-        if query.boosts or query.boost_circles or query.spacing:
+        if query.boosts or query.boost_circles or query.spacing or None in draws.values():
             propensities = (None,) * count
         else:
             propensities = tuple(draws.get(item.row, 1.0) for item in items)

@@ -8,7 +8,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import orjson
 
-from cluster.errors import Unavailable
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import text_of
 from cluster.store.data.salts import Salts
@@ -47,22 +46,26 @@ class LogStream(Generic[Row]):
         self._row_type = row_type
         self._salts = Salts(server)
 
-    async def append(self, app_id: str, rows: Sequence[Row]) -> None:
-        """Append one batch.
+    async def append(self, app_id: str, rows: Sequence[Row]) -> bool:
+        """Add a batch; return False, and store nothing, while the queue of the app is full.
 
         Errors:
-            Unavailable: the store is unreachable, or the queue is full because the intake compacts nothing
+            Unavailable: the store is unreachable
         """
         if not rows:
-            return
+            return True
         name = self._key(app_id)
         if int(await self._server.execute_slow("XLEN", name)) >= MOST_BATCHES:
-            raise Unavailable(
-                f"the queue {name} is full; see why the intake does not empty it: kiosk logs intake"
-            )
+            return False
         await self._server.execute_slow(
             "XADD", name, "*", "lot", seal(orjson.dumps(rows), salt_from_key(name))
         )
+        return True
+
+    async def newest_offset(self, app_id: str) -> str:
+        """Return the offset of the newest batch; `"0-0"` without any."""
+        entries = await self._server.execute_slow("XREVRANGE", self._key(app_id), "+", "-", "COUNT", 1)
+        return text_of(entries[0][0]) if entries else "0-0"
 
     async def read(self, app_id: str, after: str, *, count: int) -> list[LogBatch[Row]]:
         """Return batches after an offset (`"0"`: from the start), oldest first."""
@@ -72,11 +75,13 @@ class LogStream(Generic[Row]):
             LogBatch(text_of(offset), self._parse(pairs[1], salt_from_key(name))) for offset, pairs in entries
         ]
 
-    async def read_all(self, app_id: str, after: str) -> list[Row]:
-        """Return all rows after an offset, oldest first."""
+    async def read_all(
+        self, app_id: str, after: str, is_selected: Callable[[Row], bool] = lambda row: True
+    ) -> list[Row]:
+        """Return the rows after an offset that meet a condition, oldest first."""
         rows: list[Row] = []
         while batches := await self.read(app_id, after, count=200):
-            rows += (row for batch in batches for row in batch.rows)
+            rows += (row for batch in batches for row in batch.rows if is_selected(row))
             after = batches[-1].offset
         return rows
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from actors.serving.client import PREVIEW
+from cluster.artifacts.daily_log import ERASURE_MEMORY_MS
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
 from cluster.records.logged_query import LONGEST, LoggedQuery, QueryKind, pseudonym
@@ -89,10 +90,15 @@ class QueryLogWriter(BatchWriter[_PendingQuery]):
     async def write_batch(self, batch: Sequence[_PendingQuery]) -> None:
         app_id = batch[0].app_id
         salt = await self._store.salt(app_id)
-        await self._store.append(app_id, [_logged_query_from(pending, salt) for pending in batch])
+        # An erasure forgets whom it erased after this time, so older rows could bring a person back.
+        oldest_ms = self._clock.now_ms() - ERASURE_MEMORY_MS
+        rows = [_logged_query_from(pending, salt) for pending in batch if pending.at > oldest_ms]
+        is_stored = await self._store.append(app_id, rows)
+        self.count_dropped(len(batch) - (len(rows) if is_stored else 0))
 
     def count_dropped(self, count: int) -> None:
-        self._meter.count("kiosk_queries_lost", count)
+        if count:
+            self._meter.count("kiosk_queries_lost", count)
 
 
 def _origin(request: ApiRequest) -> str:

@@ -6,9 +6,9 @@ Previews, forced variants, and requests of a publishable key that look automated
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
 
 import orjson
@@ -16,6 +16,7 @@ import orjson
 from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import RULE_LABEL, Placements, RecommendationResult, UserQuery
 from actors.serving.client import PREVIEW
+from cluster.artifacts.daily_log import ERASURE_MEMORY_MS
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
 from cluster.records.logged_query import pseudonym
@@ -26,7 +27,10 @@ from deployments.edge.batch_writer import BatchWriter, split_by_app
 from deployments.edge.request import ApiRequest
 
 MOST_A_BATCH = 40
-"Answers in one batch: about 30 KB with ten products each."
+MOST_PRODUCTS = 100
+"Products of one answer in the log: the first ones. Callers choose how many an answer has."
+MOST_PRODUCTS_A_BATCH = 400
+"A batch of 40 answers with ten products each is about 30 KB."
 
 _DIGEST_FIELDS: Final = (
     "q", "advanced_q", "like", "type", "category", "root_category", "field", "product_id", "product_ids",
@@ -44,6 +48,7 @@ class _PendingAnswer:
 
     app_id: str
     user_key: str
+    digest: bytes
     answer: ServedAnswer
 
 
@@ -86,19 +91,19 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
                 for treatment in treatments
             ),
             device=_DEVICES.get(classify_device(request.user_agent), "other"),
-            request_digest=digest_request(request.payload),
             start=query.start,
             rows=query.rows,
             took_ms=round((self._clock.monotonic_s() - request.started_s) * 1000, 2),
-            products=products,
-            scores=placements.scores,
-            origins=placements.origins,
-            propensities=placements.propensities,
+            products=products[:MOST_PRODUCTS],
+            scores=placements.scores[:MOST_PRODUCTS],
+            origins=placements.origins[:MOST_PRODUCTS],
+            propensities=placements.propensities[:MOST_PRODUCTS],
         )
-        self.put(_PendingAnswer(request.app_id, user_key, answer))
+        self.put(_PendingAnswer(request.app_id, user_key, digest_request(request.payload), answer))
 
     def split(self, entries: Sequence[_PendingAnswer]) -> Iterable[Sequence[_PendingAnswer]]:
-        return split_by_app(entries, MOST_A_BATCH)
+        for batch in split_by_app(entries, MOST_A_BATCH):
+            yield from _split_by_products(batch)
 
     async def write_batch(self, batch: Sequence[_PendingAnswer]) -> None:
         app_id = batch[0].app_id
@@ -106,10 +111,29 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         for pending in batch:
             if pending.user_key:
                 pending.answer.user = pseudonym(salt, pending.user_key)
-        await self._store.append(app_id, [pending.answer for pending in batch])
+            if pending.digest:
+                # With a key, because a list of frequent queries would tell the text of a digest without one.
+                pending.answer.request_digest = blake2b(pending.digest, digest_size=8, key=salt).hexdigest()
+        # An erasure forgets whom it erased after this time, so older rows could bring a person back.
+        oldest_ms = self._clock.now_ms() - ERASURE_MEMORY_MS
+        rows = [pending.answer for pending in batch if pending.answer.at > oldest_ms]
+        is_stored = await self._store.append(app_id, rows)
+        self.count_dropped(len(batch) - (len(rows) if is_stored else 0))
 
     def count_dropped(self, count: int) -> None:
-        self._meter.count("kiosk_served_answers_lost", count)
+        if count:
+            self._meter.count("kiosk_served_answers_lost", count)
+
+
+def _split_by_products(batch: Sequence[_PendingAnswer]) -> Iterator[Sequence[_PendingAnswer]]:
+    """Split a batch where its answers have more products than one batch may have."""
+    start, count = 0, 0
+    for at, pending in enumerate(batch):
+        count += len(pending.answer.products)
+        if count > MOST_PRODUCTS_A_BATCH and at > start:
+            yield batch[start:at]
+            start, count = at, len(pending.answer.products)
+    yield batch[start:]
 
 
 def _list_products(answered: RecommendationResult) -> tuple[tuple[str, ...], Placements]:
@@ -141,15 +165,15 @@ def _list_rules(query: UserQuery) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def digest_request(payload: Any) -> str:
+def digest_request(payload: Any) -> bytes:
     """Return a digest of what a request asks for, whoever sends it; empty without filter, boost and text."""
     if not isinstance(payload, dict):
-        return ""
+        return b""
     chosen = {name: payload[name] for name in _DIGEST_FIELDS if name in payload}
     if not chosen:
-        return ""
+        return b""
     try:
         given = orjson.dumps(chosen, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:  # a number or a text that JSON can't carry
         given = repr(chosen).encode("utf-8", "replace")
-    return hashlib.blake2b(given, digest_size=8).hexdigest()
+    return blake2b(given, digest_size=16).digest()

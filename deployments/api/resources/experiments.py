@@ -146,7 +146,10 @@ class ExperimentsResource:
     async def edit(self, request: ApiRequest) -> Reply:
         """Change one experiment."""
         body: ExperimentEdit = request.parsed
-        update = ExperimentUpdate.model_validate(body.model_dump(exclude_unset=True))
+        try:
+            update = ExperimentUpdate.model_validate(body.model_dump(exclude_unset=True))
+        except ValidationError as error:
+            raise unprocessable_from(error) from error
         return success(await self._client.edit(request.app_id, request.ids[NAMED], update))
 
     def build_step(self, step: LifecycleStep) -> Callable[[ApiRequest], Awaitable[Reply]]:

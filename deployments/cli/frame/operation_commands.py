@@ -78,7 +78,7 @@ def build_command(command: OperationCommand, operation: Operation[Any, Any]) -> 
         given = {
             name: _parse(fields[name], names[name], value)
             for name, value in entered.items()
-            if value is not None
+            if value is not None and value not in ("", [""])
         }
         performed = operation.name
         if command.for_all and "app_id" not in given:

@@ -82,7 +82,9 @@ def plan_training(
 def plan_without_interactions(recipe: Recipe) -> TuningPlan:
     """Return the plan of a training without interactions, which builds only the product indexes."""
     parts = {name: part.model_copy(update={"tune": {}}) for name, part in recipe.parts.items()}
-    blend = recipe.blend.model_copy(update={"weights": {}, "weights_new": {}, "start": {}})
+    blend = recipe.blend.model_copy(
+        update={"weights": {}, "weights_unseen": None, "weights_new": {}, "start": {}}
+    )
     left_out = {"baskets": None, "cohorts": None, "content": None}
     settled = recipe.model_copy(update={"parts": parts, "blend": blend, **left_out})
     return TuningPlan(settled, NO_INTERACTIONS, 0, 0.0)

@@ -166,12 +166,13 @@ def _choose_weights(recipe: Recipe, trained: TrainedVariants) -> tuple[TuningPla
                 parts[variant.name] = variant.part
                 side[variant.name] = _round_weight(chosen[at])
     weights_new, figure_new = _choose_new_user_weights(recipe, trained)
+    settled_unseen = weights_unseen if unseen and blend.weights == "auto" else blend.weights_unseen
     for variant in trained.variants:
-        if variant.name in weights_new:
+        if variant.name in weights_new or variant.name in (settled_unseen or {}):
             parts.setdefault(variant.name, variant.part)
     chosen_weights = {
         "weights": weights,
-        "weights_unseen": weights_unseen if unseen and blend.weights == "auto" else blend.weights_unseen,
+        "weights_unseen": settled_unseen,
         "weights_new": weights_new,
         "start": {},
     }

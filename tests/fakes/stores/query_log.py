@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cluster.clock import Clock
-from cluster.errors import Unavailable
 from cluster.records.question import BankQuestion
 from cluster.store.archive.log_stream import MOST_BATCHES, LogBatch, LogStream, Row
 from cluster.store.archive.question_bank import QuestionBankContents, QuestionBankStore
@@ -22,21 +21,29 @@ class MemoryLogStream(LogStream[Row]):
         self._last = (0, 0)
         self._app_salts: dict[str, bytes] = {}
 
-    async def append(self, app_id: str, rows: Sequence[Row]) -> None:
+    async def append(self, app_id: str, rows: Sequence[Row]) -> bool:
         if not rows:
-            return
+            return True
         if len(self._lots.get(app_id, ())) >= MOST_BATCHES:
-            raise Unavailable("the queue is full")
+            return False
         self._last = max((max(self._clock.now_ms(), 0), 0), (self._last[0], self._last[1] + 1))
         batch = LogBatch(f"{self._last[0]}-{self._last[1]}", tuple(rows))
         self._lots.setdefault(app_id, []).append((self._last, batch))
+        return True
+
+    async def newest_offset(self, app_id: str) -> str:
+        lots = self._lots.get(app_id)
+        return lots[-1][1].offset if lots else "0-0"
 
     async def read(self, app_id: str, after: str, *, count: int) -> list[LogBatch[Row]]:
         first = _place(after)
         return [batch for at, batch in self._lots.get(app_id, ()) if at > first][:count]
 
-    async def read_all(self, app_id: str, after: str) -> list[Row]:
-        return [row for batch in await self.read(app_id, after, count=MOST_BATCHES) for row in batch.rows]
+    async def read_all(
+        self, app_id: str, after: str, is_selected: Callable[[Row], bool] = lambda row: True
+    ) -> list[Row]:
+        batches = await self.read(app_id, after, count=MOST_BATCHES)
+        return [row for batch in batches for row in batch.rows if is_selected(row)]
 
     async def trim(self, app_id: str, upto: str) -> None:
         last = _place(upto)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from pathlib import Path
@@ -197,3 +198,21 @@ async def test_a_settler_killed_at_any_step_loses_nothing_and_writes_nothing_twi
         if not killed:
             return
     raise AssertionError("it was killed every time")
+
+
+async def test_an_erasure_ends_while_queries_go_on_arriving(
+    road: Road, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = road.query_log.append
+
+    def append_and_receive(app_id: str, queries: list[LoggedQuery], offset: str) -> int:
+        written = append(app_id, queries, offset)
+        with contextlib.closing(asyncio.new_event_loop()) as loop:
+            loop.run_until_complete(road.ask("later"))
+        return written
+
+    monkeypatch.setattr(road.query_log, "append", append_and_receive)
+    await road.ask("tulip", user_key="u:gina")
+    await asyncio.wait_for(road.settler.delete_users(APP, ["u:gina"]), 10)
+    assert road.texts() == []
+    assert await road.waiting() == 1

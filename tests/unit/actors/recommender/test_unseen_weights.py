@@ -107,6 +107,12 @@ def test_an_engine_without_repeats_always_has_them(models: dict[str, LoadedSnaps
     assert result.products[0]["product_id"] == name(8)
 
 
+def test_similar_products_always_have_them(models: dict[str, LoadedSnapshot]) -> None:
+    result = ask(shop_with(models["two"]), "product_to_products", anchors=(name(3),))
+    assert result.products
+    assert weights_of(result) == "unseen"
+
+
 @pytest.mark.parametrize("kind", ["user_to_products", "user_to_trending"])
 def test_a_snapshot_with_a_single_set_serves_as_before(
     models: dict[str, LoadedSnapshot], kind: QueryKind

@@ -75,3 +75,9 @@ def test_an_erasure_rewrites_only_files_that_name_the_person(log: ServedLogStore
     assert [row["service_id"] for row in log.rows_of(APP, ["bert"])] == ["s1", "s3"]
     log.append(APP, [answer("late", NOW_MS - 1, "anna"), answer("s4", NOW_MS, "bert")], "3-0")
     assert sorted(log.read(APP, NOW_MS - 1)["service_id"].to_pylist()) == ["s3", "s4"]
+
+
+def test_an_answer_that_was_written_twice_has_one_row(log: ServedLogStore) -> None:
+    log.append(APP, [answer("s1", NOW_MS, "anna"), answer("s1", NOW_MS, "anna")], "1-0")
+    log.append(APP, [answer("s1", NOW_MS, "anna"), answer("s2", NOW_MS + 1, "")], "2-0")
+    assert log.read(APP, 0)["service_id"].to_pylist() == ["s1", "s2"]

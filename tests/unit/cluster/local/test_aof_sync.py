@@ -12,8 +12,9 @@ import pytest
 from cluster.local.aof_sync import AofSync
 
 
-def ignore() -> None:
+def ignore() -> bool:
     """Do nothing after a failure."""
+    return False
 
 
 def append(path: Path, text: str) -> None:
@@ -56,15 +57,24 @@ def test_bytes_that_arrive_during_a_sync_are_synced_next(
     assert [sync.sync(), sync.sync()] == [1, 0]
 
 
-def test_a_disk_that_refuses_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_refuses_is_reported_until_redis_syncs_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(descriptor: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(os, "fdatasync", refuse)
     failures = threading.Semaphore(0)
-    sync = AofSync(tmp_path, failures.release, every_s=0.01)
+    taken = iter([False, True])
+
+    def hand_over() -> bool:
+        failures.release()
+        return next(taken)
+
+    sync = AofSync(tmp_path, hand_over, every_s=0.01)
     append(tmp_path / "appendonly.aof", "one")
     sync.start()
+    assert failures.acquire(timeout=10)
     assert failures.acquire(timeout=10)
     assert not failures.acquire(timeout=0.1)
 

@@ -136,10 +136,10 @@ class Away:
     async def salt(self, app_id: str) -> bytes:
         return await self.stores.queries.salt(app_id)
 
-    async def append(self, app_id: str, queries: Any) -> None:
+    async def append(self, app_id: str, queries: Any) -> bool:
         if self.away:
             raise Unavailable("away")
-        await self.stores.queries.append(app_id, queries)
+        return await self.stores.queries.append(app_id, queries)
 
 
 async def test_an_absent_store_costs_the_oldest_queries_and_no_memory(corner: Corner) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import blake2b
 from typing import Any
 
 import pytest
@@ -8,12 +9,21 @@ import pytest
 from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import Boost, Placements, RecommendationResult, RecommendedGroup, UserQuery
 from actors.serving.client import PREVIEW, Preview
+from cluster.artifacts.daily_log import ERASURE_MEMORY_MS
+from cluster.meter import SilentMeter
 from cluster.query.language.tree import Everything
 from cluster.records.access import AppSettings
 from cluster.records.experiment import Variant
 from cluster.records.logged_query import pseudonym
 from cluster.records.served_answer import RANKED, RULE, SCHEMA, ServedAnswer
-from deployments.api.http.served_log_writer import ServedLogWriter, digest_request
+from cluster.store.archive.log_stream import MOST_BATCHES
+from deployments.api.http.served_log_writer import (
+    MOST_A_BATCH,
+    MOST_PRODUCTS,
+    MOST_PRODUCTS_A_BATCH,
+    ServedLogWriter,
+    digest_request,
+)
 from deployments.edge.caller import Caller
 from deployments.edge.request import ApiRequest
 from tests.fakes.request_handler import NOW_MS, Corner, open_corner
@@ -77,7 +87,9 @@ async def test_a_row_has_the_list_and_how_it_came_about(corner: Corner, writer: 
     assert row.rules == ("spring",)
     assert row.experiments == ({"experiment": "e1", "variant": "v2"},)
     assert row.user == pseudonym(await corner.stores.served.salt("shop"), "u:gina-7")
-    assert row.request_digest == digest_request({"fq": "brand:Alder", "user_id": "somebody else"})
+    digest = digest_request({"fq": "brand:Alder", "user_id": "another"})
+    salt = await corner.stores.served.salt("shop")
+    assert row.request_digest == blake2b(digest, digest_size=8, key=salt).hexdigest()
     assert "gina" not in str(row)
 
 
@@ -119,9 +131,85 @@ async def test_products_of_groups_stand_one_group_after_the_other(
 
 
 def test_equal_questions_have_one_digest_and_plain_lists_none() -> None:
-    assert digest_request({"user_id": "a", "rows": 5}) == ""
-    assert digest_request(None) == ""
+    assert digest_request({"user_id": "a", "rows": 5}) == b""
+    assert digest_request(None) == b""
     first = digest_request({"q": "tulip", "fq": "price:[1 TO 5]", "user_id": "a"})
     assert first == digest_request({"fq": "price:[1 TO 5]", "q": "tulip", "user_id": "b"})
     assert first != digest_request({"q": "tulips", "fq": "price:[1 TO 5]"})
     assert digest_request({"q": 1 << 70}) != digest_request({"q": 1 << 71})
+
+
+class CountedLosses(SilentMeter):
+    """The number of answers that a writer lost."""
+
+    def __init__(self) -> None:
+        self.losses = 0.0
+
+    def count(self, name: str, by: float = 1, **labels: str) -> None:
+        assert name == "kiosk_served_answers_lost"
+        self.losses += by
+
+
+async def test_a_full_queue_of_one_app_refuses_its_rows_alone(corner: Corner) -> None:
+    meter = CountedLosses()
+    writer = ServedLogWriter(corner.stores.served, corner.clock, meter)
+    row = ServedAnswer("old", NOW_MS, "user_to_products", "default")
+    for _ in range(MOST_BATCHES):
+        assert await corner.stores.served.append("shop", [row])
+    full, other = request_from(corner), request_from(corner)
+    assert other.caller is not None
+    other.caller = Caller(replace(other.caller.credential, app=other.caller.credential.app.model_copy(
+        update={"app_id": "library"}
+    )))  # fmt: skip
+    writer.record(full, "s1", QUERY, RESULT, ())
+    writer.record(other, "s2", QUERY, RESULT, ())
+    await writer.write()
+    await writer.write()
+    assert [row.service_id for row in await corner.stores.served.read_all("library", "0")] == ["s2"]
+    assert "s1" not in {row.service_id for row in await rows(corner)}
+    assert meter.losses == 1
+
+
+async def test_rows_that_an_erasure_may_have_missed_are_dropped(corner: Corner) -> None:
+    meter = CountedLosses()
+    writer = ServedLogWriter(corner.stores.served, corner.clock, meter)
+    writer.record(request_from(corner), "old", QUERY, RESULT, ())
+    corner.clock.pass_ms(ERASURE_MEMORY_MS)
+    writer.record(request_from(corner), "new", QUERY, RESULT, ())
+    await writer.write()
+    assert [row.service_id for row in await rows(corner)] == ["new"]
+    assert meter.losses == 1
+
+
+async def test_long_answers_are_cut_and_make_small_batches(corner: Corner, writer: ServedLogWriter) -> None:
+    count = 1_000
+    products = [{"product_id": f"p{number}"} for number in range(count)]
+    placements = Placements((1.0,) * count, (RANKED,) * count, (1.0,) * count)
+    result = RecommendationResult(products=products, placements=placements)
+    for number in range(MOST_A_BATCH):
+        writer.record(request_from(corner), f"s{number}", QUERY, result, ())
+    await writer.write()
+    batches = await corner.stores.served.read("shop", "0", count=1_000)
+    answers = [row for batch in batches for row in batch.rows]
+    assert [row.service_id for row in answers] == [f"s{number}" for number in range(MOST_A_BATCH)]
+    assert (
+        {len(row.products) for row in answers}
+        == {len(row.propensities) for row in answers}
+        == {MOST_PRODUCTS}
+    )
+    assert max(sum(len(row.products) for row in batch.rows) for batch in batches) <= MOST_PRODUCTS_A_BATCH
+
+
+@pytest.mark.parametrize(
+    ("stored", "mode"),
+    [
+        ({}, "on"),
+        ({"query_log": "off"}, "off"),
+        ({"query_log": "anonymous"}, "anonymous"),
+        ({"query_log": "off", "served_log": "on"}, "on"),
+    ],
+)
+def test_apps_of_earlier_releases_log_answers_no_more_freely_than_queries(
+    stored: dict[str, str], mode: str
+) -> None:
+    assert AppSettings.model_validate(stored).served_log == mode

@@ -12,7 +12,12 @@ from jobs.refresh.data.split import EvaluationSplit, leave_last_out
 from jobs.refresh.evaluation.evaluate import evaluate
 from jobs.refresh.evaluation.reports import markdown_from_reports
 from jobs.refresh.recipe import Recipe, parse_recipe
-from jobs.refresh.runs.stages import apply_confirmation, evaluate_plan, plan_training
+from jobs.refresh.runs.stages import (
+    apply_confirmation,
+    evaluate_plan,
+    plan_training,
+    plan_without_interactions,
+)
 from jobs.refresh.tuning.outcomes import PartOutcome, mark_dropped, summarize_outcomes
 from jobs.refresh.tuning.plan import TuningPlan, make_plan
 
@@ -107,6 +112,15 @@ def test_given_weights_stay_alone() -> None:
         make_plan(recipe, leave_last_out(habits(), seen="allowed").validation).recipe.blend.weights_unseen
         is None
     )
+
+
+def test_parts_of_given_weights_for_new_products_stay() -> None:
+    blend = {"weights": {"rules": 1.0}, "weights_unseen": {"popularity": 1.0}}
+    recipe = parse_recipe({**recipe_of().model_dump(), "blend": blend})
+    settled = make_plan(recipe, leave_last_out(habits(), seen="allowed").validation).recipe
+    assert settled.blend.weights_unseen == {"popularity": 1.0}
+    assert {"rules", "popularity"} <= settled.parts.keys()
+    plan_without_interactions(recipe)
 
 
 def test_the_report_names_both_sets(split: EvaluationSplit) -> None:

@@ -1,0 +1,1 @@
+"""The former place of `jobs.ingest.upload`; it goes with the next release."""
