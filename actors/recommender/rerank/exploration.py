@@ -117,10 +117,10 @@ def add_exploration(
             row = left[(draw >> 13) % len(left)]
             best.remove(row)
             group = int(groups[row])
-            behind = {int(groups[other]) for other in candidates[place:]}
-            moves_others = any(int(groups[other]) in behind for other in left)
+            behind = candidates[place:]
+            moves_others = not set(groups[left].tolist()).isdisjoint(groups[behind].tolist())
             draws[row] = None if moves_others else 1 / len(left)
-            rest = [other for other in candidates[place:] if other != row]
+            rest = [other for other in behind if other != row]
             if request.query.dedupe:
                 rest = [other for other in rest if int(groups[other]) != group]
             candidates = [*candidates[:place], row, *rest]
