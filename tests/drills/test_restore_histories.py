@@ -13,6 +13,8 @@ from tests.suites.restore_histories import open_histories
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(1800), pytest.mark.usefixtures("allow_world")]
 HISTORIES, PIECES = 200, 20
+MOST_MOVED = 2
+"Of the twenty apps of a piece."
 
 
 @pytest.mark.parametrize("piece", range(PIECES))
@@ -22,3 +24,4 @@ async def test_any_history_can_be_backed_up_and_restored(tmp_path: Path, piece: 
             await history.run()
         print(f"\n{history.figures.to_text()}")
         assert history.figures.histories == HISTORIES // PIECES
+        assert history.figures.moved <= MOST_MOVED

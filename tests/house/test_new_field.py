@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.house.tree import ROOT
+from tests.house.scratch_tree import copy_with_lines, run_program
 
 RECORD = "cluster/records/experiment.py"
 FIELDS = {
@@ -77,26 +73,9 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-def copy_with_a_field(scratch: Path) -> None:
-    """Link the tree, and copy the package of the record with two more lines."""
-    for name in ("actors", "deployments", "docs", "jobs", "tests", "pyproject.toml"):
-        (scratch / name).symlink_to(ROOT / name)
-    shutil.copytree(ROOT / "cluster", scratch / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
-    text = (scratch / RECORD).read_text("utf-8")
-    for line, added in FIELDS.items():
-        assert text.count(line) == 1, line
-        text = text.replace(line, added + line)
-    (scratch / RECORD).write_text(text, "utf-8")
-
-
 def test_a_note_of_experiments_needs_two_lines_of_one_file(tmp_path: Path, allow_world: None) -> None:
-    copy_with_a_field(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE],
-        cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    copy_with_lines(tmp_path, {RECORD: FIELDS})
+    assert run_program(tmp_path, PROBE) == {
         "draft": "first",
         "command": "second",
         "label": True,

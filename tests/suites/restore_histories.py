@@ -140,6 +140,8 @@ class Figures:
     keys: int = 0
     records: int = 0
     answers: int = 0
+    moved: int = 0
+    "Apps without compared answers, because a compaction between bulk read and cut took the source beyond the copy."
     backups_repeated: int = 0
 
     def to_text(self) -> str:
@@ -148,6 +150,7 @@ class Figures:
         return (
             f"{self.histories} histories, {done} operations of {len(self.operations)} kinds ({self.during} while a "
             f"backup ran), {self.keys} keys, {self.records} records and {self.answers} answers compared, "
+            f"{self.moved} apps moved on, "
             f"{self.backups_repeated} backups repeated after a kill; {dict(sorted(self.operations.items()))}; "
             f"refused {dict(self.refused)}"
         )
@@ -299,7 +302,9 @@ class History:
             verification, self.target, (other.stores, other.artifacts), (side.stores, side.artifacts), 1000
         )
         assert verification.different == [], verification.different[:3]
-        assert verification.not_compared == {}
+        reasons = set(verification.not_compared.values())
+        assert reasons <= {"its changes were compacted since"}, verification.not_compared
+        self.figures.moved += len(verification.not_compared)
         self.figures.answers += verification.compared
         await ensure_schema(other.stores, self.now_ms)
         shutil.rmtree(self.target_folder)

@@ -22,4 +22,5 @@ async def test_every_record_and_answer_is_there_again_after_any_history(tmp_path
         print(f"\n{figures.to_text()}")
         assert figures.histories == HISTORIES
         assert figures.answers > 0
+        assert figures.moved <= 1
         assert figures.during > 0
