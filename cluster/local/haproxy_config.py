@@ -46,7 +46,7 @@ from pathlib import Path
 from typing import Any
 
 BUSY = "The service is busy or restarting. Please retry."
-"API replicas use the same text when a part is unavailable (deployments/edge/errors.py)."
+"API replicas use the same text when a part is unavailable (deployments/edge/http/errors.py)."
 TIMEOUT = "Request timeout."
 MALFORMED = "Malformed request."
 NO_KEY = "invalid api key."

@@ -18,9 +18,9 @@ from cluster.errors import HouseError, TooMany, Unauthenticated
 from cluster.records.administration import TOKEN_PREFIX
 from cluster.secrecy import is_token, key_sha256
 from cluster.store.stores import Stores
-from deployments.edge.caller import HEADER as KEY_HEADER
-from deployments.edge.caller import PARAMETER
-from deployments.edge.signin_limits import AddressLimits, BucketRate
+from deployments.edge.http.caller import HEADER as KEY_HEADER
+from deployments.edge.http.caller import PARAMETER
+from deployments.edge.limits.signin_limits import AddressLimits, BucketRate
 from deployments.operations.frame.principal import Principal, principal_of
 
 SessionPrincipal = Callable[[Request], Awaitable[Principal | None]]

@@ -17,13 +17,13 @@ from cluster.errors import HouseError, Malformed, TooMany, Unavailable, messages
 from deployments.admin.arguments import collect_arguments, takes_body
 from deployments.admin.authentication import Authenticator
 from deployments.admin.paths import PREFIX, AdminPath, AdminPaths, AnyOperation
-from deployments.edge.body_pace import FILE, FORM, UploadSlots
-from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.envelope import NO_STORE, NOSNIFF, Header, Reply, success
-from deployments.edge.errors import method_not_allowed_reply, reply_from_error, unknown_path_reply
-from deployments.edge.request import ClientDisconnected, DeadlineExceeded, read_body
-from deployments.edge.request_log import HEADER as REQUEST_ID
-from deployments.edge.request_log import AccessLog, RequestCounts, request_id_from
+from deployments.edge.http.body_pace import FILE, FORM, UploadSlots
+from deployments.edge.http.client_address import DIRECT, ClientAddresses
+from deployments.edge.http.envelope import NO_STORE, NOSNIFF, Header, Reply, success
+from deployments.edge.http.errors import method_not_allowed_reply, reply_from_error, unknown_path_reply
+from deployments.edge.http.request import ClientDisconnected, DeadlineExceeded, read_body
+from deployments.edge.http.request_log import HEADER as REQUEST_ID
+from deployments.edge.http.request_log import AccessLog, RequestCounts, request_id_from
 from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.operation import Download, result_to_json
 from deployments.operations.frame.principal import Principal

@@ -25,7 +25,7 @@ from deployments.archive.methods import VERSIONS
 from deployments.archive.oauth.addresses import MCP_PATH
 from deployments.archive.stateless_request import REVISION
 from deployments.archive.tools import Tool, build_tools, list_notices
-from deployments.edge.server_addresses import ServerAddresses
+from deployments.edge.http.server_addresses import ServerAddresses
 
 CARD_PATH = "/.well-known/mcp-server-card"
 "The first address of the card; its bytes stay as they were."

@@ -23,8 +23,8 @@ from deployments.archive.oauth.addresses import resource_of
 from deployments.archive.stateless_methods import StatelessMethods
 from deployments.archive.stateless_request import read_stateless
 from deployments.archive.transport import AllowedOrigins
-from deployments.edge.envelope import Reply
-from deployments.edge.request import (
+from deployments.edge.http.envelope import Reply
+from deployments.edge.http.request import (
     ClientDisconnected,
     Deadline,
     DeadlineExceeded,
@@ -33,8 +33,8 @@ from deployments.edge.request import (
     Send,
     read_body,
 )
-from deployments.edge.request_log import HEADER, AccessLog, RequestCounts, request_id_from
-from deployments.edge.server_addresses import ServerAddresses
+from deployments.edge.http.request_log import HEADER, AccessLog, RequestCounts, request_id_from
+from deployments.edge.http.server_addresses import ServerAddresses
 
 MOST_BYTES = 1 << 20
 BODY_S = 10.0

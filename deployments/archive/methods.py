@@ -20,7 +20,7 @@ from deployments.archive.archive_tools import ArchiveTools, ToolResult
 from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
 from deployments.archive.tools import ASK, FETCH, GET, SEARCH, TOOLS, Tool
 from deployments.archive.usage_log import PendingToolCall, UsageLog
-from deployments.edge.request import Deadline, DeadlineExceeded
+from deployments.edge.http.request import Deadline, DeadlineExceeded
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18")
 SPOKEN = VERSIONS[0]

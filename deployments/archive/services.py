@@ -30,11 +30,11 @@ from deployments.archive.stateless_methods import StatelessMethods
 from deployments.archive.tools import CONNECTOR_TOOLS, SUBJECTS, Tool, build_tools
 from deployments.archive.transport import AllowedOrigins
 from deployments.archive.usage_log import UsageLog
-from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.request_log import AccessLog, RequestCounts
-from deployments.edge.request_observer import RequestObserver
-from deployments.edge.request_tracing import TracedApp
-from deployments.edge.server_addresses import ServerAddresses
+from deployments.edge.http.client_address import DIRECT, ClientAddresses
+from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.observation.request_observer import RequestObserver
+from deployments.edge.observation.request_tracing import TracedApp
 from deployments.sign_in.identity_provider import ProviderConfig
 
 TITLE = "News Archive Search"

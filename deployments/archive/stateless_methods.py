@@ -27,7 +27,7 @@ from deployments.archive.methods import (
 from deployments.archive.stateless_request import INVALID_PARAMS, PREFIX, REVISION, UNKNOWN_METHOD
 from deployments.archive.tools import Tool
 from deployments.archive.usage_log import UsageLog
-from deployments.edge.request import Deadline, DeadlineExceeded
+from deployments.edge.http.request import Deadline, DeadlineExceeded
 
 CACHE_MS = 300_000
 "Milliseconds for which clients may keep the list of tools: a changed list reaches them so late."

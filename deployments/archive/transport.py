@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from cluster.origin import WEB, canonical_origin, is_loopback
 from deployments.archive.jsonrpc import RpcError, render_error
 from deployments.archive.oauth.addresses import resource_metadata_of
-from deployments.edge.envelope import JSON_TYPE, NO_STORE, NOSNIFF, Header, Reply, dumps
-from deployments.edge.request import Send
+from deployments.edge.http.envelope import JSON_TYPE, NO_STORE, NOSNIFF, Header, Reply, dumps
+from deployments.edge.http.request import Send
 
 NOT_SIGNED_IN = "valid bearer token required"
 WRONG_METHOD = "Method Not Allowed"

@@ -12,7 +12,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deployments.edge.compression import accepts_gzip
+from deployments.edge.http.compression import accepts_gzip
 
 FOLDER = Path(__file__).parent / "static"
 SERVED = (".css", ".js", ".svg")

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from cluster.clock import Clock
 from cluster.store.administration.accounts import AccountStore
 from deployments.console.texts.console_texts import ConsoleTexts
-from deployments.edge.body_pace import UploadSlots
-from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.signin_limits import AddressLimits
+from deployments.edge.http.body_pace import UploadSlots
+from deployments.edge.http.client_address import DIRECT, ClientAddresses
+from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.limits.signin_limits import AddressLimits
 from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.result_cache import ResultCache
 from deployments.sign_in.sign_in import Browser, SignIn

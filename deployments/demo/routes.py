@@ -14,8 +14,8 @@ from starlette.routing import BaseRoute, Route
 from cluster.ids import AppId
 from deployments.demo.pages import PAGES, render_demo
 from deployments.demo.script import JAVASCRIPT, STATIC
-from deployments.edge.keyring import Keyring
-from deployments.edge.published_pages import PublishedDocument
+from deployments.edge.access.keyring import Keyring
+from deployments.edge.http.published_document import PublishedDocument
 
 PLAYGROUND: Final = AppId("playground")
 ASSETS = {

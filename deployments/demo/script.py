@@ -17,8 +17,8 @@ from pathlib import Path
 
 from starlette.routing import BaseRoute, Route
 
-from deployments.edge.envelope import CORS_ORIGIN, NOSNIFF
-from deployments.edge.published_pages import PublishedDocument
+from deployments.edge.http.envelope import CORS_ORIGIN, NOSNIFF
+from deployments.edge.http.published_document import PublishedDocument
 
 STATIC = Path(__file__).with_name("static")
 RELEASES = Path(__file__).with_name("releases")

@@ -26,9 +26,9 @@ from deployments.console.api_session import find_session_principal
 from deployments.console.app import build_console_routes
 from deployments.console.services import open_console
 from deployments.demo.routes import DemoServices, build_demo_routes
-from deployments.edge.body_pace import UploadSlots
-from deployments.edge.keyring import Keyring
-from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.edge.access.keyring import Keyring
+from deployments.edge.http.body_pace import UploadSlots
+from deployments.edge.http.request_log import AccessLog, RequestCounts
 from deployments.front.import_processes import ImportProcesses
 from deployments.front.preview_processes import PreviewProcesses
 from deployments.operations.all_operations import OPERATIONS

@@ -68,14 +68,14 @@ from deployments.archive.citation import CitationRules
 from deployments.archive.oauth.document_clients import read_pinned_documents
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
 from deployments.demo.script import build_script_routes
-from deployments.edge.admission import AdmissionServices
-from deployments.edge.client_address import ClientAddresses
-from deployments.edge.keyring import Keyring
-from deployments.edge.limits import RateLimiter
-from deployments.edge.live_figures import LiveMeter
-from deployments.edge.readiness import Readiness
-from deployments.edge.request_log import AccessLog, RequestCounts
-from deployments.edge.request_observer import open_observer
+from deployments.edge.access.admission import AdmissionServices
+from deployments.edge.access.keyring import Keyring
+from deployments.edge.http.client_address import ClientAddresses
+from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.limits.leased_buckets import RateLimiter
+from deployments.edge.observation.live_figures import LiveMeter
+from deployments.edge.observation.readiness import Readiness
+from deployments.edge.observation.request_observer import open_observer
 from deployments.edge.scaling import LoadMeter
 from deployments.front.administration import build_administration_routes, describe_routes
 from deployments.hosts.engine_connections import EngineConnections

@@ -16,7 +16,7 @@ from cluster.records.account import Account
 from cluster.records.administration import APP_ROLES, INVITATION_PREFIX, AuditRow, Invitation
 from cluster.secrecy import is_token, key_sha256
 from cluster.store.stores import Stores
-from deployments.edge.signin_limits import SignInLimits
+from deployments.edge.limits.signin_limits import SignInLimits
 
 CLOSED = "This invitation is not valid. It was used or revoked, or it expired. Ask for a new one."
 TAKEN = (

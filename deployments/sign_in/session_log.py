@@ -9,7 +9,7 @@ from cluster.records.account import Account
 from cluster.records.administration import AuditRow
 from cluster.store.administration.audit import AuditLog
 from cluster.store.installation.limits import LimitStore
-from deployments.edge.signin_limits import APP
+from deployments.edge.limits.signin_limits import APP
 
 Surface = Literal["console", "archive"]
 "The pages on which a person signs in."

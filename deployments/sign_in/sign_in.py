@@ -22,8 +22,8 @@ from cluster.clock import Clock
 from cluster.records.account import NAME_FORM, Account
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
-from deployments.edge.signin_limits import SignInLimits, SignInRates
-from deployments.edge.signing import sha256
+from deployments.edge.access.signing import sha256
+from deployments.edge.limits.signin_limits import SignInLimits, SignInRates
 from deployments.sign_in.identity_provider import IdentityProvider
 from deployments.sign_in.invitations import Invitations
 from deployments.sign_in.password_checks import PasswordChecks

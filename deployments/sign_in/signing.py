@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable
 
 from cluster.secrecy import Vault
-from deployments.edge.signing import PurposeSigner, SlotHash
+from deployments.edge.access.signing import PurposeSigner, SlotHash
 
 
 class SignInSigner:

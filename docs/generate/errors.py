@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster import errors
 from cluster.errors import HouseError, messages
-from deployments.edge.errors import reply_from_error
+from deployments.edge.http.errors import reply_from_error
 from docs.generate.markdown import quote_code, write_page, write_table
 
 if sys.version_info >= (3, 11):

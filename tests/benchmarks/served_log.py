@@ -27,8 +27,8 @@ from cluster.clock import SystemClock
 from cluster.records.logged_query import pseudonym
 from cluster.records.served_answer import ServedAnswer
 from deployments.api.http.served_log_writer import ServedLogWriter
-from deployments.edge.caller import Caller
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.caller import Caller
+from deployments.edge.http.request import ApiRequest
 from tests.fakes.request_handler import open_corner
 
 PRODUCTS, USERS, ROWS = 100_000, 50_000, 10

@@ -35,7 +35,7 @@ from cluster.log import set_up_logging
 from cluster.meter import SilentMeter
 from cluster.process.tracing import OtelTracer, traces_endpoint
 from cluster.store.connect import open_stores
-from deployments.edge.request_observer import RequestObserver
+from deployments.edge.observation.request_observer import RequestObserver
 from tests.benchmarks.data import interactions, products
 from tests.benchmarks.request_handler import requests_of
 from tests.fakes.asgi import call

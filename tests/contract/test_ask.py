@@ -13,7 +13,7 @@ import pytest
 from cluster.records.access import AppSettings
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
-from deployments.edge.proof import sign_user_id
+from deployments.edge.access.proof import sign_user_id
 from tests.fakes.asgi import Answer, call
 from tests.fakes.corner_shop import upload
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner

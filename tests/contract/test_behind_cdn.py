@@ -15,7 +15,7 @@ from cluster.local.haproxy_process import find_haproxy
 from cluster.records.access import AppSettings
 from deployments.api.http.routes import build_application
 from deployments.demo.script import build_script_routes
-from deployments.edge.client_address import ClientAddresses
+from deployments.edge.http.client_address import ClientAddresses
 from tests.contract.oauth.test_browser import serving
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 

@@ -17,7 +17,7 @@ from cluster.secrecy import Vault
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
-from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.edge.http.request_log import AccessLog, RequestCounts
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, MASTER, Corner, open_corner
 

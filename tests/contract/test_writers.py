@@ -11,7 +11,7 @@ import pytest
 
 from cluster.records.access import AppSettings, Limits, new_app_settings
 from cluster.secrecy import derive_token_key
-from deployments.edge.proof import sign_user_id
+from deployments.edge.access.proof import sign_user_id
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, PLENTY, Corner, open_corner
 from tests.fakes.tokens import segment, token_of

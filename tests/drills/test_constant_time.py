@@ -17,9 +17,9 @@ import pytest
 from cluster.errors import Unauthenticated
 from cluster.records.access import App, issue_key
 from cluster.secrecy import Vault
-from deployments.edge.keyring import Keyring
-from deployments.edge.proof import compare_hash, sign_user_id
-from deployments.edge.tokens import read_token
+from deployments.edge.access.keyring import Keyring
+from deployments.edge.access.proof import compare_hash, sign_user_id
+from deployments.edge.access.tokens import read_token
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.tokens import token_of

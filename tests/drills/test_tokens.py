@@ -8,7 +8,7 @@ import time
 import pytest
 
 from cluster.errors import Unauthenticated
-from deployments.edge.tokens import read_token
+from deployments.edge.access.tokens import read_token
 from tests.fakes.tokens import token_of
 
 pytestmark = pytest.mark.drill

@@ -25,7 +25,7 @@ from deployments.archive.oauth.document_clients import DocumentClients
 from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.archive.oauth.routes import build_oauth_routes
 from deployments.archive.oauth.services import OAuthServices, open_oauth
-from deployments.edge.server_addresses import ServerAddresses
+from deployments.edge.http.server_addresses import ServerAddresses
 from deployments.sign_in.identity_provider import ProviderConfig
 
 MASTER = bytes(range(32))

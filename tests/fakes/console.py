@@ -19,8 +19,8 @@ from deployments.console.app import build_console_routes
 from deployments.console.page import Page
 from deployments.console.pages.table import PAGES
 from deployments.console.services import ConsoleServices, open_console
-from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.signin_limits import SignInRates
+from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.limits.signin_limits import SignInRates
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.services import AdminServices

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from deployments.edge.document_client import DocumentClient
+from deployments.edge.http.document_client import DocumentClient
 from tests.fakes.certificates import Authority
 
 HOSTS = ("app.example.com", "other.example.com", "localhost")

@@ -13,7 +13,7 @@ from cluster.process.sockets import free_ports
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from deployments.archive.services import build_archive_routes
-from deployments.edge.client_address import ClientAddresses
+from deployments.edge.http.client_address import ClientAddresses
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import Corner, open_corner

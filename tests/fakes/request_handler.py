@@ -30,11 +30,11 @@ from deployments.api.http.identity_links import IdentityLinkWriter
 from deployments.api.http.query_log_writer import DisabledQueryLog, QueryLog
 from deployments.api.http.request_handler import RequestHandler
 from deployments.api.resources.questions import AskServices
-from deployments.edge.admission import AdmissionServices
-from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.keyring import Keyring
-from deployments.edge.limits import RateLimiter
-from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.edge.access.admission import AdmissionServices
+from deployments.edge.access.keyring import Keyring
+from deployments.edge.http.client_address import DIRECT, ClientAddresses
+from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.limits.leased_buckets import RateLimiter
 from tests.fakes.stores.memory import memory_stores
 
 MASTER = bytes(range(32))

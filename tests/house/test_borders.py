@@ -25,13 +25,13 @@ HOMES = {
     "fastapi": (),  # Ray brings it; Starlette is enough
     "starlette": ("deployments/",),
     "uvicorn": ("deployments/",),
-    "jwt": ("deployments/edge/tokens.py", "deployments/archive/oauth/"),
+    "jwt": ("deployments/edge/access/tokens.py", "deployments/archive/oauth/"),
     "authlib": (
-        "deployments/edge/tokens.py",
+        "deployments/edge/access/tokens.py",
         "deployments/archive/oauth/",
         "deployments/sign_in/identity_provider.py",
     ),
-    "itsdangerous": ("deployments/edge/signing.py", "deployments/archive/oauth/"),
+    "itsdangerous": ("deployments/edge/access/signing.py", "deployments/archive/oauth/"),
     "jinja2": ("deployments/",),
     "typer": (
         "deployments/cli/",

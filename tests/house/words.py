@@ -31,7 +31,7 @@ NOUNS = _words(
     file files filter folders follower followup followups form format forms formula frame front gate gateway generation
     geo grams grants graph groups handler handover handshake haproxy hash head histories history host hosts html http
     idempotency identity ids index indexes info injection input insight installation intake interaction
-    interactions invitations item job jobs json jsonrpc key keyring keys knn language learners lease leases lexer
+    interactions invitations item job jobs json jsonrpc key keyring keys knn language learners lease leased leases lexer
     library lifecycle limits line links lists llm loader local lock log logs lookup loop machine management manifest map
     mappings
     markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
@@ -59,7 +59,7 @@ NOUNS = _words(
      administration assets console csrf entrance factor figures navigation operation overview principal provider
      renderer
     activity conflicts size span time
-    bundle observer readiness support weights window wire word words worker wrapper writer writes
+    bundle observation observer readiness support weights window wire word words worker wrapper writer writes
     """
 )
 "Plain English nouns and terms of search, recommendation, HTTP, OAuth, Ray and Redis."

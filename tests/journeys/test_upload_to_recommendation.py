@@ -30,10 +30,10 @@ from cluster.store.connect import open_stores
 from cluster.store.stores import Stores
 from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.request_handler import RequestHandler
-from deployments.edge.admission import AdmissionServices
-from deployments.edge.keyring import Keyring
-from deployments.edge.limits import RateLimiter as Purses
-from deployments.edge.request_log import AccessLog, RequestCounts
+from deployments.edge.access.admission import AdmissionServices
+from deployments.edge.access.keyring import Keyring
+from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.limits.leased_buckets import RateLimiter as Purses
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import PLENTY
 from tests.fakes.stores.memory import memory_stores

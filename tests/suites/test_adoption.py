@@ -22,7 +22,7 @@ from cluster.records.access import App, issue_key
 from cluster.records.run import Run, Schedule
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
-from deployments.edge.keyring import Keyring
+from deployments.edge.access.keyring import Keyring
 from jobs.refresh.runs.run_commands import create_run
 from jobs.refresh.runs.scheduler import RunScheduler
 from jobs.refresh.runs.worker import TrainingWorker, WorkerContext

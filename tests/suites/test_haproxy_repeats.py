@@ -22,7 +22,7 @@ from cluster.errors import Fault
 from cluster.local.haproxy_config import UNSENT, HAProxyOptions, tighten
 from cluster.local.haproxy_process import find_haproxy
 from cluster.process.sockets import free_ports
-from deployments.edge.errors import UNSENT_STATUS
+from deployments.edge.http.errors import UNSENT_STATUS
 from tests.cluster.nodes.machine import Network, missing_right
 from tests.suites.waiting import wait_until
 

@@ -19,7 +19,7 @@ import pytest
 
 from deployments.archive.oauth.client_metadata import read_client_document
 from deployments.archive.oauth.replies import OAuthError
-from deployments.edge.document_client import MOST_AT_ONCE, DocumentClient, DocumentError, FetchedDocument
+from deployments.edge.http.document_client import MOST_AT_ONCE, DocumentClient, DocumentError, FetchedDocument
 from tests.fakes.certificates import Authority
 from tests.fakes.document_host import JSON_HEAD, PUBLIC, DocumentHost, a_document
 

@@ -55,7 +55,7 @@ from cluster.log import set_up_logging
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.connecting import connect
 from cluster.settings import Settings
-from deployments.edge.keyring import Keyring
+from deployments.edge.access.keyring import Keyring
 
 async def main():
     set_up_logging(level=logging.ERROR)

@@ -25,7 +25,7 @@ from cluster.secrecy import Vault
 from cluster.store import keys
 from cluster.store.connect import OpenStores
 from cluster.store.seals.seal import salt_from_key, seal, unseal
-from deployments.edge.keyring import Keyring
+from deployments.edge.access.keyring import Keyring
 from tests.suites.doing import APP, NOW
 from tests.suites.small import a_key, an_app
 

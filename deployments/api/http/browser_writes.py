@@ -15,9 +15,9 @@ from typing import Any
 
 from cluster.records.validation.upload import rejected_upload_error
 from cluster.store.data.append_plan import BrowserWriter
-from deployments.edge.address_buckets import digest_address
-from deployments.edge.proof import ClaimedIdentity, verify_identity
-from deployments.edge.request import ApiRequest
+from deployments.edge.access.proof import ClaimedIdentity, verify_identity
+from deployments.edge.http.request import ApiRequest
+from deployments.edge.limits.token_buckets import digest_address
 
 PROOFS = ("user_hash", "anonymous_hash", "user_type")
 _DAY_MS = 86_400_000

@@ -15,7 +15,7 @@ from actors.recommender.messages import RecommendationResult, UserQuery
 from cluster.query.columnar.formula import is_plain_field, parse_formula
 from cluster.query.language.field_values import canonical
 from deployments.api.wire.faults import refuse
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.request import ApiRequest
 
 _INSIDE = re.compile(r"(?:i18n_[^.]*|children)\.")
 "Fields whose values are product objects with the same confidential fields."

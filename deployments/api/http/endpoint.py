@@ -17,10 +17,10 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from deployments.edge.admission import AdmissionRules, validate_request
-from deployments.edge.envelope import Reply
-from deployments.edge.errors import Family
-from deployments.edge.request import ApiRequest
+from deployments.edge.access.admission import AdmissionRules, validate_request
+from deployments.edge.http.envelope import Reply
+from deployments.edge.http.errors import Family
+from deployments.edge.http.request import ApiRequest
 
 Answer = Callable[[ApiRequest], Awaitable[Reply]]
 Schema = Callable[[ApiRequest], Any]

@@ -53,7 +53,7 @@ from deployments.api.wire import records as wire
 from deployments.api.wire.autocomplete import Autocomplete, CompletionsReply
 from deployments.api.wire.bulk import Bulk, BulkReply
 from deployments.api.wire.search import ManyProducts, NamedProducts, SearchBody, SearchReply
-from deployments.edge.admission import AdmissionRules
+from deployments.edge.access.admission import AdmissionRules
 
 _READ = AdmissionRules()
 _UPLOAD = AdmissionRules(bucket="write", writes=True, body="raw")

@@ -26,14 +26,14 @@ from starlette.middleware import Middleware
 
 from cluster.errors import TooMany, messages
 from deployments.api.http.request_handler import RequestHandler
-from deployments.edge.caller import HEADER as KEY_HEADER
-from deployments.edge.caller import find_key
-from deployments.edge.envelope import CORS_EXPOSE, CORS_ORIGIN, Reply
-from deployments.edge.errors import reply_from_error, unknown_path_reply
-from deployments.edge.readiness import PATH as READY
-from deployments.edge.readiness import not_open_yet
-from deployments.edge.request import Receive, Scope, Send
-from deployments.edge.request_log import HEADER, request_id_from
+from deployments.edge.http.caller import HEADER as KEY_HEADER
+from deployments.edge.http.caller import find_key
+from deployments.edge.http.envelope import CORS_EXPOSE, CORS_ORIGIN, Reply
+from deployments.edge.http.errors import reply_from_error, unknown_path_reply
+from deployments.edge.http.request import Receive, Scope, Send
+from deployments.edge.http.request_log import HEADER, request_id_from
+from deployments.edge.observation.readiness import PATH as READY
+from deployments.edge.observation.readiness import not_open_yet
 
 Find = Callable[[], "RequestHandler | None"]
 SHORT_BYTES = 16_000

@@ -18,8 +18,8 @@ from typing import Any
 from cluster.clock import from_ms
 from deployments.api.http.browser_writes import address_pseudonym
 from deployments.api.wire.ask import AskBody
-from deployments.edge.proof import verify_user_type
-from deployments.edge.request import ApiRequest
+from deployments.edge.access.proof import verify_user_type
+from deployments.edge.http.request import ApiRequest
 
 _RESERVED_CLAIMS = frozenset({"user_id", "sub", "user_type", "exp", "nbf", "iat", "iss", "aud"})
 VERIFIED_TYPE = "free"

@@ -22,8 +22,8 @@ from cluster.meter import Meter
 from cluster.store.data.append_plan import BrowserWriter
 from cluster.store.data.interactions import InteractionStore
 from deployments.api.http.browser_writes import browser_writer
-from deployments.edge.proof import ClaimedIdentity, verify_identity
-from deployments.edge.request import ApiRequest
+from deployments.edge.access.proof import ClaimedIdentity, verify_identity
+from deployments.edge.http.request import ApiRequest
 
 LINKED_FOR_S = 900.0
 "Seconds for which a process assumes that a pair it wrote is still linked."

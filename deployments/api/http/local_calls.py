@@ -11,7 +11,7 @@ import orjson
 
 from cluster.deadline import run_within
 from cluster.errors import TooLarge, Unavailable
-from deployments.edge.request import Scope
+from deployments.edge.http.request import Scope
 
 Application = Callable[[Scope, Any, Any], Awaitable[None]]
 

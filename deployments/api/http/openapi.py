@@ -14,8 +14,8 @@ from deployments.api.http.endpoint import Endpoint
 from deployments.api.reference.openapi_reference import Example, OpenApiTexts, read_texts
 from deployments.api.wire import records as wire
 from deployments.api.wire.experiments import RefusedEvent
-from deployments.edge import idempotency
-from deployments.edge.errors import Family
+from deployments.edge.access import idempotency
+from deployments.edge.http.errors import Family
 
 TITLE = "Kiosk"
 _REF = "#/components/schemas/{model}"

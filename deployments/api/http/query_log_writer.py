@@ -19,7 +19,7 @@ from cluster.records.logged_query import LONGEST, LoggedQuery, QueryKind, pseudo
 from cluster.store.archive.log_stream import LogStream
 from deployments.api.http.browser_writes import address_pseudonym
 from deployments.edge.batch_writer import BatchWriter, split_by_app
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.request import ApiRequest
 
 MOST_A_BATCH = 150
 

@@ -17,7 +17,7 @@ from actors.serving.client import PREVIEW, StoredRules
 from cluster.clock import Clock
 from cluster.errors import Invalid
 from deployments.api.http.browser_writes import limit_new_users
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.request import ApiRequest
 
 
 class TreatmentOutcome:

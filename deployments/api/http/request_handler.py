@@ -1,6 +1,6 @@
 """The request handler: from an ASGI scope to the bytes of the reply, for every endpoint.
 
-    find the endpoint -> admit (edge/admission) -> endpoint's answer -> write
+    find the endpoint -> admit (edge/access/admission) -> endpoint's answer -> write
 
 `HotLayer` calls it in front of the framework, and the generated routes call it inside the framework. Both replies
 are byte-equal except for the request id.
@@ -17,13 +17,13 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, messages
 from cluster.store.data.idempotency import IdempotencyStore
 from deployments.api.http.endpoint import Endpoint, PathMatch, PathTable, validate_and_answer
-from deployments.edge import idempotency
-from deployments.edge.admission import AdmissionServices, admit, bearer_user
-from deployments.edge.caller import HEADER as KEY_HEADER
-from deployments.edge.caller import PARAMETER, find_key, key_fault
-from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.compression import ENCODED, LEAST_BYTES, LEAST_HOT_BYTES, accepts_gzip, gzip_beside
-from deployments.edge.envelope import (
+from deployments.edge.access import idempotency
+from deployments.edge.access.admission import AdmissionServices, admit, bearer_user
+from deployments.edge.http.caller import HEADER as KEY_HEADER
+from deployments.edge.http.caller import PARAMETER, find_key, key_fault
+from deployments.edge.http.client_address import DIRECT, ClientAddresses
+from deployments.edge.http.compression import ENCODED, LEAST_BYTES, LEAST_HOT_BYTES, accepts_gzip, gzip_beside
+from deployments.edge.http.envelope import (
     CORS_EXPOSE,
     CORS_ORIGIN,
     NO_STORE,
@@ -35,15 +35,14 @@ from deployments.edge.envelope import (
     preflight,
     with_warning,
 )
-from deployments.edge.errors import (
+from deployments.edge.http.errors import (
     UNSENT_STATUS,
     method_not_allowed_reply,
     reply_from_error,
     timeout_reply,
     unknown_path_reply,
 )
-from deployments.edge.readiness import Readiness
-from deployments.edge.request import (
+from deployments.edge.http.request import (
     ApiRequest,
     ClientDisconnected,
     Deadline,
@@ -52,9 +51,10 @@ from deployments.edge.request import (
     Scope,
     Send,
 )
-from deployments.edge.request_log import AccessLog, RequestCounts
-from deployments.edge.request_observer import HEADER as TRACE_HEADER
-from deployments.edge.request_observer import RequestObserver
+from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.observation.readiness import Readiness
+from deployments.edge.observation.request_observer import HEADER as TRACE_HEADER
+from deployments.edge.observation.request_observer import RequestObserver
 
 
 @dataclass(slots=True)

@@ -25,8 +25,8 @@ from deployments.api.http.html_pages import (
 )
 from deployments.api.http.openapi import TITLE, build_openapi, extend_openapi
 from deployments.api.http.request_handler import RequestHandler
-from deployments.edge.envelope import CORS_ORIGIN, NOSNIFF, dumps
-from deployments.edge.published_pages import PublishedDocument
+from deployments.edge.http.envelope import CORS_ORIGIN, NOSNIFF, dumps
+from deployments.edge.http.published_document import PublishedDocument
 
 Closing = Callable[[], Awaitable[None]]
 

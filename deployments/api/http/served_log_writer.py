@@ -24,7 +24,7 @@ from cluster.records.served_answer import Device, ServedAnswer
 from cluster.store.archive.log_stream import LogStream
 from deployments.api.http.query_treatment import classify_device
 from deployments.edge.batch_writer import BatchWriter, split_by_app
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.request import ApiRequest
 
 MOST_A_BATCH = 40
 MOST_PRODUCTS = 100

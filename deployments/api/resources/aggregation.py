@@ -24,8 +24,8 @@ from cluster.store.data.records import RecordStore
 from deployments.api.wire.faults import refuse_filter, unprocessable_from
 from deployments.api.wire.records import AggregateBody
 from deployments.api.wire.shared import parse_filter
-from deployments.edge.envelope import Reply, success
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.envelope import Reply, success
+from deployments.edge.http.request import ApiRequest
 
 _SLICE = 500
 _PATIENCE_S = 30.0

@@ -39,8 +39,8 @@ from deployments.api.resources.questions import (
 )
 from deployments.api.wire.ask import AskSearch, parse_question_id
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
-from deployments.edge.envelope import Reply, success
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.envelope import Reply, success
+from deployments.edge.http.request import ApiRequest
 
 MOST_RANKED = 1_000
 "Products ordered by both ranks; later pages continue with the engine's order."

@@ -21,9 +21,9 @@ from deployments.api.resources.completions import QuestionBankSuggestions
 from deployments.api.resources.questions import AskServices, QuestionsResource, validate_body
 from deployments.api.wire import ask as wire
 from deployments.api.wire.records import MessageReply, build_envelope
-from deployments.edge.admission import AdmissionRules
-from deployments.edge.envelope import Reply, success
-from deployments.edge.request import ApiRequest
+from deployments.edge.access.admission import AdmissionRules
+from deployments.edge.http.envelope import Reply, success
+from deployments.edge.http.request import ApiRequest
 
 TRENDING_DAYS = 7
 TRENDING_USERS = 3

@@ -22,11 +22,16 @@ from cluster.errors import TooMany, Unavailable
 from deployments.api.http.endpoint import Endpoint, validate_and_answer
 from deployments.api.wire.bulk import Bulk, BulkItem
 from deployments.api.wire.faults import unprocessable_from
-from deployments.edge.admission import AdmissionRules, AdmissionServices, check_access, refresh_credential
-from deployments.edge.caller import Caller
-from deployments.edge.envelope import Reply, dumps
-from deployments.edge.errors import reply_from_error, unknown_path_reply
-from deployments.edge.request import ApiRequest, Deadline, DeadlineExceeded
+from deployments.edge.access.admission import (
+    AdmissionRules,
+    AdmissionServices,
+    check_access,
+    refresh_credential,
+)
+from deployments.edge.http.caller import Caller
+from deployments.edge.http.envelope import Reply, dumps
+from deployments.edge.http.errors import reply_from_error, unknown_path_reply
+from deployments.edge.http.request import ApiRequest, Deadline, DeadlineExceeded
 
 GROUPS = frozenset({"search", "recommendation", "ask", "qa"})
 AT_ONCE = 8

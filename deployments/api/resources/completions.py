@@ -23,8 +23,8 @@ from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
 from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.recommendation import render_notices
-from deployments.edge.envelope import Reply, dumps, result
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.envelope import Reply, dumps, result
+from deployments.edge.http.request import ApiRequest
 
 LEAST_USERS = 5
 "Least number of users of a query that a publishable key may see: fewer would disclose single users."

@@ -28,10 +28,10 @@ from deployments.api.wire import experiments as shape
 from deployments.api.wire.experiments import ExperimentBody, ExperimentEdit, ScheduleBody
 from deployments.api.wire.faults import refuse, unprocessable_from
 from deployments.api.wire.records import MessageReply, build_envelope
-from deployments.edge.admission import AdmissionRules
-from deployments.edge.envelope import Reply, plain_reply, success
-from deployments.edge.proof import ClaimedIdentity, verify_identity
-from deployments.edge.request import ApiRequest
+from deployments.edge.access.admission import AdmissionRules
+from deployments.edge.access.proof import ClaimedIdentity, verify_identity
+from deployments.edge.http.envelope import Reply, plain_reply, success
+from deployments.edge.http.request import ApiRequest
 
 NAMED = "experiment_id_or_slug"
 _MOST_FAULTS = 1 << 20

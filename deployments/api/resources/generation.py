@@ -36,9 +36,9 @@ from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.wire.ask import parse_question_id
 from deployments.api.wire.faults import build_error, refuse, unprocessable_from
 from deployments.api.wire.records import MessageReply, build_envelope
-from deployments.edge.admission import AdmissionRules
-from deployments.edge.envelope import Reply, success
-from deployments.edge.request import ApiRequest
+from deployments.edge.access.admission import AdmissionRules
+from deployments.edge.http.envelope import Reply, success
+from deployments.edge.http.request import ApiRequest
 
 NOTHING_TO_DO = "one of template, instructions, task_id is required"
 MOST_PRODUCTS = 10

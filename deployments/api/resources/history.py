@@ -24,10 +24,10 @@ from deployments.api.http.endpoint import Answer, Endpoint, EndpointTexts
 from deployments.api.wire import history as wire
 from deployments.api.wire import records
 from deployments.api.wire.faults import refuse, unprocessable_from
-from deployments.edge.admission import AdmissionRules
-from deployments.edge.envelope import Reply, message_reply, success, with_etag
-from deployments.edge.request import ApiRequest
-from deployments.edge.tokens import check_same_user
+from deployments.edge.access.admission import AdmissionRules
+from deployments.edge.access.tokens import check_same_user
+from deployments.edge.http.envelope import Reply, message_reply, success, with_etag
+from deployments.edge.http.request import ApiRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from cluster.store.stores import Stores
 from deployments.api.http.browser_writes import WritePermission
 from deployments.api.http.identity import default_anonymous_id
 from deployments.api.resources.records import is_dry_run, mark_dry_run
-from deployments.edge.envelope import Reply, message_reply, plain_reply
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.envelope import Reply, message_reply, plain_reply
+from deployments.edge.http.request import ApiRequest
 
 MOST_WARNINGS = 20
 MOST_CHECKED = 100

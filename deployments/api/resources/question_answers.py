@@ -30,9 +30,9 @@ from deployments.api.wire.qa import (
 )
 from deployments.api.wire.recommendation import render_notices
 from deployments.api.wire.records import MessageReply, build_envelope
-from deployments.edge.admission import AdmissionRules
-from deployments.edge.envelope import Reply, dumps, result, success
-from deployments.edge.request import ApiRequest
+from deployments.edge.access.admission import AdmissionRules
+from deployments.edge.http.envelope import Reply, dumps, result, success
+from deployments.edge.http.request import ApiRequest
 
 _NOTHING = AnswerResult(0, [], SpellingResult(False, False, "", "", "", ""))
 

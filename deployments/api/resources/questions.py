@@ -33,9 +33,9 @@ from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.wire.ask import AnswerFormatBody, AskAnswers, AskBody, AskQuestion, parse_question_id
 from deployments.api.wire.faults import refuse, unprocessable_from
 from deployments.api.wire.shared import parse_filter
-from deployments.edge.admission import bearer_user
-from deployments.edge.envelope import Reply, dumps, success, success_json, with_etag
-from deployments.edge.request import ApiRequest
+from deployments.edge.access.admission import bearer_user
+from deployments.edge.http.envelope import Reply, dumps, success, success_json, with_etag
+from deployments.edge.http.request import ApiRequest
 
 NAMED = "question_id"
 _AGAIN_S = 3600

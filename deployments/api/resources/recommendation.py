@@ -32,8 +32,8 @@ from deployments.api.wire.recommendation import (
     render_notices,
     to_query,
 )
-from deployments.edge.envelope import Reply, dumps, result
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.envelope import Reply, dumps, result
+from deployments.edge.http.request import ApiRequest
 
 NOT_FOR_BROWSERS = "Publishable key is not allowed to explain; use the secret key"
 

@@ -22,7 +22,7 @@ from cluster.records.validation.upload import parse_upload
 from cluster.store.app_bounds import StorageBounds, check_new_records
 from cluster.store.stores import Stores
 from deployments.api.wire.faults import refuse
-from deployments.edge.envelope import (
+from deployments.edge.http.envelope import (
     Header,
     Reply,
     compute_etag,
@@ -32,7 +32,7 @@ from deployments.edge.envelope import (
     success_json,
     with_etag,
 )
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.request import ApiRequest
 
 INCONSISTENT = (
     "Some of the records are not inserted, because the data types of their custom attributes are not consistent "

@@ -22,8 +22,8 @@ from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.recommendation import render_notices
 from deployments.api.wire.search import ManyProducts, SearchBody, to_named_query, to_search_query
-from deployments.edge.envelope import Reply, dumps, result
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.envelope import Reply, dumps, result
+from deployments.edge.http.request import ApiRequest
 
 
 class SearchResource:

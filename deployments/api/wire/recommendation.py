@@ -28,7 +28,7 @@ from deployments.api.wire.shared import (
     query_from_body,
     spacings_from_body,
 )
-from deployments.edge.envelope import dumps
+from deployments.edge.http.envelope import dumps
 
 _ID_SCHEMA = {"type": "string", "minLength": 1, "maxLength": 512}
 NamedList = Annotated[list[Annotated[str, Field(min_length=1, max_length=512)]], Field(max_length=1000)]

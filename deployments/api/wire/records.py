@@ -1,7 +1,7 @@
 """The aggregation body and all replies.
 
-The reply models only document replies. `edge/envelope.py` writes replies as bytes, and the contract scenarios check
-them against the models.
+The reply models only document replies. `edge/http/envelope.py` writes replies as bytes, and the contract scenarios
+check them against the models.
 
 Published in `docs/reference/rest.md`, sections Users, Products and Interactions.
 """

@@ -37,7 +37,7 @@ from deployments.archive.oauth.redirects import describe_target, is_loopback_tar
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.services import CODE_LIFE_S, OAuthServices
 from deployments.archive.oauth.signin import ConnectingClient, SignInPage
-from deployments.edge.signing import sha256
+from deployments.edge.access.signing import sha256
 from deployments.sign_in.password_checks import is_same_origin_form
 from deployments.sign_in.sessions import Session
 

@@ -18,7 +18,7 @@ from deployments.archive.oauth.clients import OAuthClient, is_secret_of
 from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.services import OAuthServices
-from deployments.edge.signing import sha256
+from deployments.edge.access.signing import sha256
 
 CHALLENGE = {"www-authenticate": 'Basic realm="archive"'}
 

@@ -26,8 +26,8 @@ from deployments.archive.oauth.assertions import read_keys
 from deployments.archive.oauth.client_metadata import read_client_document, read_object
 from deployments.archive.oauth.clients import OAuthClient, short_id
 from deployments.archive.oauth.replies import OAuthError
-from deployments.edge.document_client import DocumentClient, DocumentError
-from deployments.edge.signin_limits import AddressLimits, BucketRate
+from deployments.edge.http.document_client import DocumentClient, DocumentError
+from deployments.edge.limits.signin_limits import AddressLimits, BucketRate
 
 MOST_CACHED = 256
 "Clients of fetched documents in the memory of one process; the one used longest ago goes first."

@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from cluster.errors import HouseError
 from deployments.archive.oauth.replies import OAuthError
-from deployments.edge.body_pace import BodyPace
-from deployments.edge.request import ClientDisconnected, DeadlineExceeded, read_body
+from deployments.edge.http.body_pace import BodyPace
+from deployments.edge.http.request import ClientDisconnected, DeadlineExceeded, read_body
 
 MOST_BYTES = 20_000
 MOST_FIELDS = 60

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from cluster.clock import Clock
 from cluster.store.installation.limits import LimitStore
-from deployments.edge.body_pace import SMALL_BODY
-from deployments.edge.signin_limits import APP, BucketRate, SignInRates
+from deployments.edge.http.body_pace import SMALL_BODY
+from deployments.edge.limits.signin_limits import APP, BucketRate, SignInRates
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from deployments.archive.oauth.revocation import RevocationEndpoint
 from deployments.archive.oauth.services import OAuthServices
 from deployments.archive.oauth.signin import SignInPage
 from deployments.archive.oauth.token import TokenEndpoint
-from deployments.edge.request import ClientDisconnected
+from deployments.edge.http.request import ClientDisconnected
 
 Answering = Callable[[Request], Awaitable[Response]]
 READ = ("GET", "HEAD")

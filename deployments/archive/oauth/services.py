@@ -18,9 +18,9 @@ from deployments.archive.oauth.document_clients import DocumentClients
 from deployments.archive.oauth.rate_limits import ChangeLimit, OAuthLimits
 from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.signing import OAuthSigner
-from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.server_addresses import ServerAddresses
-from deployments.edge.signin_limits import AddressLimits, BucketRate
+from deployments.edge.http.client_address import DIRECT, ClientAddresses
+from deployments.edge.http.server_addresses import ServerAddresses
+from deployments.edge.limits.signin_limits import AddressLimits, BucketRate
 from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
 from deployments.sign_in.sign_in import Browser, SignIn
 

@@ -18,7 +18,7 @@ from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.pages import OAuthPages, redirect
 from deployments.archive.oauth.redirects import describe_target, is_on_this_machine
 from deployments.archive.oauth.services import OAuthServices
-from deployments.edge.signing import PurposeSigner, sha256
+from deployments.edge.access.signing import PurposeSigner, sha256
 from deployments.sign_in.sessions import PATH, BrowserSessions, Session
 from deployments.sign_in.sign_in import safe_goal, username_from_form
 

@@ -18,7 +18,7 @@ import jwt
 from itsdangerous import BadData, Signer
 
 from cluster.secrecy import Vault
-from deployments.edge.signing import KINDS, PurposeSigner, is_whole
+from deployments.edge.access.signing import KINDS, PurposeSigner, is_whole
 
 _TYPE = "at+jwt"
 _UNJUDGED: jwt.types.Options = {

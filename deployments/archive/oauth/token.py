@@ -20,7 +20,7 @@ from deployments.archive.oauth.pkce import is_verifier_of
 from deployments.archive.oauth.redirects import describe_target
 from deployments.archive.oauth.replies import NO_STORE, OAuthError, render_document
 from deployments.archive.oauth.services import ACCESS_LIFE_S, GRACE_S, OAuthServices
-from deployments.edge.signing import sha256
+from deployments.edge.access.signing import sha256
 
 _log = structlog.get_logger()
 

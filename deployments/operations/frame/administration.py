@@ -14,7 +14,7 @@ from cluster.clock import Clock
 from cluster.errors import Forbidden, HouseError, NotFound, TooMany, Unavailable, Unprocessable
 from cluster.log import redact, redact_keys
 from cluster.records.administration import AuditRow
-from deployments.edge.signin_limits import AddressLimits, BucketRate
+from deployments.edge.limits.signin_limits import AddressLimits, BucketRate
 from deployments.operations.frame.operation import Arguments, OfApp, Operation, result_to_json
 from deployments.operations.frame.principal import Principal
 

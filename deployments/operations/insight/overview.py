@@ -18,7 +18,7 @@ from cluster.store.installation.leases import LEASES, LeaseReader
 from cluster.store.installation.live_figures import WINDOW_MS, LiveFigureStore
 from cluster.store.installation.replica_memory import ReplicaMemoryStore
 from cluster.store.installation.schema import SchemaStore
-from deployments.edge.live_figures import duration_of_class
+from deployments.edge.observation.live_figures import duration_of_class
 from deployments.operations.frame.operation import Arguments, Operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.installation_checks import (

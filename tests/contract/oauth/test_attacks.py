@@ -16,7 +16,7 @@ from cluster.records.account import hash_password
 from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from deployments.archive.oauth.rate_limits import OAuthLimits
-from deployments.edge.signin_limits import AddressLimits, BucketRate
+from deployments.edge.limits.signin_limits import AddressLimits, BucketRate
 from deployments.sign_in.password_checks import MOST_WAITING, PasswordChecks
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (

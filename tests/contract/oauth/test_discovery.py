@@ -9,7 +9,7 @@ import pytest
 
 from cluster.errors import Invalid
 from cluster.store.stores import Stores
-from deployments.edge.server_addresses import ServerAddresses
+from deployments.edge.http.server_addresses import ServerAddresses
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import BASE, ISSUER, RESOURCE, app_over, http_over, oauth_services
 from tests.suites.manual_clock import ManualClock

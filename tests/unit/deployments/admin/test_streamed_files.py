@@ -12,7 +12,7 @@ import pytest
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from deployments.admin import endpoint
-from deployments.edge.body_pace import MOST_UPLOADS_EACH, BodyPace
+from deployments.edge.http.body_pace import MOST_UPLOADS_EACH, BodyPace
 from deployments.operations.frame.services import AdminConfig
 from deployments.operations.open_admin import open_admin
 from tests.fakes.administration import VAULT, add_apps, add_person, bearer, give_token, serve

@@ -15,7 +15,7 @@ from deployments.console import forms
 from deployments.console.forms import find_bounds
 from deployments.console.pages.imports import MOST_UPLOAD_BYTES
 from deployments.console.pages.table import PAGES
-from deployments.edge.body_pace import FILE, FORM, MOST_UPLOADS_EACH, SMALL_BODY, BodyPace
+from deployments.edge.http.body_pace import FILE, FORM, MOST_UPLOADS_EACH, SMALL_BODY, BodyPace
 from tests.fakes.administration import add_apps
 from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services

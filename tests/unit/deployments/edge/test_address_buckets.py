@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from deployments.edge.address_buckets import AddressBuckets, digest_address, network_from_address
+from deployments.edge.limits.token_buckets import AddressBuckets, digest_address, network_from_address
 from tests.fakes.request_handler import StillClock
 
 

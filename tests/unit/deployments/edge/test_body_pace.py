@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cluster.errors import TooMany
-from deployments.edge.body_pace import BodyPace, UploadSlots
-from deployments.edge.request import DeadlineExceeded
+from deployments.edge.http.body_pace import BodyPace, UploadSlots
+from deployments.edge.http.request import DeadlineExceeded
 from tests.suites.virtual_time import run_in_virtual_time
 
 PIECE = b"x" * 1_000

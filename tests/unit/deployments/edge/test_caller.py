@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from deployments.edge.caller import find_key, parse_query
+from deployments.edge.http.caller import find_key, parse_query
 
 
 def test_the_header_wins_over_the_query() -> None:

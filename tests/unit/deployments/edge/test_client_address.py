@@ -6,8 +6,8 @@ import pytest
 
 from cluster.errors import Invalid
 from cluster.settings import Settings
-from deployments.edge.client_address import ClientAddresses
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.client_address import ClientAddresses
+from deployments.edge.http.request import ApiRequest
 from tests.fakes.request_handler import StillClock
 
 

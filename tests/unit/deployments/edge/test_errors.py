@@ -8,7 +8,7 @@ import structlog
 
 from cluster import errors
 from cluster.errors import HouseError, messages
-from deployments.edge.errors import BUSY, Family, reply_from_error
+from deployments.edge.http.errors import BUSY, Family, reply_from_error
 
 FAMILIES: tuple[Family, ...] = get_args(Family)
 

@@ -6,8 +6,8 @@ import pytest
 
 from cluster.errors import Conflict, HouseError, Unavailable, Unprocessable
 from cluster.store.data.idempotency import IdempotencyStore
-from deployments.edge.envelope import Reply
-from deployments.edge.idempotency import KeyOwner, answer_once
+from deployments.edge.access.idempotency import KeyOwner, answer_once
+from deployments.edge.http.envelope import Reply
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 

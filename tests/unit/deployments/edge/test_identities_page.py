@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from cluster.errors import messages
-from deployments.edge.proof import sign_user_id
-from deployments.edge.tokens import read_token
+from deployments.edge.access.proof import sign_user_id
+from deployments.edge.access.tokens import read_token
 
 PAGE = (Path(__file__).parents[4] / "docs" / "concepts" / "identities.md").read_text("utf-8")
 

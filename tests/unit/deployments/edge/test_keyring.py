@@ -10,7 +10,7 @@ from cluster.errors import Unavailable
 from cluster.records.access import App, issue_key
 from cluster.secrecy import Vault, key_sha256
 from cluster.store.administration.access import AccessBook, AccessStore
-from deployments.edge.keyring import Keyring
+from deployments.edge.access.keyring import Keyring
 from tests.fakes.request_handler import MASTER, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until

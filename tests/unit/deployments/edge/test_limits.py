@@ -9,8 +9,8 @@ from cluster.errors import TooMany, Unavailable
 from cluster.records.access import App, AppSettings
 from cluster.records.access import Limits as AppLimits
 from cluster.store.installation.limits import LimitStore, TokenGrant
-from deployments.edge.caller import Credential
-from deployments.edge.limits import RateLimiter
+from deployments.edge.http.caller import Credential
+from deployments.edge.limits.leased_buckets import RateLimiter
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 

@@ -9,8 +9,8 @@ import pytest
 
 from cluster.errors import Unavailable
 from deployments.api.http.hot import HotLayer
-from deployments.edge import readiness
-from deployments.edge.readiness import Readiness
+from deployments.edge.observation import readiness
+from deployments.edge.observation.readiness import Readiness
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import StillClock, open_corner
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cluster.errors import Malformed, TooLarge
-from deployments.edge.request import ClientDisconnected, Deadline, DeadlineExceeded, Receive, read_body
+from deployments.edge.http.request import ClientDisconnected, Deadline, DeadlineExceeded, Receive, read_body
 
 MB = 1 << 20
 

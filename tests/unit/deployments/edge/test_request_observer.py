@@ -19,8 +19,8 @@ from cluster.records.engine import Engine
 from cluster.store.refreshing_cache import EngineRecords
 from cluster.tracing import current_span, current_trace, is_sampled, parse_traceparent
 from deployments.api.http.engine_router import EngineRouter
-from deployments.edge import request_observer
-from deployments.edge.request_observer import MOST_FOLLOWED, MOST_LINES, RequestObserver
+from deployments.edge.observation import request_observer
+from deployments.edge.observation.request_observer import MOST_FOLLOWED, MOST_LINES, RequestObserver
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import Corner, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores

@@ -13,7 +13,7 @@ from cluster.meter import SilentMeter
 from cluster.process.tracing import OtelTracer
 from cluster.tracing import CURRENT
 from deployments.archive.services import build_archive_routes
-from deployments.edge.request_observer import RequestObserver
+from deployments.edge.observation.request_observer import RequestObserver
 from tests.fakes.archive import ArchiveCorner, open_archive_corner
 
 CALLER = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -6,8 +6,8 @@ from random import Random
 import pytest
 import structlog
 
-from deployments.edge import envelope
-from deployments.edge.request_log import AccessLog, RequestCounts, request_id_from
+from deployments.edge.http import envelope
+from deployments.edge.http.request_log import AccessLog, RequestCounts, request_id_from
 
 
 class Notes:

@@ -10,8 +10,8 @@ import jwt
 import pytest
 
 from cluster.errors import Unauthenticated
-from deployments.edge.caller import parse_bearer
-from deployments.edge.tokens import USER_TYPES, check_same_user, read_token
+from deployments.edge.access.tokens import USER_TYPES, check_same_user, read_token
+from deployments.edge.http.caller import parse_bearer
 from tests.fakes.tokens import HEADER, segment, sign_text, token_of
 
 SECRET = "ksk_dev_" + "a" * 32 + "_000000"

@@ -12,8 +12,8 @@ from cluster.records.logged_query import LONGEST, UNKNOWN, LoggedQuery, pseudony
 from cluster.store.stores import Stores
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.edge.batch_writer import MOST_WAITING
-from deployments.edge.caller import Caller, UserToken
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.caller import Caller, UserToken
+from deployments.edge.http.request import ApiRequest
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import NOW_MS, PLENTY, Corner, StillClock, open_corner
 

@@ -24,8 +24,8 @@ from deployments.api.http.served_log_writer import (
     ServedLogWriter,
     digest_request,
 )
-from deployments.edge.caller import Caller
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.caller import Caller
+from deployments.edge.http.request import ApiRequest
 from tests.fakes.request_handler import NOW_MS, Corner, open_corner
 
 QUERY = UserQuery("user_to_products", "shop", "default", user_id="gina-7", rows=2, start=4)

@@ -1,4 +1,4 @@
-"""No file of OAuth opens a connection; documents of clients are fetched by `deployments.edge.document_client` alone."""
+"""No file of OAuth opens a connection; documents of clients are fetched by `edge.http.document_client` alone."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ import structlog
 
 from cluster import errors
 from cluster.errors import HouseError, messages
-from deployments.edge.envelope import Header, Reply, dumps
+from deployments.edge.http.envelope import Header, Reply, dumps
 
 Family = Literal["message", "detail", "upload", "experiments"]
 

@@ -16,7 +16,7 @@ from cluster.records.access import IN_BROWSER, ApiKey, App, find_archive_app, re
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.administration.access import AccessBook, AccessStore
 from cluster.store.refreshing_cache import RefreshingCache
-from deployments.edge.caller import Credential
+from deployments.edge.http.caller import Credential
 
 EXPOSED_EVERY_MS = 3_600_000
 _ALL = "all"

@@ -22,7 +22,7 @@ import orjson
 from jwt.algorithms import HMACAlgorithm
 
 from cluster.errors import Unauthenticated, messages
-from deployments.edge.caller import UserToken
+from deployments.edge.http.caller import UserToken
 
 USER_TYPES = frozenset({"anonymous", "registered", "free", "subscriber", "paid", "internal"})
 

@@ -18,7 +18,7 @@ from typing import Protocol
 from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import HouseError
-from deployments.edge.envelope import Reply, dumps
+from deployments.edge.http.envelope import Reply, dumps
 
 PATH = "/-/ready"
 KEPT_S = 1.0

@@ -17,8 +17,8 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, messages
 from cluster.records.access import Limits as AppLimits
 from cluster.store.installation.limits import LimitStore
-from deployments.edge.address_buckets import AddressBuckets
-from deployments.edge.caller import Credential
+from deployments.edge.http.caller import Credential
+from deployments.edge.limits.token_buckets import AddressBuckets
 
 _log = structlog.get_logger()
 

@@ -22,7 +22,11 @@ import structlog
 from cluster.errors import Forbidden, ReadOnly, Unauthenticated, Unavailable, messages
 from cluster.meter import Meter
 from cluster.records.validation.json_limits import load_json
-from deployments.edge.caller import (
+from deployments.edge.access.keyring import Keyring
+from deployments.edge.access.proof import ClaimedIdentity, verify_identity
+from deployments.edge.access.robots import detect_robot
+from deployments.edge.access.tokens import check_same_user, read_token
+from deployments.edge.http.caller import (
     HEADER,
     Caller,
     Credential,
@@ -32,12 +36,8 @@ from deployments.edge.caller import (
     key_fault,
     parse_bearer,
 )
-from deployments.edge.keyring import Keyring
-from deployments.edge.limits import RateLimiter
-from deployments.edge.proof import ClaimedIdentity, verify_identity
-from deployments.edge.request import ApiRequest, read_body
-from deployments.edge.robots import detect_robot
-from deployments.edge.tokens import check_same_user, read_token
+from deployments.edge.http.request import ApiRequest, read_body
+from deployments.edge.limits.leased_buckets import RateLimiter
 
 _log = structlog.get_logger()
 

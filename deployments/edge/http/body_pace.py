@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cluster.errors import TooMany
-from deployments.edge.request import Deadline, Message, Receive
+from deployments.edge.http.request import Deadline, Message, Receive
 
 MOST_UPLOADS = 8
 MOST_UPLOADS_EACH = 2

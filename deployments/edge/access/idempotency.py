@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from cluster.errors import Conflict, HouseError, TooMany, Unprocessable
 from cluster.store.data.idempotency import IdempotencyStore
-from deployments.edge.envelope import Reply
+from deployments.edge.http.envelope import Reply
 
 HEADER = b"idempotency-key"
 REPLAYED = (b"idempotency-replayed", b"true")

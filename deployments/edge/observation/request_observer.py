@@ -25,7 +25,7 @@ import structlog
 from cluster.clock import Clock
 from cluster.meter import Meter
 from cluster.tracing import CURRENT, PROCESS, RequestTrace, Span, Tracer, is_sampled, parse_traceparent
-from deployments.edge.request import ApiRequest
+from deployments.edge.http.request import ApiRequest
 
 HEADER = b"traceparent"
 MOST_LINES = 10

@@ -15,9 +15,9 @@ from cluster import ids
 from cluster.clock import Clock
 from cluster.errors import HouseError, Malformed, TooLarge, messages
 from cluster.tracing import RequestTrace
-from deployments.edge.caller import Caller, Credential, UserToken, parse_query
-from deployments.edge.client_address import DIRECT, ClientAddresses
-from deployments.edge.request_log import HEADER, request_id_from
+from deployments.edge.http.caller import Caller, Credential, UserToken, parse_query
+from deployments.edge.http.client_address import DIRECT, ClientAddresses
+from deployments.edge.http.request_log import HEADER, request_id_from
 
 
 class DeadlineExceeded(Exception):

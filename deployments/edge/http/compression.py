@@ -15,7 +15,7 @@ import zlib
 from functools import lru_cache
 from typing import Final
 
-from deployments.edge.envelope import Header
+from deployments.edge.http.envelope import Header
 
 LEAST_BYTES: Final = 1_024
 "Bodies of at least this many bytes are compressed."

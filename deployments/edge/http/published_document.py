@@ -9,8 +9,8 @@ from functools import cached_property
 from starlette.requests import Request
 from starlette.responses import Response
 
-from deployments.edge.compression import accepts_gzip, gzip
-from deployments.edge.envelope import compute_etag, matches_etag
+from deployments.edge.http.compression import accepts_gzip, gzip
+from deployments.edge.http.envelope import compute_etag, matches_etag
 
 
 class PublishedDocument:

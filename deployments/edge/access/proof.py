@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.errors import Unauthenticated, messages
-from deployments.edge.caller import Credential
-from deployments.edge.request import ApiRequest
-from deployments.edge.tokens import USER_TYPES
+from deployments.edge.access.tokens import USER_TYPES
+from deployments.edge.http.caller import Credential
+from deployments.edge.http.request import ApiRequest
 
 _TWO_SEGMENTS = re.compile(r"([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+")
 _OBJECT = re.compile(rb"\s*\{\s*[\"}]")

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cluster.tracing import CURRENT, RequestTrace
-from deployments.edge.request import Message, Receive, Scope, Send
-from deployments.edge.request_log import HEADER as REQUEST_ID
-from deployments.edge.request_observer import HEADER as TRACEPARENT
-from deployments.edge.request_observer import RequestObserver
+from deployments.edge.http.request import Message, Receive, Scope, Send
+from deployments.edge.http.request_log import HEADER as REQUEST_ID
+from deployments.edge.observation.request_observer import HEADER as TRACEPARENT
+from deployments.edge.observation.request_observer import RequestObserver
 
 _START: Final = "http.response.start"
 

@@ -1,0 +1,1 @@
+"""HTTP beneath all surfaces: requests, replies, errors, client addresses, the access log."""

@@ -1,0 +1,1 @@
+"""What a replica tells of itself: traces, slow requests, live figures, readiness."""
