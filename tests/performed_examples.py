@@ -14,13 +14,13 @@ from cluster.artifacts.query_log import QueryLogStore
 from cluster.records.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
 from deployments.operations.all_operations import OPERATIONS
-from deployments.operations.frame import sample_results
+from deployments.operations.frame.examples import PATH, example_arguments, load_examples
 from deployments.operations.frame.operation import result_to_json
 from deployments.operations.frame.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
 from tests.fakes.corner_shop import APP, NOW_MS
 
-PATH = Path(sample_results.__file__).with_name("performed_examples.json")
+LINE = 110
 WALK = """
     experiments.create experiments.list experiments.get experiments.edit experiments.schedule experiments.start
     experiments.report experiments.pause experiments.start experiments.complete experiments.archive
@@ -38,7 +38,7 @@ async def perform_examples(folder: Path) -> dict[str, Any]:
         shop.services = replace(shop.services, config=AdminConfig(archive_app=APP))
         await _seed(shop)
         for name in WALK.split():
-            given = dict(OPERATIONS[name].example)
+            given = example_arguments(OPERATIONS[name])
             app_id = given.pop("app_id")
             result = json.loads(json.dumps(result_to_json(await shop.perform(name, **given))))
             results[name] = _mask(result, app_id)
@@ -76,11 +76,21 @@ def _mask(value: Any, app_id: str) -> Any:
     return _ID.sub("0190d2b47c1e7000", value) if isinstance(value, str) else value
 
 
-def render(results: dict[str, Any]) -> str:
-    """Return examples as the text of their file."""
-    return json.dumps(results, indent=1, ensure_ascii=False) + "\n"
+def render(value: Any, indent: str = "") -> str:
+    """Return JSON in which what fits into a line is one."""
+    text = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(text) <= LINE or not isinstance(value, dict | list) or not value:
+        return text
+    deeper = indent + " "
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(name)}: {render(part, deeper)}" for name, part in value.items()]
+        return "{\n" + ",\n".join(deeper + part for part in parts) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(deeper + render(part, deeper) for part in value) + f"\n{indent}]"
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
-        PATH.write_text(render(asyncio.run(perform_examples(Path(made)))), "utf-8")
+        examples = {name: dict(example) for name, example in load_examples().items()}
+        for operation, result in asyncio.run(perform_examples(Path(made))).items():
+            examples[operation]["result"] = result
+    PATH.write_text(render(examples) + "\n", "utf-8")

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter
 from deployments.admin.arguments import takes_body
 from deployments.admin.paths import PREFIX, AnyOperation
 from deployments.operations.frame.argument_fields import describe_argument
+from deployments.operations.frame.examples import example_arguments, example_result
 
 SCHEME = "AdminToken"
 _SECURITY = {
@@ -111,8 +112,9 @@ def _parameter(operation: AnyOperation, name: str, fields: dict[str, Any], place
         field = {"type": "string", "minLength": 1, "maxLength": 512}
     parameter: dict[str, Any] = {"name": name, "in": place, "required": required, "schema": field}
     parameter["description"] = fields[name].get("description") or describe_argument(name)
-    if name in operation.example:
-        parameter["example"] = operation.example[name]
+    example = example_arguments(operation)
+    if name in example:
+        parameter["example"] = example[name]
     return parameter
 
 
@@ -136,7 +138,9 @@ def _body(
     schemas[title] = body
     content: dict[str, Any] = {"schema": {"$ref": _REF.format(model=title)}}
     content["example"] = {
-        name: value for name, value in operation.example.items() if name not in operation.path_fields
+        name: value
+        for name, value in example_arguments(operation).items()
+        if name not in operation.path_fields
     }
     return {"required": bool(required), "content": {"application/json": content}}
 
@@ -144,8 +148,9 @@ def _body(
 def _responses(operation: AnyOperation) -> dict[str, Any]:
     data = {"type": "object", "properties": {"message": {"type": "string"}, "data": {}}}
     done: dict[str, Any] = {"schema": {**data, "required": ["message", "data"]}}
-    if operation.example_result is not None:
-        done["example"] = {"message": "success", "data": operation.example_result}
+    result = example_result(operation)
+    if result is not None:
+        done["example"] = {"message": "success", "data": result}
     if operation.media_type != "application/json":
         done = {"schema": {"type": "string"}}
     responses: dict[str, Any] = {"200": {"description": "Success.", "content": {operation.media_type: done}}}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import chain
+from types import ModuleType
 from typing import Any
 
 from deployments.operations.access import (
@@ -28,7 +28,7 @@ from deployments.operations.content import (
     users,
 )
 from deployments.operations.frame import audit
-from deployments.operations.frame.operation import Operation
+from deployments.operations.frame.operation import Operation, list_operations
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight import experiments, measurements, overview, search_activity, tryout
 from deployments.operations.models import (
@@ -44,43 +44,43 @@ from deployments.operations.models import (
 
 AdminOperation = Operation[AdminServices, Any]
 
-_AREAS: tuple[tuple[AdminOperation, ...], ...] = (
-    catalog.OPERATIONS,
-    users.OPERATIONS,
-    erasures.OPERATIONS,
-    tryout.OPERATIONS,
-    imports.OPERATIONS,
-    import_preview.OPERATIONS,
-    quarantine.OPERATIONS,
-    apps.OPERATIONS,
-    keys.OPERATIONS,
-    people.OPERATIONS,
-    invitations.OPERATIONS,
-    tokens.OPERATIONS,
-    audit.OPERATIONS,
-    credentials.OPERATIONS,
-    overview.OPERATIONS,
-    engines.OPERATIONS,
-    recipes.OPERATIONS,
-    runs.OPERATIONS,
-    schedules.OPERATIONS,
-    snapshots.OPERATIONS,
-    snapshot_lists.OPERATIONS,
-    promotions.OPERATIONS,
-    evaluations.OPERATIONS,
-    measurements.OPERATIONS,
-    rules.OPERATIONS,
-    rule_history.OPERATIONS,
-    rule_preview.OPERATIONS,
-    experiments.OPERATIONS,
-    search_activity.OPERATIONS,
-    questions.OPERATIONS,
-    archive_clients.OPERATIONS,
+_MODULES: tuple[ModuleType, ...] = (
+    catalog,
+    users,
+    erasures,
+    tryout,
+    imports,
+    import_preview,
+    quarantine,
+    apps,
+    keys,
+    people,
+    invitations,
+    tokens,
+    audit,
+    credentials,
+    overview,
+    engines,
+    recipes,
+    runs,
+    schedules,
+    snapshots,
+    snapshot_lists,
+    promotions,
+    evaluations,
+    measurements,
+    rules,
+    rule_history,
+    rule_preview,
+    experiments,
+    search_activity,
+    questions,
+    archive_clients,
 )
-"One tuple per area; add the `OPERATIONS` of a file here."
+"Add a file with operations here."
 
 
-def build_table(areas: Iterable[Iterable[AdminOperation]] = _AREAS) -> Mapping[str, AdminOperation]:
+def build_table(operations: Iterable[AdminOperation]) -> Mapping[str, AdminOperation]:
     """Return name -> operation.
 
     Errors:
@@ -88,7 +88,7 @@ def build_table(areas: Iterable[Iterable[AdminOperation]] = _AREAS) -> Mapping[s
     """
     table: dict[str, AdminOperation] = {}
     places: set[tuple[str, str]] = set()
-    for operation in chain.from_iterable(areas):
+    for operation in operations:
         place = (operation.method, operation.path)
         if operation.name in table or place in places:
             raise ValueError(f"operation {operation.name} is defined twice")
@@ -100,4 +100,4 @@ def build_table(areas: Iterable[Iterable[AdminOperation]] = _AREAS) -> Mapping[s
     return table
 
 
-OPERATIONS = build_table()
+OPERATIONS = build_table(list_operations(*_MODULES))

@@ -9,7 +9,8 @@ import typer
 from cluster.errors import Invalid
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands, print_result
-from deployments.operations.access.apps import OPERATIONS, AppDetails, AppLimits, AppSwitches
+from deployments.operations.access import apps
+from deployments.operations.access.apps import AppDetails, AppLimits, AppSwitches
 
 app = typer.Typer(help="Apps: data spaces with two keys each.", no_args_is_help=True)
 
@@ -44,7 +45,7 @@ COMMANDS = (
         "display-name", "apps.set_display_name", DISPLAY_NAME_EPILOG, {"display_name": "DISPLAY_NAME"}
     ),
 )
-add_commands(app, OPERATIONS, COMMANDS)
+add_commands(app, COMMANDS, apps)
 
 
 @app.command("limit", epilog=LIMIT_EPILOG)

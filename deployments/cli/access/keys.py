@@ -9,7 +9,8 @@ import typer
 from cluster.errors import Invalid
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands, print_result
-from deployments.operations.access.keys import OPERATIONS, KeyList
+from deployments.operations.access import keys
+from deployments.operations.access.keys import KeyList
 
 app = typer.Typer(help="API keys: a secret and a publishable one per app.", no_args_is_help=True)
 
@@ -54,4 +55,4 @@ COMMANDS = (
     OperationCommand("rotate", "keys.rotate", ROTATE_EPILOG),
     OperationCommand("revoke", "keys.revoke_any", REVOKE_EPILOG, {"key": "KEY"}),
 )
-add_commands(app, OPERATIONS, COMMANDS)
+add_commands(app, COMMANDS, keys)

@@ -214,7 +214,7 @@ COMMANDS = (
     OperationCommand(
         "disconnect", "people.disconnect", CLIENTS_EPILOG, {**NAMED, "connection": "CONNECTION"}
     ),
+    OperationCommand("invitations", "invitations.list"),
     OperationCommand("reset-second-factor", "people.reset_second_factor", RESET_EPILOG, NAMED),
 )
-add_commands(app, people.OPERATIONS, COMMANDS)
-add_commands(app, invitations.OPERATIONS, (OperationCommand("invitations", "invitations.list"),))
+add_commands(app, COMMANDS, people, invitations)

@@ -6,7 +6,7 @@ import typer
 
 from cluster.ids import DEFAULT_ENGINE
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.content.rules import OPERATIONS
+from deployments.operations.content import rules
 
 app = typer.Typer(help="Stored boost rules: raise, pin, bury or remove products.", no_args_is_help=True)
 
@@ -39,4 +39,4 @@ COMMANDS = (
         defaults={"engine_id": DEFAULT_ENGINE},
     ),
 )
-add_commands(app, OPERATIONS, COMMANDS)
+add_commands(app, COMMANDS, rules)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
 from deployments.operations.frame.administration import parse_arguments
 from deployments.operations.frame.argument_fields import ArgumentField, list_fields
-from deployments.operations.frame.operation import Operation, result_to_json
+from deployments.operations.frame.operation import Operation, list_operations, result_to_json
 
 _TYPES = {"integer": int, "number": float, "share": float, "flag": bool}
 "Kinds that the command line reads itself; the others are texts."
@@ -47,11 +48,9 @@ class OperationCommand:
     "The operation for all apps, performed where no app is named."
 
 
-def add_commands(
-    app: typer.Typer, operations: Iterable[Operation[Any, Any]], commands: Iterable[OperationCommand]
-) -> None:
-    """Add generated commands to a group."""
-    by_name = {operation.name: operation for operation in operations}
+def add_commands(app: typer.Typer, commands: Iterable[OperationCommand], *modules: ModuleType) -> None:
+    """Add commands to a group, generated from the operations of modules."""
+    by_name = {operation.name: operation for operation in list_operations(*modules)}
     for command in commands:
         call = build_command(command, by_name[command.operation])
         app.command(command.word, epilog=command.epilog)(call)

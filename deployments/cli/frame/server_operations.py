@@ -86,7 +86,7 @@ def build_server_operations(settings: Settings) -> Mapping[str, AdminOperation]:
             scope="installation",
         ),
     )  # fmt: skip
-    return build_table((tuple(OPERATIONS.values()), server))
+    return build_table((*OPERATIONS.values(), *server))
 
 
 async def _check(services: AdminServices, _: Arguments) -> Signatures:

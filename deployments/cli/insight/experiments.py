@@ -16,7 +16,7 @@ from deployments.cli.frame import screen
 from deployments.cli.frame.charts import BAR_COLOUR, WIDTH, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.insight.experiments import OPERATIONS
+from deployments.operations.insight import experiments
 from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel
 
 app = typer.Typer(help="Experiments: which variant works.", no_args_is_help=True)
@@ -71,7 +71,7 @@ COMMANDS = (
     OperationCommand("complete", "experiments.complete"),
     OperationCommand("archive", "experiments.archive"),
 )
-add_commands(app, OPERATIONS, COMMANDS)
+add_commands(app, COMMANDS, experiments)
 
 
 @app.command("report", epilog=REPORT_EPILOG)

@@ -12,8 +12,8 @@ from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation, read_clock_ms
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
 from deployments.cli.training.train import AsJson, EngineName
+from deployments.operations.models import schedules
 from deployments.operations.models.schedules import (
-    OPERATIONS,
     OfSchedule,
     ScheduleView,
     check_schedule,
@@ -87,4 +87,4 @@ COMMANDS = (
     OperationCommand("list", "schedules.list", LIST_EPILOG, for_all="schedules.list_all"),
     OperationCommand("remove", "schedules.remove", REMOVE_EPILOG, {"schedule": "NAME"}),
 )
-add_commands(app, OPERATIONS, COMMANDS)
+add_commands(app, COMMANDS, schedules)

@@ -15,7 +15,7 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid
 from cluster.records.access import SWITCHES, App, AppSettings, Environment, IssuedKey, Limits
 from cluster.records.interaction import INTERACTION_TYPES
-from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
@@ -215,15 +215,17 @@ def switches_to_dict(settings: AppSettings) -> dict[str, Any]:
     return settings.model_dump(include=set(SWITCHES))
 
 
+@operation("apps.list", "GET", "/apps", scope="person")
 async def list_apps(services: AdminServices, _: Arguments) -> AppList:
-    """Return the apps in which the principal has a role."""
+    """List the apps in which you have a role."""
     visible = services.principal.app_ids
     apps = await key_admin(services).apps()
     return AppList([app for app in apps if visible is None or app.app_id in visible])
 
 
+@operation("apps.get", "GET", "/apps/{app_id}")
 async def read_app(services: AdminServices, given: OfApp) -> AppDetails:
-    """Return one app.
+    """Show one app with its limits and switches.
 
     Errors:
         NotFound: no such app
@@ -231,8 +233,11 @@ async def read_app(services: AdminServices, given: OfApp) -> AppDetails:
     return AppDetails(await key_admin(services).app(given.app_id))
 
 
+@operation("apps.progress", "GET", "/apps/{app_id}/progress")
 async def read_progress(services: AdminServices, given: OfApp) -> AppProgress:
-    """Return how far the first steps of an app are: catalog, orders, model, web page.
+    """Show how far the first steps of an app are.
+
+    The steps: catalog, orders, model, web page.
 
     Errors:
         NotFound: no such app
@@ -266,8 +271,16 @@ async def _count_types(services: AdminServices, app_id: str) -> dict[str, int]:
     return dict(counts)
 
 
+@operation(
+    "apps.create",
+    "POST",
+    "/apps",
+    "owner",
+    scope="installation",
+    secret_results={"publishable_key", "secret_key"},
+)
 async def create_app(services: AdminServices, given: CreateApp) -> NewKeys:
-    """Create an app with a secret and a publishable key.
+    """Make an app with a secret and a publishable key, which are shown once.
 
     Errors:
         Conflict: the name is taken
@@ -280,8 +293,17 @@ async def create_app(services: AdminServices, given: CreateApp) -> NewKeys:
     return NewKeys(given.app_id, environment, issued)
 
 
+async def _read_display_name(services: AdminServices, given: SetDisplayName) -> dict[str, Any]:
+    return {"display_name": (await key_admin(services).app(given.app_id)).display_name}
+
+
+@operation(
+    "apps.set_display_name", "PUT", "/apps/{app_id}/display-name", "owner", read_before=_read_display_name
+)
 async def set_display_name(services: AdminServices, given: SetDisplayName) -> AppDetails:
-    """Change the name that the console shows for an app; the id stays.
+    """Change the name that the console shows for an app.
+
+    The id stays.
 
     Errors:
         NotFound: no such app
@@ -290,6 +312,12 @@ async def set_display_name(services: AdminServices, given: SetDisplayName) -> Ap
     return AppDetails(await key_admin(services).set_display_name(given.app_id, given.display_name))
 
 
+async def _read_limits(services: AdminServices, given: SetLimits) -> AppLimits:
+    app = await key_admin(services).app(given.app_id)
+    return AppLimits(given.app_id, app.settings.limits)
+
+
+@operation("apps.set_limits", "PATCH", "/apps/{app_id}/limits", "owner", read_before=_read_limits)
 async def set_limits(services: AdminServices, given: SetLimits) -> AppLimits:
     """Change the rate limits of an app.
 
@@ -302,8 +330,15 @@ async def set_limits(services: AdminServices, given: SetLimits) -> AppLimits:
     return AppLimits(given.app_id, limits)
 
 
+async def _read_switches(services: AdminServices, given: SetSwitches) -> dict[str, Any]:
+    app = await key_admin(services).app(given.app_id)
+    switches = switches_to_dict(app.settings)
+    return {name: switches.get(name) for name in given.switches}
+
+
+@operation("apps.set_switches", "PATCH", "/apps/{app_id}/switches", "owner", read_before=_read_switches)
 async def set_switches(services: AdminServices, given: SetSwitches) -> AppSwitches:
-    """Change switches of an app.
+    """Change switches of an app; API replicas apply them within a second.
 
     Errors:
         NotFound: no such app
@@ -316,21 +351,6 @@ async def set_switches(services: AdminServices, given: SetSwitches) -> AppSwitch
 def key_admin(services: AdminServices) -> KeyAdmin:
     """Return the administration of apps and keys."""
     return KeyAdmin(services.stores.access, services.vault)
-
-
-async def _read_display_name(services: AdminServices, given: SetDisplayName) -> dict[str, Any]:
-    return {"display_name": (await key_admin(services).app(given.app_id)).display_name}
-
-
-async def _read_limits(services: AdminServices, given: SetLimits) -> AppLimits:
-    app = await key_admin(services).app(given.app_id)
-    return AppLimits(given.app_id, app.settings.limits)
-
-
-async def _read_switches(services: AdminServices, given: SetSwitches) -> dict[str, Any]:
-    app = await key_admin(services).app(given.app_id)
-    switches = switches_to_dict(app.settings)
-    return {name: switches.get(name) for name in given.switches}
 
 
 def _switch_text(value: SwitchValue) -> str:
@@ -348,56 +368,4 @@ def _environment(text: str) -> Environment:
     raise Invalid(f"there is no environment {text!r}; choose one of {', '.join(FIRST_APPS)}")
 
 
-_LIMITS = {"queries_per_s": 50.0, "query_burst": 100, "writes_per_s": 10.0, "write_burst": 20}
-_SHOP = {
-    "app_id": "bookshop", "display_name": "Book Shop", "environment": "production", "created_at": 1_760_000_000_000,
-    "read_only": False, "limits": _LIMITS,
-}  # fmt: skip
 SECRET_RESULTS = frozenset({"secret_key", "publishable_key"})
-
-OPERATIONS = (
-    Operation(
-        "apps.list", "List the apps in which you have a role.", "viewer", "GET", "/apps", Arguments, list_apps,
-        scope="person", example_result={"apps": [_SHOP]},
-    ),
-    Operation(
-        "apps.get", "Show one app with its limits and switches.", "viewer", "GET", "/apps/{app_id}", OfApp, read_app,
-        example={"app_id": "bookshop"},
-        example_result={**_SHOP, "switches": {"bot_rule": "on", "strict_user_hash": False}},
-    ),
-    Operation(
-        "apps.progress", "Show how far the first steps of an app are.", "viewer", "GET", "/apps/{app_id}/progress",
-        OfApp, read_progress, example={"app_id": "bookshop"},
-        example_result={
-            "app_id": "bookshop", "products": 1_199, "interactions": 66_489, "orders": 18_204, "models": 1,
-            "is_on_page": True,
-        },
-    ),
-    Operation(
-        "apps.create", "Make an app with a secret and a publishable key, which are shown once.", "owner", "POST",
-        "/apps", CreateApp, create_app, scope="installation", secret_results=SECRET_RESULTS,
-        example={"app_id": "bookshop", "environment": "production"},
-        example_result={
-            "app_id": "bookshop", "environment": "production", "secret_key": "ksk_prd_...",
-            "publishable_key": "kpk_prd_...",
-        },
-    ),
-    Operation(
-        "apps.set_display_name", "Change the name that the console shows for an app.", "owner", "PUT",
-        "/apps/{app_id}/display-name", SetDisplayName, set_display_name, read_before=_read_display_name,
-        example={"app_id": "bookshop", "display_name": "Book Shop"},
-        example_result={**_SHOP, "switches": {"bot_rule": "on", "strict_user_hash": False}},
-    ),
-    Operation(
-        "apps.set_limits", "Change the rate limits of an app.", "owner", "PATCH", "/apps/{app_id}/limits", SetLimits,
-        set_limits, read_before=_read_limits,
-        example={"app_id": "bookshop", "queries_per_s": 200, "writes_per_s": 50},
-        example_result={"app_id": "bookshop", **_LIMITS, "queries_per_s": 200.0, "query_burst": 400},
-    ),
-    Operation(
-        "apps.set_switches", "Change switches of an app; API replicas apply them within a second.", "owner", "PATCH",
-        "/apps/{app_id}/switches", SetSwitches, set_switches, read_before=_read_switches,
-        example={"app_id": "bookshop", "switches": {"bot_rule": "log", "strict_user_hash": True}},
-        example_result={"app_id": "bookshop", "bot_rule": "log", "strict_user_hash": True},
-    ),
-)  # fmt: skip

@@ -16,8 +16,7 @@ from cluster.errors import Invalid, NotFound
 from cluster.records.access import find_archive_app
 from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name, short_id
 from cluster.store.administration.grants import ActiveGrant
-from deployments.operations.frame.operation import Arguments, OfApp, Operation
-from deployments.operations.frame.sample_results import PERFORMED
+from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.frame.time_span import parse_span_ms
 from deployments.operations.insight.archive_report import (
@@ -160,8 +159,49 @@ class DisconnectedApplication:
         return {"client_id": self.client_id, "ended": self.ended}
 
 
+async def _read_choice(services: AdminServices, given: OfApp) -> Any:
+    return (await read_archive_app(services, ReadArchiveApp(app_id=given.app_id))).to_dict()
+
+
+async def _read_rule(services: AdminServices, given: OfClient) -> dict[str, Any] | None:
+    rule = (await services.stores.client_rules.all(given.app_id)).get(fold_client_name(given.client))
+    return None if rule is None else rule.model_dump()
+
+
+@operation("archive.app", "GET", "/archive")
+async def read_archive_app(services: AdminServices, _: ReadArchiveApp) -> ArchiveChoice:
+    """Show the app that agents read."""
+    apps = (await services.stores.access.read_all()).apps
+    app_id = find_archive_app(apps, services.config.archive_app)
+    return ArchiveChoice(app_id, any(app.archive_since for app in apps.values()))
+
+
+@operation(
+    "archive.choose",
+    "POST",
+    "/apps/{app_id}/archive/choose",
+    "owner",
+    scope="installation",
+    read_before=_read_choice,
+)
+async def choose_archive_app(services: AdminServices, given: OfApp) -> ArchiveChoice:
+    """Let agents read an app from now on.
+
+    API replicas follow within a second.
+
+    Errors:
+        NotFound: no such app
+    """
+    keys = KeyAdmin(services.stores.access, services.vault)
+    chosen = await keys.choose_archive_app(given.app_id, services.now_ms())
+    return ArchiveChoice(chosen.app_id, True)
+
+
+@operation("archive.report", "GET", "/apps/{app_id}/archive/report", "analyst")
 async def report_archive(services: AdminServices, given: ReadArchiveReport) -> ArchiveReport:
-    """Return the archive's use: clients, skills, questions, articles, refusals. No person is named.
+    """Report the archive's use by clients, skills and questions.
+
+    No person is named.
 
     Errors:
         Invalid: no span of time
@@ -189,16 +229,18 @@ async def report_archive(services: AdminServices, given: ReadArchiveReport) -> A
     return report
 
 
+@operation("clients.list", "GET", "/apps/{app_id}/archive/clients")
 async def list_clients(services: AdminServices, given: OfApp) -> ArchiveClients:
-    """Return the rules, and who called within 30 days."""
+    """List rules for clients of the archive, and who called within 30 days."""
     rules = await services.stores.client_rules.all(given.app_id)
     usage = ReadArchiveReport(app_id=given.app_id, since=SEEN_DAYS, top=_MOST_SEEN)
     seen = (await report_archive(services, usage)).clients
     return ArchiveClients(given.app_id, tuple(rule for _, rule in sorted(rules.items())), tuple(seen))
 
 
+@operation("clients.allow", "POST", "/apps/{app_id}/archive/clients/allow", "owner", read_before=_read_rule)
 async def allow_client(services: AdminServices, given: OfClient) -> ChangedClient:
-    """Allow a client.
+    """Allow a client of the archive.
 
     Errors:
         Invalid: its name is empty or too long
@@ -206,8 +248,9 @@ async def allow_client(services: AdminServices, given: OfClient) -> ChangedClien
     return await _change(services, given, decision="allow")
 
 
+@operation("clients.deny", "POST", "/apps/{app_id}/archive/clients/deny", "owner", read_before=_read_rule)
 async def deny_client(services: AdminServices, given: OfClient) -> ChangedClient:
-    """Refuse a client.
+    """Refuse a client of the archive.
 
     Errors:
         Invalid: its name is empty or too long
@@ -215,8 +258,11 @@ async def deny_client(services: AdminServices, given: OfClient) -> ChangedClient
     return await _change(services, given, decision="deny")
 
 
+@operation("clients.rate", "POST", "/apps/{app_id}/archive/clients/rate", "owner", read_before=_read_rule)
 async def rate_client(services: AdminServices, given: RateClient) -> ChangedClient:
-    """Bound the calls of a client, all its people together; under `*` those of one person.
+    """Bound the calls of a client of the archive.
+
+    All its people together; under `*` those of one person.
 
     Errors:
         Invalid: its name is empty or too long
@@ -224,8 +270,9 @@ async def rate_client(services: AdminServices, given: RateClient) -> ChangedClie
     return await _change(services, given, calls_per_minute=given.calls_per_minute)
 
 
+@operation("clients.forget", "POST", "/apps/{app_id}/archive/clients/forget", "owner", read_before=_read_rule)
 async def forget_client(services: AdminServices, given: OfClient) -> ForgottenClient:
-    """Remove the rule of a client.
+    """Remove the rule of a client of the archive.
 
     Errors:
         NotFound: it has none
@@ -233,40 +280,6 @@ async def forget_client(services: AdminServices, given: OfClient) -> ForgottenCl
     if not await services.stores.client_rules.remove(given.app_id, given.client):
         raise NotFound("there is no rule for this client; see `kiosk clients list`")
     return ForgottenClient(given.app_id, given.client)
-
-
-async def list_connections(services: AdminServices, given: OfApp) -> ConnectedApplications:
-    """Return the applications that people connected to the archive. No person is named.
-
-    Errors:
-        NotFound: the app is not the archive's
-    """
-    await _require_archive(services, given.app_id)
-    by_client: dict[str, list[ActiveGrant]] = {}
-    for active in await _load_grants(services):
-        by_client.setdefault(active.grant.client_id, []).append(active)
-    applications = [_summarize_grants(client_id, grants) for client_id, grants in by_client.items()]
-    return ConnectedApplications(
-        tuple(sorted(applications, key=lambda application: (-application.used_at, application.client_id)))
-    )
-
-
-async def disconnect_application(services: AdminServices, given: OfConnection) -> DisconnectedApplication:
-    """End all grants of a client; people may connect it again unless it is refused.
-
-    Errors:
-        NotFound: the app is not the archive's, or the client has no grant
-    """
-    await _require_archive(services, given.app_id)
-    grants = [
-        grant for grant in await _load_grants(services) if short_id(grant.grant.client_id) == given.client_id
-    ]
-    if not grants:
-        raise NotFound(f"there is no connected application {given.client_id}")
-    ended = 0
-    for active in grants:
-        ended += await services.stores.grants.revoke(active.grant.grant_id, now_ms=services.now_ms())
-    return DisconnectedApplication(given.client_id, ended)
 
 
 async def _change(services: AdminServices, given: OfClient, **change: object) -> ChangedClient:
@@ -326,100 +339,47 @@ class ArchiveChoice:
         return asdict(self)
 
 
-async def read_archive_app(services: AdminServices, _: Arguments) -> ArchiveChoice:
-    """Return the app that agents read."""
-    apps = (await services.stores.access.read_all()).apps
-    app_id = find_archive_app(apps, services.config.archive_app)
-    return ArchiveChoice(app_id, any(app.archive_since for app in apps.values()))
+@operation("connections.list", "GET", "/apps/{app_id}/archive/connections")
+async def list_connections(services: AdminServices, given: OfApp) -> ConnectedApplications:
+    """List the applications that people connected to the archive.
 
-
-async def choose_archive_app(services: AdminServices, given: OfApp) -> ArchiveChoice:
-    """Let agents read an app from now on; API replicas follow within a second.
+    No person is named.
 
     Errors:
-        NotFound: no such app
+        NotFound: the app is not the archive's
     """
-    keys = KeyAdmin(services.stores.access, services.vault)
-    chosen = await keys.choose_archive_app(given.app_id, services.now_ms())
-    return ArchiveChoice(chosen.app_id, True)
+    await _require_archive(services, given.app_id)
+    by_client: dict[str, list[ActiveGrant]] = {}
+    for active in await _load_grants(services):
+        by_client.setdefault(active.grant.client_id, []).append(active)
+    applications = [_summarize_grants(client_id, grants) for client_id, grants in by_client.items()]
+    return ConnectedApplications(
+        tuple(sorted(applications, key=lambda application: (-application.used_at, application.client_id)))
+    )
 
 
-async def _read_choice(services: AdminServices, given: OfApp) -> Any:
-    return (await read_archive_app(services, given)).to_dict()
+@operation("connections.end", "DELETE", "/apps/{app_id}/archive/connections/{client_id}", "owner")
+async def disconnect_application(services: AdminServices, given: OfConnection) -> DisconnectedApplication:
+    """Disconnect an application from the archive.
+
+    All grants of it end; people may connect it again unless it is refused.
+
+    Errors:
+        NotFound: the app is not the archive's, or the client has no grant
+    """
+    await _require_archive(services, given.app_id)
+    grants = [
+        grant for grant in await _load_grants(services) if short_id(grant.grant.client_id) == given.client_id
+    ]
+    if not grants:
+        raise NotFound(f"there is no connected application {given.client_id}")
+    ended = 0
+    for active in grants:
+        ended += await services.stores.grants.revoke(active.grant.grant_id, now_ms=services.now_ms())
+    return DisconnectedApplication(given.client_id, ended)
 
 
 async def _require_archive(services: AdminServices, app_id: str) -> None:
-    chosen = (await read_archive_app(services, Arguments())).app_id
+    chosen = (await read_archive_app(services, ReadArchiveApp())).app_id
     if app_id != chosen:
         raise NotFound(f"agents do not read {app_id}; they read {chosen}")
-
-
-async def _read_rule(services: AdminServices, given: OfClient) -> dict[str, Any] | None:
-    rule = (await services.stores.client_rules.all(given.app_id)).get(fold_client_name(given.client))
-    return None if rule is None else rule.model_dump()
-
-
-_CLIENTS = "/apps/{app_id}/archive/clients"
-_EXAMPLE = {"app_id": "archive", "client": "host:claude.ai"}
-_EXAMPLE_RESULT = {**_EXAMPLE, "decision": "allow", "calls_per_minute": None}
-
-
-def _client_operation(
-    verb: str, summary: str, arguments: type[OfClient], call: Any, **more: Any
-) -> Operation[AdminServices, Any]:
-    return Operation(
-        f"clients.{verb}", summary, "owner", "POST", f"{_CLIENTS}/{verb}", arguments, call,
-        read_before=_read_rule, **more,
-    )  # fmt: skip
-
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "archive.app", "Show the app that agents read.", "viewer", "GET", "/archive", ReadArchiveApp,
-        read_archive_app, example={"app_id": "archive"}, example_result={"app_id": "archive", "is_chosen": True},
-    ),
-    Operation(
-        "archive.choose", "Let agents read an app from now on.", "owner", "POST", "/apps/{app_id}/archive/choose",
-        OfApp, choose_archive_app, scope="installation", read_before=_read_choice, example={"app_id": "archive"},
-        example_result={"app_id": "archive", "is_chosen": True},
-    ),
-    Operation(
-        "archive.report", "Report the archive's use by clients, skills and questions.", "analyst", "GET",
-        "/apps/{app_id}/archive/report", ReadArchiveReport, report_archive,
-        example={"app_id": "archive", "since": "7d"},
-        example_result=PERFORMED["archive.report"],
-    ),
-    Operation(
-        "clients.list", "List rules for clients of the archive, and who called within 30 days.", "viewer", "GET",
-        _CLIENTS, OfApp, list_clients, example={"app_id": "archive"},
-        example_result={"app_id": "archive", "rules": [], "seen": []},
-    ),
-    _client_operation(
-        "allow", "Allow a client of the archive.", OfClient, allow_client, example=_EXAMPLE,
-        example_result=_EXAMPLE_RESULT,
-    ),
-    _client_operation(
-        "deny", "Refuse a client of the archive.", OfClient, deny_client, example=_EXAMPLE,
-        example_result={**_EXAMPLE_RESULT, "decision": "deny"},
-    ),
-    _client_operation(
-        "rate", "Bound the calls of a client of the archive.", RateClient, rate_client,
-        example={**_EXAMPLE, "calls_per_minute": 120.0},
-        example_result={**_EXAMPLE_RESULT, "calls_per_minute": 120.0},
-    ),
-    _client_operation(
-        "forget", "Remove the rule of a client of the archive.", OfClient, forget_client, example=_EXAMPLE,
-        example_result={**_EXAMPLE, "forgotten": True},
-    ),
-    Operation(
-        "connections.list", "List the applications that people connected to the archive.", "viewer", "GET",
-        "/apps/{app_id}/archive/connections", OfApp, list_connections, example={"app_id": "archive"},
-        example_result={"applications": []},
-    ),
-    Operation(
-        "connections.end", "Disconnect an application from the archive.", "owner", "DELETE",
-        "/apps/{app_id}/archive/connections/{client_id}", OfConnection, disconnect_application,
-        example={"app_id": "archive", "client_id": "c-0123456789abcdef"},
-        example_result={"client_id": "c-0123456789abcdef", "ended": 1},
-    ),
-)  # fmt: skip

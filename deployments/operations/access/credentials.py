@@ -17,7 +17,7 @@ from cluster.admin.accounts import AccountAdmin
 from cluster.admin.second_factor import SecondFactors
 from cluster.errors import Conflict, Forbidden, Invalid, TooMany
 from cluster.records.account import Account, check_password
-from deployments.operations.frame.operation import Arguments, Operation
+from deployments.operations.frame.operation import Arguments, operation
 from deployments.operations.frame.services import AdminServices
 
 ISSUER = "Kiosk"
@@ -63,8 +63,11 @@ class ProveCode(Arguments):
     code: str = Field(max_length=40, description="A code of the authenticator, or a recovery code.")
 
 
+@operation("me.change_password", "PUT", "/me/password", scope="person", secret_fields={"current", "new"})
 async def change_password(services: AdminServices, given: ChangePassword) -> AccountChange:
-    """Change the principal's password; all its sessions, tokens and connections end.
+    """Change your password; for the console.
+
+    All sessions, tokens and connections of the principal end.
 
     Errors:
         Forbidden: not from the console
@@ -82,8 +85,18 @@ async def change_password(services: AdminServices, given: ChangePassword) -> Acc
     return AccountChange(account.username, {"password_changed": True})
 
 
+@operation(
+    "me.begin_second_factor",
+    "POST",
+    "/me/second-factor",
+    scope="person",
+    secret_fields={"password"},
+    secret_results={"pending", "secret", "uri"},
+)
 async def begin_second_factor(services: AdminServices, given: ProvePassword) -> AccountChange:
-    """Return a secret for an authenticator; it takes effect with `me.confirm_second_factor`.
+    """Begin to set up a second factor; for the console.
+
+    The secret takes effect with `me.confirm_second_factor`.
 
     Errors:
         Forbidden: not from the console
@@ -100,8 +113,16 @@ async def begin_second_factor(services: AdminServices, given: ProvePassword) -> 
     return AccountChange(account.username, facts)
 
 
+@operation(
+    "me.confirm_second_factor",
+    "PUT",
+    "/me/second-factor",
+    scope="person",
+    secret_fields={"code", "pending"},
+    secret_results={"recovery_codes"},
+)
 async def confirm_second_factor(services: AdminServices, given: ConfirmSecondFactor) -> AccountChange:
-    """Switch the second factor on with its first code; return recovery codes, which are shown once.
+    """Switch the second factor on with its first code; for the console.
 
     Sessions and connected applications that the password alone made end.
 
@@ -119,8 +140,9 @@ async def confirm_second_factor(services: AdminServices, given: ConfirmSecondFac
     return AccountChange(account.username, {"second_factor": True, "recovery_codes": codes})
 
 
+@operation("me.remove_second_factor", "DELETE", "/me/second-factor", scope="person", secret_fields={"code"})
 async def remove_second_factor(services: AdminServices, given: ProveCode) -> AccountChange:
-    """Switch the second factor off.
+    """Switch the second factor off; for the console.
 
     Errors:
         Forbidden: not from the console
@@ -139,8 +161,9 @@ async def remove_second_factor(services: AdminServices, given: ProveCode) -> Acc
     return AccountChange(account.username, {"second_factor": False})
 
 
+@operation("me.end_sessions", "DELETE", "/me/sessions", scope="person")
 async def end_sessions(services: AdminServices, _: Arguments) -> AccountChange:
-    """End all browser sessions of the principal.
+    """End all your browser sessions; for the console.
 
     Errors:
         Forbidden: not from the console
@@ -179,37 +202,3 @@ async def _check_password(account: Account, password: str) -> None:
 
 def _factors(services: AdminServices) -> SecondFactors:
     return SecondFactors(services.stores.accounts, services.vault)
-
-
-_ADA = {"username": "ada"}
-
-OPERATIONS = (
-    Operation(
-        "me.change_password", "Change your password; for the console.", "viewer", "PUT", "/me/password",
-        ChangePassword, change_password, scope="person", secret_fields=frozenset({"current", "new"}),
-        example={"current": "...", "new": "..."}, example_result={**_ADA, "password_changed": True},
-    ),
-    Operation(
-        "me.begin_second_factor", "Begin to set up a second factor; for the console.", "viewer", "POST",
-        "/me/second-factor", ProvePassword, begin_second_factor, scope="person",
-        secret_fields=frozenset({"password"}), secret_results=frozenset({"secret", "uri", "pending"}),
-        example={"password": "..."},
-        example_result={**_ADA, "secret": "...", "uri": "otpauth://totp/...", "pending": "..."},
-    ),
-    Operation(
-        "me.confirm_second_factor", "Switch the second factor on with its first code; for the console.", "viewer",
-        "PUT", "/me/second-factor", ConfirmSecondFactor, confirm_second_factor, scope="person",
-        secret_fields=frozenset({"pending", "code"}), secret_results=frozenset({"recovery_codes"}),
-        example={"pending": "...", "code": "123456"},
-        example_result={**_ADA, "second_factor": True, "recovery_codes": ["..."]},
-    ),
-    Operation(
-        "me.remove_second_factor", "Switch the second factor off; for the console.", "viewer", "DELETE",
-        "/me/second-factor", ProveCode, remove_second_factor, scope="person", secret_fields=frozenset({"code"}),
-        example={"code": "123456"}, example_result={**_ADA, "second_factor": False},
-    ),
-    Operation(
-        "me.end_sessions", "End all your browser sessions; for the console.", "viewer", "DELETE", "/me/sessions",
-        Arguments, end_sessions, scope="person", example_result={**_ADA, "sessions_ended": True},
-    ),
-)  # fmt: skip

@@ -22,7 +22,7 @@ from cluster.records.administration import INVITATION_PREFIX, AppRole, Invitatio
 from cluster.secrecy import key_sha256, mint_token
 from deployments.operations.access.apps import key_admin
 from deployments.operations.access.people import account_role, app_role
-from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
@@ -133,26 +133,17 @@ def invitation_to_dict(invitation: Invitation, now_ms: int) -> dict[str, Any]:
     return {**facts, "expired": invitation.expires_at <= now_ms}
 
 
+@operation("invitations.list", "GET", "/invitations", "owner", scope="installation")
 async def list_invitations(services: AdminServices, _: Arguments) -> InvitationList:
-    """Return all invitations."""
+    """List invitations that nobody accepted yet."""
     return InvitationList(await services.stores.invitations.all(), services.now_ms())
 
 
-async def list_app_invitations(services: AdminServices, given: OfApp) -> InvitationList:
-    """Return the invitations to one app alone.
-
-    Errors:
-        NotFound: no such app
-    """
-    await key_admin(services).app(given.app_id)
-    invitations = await services.stores.invitations.all()
-    return InvitationList(
-        [invitation for invitation in invitations if is_for_app(invitation, given.app_id)], services.now_ms()
-    )
-
-
+@operation(
+    "invitations.create", "POST", "/invitations", "owner", scope="installation", secret_results={"link"}
+)
 async def create_invitation(services: AdminServices, given: Invite) -> NewInvitation:
-    """Create an invitation to the installation, with roles in apps.
+    """Invite a person by a link that works once; it is shown once.
 
     Errors:
         Invalid: the user name or a role is not allowed, or an administrator gets roles in apps
@@ -169,8 +160,41 @@ async def create_invitation(services: AdminServices, given: Invite) -> NewInvita
     return await _add(services, username, role, roles, given.hours)
 
 
+@operation("invitations.revoke", "DELETE", "/invitations/{invitation_id}", "owner", scope="installation")
+async def revoke_invitation(services: AdminServices, given: OfInvitation) -> dict[str, Any]:
+    """Revoke an invitation.
+
+    Its link stops working at once.
+
+    Errors:
+        NotFound: there is none, or somebody accepted it
+    """
+    return await _remove(services, given.invitation_id, "")
+
+
+@operation("invitations.list_of_app", "GET", "/apps/{app_id}/invitations", "owner")
+async def list_app_invitations(services: AdminServices, given: OfApp) -> InvitationList:
+    """List invitations to one app that nobody accepted yet.
+
+    Those that grant a role in this app and nothing else.
+
+    Errors:
+        NotFound: no such app
+    """
+    await key_admin(services).app(given.app_id)
+    invitations = await services.stores.invitations.all()
+    return InvitationList(
+        [invitation for invitation in invitations if is_for_app(invitation, given.app_id)], services.now_ms()
+    )
+
+
+@operation(
+    "invitations.create_for_app", "POST", "/apps/{app_id}/invitations", "owner", secret_results={"link"}
+)
 async def create_app_invitation(services: AdminServices, given: InviteToApp) -> NewInvitation:
-    """Create an invitation to one app. Whether the user name is taken is not revealed.
+    """Invite a person to one app by a link that works once; it is shown once.
+
+    Whether the user name is taken is not revealed.
 
     Errors:
         Invalid: the user name or the role is not allowed
@@ -181,17 +205,9 @@ async def create_app_invitation(services: AdminServices, given: InviteToApp) -> 
     return await _add(services, given.username.lower(), "reader", roles, given.hours)
 
 
-async def revoke_invitation(services: AdminServices, given: OfInvitation) -> dict[str, Any]:
-    """Remove an invitation; its link stops working at once.
-
-    Errors:
-        NotFound: there is none, or somebody accepted it
-    """
-    return await _remove(services, given.invitation_id, "")
-
-
+@operation("invitations.revoke_for_app", "DELETE", "/apps/{app_id}/invitations/{invitation_id}", "owner")
 async def revoke_app_invitation(services: AdminServices, given: OfAppInvitation) -> dict[str, Any]:
-    """Remove an invitation to one app alone.
+    """Revoke an invitation to one app.
 
     Errors:
         NotFound: there is none of this app, or somebody accepted it
@@ -245,44 +261,3 @@ async def _remove(services: AdminServices, invitation_id: str, app_id: str) -> d
         if invitation.invitation_id == invitation_id and is_visible and await store.remove(invitation.sha256):
             return {"invitation_id": invitation_id, "revoked": True}
     raise NotFound(f"there is no open invitation {invitation_id}")
-
-
-_INVITATION = {
-    "invitation_id": "inv-1f0c5d2a9b3e", "username": "ada", "role": "reader", "roles": {"bookshop": "editor"},
-    "inviter": "grace", "created_at": 1_760_000_000_000, "expires_at": 1_760_259_200_000, "expired": False,
-}  # fmt: skip
-_NEW = {**_INVITATION, "link": "https://shop.example.com/console/invitation?token=kiv_..."}
-_REVOKED = {"invitation_id": "inv-1f0c5d2a9b3e", "revoked": True}
-_LINK = frozenset({"link"})
-_OF_APP = "/apps/{app_id}/invitations"
-_ID = {"invitation_id": "inv-1f0c5d2a9b3e"}
-
-OPERATIONS = (
-    Operation(
-        "invitations.list", "List invitations that nobody accepted yet.", "owner", "GET", "/invitations", Arguments,
-        list_invitations, scope="installation", example_result={"invitations": [_INVITATION]},
-    ),
-    Operation(
-        "invitations.create", "Invite a person by a link that works once; it is shown once.", "owner", "POST",
-        "/invitations", Invite, create_invitation, scope="installation", secret_results=_LINK,
-        example={"username": "ada", "roles": {"bookshop": "editor"}}, example_result=_NEW,
-    ),
-    Operation(
-        "invitations.revoke", "Revoke an invitation.", "owner", "DELETE", "/invitations/{invitation_id}", OfInvitation,
-        revoke_invitation, scope="installation", example=_ID, example_result=_REVOKED,
-    ),
-    Operation(
-        "invitations.list_of_app", "List invitations to one app that nobody accepted yet.", "owner", "GET", _OF_APP,
-        OfApp, list_app_invitations, example={"app_id": "bookshop"}, example_result={"invitations": [_INVITATION]},
-    ),
-    Operation(
-        "invitations.create_for_app", "Invite a person to one app by a link that works once; it is shown once.",
-        "owner", "POST", _OF_APP, InviteToApp, create_app_invitation, secret_results=_LINK,
-        example={"app_id": "bookshop", "username": "ada", "role": "editor"}, example_result=_NEW,
-    ),
-    Operation(
-        "invitations.revoke_for_app", "Revoke an invitation to one app.", "owner", "DELETE",
-        _OF_APP + "/{invitation_id}", OfAppInvitation, revoke_app_invitation,
-        example={"app_id": "bookshop", **_ID}, example_result=_REVOKED,
-    ),
-)  # fmt: skip

@@ -11,8 +11,8 @@ from cluster.admin.key_admin import KINDS, KeyEntry
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.access import KeyKind
-from deployments.operations.access.apps import SECRET_RESULTS, NewKeys, key_admin
-from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.access.apps import NewKeys, key_admin
+from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
@@ -80,8 +80,9 @@ class RevokeAnyKey(Arguments):
     key: str = Field(max_length=200, description="Key id (best), hint, or the key itself.")
 
 
+@operation("keys.list", "GET", "/apps/{app_id}/keys", "owner")
 async def list_keys(services: AdminServices, given: OfApp) -> KeyList:
-    """Return the keys of an app without their texts.
+    """List the keys of an app, without their texts.
 
     Errors:
         NotFound: no such app
@@ -89,13 +90,15 @@ async def list_keys(services: AdminServices, given: OfApp) -> KeyList:
     return KeyList(await key_admin(services).keys(app_id=given.app_id))
 
 
+@operation("keys.list_all", "GET", "/keys", "owner", scope="installation")
 async def list_all_keys(services: AdminServices, _: Arguments) -> KeyList:
-    """Return the keys of all apps without their texts."""
+    """List the keys of all apps, without their texts."""
     return KeyList(await key_admin(services).keys())
 
 
+@operation("keys.reveal", "POST", "/apps/{app_id}/keys/reveal", "owner", secret_results={"key", "token_key"})
 async def reveal_keys(services: AdminServices, given: OfApp) -> KeyList:
-    """Return the keys of an app with their texts.
+    """Show the keys of an app; the audit log records it.
 
     Errors:
         NotFound: no such app
@@ -104,8 +107,16 @@ async def reveal_keys(services: AdminServices, given: OfApp) -> KeyList:
     return KeyList(await key_admin(services).keys(app_id=given.app_id, reveal=True))
 
 
+@operation(
+    "keys.reveal_all",
+    "POST",
+    "/keys/reveal",
+    "owner",
+    scope="installation",
+    secret_results={"key", "token_key"},
+)
 async def reveal_all_keys(services: AdminServices, _: Arguments) -> KeyList:
-    """Return the keys of all apps with their texts.
+    """Show the keys of all apps; the audit log records it.
 
     Errors:
         Fault: a key does not open under the master key
@@ -113,8 +124,15 @@ async def reveal_all_keys(services: AdminServices, _: Arguments) -> KeyList:
     return KeyList(await key_admin(services).keys(reveal=True))
 
 
+@operation(
+    "keys.rotate",
+    "POST",
+    "/apps/{app_id}/keys/rotate",
+    "owner",
+    secret_results={"publishable_key", "secret_key"},
+)
 async def rotate_keys(services: AdminServices, given: RotateKeys) -> NewKeys:
-    """Replace keys of an app; the old ones are refused within a second.
+    """Replace keys of an app; the new ones are shown once, the old ones are refused within a second.
 
     Errors:
         NotFound: no such app
@@ -124,6 +142,7 @@ async def rotate_keys(services: AdminServices, given: RotateKeys) -> NewKeys:
     return NewKeys(given.app_id, "", await key_admin(services).rotate(given.app_id, kinds, services.now_ms()))
 
 
+@operation("keys.revoke", "DELETE", "/apps/{app_id}/keys/{key_id}", "owner")
 async def revoke_key(services: AdminServices, given: RevokeKey) -> RevokedKey:
     """Revoke one key of an app for good.
 
@@ -136,8 +155,9 @@ async def revoke_key(services: AdminServices, given: RevokeKey) -> RevokedKey:
     return RevokedKey(await admin.revoke(given.key_id))
 
 
+@operation("keys.revoke_any", "POST", "/keys/revoke", "owner", scope="installation", secret_fields={"key"})
 async def revoke_any_key(services: AdminServices, given: RevokeAnyKey) -> RevokedKey:
-    """Revoke one key of any app for good, given by its id, its hint or its text.
+    """Revoke a key that leaked, given by its id, its hint or its text.
 
     Errors:
         NotFound: no key in use matches
@@ -153,47 +173,3 @@ def _kinds(text: str) -> tuple[KeyKind, ...]:
         if text == kind:
             return (kind,)
     raise Invalid(f"there is no kind of key called {text!r}; choose secret, publishable or both")
-
-
-_KEY = {
-    "app_id": "bookshop", "environment": "production", "kind": "secret", "key_id": "key-1f0c5d2a9b",
-    "hint": "ksk_prd_...x7Qa", "created_at": 1_760_000_000_000,
-}  # fmt: skip
-_REVEALED = frozenset({"key", "token_key"})
-
-OPERATIONS = (
-    Operation(
-        "keys.list", "List the keys of an app, without their texts.", "owner", "GET", "/apps/{app_id}/keys", OfApp,
-        list_keys, example={"app_id": "bookshop"}, example_result={"keys": [_KEY]},
-    ),
-    Operation(
-        "keys.list_all", "List the keys of all apps, without their texts.", "owner", "GET", "/keys", Arguments,
-        list_all_keys, scope="installation", example_result={"keys": [_KEY]},
-    ),
-    Operation(
-        "keys.reveal", "Show the keys of an app; the audit log records it.", "owner", "POST",
-        "/apps/{app_id}/keys/reveal", OfApp, reveal_keys, secret_results=_REVEALED,
-        example={"app_id": "bookshop"}, example_result={"keys": [{**_KEY, "key": "ksk_prd_..."}]},
-    ),
-    Operation(
-        "keys.reveal_all", "Show the keys of all apps; the audit log records it.", "owner", "POST", "/keys/reveal",
-        Arguments, reveal_all_keys, scope="installation", secret_results=_REVEALED,
-        example_result={"keys": [{**_KEY, "key": "ksk_prd_..."}]},
-    ),
-    Operation(
-        "keys.rotate", "Replace keys of an app; the new ones are shown once, the old ones are refused within a second.",
-        "owner", "POST", "/apps/{app_id}/keys/rotate", RotateKeys, rotate_keys, secret_results=SECRET_RESULTS,
-        example={"app_id": "bookshop", "kind": "secret"},
-        example_result={"app_id": "bookshop", "secret_key": "ksk_prd_..."},
-    ),
-    Operation(
-        "keys.revoke", "Revoke one key of an app for good.", "owner", "DELETE", "/apps/{app_id}/keys/{key_id}",
-        RevokeKey, revoke_key, example={"app_id": "bookshop", "key_id": "key-1f0c5d2a9b"},
-        example_result={"revoked": True, **_KEY},
-    ),
-    Operation(
-        "keys.revoke_any", "Revoke a key that leaked, given by its id, its hint or its text.", "owner", "POST",
-        "/keys/revoke", RevokeAnyKey, revoke_any_key, scope="installation", secret_fields=frozenset({"key"}),
-        example={"key": "ksk_prd_..."}, example_result={"revoked": True, **_KEY},
-    ),
-)  # fmt: skip

@@ -15,7 +15,7 @@ from cluster.records.account import Account, Role
 from cluster.records.administration import APP_ROLES, AppRole
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import key_admin
-from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
@@ -173,13 +173,15 @@ class GrantRole(OfAppPerson):
     role: str = Field(description="viewer, analyst, editor or owner.")
 
 
+@operation("people.list", "GET", "/people", "owner", scope="installation")
 async def list_people(services: AdminServices, _: Arguments) -> AccountList:
-    """Return all accounts."""
+    """List the accounts of the installation."""
     return AccountList(await account_admin(services).all())
 
 
+@operation("people.get", "GET", "/people/{username}", "owner", scope="installation")
 async def read_person(services: AdminServices, given: OfPerson) -> AccountDetails:
-    """Return one account.
+    """Show one account.
 
     Errors:
         NotFound: no such account
@@ -187,8 +189,17 @@ async def read_person(services: AdminServices, given: OfPerson) -> AccountDetail
     return AccountDetails(await account_admin(services).find(given.username))
 
 
+@operation(
+    "people.create",
+    "POST",
+    "/people",
+    "owner",
+    scope="installation",
+    secret_fields={"password"},
+    secret_results={"password"},
+)
 async def create_person(services: AdminServices, given: CreatePerson) -> AccountDetails:
-    """Create an account; a generated password is part of the result.
+    """Make an account; a generated password is shown once.
 
     Errors:
         Invalid: the name, the role or the password is not allowed
@@ -212,8 +223,9 @@ def _is_temporary(services: AdminServices, given: CreatePerson | SetPassword) ->
     return not given.password and services.principal.way != "command line"
 
 
+@operation("people.lock", "POST", "/people/{username}/lock", "owner", scope="installation")
 async def lock_person(services: AdminServices, given: OfPerson) -> PersonChange:
-    """Lock an account; sessions, tokens and connections of it end.
+    """Lock an account; its sessions, tokens and connections end within a second.
 
     Errors:
         NotFound: no such account
@@ -224,6 +236,7 @@ async def lock_person(services: AdminServices, given: OfPerson) -> PersonChange:
     )
 
 
+@operation("people.unlock", "POST", "/people/{username}/unlock", "owner", scope="installation")
 async def unlock_person(services: AdminServices, given: OfPerson) -> PersonChange:
     """Unlock an account.
 
@@ -234,8 +247,11 @@ async def unlock_person(services: AdminServices, given: OfPerson) -> PersonChang
     return _changed(given, "{name} may sign in again.", disabled=False)
 
 
+@operation(
+    "people.delete", "DELETE", "/people/{username}", "owner", scope="installation", read_before=read_person
+)
 async def delete_person(services: AdminServices, given: OfPerson) -> PersonChange:
-    """Delete an account for good, with its sessions, tokens and connections.
+    """Delete an account for good, with its sign-ins and connected agents.
 
     Errors:
         NotFound: no such account
@@ -249,8 +265,19 @@ async def delete_person(services: AdminServices, given: OfPerson) -> PersonChang
     return _changed(given, "{name} is deleted; {agents} cut off.", deleted=True, disconnected=ended)
 
 
+@operation(
+    "people.set_password",
+    "PUT",
+    "/people/{username}/password",
+    "owner",
+    scope="installation",
+    secret_fields={"password"},
+    secret_results={"password"},
+)
 async def set_password(services: AdminServices, given: SetPassword) -> PersonChange:
-    """Set a password; a generated one is part of the result. Sessions, tokens and connections of the account end.
+    """Set a password; a generated one is shown once.
+
+    Sessions, tokens and connections of the account end.
 
     Errors:
         NotFound: no such account
@@ -267,8 +294,11 @@ async def set_password(services: AdminServices, given: SetPassword) -> PersonCha
     return _changed(given, **({} if given.password else {"password": fresh}))
 
 
+@operation(
+    "people.reset_second_factor", "DELETE", "/people/{username}/second-factor", "owner", scope="installation"
+)
 async def reset_second_factor(services: AdminServices, given: OfPerson) -> PersonChange:
-    """Remove the second factor of a person who lost it; their sessions end.
+    """Remove the second factor of a person who lost it; browsers are signed out.
 
     Errors:
         NotFound: no such account
@@ -281,8 +311,9 @@ async def reset_second_factor(services: AdminServices, given: OfPerson) -> Perso
     )
 
 
+@operation("people.list_connections", "GET", "/people/{username}/connections", "owner", scope="installation")
 async def list_connections(services: AdminServices, given: OfPerson) -> Connections:
-    """Return the agents that a person connected.
+    """List the agents that a person connected.
 
     Errors:
         NotFound: no such account
@@ -290,6 +321,7 @@ async def list_connections(services: AdminServices, given: OfPerson) -> Connecti
     return Connections(given.username.lower(), await account_admin(services).clients(given.username))
 
 
+@operation("people.disconnect", "DELETE", "/people/{username}/connections", "owner", scope="installation")
 async def disconnect(services: AdminServices, given: Disconnect) -> PersonChange:
     """End one connection of a person, or all of them.
 
@@ -300,8 +332,9 @@ async def disconnect(services: AdminServices, given: Disconnect) -> PersonChange
     return _changed(given, "{agents} cut off.", disconnected=ended)
 
 
+@operation("people.list_of_app", "GET", "/apps/{app_id}/people", "owner")
 async def list_app_people(services: AdminServices, given: OfApp) -> AppPeople:
-    """Return the people with a role in an app.
+    """List the people with a role in an app.
 
     Errors:
         NotFound: no such app
@@ -311,8 +344,14 @@ async def list_app_people(services: AdminServices, given: OfApp) -> AppPeople:
     return AppPeople(given.app_id, accounts)
 
 
+async def _read_role(services: AdminServices, given: OfAppPerson) -> dict[str, Any]:
+    account = await services.stores.accounts.get(given.username.lower())
+    return {"role": None if account is None else account.roles.get(given.app_id)}
+
+
+@operation("people.grant_role", "PUT", "/apps/{app_id}/people/{username}", "owner", read_before=_read_role)
 async def grant_role(services: AdminServices, given: GrantRole) -> PersonChange:
-    """Give a person a role in an app in place of the one they have.
+    """Give a person a role in an app.
 
     Errors:
         NotFound: no such app or account
@@ -323,6 +362,9 @@ async def grant_role(services: AdminServices, given: GrantRole) -> PersonChange:
     return await _set_role(services, given, app_role(given.role))
 
 
+@operation(
+    "people.revoke_role", "DELETE", "/apps/{app_id}/people/{username}", "owner", read_before=_read_role
+)
 async def revoke_role(services: AdminServices, given: OfAppPerson) -> PersonChange:
     """Take a person's role in an app away.
 
@@ -335,11 +377,6 @@ async def revoke_role(services: AdminServices, given: OfAppPerson) -> PersonChan
 def account_admin(services: AdminServices) -> AccountAdmin:
     """Return the administration of accounts."""
     return AccountAdmin(services.stores.accounts, services.stores.grants)
-
-
-async def _read_role(services: AdminServices, given: OfAppPerson) -> dict[str, Any]:
-    account = await services.stores.accounts.get(given.username.lower())
-    return {"role": None if account is None else account.roles.get(given.app_id)}
 
 
 def _refuse_same_account(services: AdminServices, given: OfPerson) -> None:
@@ -396,86 +433,3 @@ def app_role(text: str) -> AppRole:
         if text == role:
             return role
     raise Invalid(f"there is no role called {text!r}; choose one of {', '.join(APP_ROLES)}")
-
-
-_ADA = {
-    "username": "ada", "user_id": "usr-1f0c5d2a9b3e4d5f", "role": "reader", "disabled": False,
-    "created_at": 1_760_000_000_000, "roles": {"bookshop": "editor"}, "second_factor": False,
-}  # fmt: skip
-_WHO = {"username": "ada"}
-_IN_SHOP = {"app_id": "bookshop", "username": "ada"}
-_PASSWORD = frozenset({"password"})
-
-OPERATIONS = (
-    Operation(
-        "people.list", "List the accounts of the installation.", "owner", "GET", "/people", Arguments, list_people,
-        scope="installation", example_result={"users": [_ADA]},
-    ),
-    Operation(
-        "people.get", "Show one account.", "owner", "GET", "/people/{username}", OfPerson, read_person,
-        scope="installation", example=_WHO, example_result=_ADA,
-    ),
-    Operation(
-        "people.create", "Make an account; a generated password is shown once.", "owner", "POST", "/people",
-        CreatePerson, create_person, scope="installation", secret_fields=_PASSWORD, secret_results=_PASSWORD,
-        example={**_WHO, "role": "reader"}, example_result={**_ADA, "roles": {}, "password": "..."},
-    ),
-    Operation(
-        "people.lock", "Lock an account; its sessions, tokens and connections end within a second.", "owner", "POST",
-        "/people/{username}/lock", OfPerson, lock_person, scope="installation", example=_WHO,
-        example_result={**_WHO, "disabled": True, "disconnected": 0},
-    ),
-    Operation(
-        "people.unlock", "Unlock an account.", "owner", "POST", "/people/{username}/unlock", OfPerson, unlock_person,
-        scope="installation", example=_WHO, example_result={**_WHO, "disabled": False},
-    ),
-    Operation(
-        "people.delete", "Delete an account for good, with its sign-ins and connected agents.", "owner", "DELETE",
-        "/people/{username}", OfPerson,
-        delete_person, scope="installation", read_before=read_person, example=_WHO,
-        example_result={**_WHO, "deleted": True, "disconnected": 0},
-    ),
-    Operation(
-        "people.set_password", "Set a password; a generated one is shown once.", "owner", "PUT",
-        "/people/{username}/password", SetPassword, set_password, scope="installation", secret_fields=_PASSWORD,
-        secret_results=_PASSWORD, example=_WHO, example_result={**_WHO, "password": "..."},
-    ),
-    Operation(
-        "people.reset_second_factor", "Remove the second factor of a person who lost it; browsers are signed out.",
-        "owner",
-        "DELETE",
-        "/people/{username}/second-factor", OfPerson, reset_second_factor, scope="installation", example=_WHO,
-        example_result={**_WHO, "second_factor": False},
-    ),
-    Operation(
-        "people.list_connections", "List the agents that a person connected.", "owner", "GET",
-        "/people/{username}/connections", OfPerson, list_connections, scope="installation", example=_WHO,
-        example_result={
-            **_WHO,
-            "clients": [
-                {"connection": "g1f0c5d2a9b", "client_name": "Claude", "created_at": 1_760_000_000_000,
-                 "used_at": 1_760_000_000_000},
-            ],
-        },
-    ),
-    Operation(
-        "people.disconnect", "End one connection of a person, or all of them.", "owner", "DELETE",
-        "/people/{username}/connections", Disconnect, disconnect, scope="installation",
-        example={**_WHO, "connection": "g1f0c5d2a9b"}, example_result={**_WHO, "disconnected": 1},
-    ),
-    Operation(
-        "people.list_of_app", "List the people with a role in an app.", "owner", "GET", "/apps/{app_id}/people", OfApp,
-        list_app_people, example={"app_id": "bookshop"},
-        example_result={"app_id": "bookshop", "users": [{**_WHO, "role": "editor", "disabled": False}]},
-    ),
-    Operation(
-        "people.grant_role", "Give a person a role in an app.", "owner", "PUT", "/apps/{app_id}/people/{username}",
-        GrantRole, grant_role, read_before=_read_role, example={**_IN_SHOP, "role": "editor"},
-        example_result={**_IN_SHOP, "role": "editor"},
-    ),
-    Operation(
-        "people.revoke_role", "Take a person's role in an app away.", "owner", "DELETE",
-        "/apps/{app_id}/people/{username}", OfAppPerson, revoke_role, read_before=_read_role, example=_IN_SHOP,
-        example_result={**_IN_SHOP, "role": None},
-    ),
-)  # fmt: skip

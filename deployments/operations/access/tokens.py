@@ -16,7 +16,7 @@ from cluster.records.administration import APP_ROLES, TOKEN_PREFIX, AdminToken, 
 from cluster.secrecy import key_hint, key_sha256, mint_token
 from deployments.operations.access.apps import key_admin
 from deployments.operations.access.people import account_admin
-from deployments.operations.frame.operation import Arguments, list_operations, operation
+from deployments.operations.frame.operation import Arguments, operation
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
@@ -130,14 +130,7 @@ def token_to_dict(token: AdminToken) -> dict[str, Any]:
     return token.model_dump(mode="json", exclude={"sha256", "epoch", "parent"})
 
 
-_TOKEN = {
-    "token_id": "tok-1f0c5d2a9b3e", "hint": "kat_4x8f...x7Qa", "name": "nightly report",
-    "user_id": "usr-1f0c5d2a9b3e4d5f", "username": "ada", "role": "analyst", "apps": ["bookshop"],
-    "created_at": 1_760_000_000_000, "expires_at": 1_767_776_000_000,
-}  # fmt: skip
-
-
-@operation("tokens.list", "GET", "/tokens", scope="person", example_result={"tokens": [_TOKEN]})
+@operation("tokens.list", "GET", "/tokens", scope="person")
 async def list_tokens(services: AdminServices, given: ListTokens) -> TokenList:
     """List personal tokens: yours, or those of all people for the command line and administrators who ask.
 
@@ -159,9 +152,7 @@ async def list_tokens(services: AdminServices, given: ListTokens) -> TokenList:
     "POST",
     "/tokens",
     scope="person",
-    secret_results=frozenset({"token"}),
-    example={"name": "nightly report", "role": "analyst", "apps": ["bookshop"], "days": 90},
-    example_result={**_TOKEN, "token": "kat_..."},
+    secret_results={"token"},
 )
 async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
     """Make a personal token, which is shown once.
@@ -218,8 +209,6 @@ async def create_token(services: AdminServices, given: CreateToken) -> NewToken:
     "DELETE",
     "/tokens/{token_id}",
     scope="person",
-    example={"token_id": "tok-1f0c5d2a9b3e"},
-    example_result={"revoked": True, **_TOKEN},
 )
 async def revoke_token(services: AdminServices, given: OfToken) -> RevokedToken:
     """Revoke a personal token; it is refused within a second.
@@ -295,6 +284,3 @@ def _role(text: str) -> AppRole:
         if text == role:
             return role
     raise Invalid(f"there is no role called {text!r}; choose one of {', '.join(APP_ROLES)}")
-
-
-OPERATIONS = list_operations(globals())

@@ -23,8 +23,7 @@ from cluster.ids import DEFAULT_ENGINE
 from cluster.records.interaction import INTERACTION_TYPES
 from deployments.operations.frame.api_calls import call_api, error_from_answer
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import OfApp, Operation
-from deployments.operations.frame.sample_results import RESULTS
+from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.explanations import explain_product
 
@@ -88,8 +87,12 @@ class ProductOutcomes(OneProduct):
     days: int = Field(30, ge=1, le=365, description="Days until today.")
 
 
+@operation("catalog.search", "GET", "/apps/{app_id}/catalog/search")
 async def search_products(services: AdminServices, given: SearchProducts) -> dict[str, Any]:
-    """Search products as the API does, without personalization."""
+    """Search the products of an app.
+
+    As the API does, without personalization.
+    """
     body: dict[str, Any] = {
         "q": given.q.strip() or "*", "rows": given.limit, "start": given.offset, "engine_id": given.engine_id,
         "fl": ["product_id", *SHOWN_FIELDS], "personalization_weight": 0,
@@ -106,8 +109,12 @@ async def search_products(services: AdminServices, given: SearchProducts) -> dic
     }
 
 
+@operation("catalog.list", "GET", "/apps/{app_id}/catalog/products")
 async def list_products(services: AdminServices, given: ListRecords) -> dict[str, Any]:
-    """List products in the order of their ids, without an engine."""
+    """List the products of an app by id.
+
+    Without an engine.
+    """
     return await list_records(services, given, "product")
 
 
@@ -152,8 +159,9 @@ class ProductView:
         return asdict(self)
 
 
+@operation("catalog.get", "GET", "/apps/{app_id}/catalog/products/{product_id}")
 async def get_product(services: AdminServices, given: OneProduct) -> ProductView:
-    """Return the record of a product, and the words under which search finds it.
+    """Show a product and the words under which search finds it.
 
     Errors:
         NotFound: there is no such app or product
@@ -167,8 +175,22 @@ async def get_product(services: AdminServices, given: OneProduct) -> ProductView
     return ProductView(record, words, languages)
 
 
+async def _read_product(services: AdminServices, given: EditProduct) -> Any:
+    body = await services.stores.records.get(given.app_id, "product", given.product_id)
+    return None if body is None else shorten_record(orjson.loads(body))
+
+
+@operation(
+    "catalog.edit",
+    "PATCH",
+    "/apps/{app_id}/catalog/products/{product_id}",
+    "editor",
+    read_before=_read_product,
+)
 async def edit_product(services: AdminServices, given: EditProduct) -> dict[str, Any]:
-    """Change fields of a stored product, or add a product, as an upload of the whole record.
+    """Change fields of a product, or add a product.
+
+    The intake gets it as an upload of the whole record.
 
     Errors:
         NotFound: there is no such app or product
@@ -188,11 +210,6 @@ async def edit_product(services: AdminServices, given: EditProduct) -> dict[str,
     if answer.get("errors"):
         raise Conflict(error_from_answer(409, answer).message)
     return {"product_id": given.product_id, "task_id": answer["data"]["task_id"], "product": product}
-
-
-async def _read_product(services: AdminServices, given: EditProduct) -> Any:
-    body = await services.stores.records.get(given.app_id, "product", given.product_id)
-    return None if body is None else shorten_record(orjson.loads(body))
 
 
 def list_words(record: Mapping[str, Any]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
@@ -215,8 +232,11 @@ def list_words(record: Mapping[str, Any]) -> tuple[dict[str, list[str]], tuple[s
     return words, tuple(languages)
 
 
+@operation("catalog.relate", "GET", "/apps/{app_id}/catalog/products/{product_id}/related")
 async def relate_product(services: AdminServices, given: ProductOfEngine) -> dict[str, Any]:
-    """Return similar products, products bought together with it (none if no order shows one), and questions it answers.
+    """Show products related to a product with reasons, and questions it answers.
+
+    None are bought together if no order shows one.
 
     A part that the API refuses (for example an app without an engine) has its reason in `refused`.
     """
@@ -288,8 +308,12 @@ async def _questions(services: AdminServices, given: ProductOfEngine) -> list[An
     return list(data.get("questions", ()) if isinstance(data, dict) else data)
 
 
+@operation("catalog.outcomes", "GET", "/apps/{app_id}/catalog/products/{product_id}/outcomes")
 async def count_outcomes(services: AdminServices, given: ProductOutcomes) -> dict[str, Any]:
-    """Count the interactions with a product by type and day (UTC)."""
+    """Count the interactions with a product by type and day.
+
+    Days are those of UTC.
+    """
     await require_app(services.stores, given.app_id)
     now_ms = services.now_ms()
     since_ms = now_ms - given.days * DAY_MS
@@ -320,41 +344,3 @@ async def count_outcomes(services: AdminServices, given: ProductOutcomes) -> dic
         "by_type": dict(by_type.most_common()),
         "days": [{"day": day, "counts": dict(by_day.get(day, {}))} for day in days],
     }
-
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "catalog.search", "Search the products of an app.", "viewer", "GET", "/apps/{app_id}/catalog/search",
-        SearchProducts, search_products, example={"app_id": "bookshop", "q": "oak", "limit": 2},
-        example_result=RESULTS["catalog.search"],
-    ),
-    Operation(
-        "catalog.list", "List the products of an app by id.", "viewer", "GET", "/apps/{app_id}/catalog/products",
-        ListRecords, list_products, example={"app_id": "bookshop", "prefix": "b-", "limit": 2},
-        example_result=RESULTS["catalog.list"],
-    ),
-    Operation(
-        "catalog.get", "Show a product and the words under which search finds it.", "viewer", "GET",
-        "/apps/{app_id}/catalog/products/{product_id}", OneProduct, get_product,
-        example={"app_id": "bookshop", "product_id": "b-1"},
-        example_result=RESULTS["catalog.get"],
-    ),
-    Operation(
-        "catalog.edit", "Change fields of a product, or add a product.", "editor", "PATCH",
-        "/apps/{app_id}/catalog/products/{product_id}", EditProduct, edit_product, read_before=_read_product,
-        example={"app_id": "bookshop", "product_id": "b-1", "fields": {"price": 24.5, "availability": "IN_STOCK"}},
-        example_result=RESULTS["catalog.edit"],
-    ),
-    Operation(
-        "catalog.relate", "Show products related to a product with reasons, and questions it answers.", "viewer",
-        "GET", "/apps/{app_id}/catalog/products/{product_id}/related", ProductOfEngine, relate_product,
-        example={"app_id": "bookshop", "product_id": "b-1", "limit": 2},
-        example_result=RESULTS["catalog.relate"],
-    ),
-    Operation(
-        "catalog.outcomes", "Count the interactions with a product by type and day.", "viewer", "GET",
-        "/apps/{app_id}/catalog/products/{product_id}/outcomes", ProductOutcomes, count_outcomes,
-        example={"app_id": "bookshop", "product_id": "b-1", "days": 7},
-        example_result=RESULTS["catalog.outcomes"],
-    ),
-)  # fmt: skip

@@ -17,8 +17,7 @@ from cluster.ids import new_request_id
 from cluster.records.erasure import Erasure
 from deployments.operations.content.users import UserLookup
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import OfApp, Operation
-from deployments.operations.frame.sample_results import RESULTS
+from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 
 _WAYS = {"command line": "command", "console": "console"}
@@ -38,8 +37,13 @@ class OneErasure(OfApp):
     erasure_id: str = Field(min_length=1, max_length=100)
 
 
+@operation(
+    "users.erase", "POST", "/apps/{app_id}/erasures", "owner", secret_fields={"anonymous_id", "user_id"}
+)
 async def erase_user(services: AdminServices, given: EraseUser) -> Erasure:
-    """Order the erasure of a person everywhere; the receipt tells what was where and what is left until when.
+    """Erase a user or a visitor everywhere.
+
+    The receipt tells what was where and what is left until when.
 
     Errors:
         NotFound: there is no such app
@@ -61,14 +65,19 @@ async def erase_user(services: AdminServices, given: EraseUser) -> Erasure:
         raise Conflict(error.message, audit_reason="this visitor is linked to a user") from None
 
 
+@operation("users.erasure", "GET", "/apps/{app_id}/erasures/{erasure_id}", "analyst")
 async def get_erasure(services: AdminServices, given: OneErasure) -> Erasure:
-    """Return the receipt of an erasure."""
+    """Show the receipt of an erasure."""
     await require_app(services.stores, given.app_id)
     return await Erasures(services.stores, services.clock).receipt(given.app_id, given.erasure_id)
 
 
+@operation("users.erasures", "GET", "/apps/{app_id}/erasures", "analyst")
 async def list_erasures(services: AdminServices, given: OfApp) -> list[Erasure]:
-    """Return the newest receipts; they name nobody."""
+    """List the newest receipts of erasures.
+
+    They name nobody.
+    """
     await require_app(services.stores, given.app_id)
     return await Erasures(services.stores, services.clock).receipts(given.app_id)
 
@@ -89,8 +98,16 @@ class UserExport:
         return b"".join(orjson.dumps(row) + b"\n" for row in (self.about, *self.rows))
 
 
+@operation(
+    "users.export",
+    "GET",
+    "/apps/{app_id}/users/one/export",
+    "owner",
+    secret_fields={"anonymous_id", "user_id"},
+    recorded=True,
+)
 async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
-    """Return everything that is known of a person, with its place.
+    """Export everything that is known of a user or a visitor.
 
     Errors:
         Invalid: not exactly one of both ids is given
@@ -110,31 +127,3 @@ async def export_user(services: AdminServices, given: UserLookup) -> UserExport:
     }
     rows = ({"place": place, "item": item} for place, items in items_of_places.items() for item in items)
     return UserExport(about, tuple(rows))
-
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "users.erase", "Erase a user or a visitor everywhere.", "owner", "POST", "/apps/{app_id}/erasures",
-        EraseUser, erase_user, secret_fields=frozenset({"user_id", "anonymous_id"}),
-        example={"app_id": "bookshop", "user_id": "ada"},
-        example_result=RESULTS["users.erase"],
-    ),
-    Operation(
-        "users.erasure", "Show the receipt of an erasure.", "analyst", "GET",
-        "/apps/{app_id}/erasures/{erasure_id}", OneErasure, get_erasure,
-        example={"app_id": "bookshop", "erasure_id": "0190d2b4-7c1e-7000-8000-5f3a1c9d2e10"},
-        example_result=RESULTS["users.erasure"],
-    ),
-    Operation(
-        "users.erasures", "List the newest receipts of erasures.", "analyst", "GET", "/apps/{app_id}/erasures",
-        OfApp, list_erasures, example={"app_id": "bookshop"},
-        example_result=RESULTS["users.erasures"],
-    ),
-    Operation(
-        "users.export", "Export everything that is known of a user or a visitor.", "owner", "GET",
-        "/apps/{app_id}/users/one/export", UserLookup, export_user,
-        secret_fields=frozenset({"user_id", "anonymous_id"}), recorded=True,
-        example={"app_id": "bookshop", "user_id": "ada"},
-        example_result=RESULTS["users.export"],
-    ),
-)  # fmt: skip

@@ -12,8 +12,7 @@ from cluster.errors import NotFound
 from cluster.records.file_import import FileImport
 from deployments.operations.content.file_preview import PreviewTask
 from deployments.operations.content.imports import Encoding, OneImport, Rules, find_import, state_folder
-from deployments.operations.frame.operation import Operation
-from deployments.operations.frame.sample_results import RESULTS
+from deployments.operations.frame.operation import operation
 from deployments.operations.frame.services import AdminServices
 from jobs.ingest.files.delimited_files import DelimitedFormat
 from jobs.ingest.upload.upload_ingest import fetch_upload
@@ -34,8 +33,9 @@ class DryRunImport(OneImport):
     limit: int = Field(1_000, ge=1, le=10_000)
 
 
+@operation("imports.preview", "POST", "/apps/{app_id}/imports/{import_id}/preview", "editor", is_query=True)
 async def preview_import(services: AdminServices, given: PreviewImport) -> dict[str, Any]:
-    """Return the columns of a file with kinds, samples and proposed rules, and the first faults with them.
+    """Show the columns of a file, a proposed mapping and the first faults.
 
     Errors:
         NotFound: there is no such import, or its file was removed
@@ -55,8 +55,12 @@ async def preview_import(services: AdminServices, given: PreviewImport) -> dict[
     )
 
 
+@operation("imports.dry_run", "POST", "/apps/{app_id}/imports/{import_id}/dry-run", "editor", is_query=True)
 async def dry_run_import(services: AdminServices, given: DryRunImport) -> dict[str, Any]:
-    """Return what the first rows would become; nothing is written."""
+    """Show what the first rows of a file would become.
+
+    Nothing is written.
+    """
     record = (await find_import(services, given)).record
     path = await _local_file(services, record)
     return await services.preview(
@@ -81,19 +85,3 @@ async def _local_file(services: AdminServices, record: FileImport) -> Path:
     if record.is_removed:
         raise NotFound("the uploaded file was removed; upload it again")
     return await asyncio.to_thread(fetch_upload, record, services.artifacts, state_folder(services))
-
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "imports.preview", "Show the columns of a file, a proposed mapping and the first faults.", "editor", "POST",
-        "/apps/{app_id}/imports/{import_id}/preview", PreviewImport, preview_import, is_query=True,
-        example={"app_id": "bookshop", "import_id": "0190d2b4"},
-        example_result=RESULTS["imports.preview"],
-    ),
-    Operation(
-        "imports.dry_run", "Show what the first rows of a file would become.", "editor", "POST",
-        "/apps/{app_id}/imports/{import_id}/dry-run", DryRunImport, dry_run_import, is_query=True,
-        example={"app_id": "bookshop", "import_id": "0190d2b4", "mapping": ["product_id=sku", "title=name"]},
-        example_result=RESULTS["imports.dry_run"],
-    ),
-)  # fmt: skip

@@ -30,8 +30,7 @@ from deployments.operations.content.file_preview import PreviewTask
 from deployments.operations.content.refused_rows import RefusedRowsPage, parse_refused
 from deployments.operations.content.upload_files import detect_content, receive_file, remove_left
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import OfApp, Operation
-from deployments.operations.frame.sample_results import RESULTS
+from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from jobs.ingest.files.delimited_files import DelimitedFormat
 from jobs.ingest.mappings.mapping import FieldMap
@@ -121,8 +120,18 @@ class ImportView:
         }
 
 
+@operation(
+    "imports.upload",
+    "POST",
+    "/apps/{app_id}/imports",
+    "editor",
+    secret_fields={"file_name"},
+    stream_field="content",
+)
 async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
-    """Receive a file and note it as an import that is not started.
+    """Upload a file of users, products or interactions.
+
+    It is an import that is not started.
 
     Errors:
         NotFound: there is no such app
@@ -173,21 +182,28 @@ async def upload_file(services: AdminServices, given: UploadFile) -> ImportView:
     return _view(services, StoredImport(record, None))
 
 
+@operation("imports.list", "GET", "/apps/{app_id}/imports", "editor")
 async def list_imports(services: AdminServices, given: OfApp) -> dict[str, Any]:
-    """Return the imports of an app, newest first."""
+    """List imports, newest first."""
     await require_app(services.stores, given.app_id)
     await sweep_imports(services, given.app_id)
     imports = await services.stores.imports.all(given.app_id)
     return {"imports": [_view(services, stored).to_dict() for stored in imports]}
 
 
+@operation("imports.get", "GET", "/apps/{app_id}/imports/{import_id}", "editor")
 async def get_import(services: AdminServices, given: OneImport) -> ImportView:
-    """Return an import with its progress."""
+    """Show an import and its progress."""
     return _view(services, await find_import(services, given))
 
 
+@operation(
+    "imports.start", "POST", "/apps/{app_id}/imports/{import_id}/start", "editor", secret_fields={"file_name"}
+)
 async def start_import(services: AdminServices, given: StartImport) -> ImportView:
-    """Start an import in a process of its own; one that stopped goes on where it was.
+    """Start an import, or let one go on where it stopped.
+
+    It runs in a process of its own.
 
     Errors:
         NotFound: there is no such import, or its file was removed
@@ -238,8 +254,17 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
     return _view(services, StoredImport(started, stored.progress))
 
 
+@operation(
+    "imports.cancel",
+    "POST",
+    "/apps/{app_id}/imports/{import_id}/cancel",
+    "editor",
+    secret_fields={"file_name"},
+)
 async def cancel_import(services: AdminServices, given: OneImport) -> ImportView:
-    """Ask a running import to stop; its rows so far stay, and it can be started again.
+    """Stop a running import.
+
+    Its rows so far stay, and it can be started again.
 
     Errors:
         NotFound: there is no such import
@@ -253,8 +278,13 @@ async def cancel_import(services: AdminServices, given: OneImport) -> ImportView
     return _view(services, StoredImport(stored.record, stored.progress, is_stopping=True))
 
 
+@operation(
+    "imports.remove", "DELETE", "/apps/{app_id}/imports/{import_id}", "editor", secret_fields={"file_name"}
+)
 async def remove_import(services: AdminServices, given: OneImport) -> dict[str, Any]:
-    """Remove an import and its file; what was imported stays.
+    """Remove an import and its uploaded file.
+
+    What was imported stays.
 
     Errors:
         NotFound: there is no such import
@@ -268,8 +298,9 @@ async def remove_import(services: AdminServices, given: OneImport) -> dict[str, 
     return {"removed": given.import_id}
 
 
+@operation("imports.refused", "GET", "/apps/{app_id}/imports/{import_id}/refused", "editor", recorded=True)
 async def list_refused(services: AdminServices, given: RefusedOfImport) -> RefusedRowsPage:
-    """Return refused rows of an import with their reasons.
+    """List refused rows of an import with their reasons.
 
     Errors:
         NotFound: there is no such import, or the rows are on another machine
@@ -372,48 +403,4 @@ async def _take_slot(services: AdminServices, attempt: str) -> str:
     return ""
 
 
-_FILE_NAME = frozenset({"file_name"})
 "A file may be named after a person, and rows of the audit log can't be erased."
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "imports.upload", "Upload a file of users, products or interactions.", "editor", "POST",
-        "/apps/{app_id}/imports", UploadFile, upload_file, stream_field="content", secret_fields=_FILE_NAME,
-        example={"app_id": "bookshop", "noun": "product", "file_name": "catalog.csv"},
-        example_result=RESULTS["imports.upload"],
-    ),
-    Operation(
-        "imports.list", "List imports, newest first.", "editor", "GET", "/apps/{app_id}/imports", OfApp,
-        list_imports, example={"app_id": "bookshop"},
-        example_result=RESULTS["imports.list"],
-    ),
-    Operation(
-        "imports.get", "Show an import and its progress.", "editor", "GET", "/apps/{app_id}/imports/{import_id}",
-        OneImport, get_import, example={"app_id": "bookshop", "import_id": "0190d2b4"},
-        example_result=RESULTS["imports.get"],
-    ),
-    Operation(
-        "imports.start", "Start an import, or let one go on where it stopped.", "editor", "POST",
-        "/apps/{app_id}/imports/{import_id}/start", StartImport, start_import, secret_fields=_FILE_NAME,
-        example={"app_id": "bookshop", "import_id": "0190d2b4", "mapping": ["product_id=sku", "title=name"]},
-        example_result=RESULTS["imports.start"],
-    ),
-    Operation(
-        "imports.cancel", "Stop a running import.", "editor", "POST",
-        "/apps/{app_id}/imports/{import_id}/cancel", OneImport, cancel_import, secret_fields=_FILE_NAME,
-        example={"app_id": "bookshop", "import_id": "0190d2b4"},
-        example_result=RESULTS["imports.cancel"],
-    ),
-    Operation(
-        "imports.remove", "Remove an import and its uploaded file.", "editor", "DELETE",
-        "/apps/{app_id}/imports/{import_id}", OneImport, remove_import, secret_fields=_FILE_NAME,
-        example={"app_id": "bookshop", "import_id": "0190d2b4"},
-        example_result=RESULTS["imports.remove"],
-    ),
-    Operation(
-        "imports.refused", "List refused rows of an import with their reasons.", "editor", "GET",
-        "/apps/{app_id}/imports/{import_id}/refused", RefusedOfImport, list_refused, recorded=True,
-        example={"app_id": "bookshop", "import_id": "0190d2b4", "limit": 100},
-        example_result=RESULTS["imports.refused"],
-    ),
-)  # fmt: skip

@@ -17,8 +17,7 @@ from cluster.errors import Invalid, NotFound, ReadOnly
 from cluster.records.intake import QuarantineEntry
 from cluster.store.installation.quarantine_store import QuarantineStore
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import OfApp, Operation
-from deployments.operations.frame.sample_results import RESULTS
+from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 
 INSTALLATION = "@installation"
@@ -119,22 +118,27 @@ class DropReport:
         return {"app": self.app_id, "dropped": self.dropped}
 
 
+@operation("quarantine.list", "GET", "/apps/{app_id}/quarantine", "analyst")
 async def list_entries(services: AdminServices, given: ListEntries) -> EntryList:
-    """Return what was set aside, newest first."""
+    """List what was set aside, newest first."""
     entries = await read_entries(services, given.app_id, given.kind)
     newest = sorted(entries, key=lambda entry: -entry.at)[: given.limit]
     return EntryList(given.app_id, len(entries), tuple(newest))
 
 
+@operation("quarantine.get", "GET", "/apps/{app_id}/quarantine/{entry_id}", "analyst")
 async def get_entry(services: AdminServices, given: OneEntry) -> EntryDetails:
-    """Return one entry with its payload."""
+    """Show an entry that was set aside whole."""
     entries = await read_entries(services, given.app_id)
     (entry,) = select_entries(entries, [given.entry_id], every=False)
     return EntryDetails(entry)
 
 
+@operation("quarantine.replay", "POST", "/apps/{app_id}/quarantine/replay", "editor")
 async def replay_entries(services: AdminServices, given: ReplayEntries) -> ReplayReport:
-    """Validate entries and give them to the intake again, one after the other; applied ones go.
+    """Give entries that were set aside to the intake again.
+
+    One after the other; applied ones leave the quarantine.
 
     Errors:
         ReadOnly: the app takes no writes
@@ -155,8 +159,9 @@ async def replay_entries(services: AdminServices, given: ReplayEntries) -> Repla
     return ReplayReport(given.app_id, tuple(done))
 
 
+@operation("quarantine.drop", "POST", "/apps/{app_id}/quarantine/drop", "editor")
 async def drop_entries(services: AdminServices, given: ChooseEntries) -> DropReport:
-    """Remove entries for good."""
+    """Remove entries that were set aside for good."""
     entries = await read_entries(services, given.app_id, given.kind)
     chosen = select_entries(entries, given.entry_ids, every=given.every)
     await remove_entries(services, given.app_id, chosen, "dropped")
@@ -229,29 +234,3 @@ def describe_entry(entry: QuarantineEntry) -> dict[str, Any]:
 def _refused_rows(services: AdminServices) -> RefusedRows | None:
     folder = services.config.data_dir
     return None if folder is None else RefusedRows.from_data_dir(folder)
-
-
-_EXAMPLE = {"app_id": "bookshop", "entry_ids": ["1795355062000-0"]}
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "quarantine.list", "List what was set aside, newest first.", "analyst", "GET", "/apps/{app_id}/quarantine",
-        ListEntries, list_entries, example={"app_id": "bookshop", "limit": 10},
-        example_result=RESULTS["quarantine.list"],
-    ),
-    Operation(
-        "quarantine.get", "Show an entry that was set aside whole.", "analyst", "GET",
-        "/apps/{app_id}/quarantine/{entry_id}", OneEntry, get_entry,
-        example={"app_id": "bookshop", "entry_id": "1795355062000-0"}, example_result=RESULTS["quarantine.get"],
-    ),
-    Operation(
-        "quarantine.replay", "Give entries that were set aside to the intake again.", "editor", "POST",
-        "/apps/{app_id}/quarantine/replay", ReplayEntries, replay_entries, example=_EXAMPLE,
-        example_result=RESULTS["quarantine.replay"],
-    ),
-    Operation(
-        "quarantine.drop", "Remove entries that were set aside for good.", "editor", "POST",
-        "/apps/{app_id}/quarantine/drop", ChooseEntries, drop_entries, example=_EXAMPLE,
-        example_result=RESULTS["quarantine.drop"],
-    ),
-)  # fmt: skip

@@ -14,7 +14,7 @@ from cluster.records.question import LONGEST_BANK_QUESTION, MOST_QUESTIONS, Answ
 from cluster.store.archive.question_bank import QuestionBankContents
 from cluster.store.archive.questions import StoredQuestion
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import OfApp, Operation
+from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 
 QuestionState = Literal["all", "unanswered", "answered", "waiting"]
@@ -139,8 +139,11 @@ class ShownBank:
         }
 
 
+@operation("questions.list", "GET", "/apps/{app_id}/questions", "analyst", recorded=True)
 async def list_questions(services: AdminServices, given: ListQuestions) -> ShownQuestions:
-    """Return questions of late with their answers. No person is named.
+    """List questions of late with their answers and sources.
+
+    No person is named.
 
     Errors:
         NotFound: no such app
@@ -177,8 +180,9 @@ def show_question(stored: StoredQuestion) -> ShownQuestion:
     )
 
 
+@operation("bank.list", "GET", "/apps/{app_id}/question-bank")
 async def list_bank(services: AdminServices, given: ListBank) -> ShownBank:
-    """Return questions of the bank, in its order.
+    """List questions of the question bank.
 
     Errors:
         NotFound: no such app
@@ -205,8 +209,9 @@ async def _load_bank(services: AdminServices, app_id: str) -> QuestionBankConten
     return contents
 
 
+@operation("bank.add", "POST", "/apps/{app_id}/question-bank", "editor")
 async def add_to_bank(services: AdminServices, given: AddToBank) -> ShownBank:
-    """Add a question to the bank.
+    """Add a question to the question bank.
 
     Errors:
         NotFound: no such app; Conflict: the bank has the question; Invalid: the bank is full
@@ -220,8 +225,9 @@ async def add_to_bank(services: AdminServices, given: AddToBank) -> ShownBank:
     return await _change_bank(services, given.app_id, add)
 
 
+@operation("bank.edit", "PATCH", "/apps/{app_id}/question-bank", "editor")
 async def edit_bank(services: AdminServices, given: EditBank) -> ShownBank:
-    """Change the text or the weight of a question of the bank.
+    """Change a question of the question bank.
 
     Errors:
         NotFound: no such app or question; Conflict: the bank has the new text already
@@ -245,8 +251,11 @@ async def edit_bank(services: AdminServices, given: EditBank) -> ShownBank:
     return await _change_bank(services, given.app_id, edit)
 
 
+@operation("bank.remove", "POST", "/apps/{app_id}/question-bank/remove", "editor")
 async def remove_from_bank(services: AdminServices, given: RemoveFromBank) -> ShownBank:
-    """Take questions out of the bank, all or none.
+    """Take questions out of the question bank.
+
+    All of them go, or none.
 
     Errors:
         NotFound: no such app, or one of the questions is not in the bank
@@ -276,34 +285,3 @@ async def _change_bank(
             version = await bank.replace(app_id, questions)
             return ShownBank((), len(questions), version)
     raise Conflict("the question bank is being changed by others; try again")
-
-
-_BANK = "/apps/{app_id}/question-bank"
-_EXAMPLE = {"app_id": "bookshop", "question": "Which pan is oven-safe?"}
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "questions.list", "List questions of late with their answers and sources.", "analyst", "GET",
-        "/apps/{app_id}/questions", ListQuestions, list_questions, recorded=True,
-        example={"app_id": "bookshop", "state": "unanswered"},
-        example_result={"questions": [], "next_start": None},
-    ),
-    Operation(
-        "bank.list", "List questions of the question bank.", "viewer", "GET", _BANK, ListBank, list_bank,
-        example={"app_id": "bookshop"}, example_result={"questions": [], "total": 0, "version": 0},
-    ),
-    Operation(
-        "bank.add", "Add a question to the question bank.", "editor", "POST", _BANK, AddToBank, add_to_bank,
-        example={**_EXAMPLE, "weight": 2.0}, example_result={"questions": [], "total": 1, "version": 1},
-    ),
-    Operation(
-        "bank.edit", "Change a question of the question bank.", "editor", "PATCH", _BANK, EditBank, edit_bank,
-        example={**_EXAMPLE, "weight": 3.0}, example_result={"questions": [], "total": 1, "version": 2},
-    ),
-    Operation(
-        "bank.remove", "Take questions out of the question bank.", "editor", "POST", f"{_BANK}/remove",
-        RemoveFromBank, remove_from_bank,
-        example={"app_id": "bookshop", "questions": ["Which pan is oven-safe?"]},
-        example_result={"questions": [], "total": 0, "version": 3},
-    ),
-)  # fmt: skip

@@ -13,8 +13,7 @@ from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.boost_rule import MOST_RULES, BoostRule
 from cluster.records.rule_version import RuleChange, RuleVersion
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import OfApp, Operation
-from deployments.operations.frame.sample_results import PERFORMED
+from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 
 MOST_VERSIONS_READ = 2_000
@@ -45,8 +44,9 @@ class RuleHistory:
         return {"versions": [version_to_dict(version) for version in self.versions]}
 
 
+@operation("rules.history", "GET", "/apps/{app_id}/rule-versions")
 async def list_versions(services: AdminServices, given: ListRuleVersions) -> RuleHistory:
-    """Return changes of rules, the newest first.
+    """List the changes of rules, the newest first.
 
     Errors:
         NotFound: no such app
@@ -61,8 +61,11 @@ async def list_versions(services: AdminServices, given: ListRuleVersions) -> Rul
     return RuleHistory(tuple(chosen[: given.limit]))
 
 
+@operation("rules.undo", "POST", "/apps/{app_id}/rule-versions/{version_id}/undo", "editor")
 async def undo_change(services: AdminServices, given: OneRuleVersion) -> RuleHistory:
-    """Put a rule back to what it was before a change, if nobody changed it since.
+    """Put a rule back to what it was before a change.
+
+    Refused if somebody changed it since.
 
     Errors:
         NotFound: no such app or change; Conflict: the rule was changed since
@@ -74,8 +77,11 @@ async def undo_change(services: AdminServices, given: OneRuleVersion) -> RuleHis
     return await _put_back(services, given.app_id, version, version.before, "undo")
 
 
+@operation("rules.restore", "POST", "/apps/{app_id}/rule-versions/{version_id}/restore", "editor")
 async def restore_version(services: AdminServices, given: OneRuleVersion) -> RuleHistory:
-    """Put a rule back to what a change made of it, whatever happened since.
+    """Put a rule back to what a change made of it.
+
+    Whatever happened since.
 
     Errors:
         NotFound: no such app or change
@@ -188,22 +194,3 @@ async def rules_of_engine(services: AdminServices, app_id: str, engine_id: str) 
     """Return the stored rules of an engine by name."""
     rules = await services.stores.boost_rules.all(app_id)
     return {rule.name: rule for rule in rules if rule.engine_id == engine_id}
-
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "rules.history", "List the changes of rules, the newest first.", "viewer", "GET",
-        "/apps/{app_id}/rule-versions", ListRuleVersions, list_versions,
-        example={"app_id": "bookshop", "name": "knives first"}, example_result=PERFORMED["rules.history"],
-    ),
-    Operation(
-        "rules.undo", "Put a rule back to what it was before a change.", "editor", "POST",
-        "/apps/{app_id}/rule-versions/{version_id}/undo", OneRuleVersion, undo_change,
-        example={"app_id": "bookshop", "version_id": "1772442930250-0"}, example_result={"versions": []},
-    ),
-    Operation(
-        "rules.restore", "Put a rule back to what a change made of it.", "editor", "POST",
-        "/apps/{app_id}/rule-versions/{version_id}/restore", OneRuleVersion, restore_version,
-        example={"app_id": "bookshop", "version_id": "1772442930250-0"}, example_result={"versions": []},
-    ),
-)  # fmt: skip

@@ -20,8 +20,7 @@ from deployments.operations.content.rule_conflicts import RuleConflict, check_ru
 from deployments.operations.content.rule_history import rule_to_dict
 from deployments.operations.content.rules import compile_or_none, parse_rules
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import OfEngine, Operation
-from deployments.operations.frame.sample_results import PERFORMED
+from deployments.operations.frame.operation import OfEngine, operation
 from deployments.operations.frame.services import AdminServices
 
 MOST_SAMPLES = 6
@@ -117,8 +116,13 @@ class _SampleRequest:
     body: Mapping[str, Any]
 
 
+@operation(
+    "rules.preview", "POST", "/apps/{app_id}/engines/{engine_id}/rules/preview", "analyst", is_query=True
+)
 async def preview_rule(services: AdminServices, given: PreviewRule) -> RulePreview:
-    """Return what a draft would change, without storing it.
+    """Answer sample requests without and with a draft of a rule.
+
+    The draft is not stored.
 
     Errors:
         Invalid: the draft makes no sense; NotFound: no such app
@@ -302,16 +306,3 @@ def _read_error(answer: Any) -> str:
     if isinstance(detail, list) and detail and isinstance(detail[0], dict):
         return str(detail[0].get("msg", ""))[:300]
     return str(answer.get("message", ""))[:300] or "the API refused the request"
-
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "rules.preview", "Answer sample requests without and with a draft of a rule.", "analyst", "POST",
-        "/apps/{app_id}/engines/{engine_id}/rules/preview", PreviewRule, preview_rule, is_query=True,
-        example={
-            "app_id": "bookshop", "engine_id": "default", "queries": ["knife"],
-            "rule": {"name": "knives first", "boost_fq": "brand:Birk", "position": [1]},
-        },
-        example_result=PERFORMED["rules.preview"],
-    ),
-)  # fmt: skip

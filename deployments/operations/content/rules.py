@@ -22,7 +22,7 @@ from deployments.operations.content.rule_history import (
     store_rules,
 )
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import OfApp, OfEngine, list_operations, operation
+from deployments.operations.frame.operation import OfApp, OfEngine, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
@@ -128,7 +128,6 @@ async def _read_replaced(services: AdminServices, given: PutRules) -> list[dict[
 
 _RULES = "/apps/{app_id}/rules"
 _ENGINE = "/apps/{app_id}/engines/{engine_id}"
-_EXAMPLE_RULE = {"name": "knives first", "boost_fq": "brand:Birk", "position": [1, 4]}
 
 
 @operation("rules.list", "GET", _RULES)
@@ -151,7 +150,6 @@ async def list_rules(services: AdminServices, given: ListRules) -> StoredRuleLis
     _RULES,
     "editor",
     read_before=_read_replaced,
-    example={"rules": [_EXAMPLE_RULE]},
     check=lambda given: parse_rules(given.rules, given.engine_id),
 )
 async def put_rules(services: AdminServices, given: PutRules) -> StoredRulesChange:
@@ -172,7 +170,6 @@ async def put_rules(services: AdminServices, given: PutRules) -> StoredRulesChan
     _ENGINE + "/rules/delete",
     "editor",
     read_before=_read_named,
-    example={"engine_id": "default", "names": ["knives first"]},
 )
 async def delete_rules(services: AdminServices, given: NamedRules) -> DeletedRules:
     """Delete rules of an engine, all or none.
@@ -195,7 +192,6 @@ async def delete_rules(services: AdminServices, given: NamedRules) -> DeletedRul
     _ENGINE + "/rules/order",
     "editor",
     read_before=_read_named,
-    example={"engine_id": "default", "names": ["knives first", "no tea"]},
 )
 async def order_rules(services: AdminServices, given: NamedRules) -> StoredRuleList:
     """Give rules of an engine priorities by their order, the first one the highest.
@@ -315,6 +311,3 @@ def _describe_conditions(rule: BoostRule) -> str:
         "tag": rule.boosting_tags,
     }
     return "; ".join(f"{word} {', '.join(values)}" for word, values in shown.items() if values) or "always"
-
-
-OPERATIONS = list_operations(globals())

@@ -24,8 +24,7 @@ from deployments.operations.content.catalog import (
 from deployments.operations.content.user_profile import describe_user
 from deployments.operations.frame.api_calls import call_api
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import OfApp, Operation
-from deployments.operations.frame.sample_results import RESULTS
+from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.explanations import describe_missing, describe_rules
 
@@ -79,8 +78,18 @@ class MissingProduct(UserOfEngine):
     fq: str = Field("", max_length=10_000)
 
 
+@operation(
+    "users.search",
+    "GET",
+    "/apps/{app_id}/users",
+    "analyst",
+    secret_fields={"after", "contains", "prefix", "text"},
+    recorded=True,
+)
 async def search_users(services: AdminServices, given: SearchUsers) -> dict[str, Any]:
-    """List users with a record or with compacted interactions by id, and how many there are of both.
+    """List users by their ids, names or e-mail addresses.
+
+    Users with a record or with compacted interactions; the total counts both.
 
     With `text`, only records are searched: `name`, and text attributes with `name` or `mail` in their own name. A call
     looks through `MOST_LOOKED_THROUGH` records; a page with few users, or none, can name a next one.
@@ -204,8 +213,16 @@ async def _list_stored_users(
     return stored, after
 
 
+@operation(
+    "users.get",
+    "GET",
+    "/apps/{app_id}/users/one",
+    "analyst",
+    secret_fields={"anonymous_id", "user_id"},
+    recorded=True,
+)
 async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]:
-    """Return what is known of a person: record, visitors, newest interactions, and interests in words.
+    """Show what is known of a user or a visitor.
 
     Errors:
         Invalid: not exactly one of both ids is given
@@ -256,8 +273,9 @@ async def get_user(services: AdminServices, given: UserLookup) -> dict[str, Any]
     }
 
 
+@operation("users.recommend", "GET", "/apps/{app_id}/users/one/recommendations", "analyst")
 async def recommend_user(services: AdminServices, given: UserOfEngine) -> dict[str, Any]:
-    """Return what a person would get next, with the reasons of every product."""
+    """Show what a user would get next, with reasons."""
     _require_one(given)
     body = {**_who(given), "rows": given.limit, "engine_id": given.engine_id, "explain": True, "fl": _FIELDS}
     answer = await call_api(services.api, given.app_id, "POST", _RECOMMENDATIONS, body)
@@ -321,8 +339,12 @@ async def _call_similar(services: AdminServices, app_id: str, body: dict[str, An
     return list(answer["data"]["products"])
 
 
+@operation("users.explain", "GET", "/apps/{app_id}/users/one/explanation", "analyst")
 async def explain_absence(services: AdminServices, given: MissingProduct) -> dict[str, Any]:
-    """Tell why a person does not get a product: what removed it, or which products score higher."""
+    """Tell why a user does not get a product.
+
+    What removed it, or which products score higher.
+    """
     _require_one(given)
     body: dict[str, Any] = {
         **_who(given), "rows": given.limit, "engine_id": given.engine_id, "explain": [given.product_id],
@@ -385,32 +407,3 @@ async def _find_link(services: AdminServices, given: UserLookup) -> str:
         return ""
     links = await services.stores.interactions.links(given.app_id, [given.anonymous_id])
     return links.get(given.anonymous_id, "")
-
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "users.search", "List users by their ids, names or e-mail addresses.", "analyst", "GET",
-        "/apps/{app_id}/users", SearchUsers, search_users, recorded=True,
-        secret_fields=frozenset({"prefix", "contains", "text", "after"}),
-        example={"app_id": "bookshop", "prefix": "ada"},
-        example_result=RESULTS["users.search"],
-    ),
-    Operation(
-        "users.get", "Show what is known of a user or a visitor.", "analyst", "GET", "/apps/{app_id}/users/one",
-        UserLookup, get_user, secret_fields=frozenset({"user_id", "anonymous_id"}), recorded=True,
-        example={"app_id": "bookshop", "user_id": "ada"},
-        example_result=RESULTS["users.get"],
-    ),
-    Operation(
-        "users.recommend", "Show what a user would get next, with reasons.", "analyst", "GET",
-        "/apps/{app_id}/users/one/recommendations", UserOfEngine, recommend_user,
-        example={"app_id": "bookshop", "user_id": "ada", "limit": 2},
-        example_result=RESULTS["users.recommend"],
-    ),
-    Operation(
-        "users.explain", "Tell why a user does not get a product.", "analyst", "GET",
-        "/apps/{app_id}/users/one/explanation", MissingProduct, explain_absence,
-        example={"app_id": "bookshop", "user_id": "ada", "product_id": "b-7"},
-        example_result=RESULTS["users.explain"],
-    ),
-)  # fmt: skip

@@ -7,5 +7,5 @@ administration  authorizes, validates, performs and records an operation
 audit           the use cases of the audit log
 result_cache    results that several callers share for a moment
 app_access      the app of an operation     api_calls   writes through the REST API     time_span   "7d" as milliseconds
-sample_results  the results that the reference shows; `performed_examples.json` holds those that operations gave
+examples        the example calls and results that the reference shows, from `examples.json`
 """

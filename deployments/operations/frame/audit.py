@@ -13,7 +13,7 @@ from cluster.records.administration import AuditRow
 from cluster.store.administration.audit import AuditFilter
 from cluster.store.administration.audit import AuditPage as StoredPage
 from cluster.store.administration.audit_chain import AuditVerdict
-from deployments.operations.frame.operation import Arguments, Download, Operation
+from deployments.operations.frame.operation import Arguments, Download, operation
 from deployments.operations.frame.services import AdminServices
 
 
@@ -72,18 +72,24 @@ def row_to_dict(row: AuditRow) -> dict[str, Any]:
     return row.model_dump(mode="json")
 
 
+@operation("audit.list", "GET", "/audit", "owner", scope="installation")
 async def list_rows(services: AdminServices, given: ReadAudit) -> AuditRows:
-    """Return rows of the audit log, the newest first."""
+    """List the changes by administrators and all other people, the newest first."""
     return await _page(services, given, given.app)
 
 
+@operation("audit.list_of_app", "GET", "/apps/{app_id}/audit", "owner")
 async def list_rows_of_app(services: AdminServices, given: ReadAppAudit) -> AuditRows:
-    """Return rows of one app, the newest first."""
+    """List the changes of one app, the newest first."""
     return await _page(services, given, given.app_id)
 
 
+@operation("audit.verify", "GET", "/audit/verify", "owner", scope="installation")
 async def verify_audit(services: AdminServices, given: VerifyAudit) -> AuditVerdict:
-    """Check the chain and the proofs of all rows. Cost: about 10 s for 1,000,000 rows."""
+    """Check that no row of the audit log was changed, removed or inserted.
+
+    Cost: about 10 s for 1,000,000 rows.
+    """
     await _add_begun(services)
     verdict = await services.stores.audit.verify(given.since_chain)
     if verdict.is_whole and not verdict.rows and await services.stores.accounts.all():
@@ -91,14 +97,24 @@ async def verify_audit(services: AdminServices, given: VerifyAudit) -> AuditVerd
     return verdict
 
 
+@operation(
+    "audit.export",
+    "GET",
+    "/audit/export",
+    "owner",
+    scope="installation",
+    media_type="application/x-ndjson",
+    recorded=True,
+)
 async def export_audit(services: AdminServices, _: Arguments) -> Download:
-    """Return all rows, the oldest first, as they are read."""
+    """Export the audit log as JSON Lines, the oldest row first."""
     await _add_begun(services)
     return Download(_lines(services), "audit.jsonl")
 
 
+@operation("me.get", "GET", "/me", scope="person")
 async def read_me(services: AdminServices, _: Arguments) -> Me:
-    """Return the name, the way and the roles of the principal."""
+    """Show who you are here and what you may do."""
     principal = services.principal
     return Me(
         {
@@ -141,45 +157,3 @@ async def _lines(services: AdminServices) -> AsyncIterator[bytes]:
             yield bytes(chunk)
             chunk.clear()
     yield bytes(chunk)
-
-
-_ROW = {
-    "row_id": "1760000000000-0", "at": 1_760_000_000_000, "user_id": "usr-1f0c5d2a9b3e4d5f", "username": "ada",
-    "way": "console", "address": "192.0.2.1", "operation": "keys.rotate", "app_id": "bookshop", "outcome": "done",
-    "reason": "", "arguments": {"app_id": "bookshop", "kind": "secret"}, "before": None,
-    "after": {"app_id": "bookshop", "secret_key": "***"}, "chain": "9f2b...", "proof": "04c1...",
-}  # fmt: skip
-
-OPERATIONS = (
-    Operation(
-        "audit.list", "List the changes by administrators and all other people, the newest first.", "owner", "GET",
-        "/audit", ReadAudit, list_rows, scope="installation", example={"operation": "keys", "limit": 100},
-        example_result={"rows": [_ROW], "next": ""},
-    ),
-    Operation(
-        "audit.list_of_app", "List the changes of one app, the newest first.", "owner", "GET", "/apps/{app_id}/audit",
-        ReadAppAudit, list_rows_of_app, example={"app_id": "bookshop", "limit": 100},
-        example_result={"rows": [_ROW], "next": ""},
-    ),
-    Operation(
-        "audit.verify", "Check that no row of the audit log was changed, removed or inserted.", "owner", "GET",
-        "/audit/verify", VerifyAudit, verify_audit, scope="installation",
-        example_result={
-            "whole": True, "rows": 1204, "first_id": "1750000000000-0", "last_id": "1760000000000-0",
-            "chain": "9f2b...", "broken_at": "", "reason": "", "proven_from": "1750000000000-0", "since_rows": 0,
-            "faults": "",
-        },
-    ),
-    Operation(
-        "audit.export", "Export the audit log as JSON Lines, the oldest row first.", "owner", "GET", "/audit/export",
-        Arguments, export_audit, scope="installation", media_type="application/x-ndjson", recorded=True,
-    ),
-    Operation(
-        "me.get", "Show who you are here and what you may do.", "viewer", "GET", "/me", Arguments, read_me,
-        scope="person",
-        example_result={
-            "username": "ada", "user_id": "usr-1f0c5d2a9b3e4d5f", "way": "token", "administrator": False,
-            "roles": {"bookshop": "editor"}, "ceiling": "owner", "apps": [], "expires_at": 1_767_776_000_000,
-        },
-    ),
-)  # fmt: skip

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from cluster.records.administration import AppRole
-from deployments.operations.frame.sample_results import PERFORMED
 
 S = TypeVar("S")
 A = TypeVar("A", bound="Arguments")
@@ -19,7 +19,6 @@ F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Scope = Literal["app", "installation", "person"]
-EXAMPLE_APP = "bookshop"
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -74,9 +73,6 @@ class Operation(Generic[S, A]):
     "Names in the result that never reach the audit log."
     read_before: Callable[[S, A], Awaitable[Any]] | None = None
     "Reads what the change replaces, for the audit log."
-    example: Mapping[str, Any] = field(default_factory=dict)
-    "Arguments of the example in the reference."
-    example_result: Any = None
     media_type: str = "application/json"
     "Type of the reply over HTTP; with another one than JSON, the result is a `Download`."
     is_query: bool = False
@@ -110,31 +106,28 @@ def operation(
     path: str,
     role: AppRole = "viewer",
     *,
-    example: Mapping[str, Any] | None = None,
+    secret_fields: Iterable[str] = (),
+    secret_results: Iterable[str] = (),
     **more: Any,
 ) -> Callable[[F], F]:
     """Make a function an operation; its docstring is the summary, its second parameter names the arguments.
 
-    Args:
-        example: arguments of the example in the reference, without `app_id`
-        more: further fields of `Operation`
+    `examples.json` has its example. The other arguments are further fields of `Operation`.
 
     Source: `list_operations` returns the operations of a module.
     """
 
     def declare(call: F) -> F:
-        arguments = call.__globals__[list(call.__annotations__.values())[1]]
-        app = {"app_id": EXAMPLE_APP} if "app_id" in arguments.model_fields else {}
-        more.setdefault("example_result", PERFORMED.get(name))
         call.__dict__["operation"] = Operation(
             name=name,
             summary=summarize(call),
             role=role,
             method=method,
             path=path,
-            arguments=arguments,
+            arguments=call.__globals__[list(call.__annotations__.values())[1]],
             call=call,
-            example={**app, **(example or {})},
+            secret_fields=frozenset(secret_fields),
+            secret_results=frozenset(secret_results),
             **more,
         )
         return call
@@ -147,13 +140,13 @@ def summarize(call: Callable[..., Any]) -> str:
     return " ".join((inspect.getdoc(call) or "").partition("\n\n")[0].split())
 
 
-def list_operations(members: Mapping[str, Any]) -> tuple[Operation[Any, Any], ...]:
-    """Return the operations among the members of a module, in the order of the file."""
-    return tuple(
-        member.__dict__["operation"]
-        for member in members.values()
-        if inspect.isfunction(member) and "operation" in member.__dict__
-    )
+def list_operations(*modules: ModuleType) -> Iterator[Operation[Any, Any]]:
+    """Return the operations of modules, in the order of the files."""
+    for module in modules:
+        for member in vars(module).values():
+            is_local = inspect.isfunction(member) and member.__module__ == module.__name__
+            if is_local and "operation" in member.__dict__:
+                yield member.__dict__["operation"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from cluster.errors import Invalid
 from cluster.records.experiment import Experiment, ExperimentUpdate, Variant
 from cluster.records.units import Moment
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import Arguments, OfApp, list_operations, operation
+from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
@@ -183,8 +183,6 @@ def _describe_variant(variant: Variant) -> str:
 
 _ALL = "/apps/{app_id}/experiments"
 _EXPERIMENT = _ALL + "/{experiment}"
-_PAYWALL = {"experiment": "paywall"}
-_DRAFT = {"name": "Paywall", "reports_exposure": True, "variants": [{"name": "three"}, {"name": "five"}]}
 _STEP: Any = {"role": "editor", "read_before": _read_experiment}
 
 
@@ -199,7 +197,7 @@ async def list_experiments(services: AdminServices, given: OfApp) -> ExperimentL
     return ExperimentList(tuple(await lifecycle.list_experiments(given.app_id)), services.now_ms())
 
 
-@operation("experiments.create", "POST", _ALL, "editor", example={"experiments": [_DRAFT]})
+@operation("experiments.create", "POST", _ALL, "editor")
 async def create_experiments(services: AdminServices, given: CreateExperiments) -> NewExperiments:
     """Make experiments as drafts, all or none.
 
@@ -210,7 +208,7 @@ async def create_experiments(services: AdminServices, given: CreateExperiments) 
     return NewExperiments(tuple(await lifecycle.create(given.app_id, given.experiments)), services.now_ms())
 
 
-@operation("experiments.get", "GET", _EXPERIMENT, example=_PAYWALL)
+@operation("experiments.get", "GET", _EXPERIMENT)
 async def get_experiment(services: AdminServices, given: OfExperiment) -> ExperimentDetails:
     """Show one experiment.
 
@@ -220,7 +218,7 @@ async def get_experiment(services: AdminServices, given: OfExperiment) -> Experi
     return await _read_experiment(services, given)
 
 
-@operation("experiments.start", "POST", f"{_EXPERIMENT}/start", example=_PAYWALL, **_STEP)
+@operation("experiments.start", "POST", f"{_EXPERIMENT}/start", **_STEP)
 async def start_experiment(services: AdminServices, given: OfExperiment) -> ExperimentStep:
     """Start an experiment now, also one that was paused.
 
@@ -238,7 +236,6 @@ async def start_experiment(services: AdminServices, given: OfExperiment) -> Expe
     "experiments.schedule",
     "POST",
     f"{_EXPERIMENT}/schedule",
-    example={**_PAYWALL, "starts_at": 1_796_108_400_000},
     **_STEP,
 )
 async def schedule_experiment(services: AdminServices, given: ScheduleExperiment) -> ExperimentStep:
@@ -257,7 +254,6 @@ async def schedule_experiment(services: AdminServices, given: ScheduleExperiment
     "experiments.edit",
     "PATCH",
     _EXPERIMENT,
-    example={**_PAYWALL, "traffic": 0.8},
     check=EditExperiment.require_changes,
     **_STEP,
 )
@@ -272,7 +268,7 @@ async def edit_experiment(services: AdminServices, given: EditExperiment) -> Exp
     return ExperimentDetails(await lifecycle.edit(given.app_id, given.experiment, given), services.now_ms())
 
 
-@operation("experiments.pause", "POST", f"{_EXPERIMENT}/pause", example=_PAYWALL, **_STEP)
+@operation("experiments.pause", "POST", f"{_EXPERIMENT}/pause", **_STEP)
 async def pause_experiment(services: AdminServices, given: OfExperiment) -> ExperimentStep:
     """Pause an experiment; users keep their variants until it continues.
 
@@ -283,7 +279,7 @@ async def pause_experiment(services: AdminServices, given: OfExperiment) -> Expe
     return ExperimentStep(await lifecycle.pause(given.app_id, given.experiment), services.now_ms())
 
 
-@operation("experiments.complete", "POST", f"{_EXPERIMENT}/complete", example=_PAYWALL, **_STEP)
+@operation("experiments.complete", "POST", f"{_EXPERIMENT}/complete", **_STEP)
 async def complete_experiment(services: AdminServices, given: OfExperiment) -> ExperimentStep:
     """End an experiment for good.
 
@@ -294,7 +290,7 @@ async def complete_experiment(services: AdminServices, given: OfExperiment) -> E
     return ExperimentStep(await lifecycle.complete(given.app_id, given.experiment), services.now_ms())
 
 
-@operation("experiments.archive", "POST", f"{_EXPERIMENT}/archive", example=_PAYWALL, **_STEP)
+@operation("experiments.archive", "POST", f"{_EXPERIMENT}/archive", **_STEP)
 async def archive_experiment(services: AdminServices, given: OfExperiment) -> ExperimentStep:
     """Put an experiment away that is over or never began.
 
@@ -305,7 +301,7 @@ async def archive_experiment(services: AdminServices, given: OfExperiment) -> Ex
     return ExperimentStep(await lifecycle.archive(given.app_id, given.experiment), services.now_ms())
 
 
-@operation("experiments.report", "GET", f"{_EXPERIMENT}/report", example=_PAYWALL)
+@operation("experiments.report", "GET", f"{_EXPERIMENT}/report")
 async def report_experiment(services: AdminServices, given: OfExperiment) -> ExperimentReport:
     """Report what came of an experiment: conversions, the split, latency and errors. No person is named.
 
@@ -327,8 +323,6 @@ async def report_experiment(services: AdminServices, given: OfExperiment) -> Exp
     "experiments.plan",
     "GET",
     "/apps/{app_id}/experiment-plan",
-    example={"rate": 0.04, "relative_lift": 0.1},
-    example_result={"per_variant": 92_044, "fixed_per_variant": 39_473, "total": 184_088, "days": None},
 )
 async def plan_experiment(services: AdminServices, given: PlanExperiment) -> SampleSize:
     """Estimate how many people an experiment needs.
@@ -347,6 +341,3 @@ async def plan_experiment(services: AdminServices, given: PlanExperiment) -> Sam
         power=given.power,
         people_per_day=given.people_per_day,
     )
-
-
-OPERATIONS = list_operations(globals())

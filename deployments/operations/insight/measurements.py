@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.run import Run, RunKind
-from deployments.operations.frame.operation import OfApp, Operation
+from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.evaluations import load_report
 from deployments.operations.models.recipes import choose_recipe
-from deployments.operations.models.runs import OfRun, RunView, get_run, run_example
+from deployments.operations.models.runs import OfRun, RunView, get_run
 
 _RecipeChoice = Annotated[str | dict[str, Any], Field(union_mode="left_to_right")]
 _Text = Annotated[str, Field(min_length=1, max_length=2_000)]
@@ -60,8 +60,11 @@ class MeasurementReport:
         return {"run_id": self.run.run_id, "kind": self.run.kind, **self.report}
 
 
+@operation("evaluations.order", "POST", "/apps/{app_id}/evaluations", "editor")
 async def order_evaluation(services: AdminServices, given: OrderEvaluation) -> RunView:
-    """Order an evaluation; a worker of the running system claims it, and nothing is published.
+    """Order an evaluation of a recipe, a snapshot or what serves.
+
+    A worker of the running system claims it, and nothing is published.
 
     Errors:
         Invalid: recipe and snapshot are both named, changes have no recipe, or a protocol does not exist
@@ -86,8 +89,12 @@ async def order_evaluation(services: AdminServices, given: OrderEvaluation) -> R
     return await _order(services, given, "evaluation", target.recipe.model_dump(mode="json"), options)
 
 
+@operation("evaluations.sweep", "POST", "/apps/{app_id}/sweeps", "editor")
 async def order_sweep(services: AdminServices, given: OrderSweep) -> RunView:
-    """Order a sweep; a worker of the running system claims it, and nothing is published."""
+    """Order a sweep: evaluate every combination of some values of a recipe.
+
+    A worker of the running system claims it, and nothing is published.
+    """
     recipe = await choose_recipe(given.recipe, given.changes)
     from jobs.refresh.runs.sweep import build_variants
 
@@ -96,8 +103,9 @@ async def order_sweep(services: AdminServices, given: OrderSweep) -> RunView:
     return await _order(services, given, "sweep", recipe.model_dump(mode="json"), {"sweep": given.sweep})
 
 
+@operation("evaluations.report", "GET", "/apps/{app_id}/runs/{run_id}/report")
 async def read_report(services: AdminServices, given: OfRun) -> MeasurementReport:
-    """Return what an evaluation or a sweep found.
+    """Read what an evaluation or a sweep found.
 
     Errors:
         NotFound: no such run, it is a training, or its report was removed for newer ones
@@ -131,31 +139,3 @@ async def _order(
             now_ms=services.now_ms(), by=services.principal.username, kind=kind, options=options,
         )
     )  # fmt: skip
-
-
-_EVALUATION: Final = {"app_id": "bookshop", "recipe": "fast", "protocols": ["by_time"], "readers": 1_000}
-_SWEEP: Final = {"app_id": "bookshop", "recipe": "fast", "sweep": ["parts.rules.window=5,10"]}
-_REPORT: Final = {
-    "run_id": "run-1f0c5d2a9b", "kind": "sweep", "recipe": "fast", "sweep": "sweep-1f0c5d2a9b",
-    "rows": [{"parts.rules.window": 10, "ndcg@10": 0.181, "low": 0.174, "high": 0.188, "seconds": 4.1, "error": ""}],
-}  # fmt: skip
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "evaluations.order", "Order an evaluation of a recipe, a snapshot or what serves.", "editor", "POST",
-        "/apps/{app_id}/evaluations", OrderEvaluation, order_evaluation, example=_EVALUATION,
-        example_result=run_example(
-            kind="evaluation", options={"protocols": ["by_time"], "readers": 1_000, "compare": True}
-        ),
-    ),
-    Operation(
-        "evaluations.sweep", "Order a sweep: evaluate every combination of some values of a recipe.", "editor",
-        "POST", "/apps/{app_id}/sweeps", OrderSweep, order_sweep, example=_SWEEP,
-        example_result=run_example(kind="sweep", options={"sweep": _SWEEP["sweep"]}),
-    ),
-    Operation(
-        "evaluations.report", "Read what an evaluation or a sweep found.", "viewer", "GET",
-        "/apps/{app_id}/runs/{run_id}/report", OfRun, read_report,
-        example={"app_id": "bookshop", "run_id": "run-1f0c5d2a9b"}, example_result=_REPORT,
-    ),
-)  # fmt: skip

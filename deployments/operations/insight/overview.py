@@ -19,7 +19,7 @@ from cluster.store.installation.live_figures import WINDOW_MS, LiveFigureStore
 from cluster.store.installation.replica_memory import ReplicaMemoryStore
 from cluster.store.installation.schema import SchemaStore
 from deployments.edge.observation.live_figures import duration_of_class
-from deployments.operations.frame.operation import Arguments, Operation
+from deployments.operations.frame.operation import Arguments, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.installation_checks import (
     LATE_MS,
@@ -94,8 +94,9 @@ class Overview:
         return {"level": self.level, **asdict(self)}
 
 
+@operation("overview.get", "GET", "/overview", scope="person")
 async def read_overview(services: AdminServices, _: Arguments) -> Overview:
-    """Return the state of the installation, of the apps in which the principal has a role.
+    """Show whether all is well, what was answered lately, and how old the data is.
 
     Errors:
         Forbidden: the principal has no role at all
@@ -224,29 +225,3 @@ async def _read_app(services: AdminServices, app_id: str) -> AppState:
 def _time_of(offset: str) -> int:
     """Return the time in an offset of the change log, in milliseconds since 1970."""
     return int(offset.partition("-")[0] or 0)
-
-
-OPERATIONS = (
-    Operation(
-        "overview.get", "Show whether all is well, what was answered lately, and how old the data is.", "viewer",
-        "GET", "/overview", Arguments, read_overview, scope="person",
-        example_result={
-            "level": "warning",
-            "findings": [
-                {"check": "disk", "level": "warning", "words": "88% used, 61.3 GiB free",
-                 "advice": "writes are refused from 94% on"},
-            ],
-            "figures": {
-                "requests_per_s": 41.5, "p50_ms": 2.1, "p99_ms": 14.7, "error_share": 0.0,
-                "served": {"personal": 1840, "trending": 210}, "times_s": [1_760_000_000.0], "rates": [41.5],
-                "p99s_ms": [14.7],
-            },
-            "apps": [
-                {"app_id": "bookshop", "waiting": 0, "lag_ms": 12, "changed_at": 1_760_000_000_000, "engines": 1,
-                 "trained_at": 1_759_990_000_000},
-            ],
-            "more_apps": 0,
-            "memory": {"used": 201_326_592, "most": 6_442_450_944},
-        },
-    ),
-)  # fmt: skip

@@ -12,8 +12,7 @@ from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Invalid, NotFound
 from cluster.records.logged_query import QueryKind
-from deployments.operations.frame.operation import OfApp, Operation
-from deployments.operations.frame.sample_results import PERFORMED
+from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.frame.time_span import parse_span_ms
 from deployments.operations.insight.feedback_report import (
@@ -62,8 +61,11 @@ class SearchActivity:
         }
 
 
+@operation("search.report", "GET", "/apps/{app_id}/search-report", "analyst")
 async def report_search(services: AdminServices, given: ReadSearchReport) -> SearchActivity:
-    """Return what users searched for, and their feedback on answers. No person is named.
+    """Report what users searched for, what found nothing and what was slow.
+
+    No person is named.
 
     Errors:
         Invalid: no such kind, or no span of time; NotFound: no such app
@@ -147,13 +149,3 @@ def _read_log(
             since_ms = max(since_ms, min(entry.facts["last"] + 1, until_ms))
             break
     return after, since_ms, log.read(app_id, since_ms, until_ms)
-
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "search.report", "Report what users searched for, what found nothing and what was slow.", "analyst", "GET",
-        "/apps/{app_id}/search-report", ReadSearchReport, report_search,
-        example={"app_id": "bookshop", "since": "7d"},
-        example_result=PERFORMED["search.report"],
-    ),
-)  # fmt: skip

@@ -15,8 +15,7 @@ from actors.serving.client import PREVIEW, Preview
 from cluster.ids import DEFAULT_ENGINE
 from deployments.operations.content.catalog import explained_products
 from deployments.operations.frame.api_calls import error_from_answer
-from deployments.operations.frame.operation import OfApp, Operation
-from deployments.operations.frame.sample_results import RESULTS
+from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.call_snippets import ADDRESS, render_snippets
 from deployments.operations.insight.explanations import describe_missing, describe_rules
@@ -81,8 +80,9 @@ class TriedCall:
         return asdict(self)
 
 
+@operation("try.recommend", "POST", "/apps/{app_id}/try/recommend", "analyst", is_query=True)
 async def try_recommendation(services: AdminServices, given: TryRecommendation) -> dict[str, Any]:
-    """Send one or two recommendation queries, with reasons for every product.
+    """Try a recommendation for one or two variants.
 
     Errors:
         NotFound, Conflict: no version of the engine begins with the text, or several do
@@ -132,24 +132,31 @@ async def _try_version(
     return tried
 
 
+@operation("try.search", "POST", "/apps/{app_id}/try/search", "analyst", is_query=True)
 async def try_search(services: AdminServices, given: TryCall) -> dict[str, Any]:
-    """Send one or two searches."""
+    """Try a search for one or two variants."""
     return await _try_all(services, given.app_id, "/v1/search/search", given.variants)
 
 
+@operation("try.complete", "POST", "/apps/{app_id}/try/complete", "analyst", is_query=True)
 async def try_completion(services: AdminServices, given: TryCall) -> dict[str, Any]:
-    """Complete one or two beginnings of a search."""
+    """Try completions for one or two variants."""
     return await _try_all(services, given.app_id, "/v1/search/autocomplete", given.variants)
 
 
+@operation("try.ask", "POST", "/apps/{app_id}/try/ask", "analyst", is_query=True)
 async def try_question(services: AdminServices, given: TryCall) -> dict[str, Any]:
-    """Ask one or two questions; `try.answer` shows how their answers grow."""
+    """Ask a question for one or two variants.
+
+    `try.answer` shows how their answers grow.
+    """
     bodies = [{"log_user_history": False, **body} for body in given.variants]
     return await _try_all(services, given.app_id, "/v1/ask/questions", bodies)
 
 
+@operation("try.answer", "GET", "/apps/{app_id}/try/answers/{question_id}", "analyst")
 async def try_answer(services: AdminServices, given: TryAnswer) -> dict[str, Any]:
-    """Return the present answer of a question that was tried."""
+    """Show the present answer of a question that was tried."""
     path = f"/v1/ask/questions/{quote(given.question_id, safe='')}/answer"
     tried = await _try_one(services, given.app_id, "GET", path, None)
     if tried.status >= 400:
@@ -195,36 +202,3 @@ async def _try_one(
         ),
         snippets=snippets,
     )
-
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "try.recommend", "Try a recommendation for one or two variants.", "analyst", "POST",
-        "/apps/{app_id}/try/recommend", TryRecommendation, try_recommendation, is_query=True,
-        example={"app_id": "bookshop", "variants": [{"user_id": "ada", "rows": 2}]},
-        example_result=RESULTS["try.recommend"],
-    ),
-    Operation(
-        "try.search", "Try a search for one or two variants.", "analyst", "POST", "/apps/{app_id}/try/search",
-        TryCall, try_search, is_query=True, example={"app_id": "bookshop", "variants": [{"q": "oak", "rows": 2}]},
-        example_result=RESULTS["try.search"],
-    ),
-    Operation(
-        "try.complete", "Try completions for one or two variants.", "analyst", "POST",
-        "/apps/{app_id}/try/complete", TryCall, try_completion, is_query=True,
-        example={"app_id": "bookshop", "variants": [{"q": "oa"}]},
-        example_result=RESULTS["try.complete"],
-    ),
-    Operation(
-        "try.ask", "Ask a question for one or two variants.", "analyst", "POST", "/apps/{app_id}/try/ask",
-        TryCall, try_question, is_query=True,
-        example={"app_id": "bookshop", "variants": [{"question": "Which wood is hard?"}]},
-        example_result=RESULTS["try.ask"],
-    ),
-    Operation(
-        "try.answer", "Show the present answer of a question that was tried.", "analyst", "GET",
-        "/apps/{app_id}/try/answers/{question_id}", TryAnswer, try_answer,
-        example={"app_id": "bookshop", "question_id": "0190d2b4-7c1e-7000-8000-5f3a1c9d2e10"},
-        example_result=RESULTS["try.answer"],
-    ),
-)  # fmt: skip

@@ -19,7 +19,7 @@ from cluster.records.changes import with_changes
 from cluster.records.engine import ENGINE_NAME, Engine, Placement, Scaling
 from cluster.store.app_bounds import check_new_engine
 from cluster.store.stores import Stores
-from deployments.operations.frame.operation import Arguments, OfApp, OfEngine, Operation
+from deployments.operations.frame.operation import Arguments, OfApp, OfEngine, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engine_views import EngineView, read_engine_view, read_engine_views
 
@@ -108,6 +108,18 @@ async def list_visible(services: AdminServices) -> list[str]:
     return [app.app_id for app in await list_apps(services) if visible is None or app.app_id in visible]
 
 
+async def check_visible(services: AdminServices, app_id: str) -> str:
+    """Return the name of an app that the principal may see.
+
+    Errors:
+        NotFound: there is none of this name; the message lists the others
+    """
+    visible = await list_visible(services)
+    if app_id not in visible:
+        raise no_app_error(app_id, visible)
+    return app_id
+
+
 async def check_app(services: AdminServices, app_id: str) -> App:
     """Return an app.
 
@@ -125,19 +137,26 @@ def no_app_error(app_id: str, app_ids: Sequence[str]) -> HouseError:
     return NotFound(f"there is no app named {app_id}; there are: {', '.join(app_ids) or 'none'}")
 
 
-async def list_engines(services: AdminServices, given: Arguments) -> EngineList:
-    """Return the engines of an app, or of all apps if the arguments name none."""
-    app_id, visible = getattr(given, "app_id", ""), await list_visible(services)
-    if app_id and app_id not in visible:
-        raise no_app_error(app_id, visible)
-    views = await read_engine_views(
-        services.stores, [app_id] if app_id else visible, services.now_ms(), services.artifacts
-    )
+@operation("engines.list_all", "GET", "/engines", scope="person")
+async def list_all_engines(services: AdminServices, _: Arguments) -> EngineList:
+    """List the engines of all apps."""
+    return await _list_engines(services, await list_visible(services))
+
+
+@operation("engines.list", "GET", "/apps/{app_id}/engines")
+async def list_engines(services: AdminServices, given: OfApp) -> EngineList:
+    """List the engines of an app."""
+    return await _list_engines(services, [await check_visible(services, given.app_id)])
+
+
+async def _list_engines(services: AdminServices, app_ids: Sequence[str]) -> EngineList:
+    views = await read_engine_views(services.stores, app_ids, services.now_ms(), services.artifacts)
     return EngineList(tuple(views))
 
 
+@operation("engines.get", "GET", "/apps/{app_id}/engines/{engine_id}")
 async def get_engine(services: AdminServices, given: OfEngine) -> EngineView:
-    """Return one engine."""
+    """Read an engine."""
     engine = await find_engine(services.stores, given.app_id, given.engine_id)
     return await read_engine_view(services.stores, engine, services.now_ms())
 
@@ -163,6 +182,7 @@ def build_engine(given: NewEngine, now_ms: int) -> Engine:
     )
 
 
+@operation("engines.create", "POST", "/apps/{app_id}/engines", "owner")
 async def create_engine(services: AdminServices, given: NewEngine) -> EngineView:
     """Create an engine that reads its app's products and interactions.
 
@@ -184,8 +204,14 @@ async def create_engine(services: AdminServices, given: NewEngine) -> EngineView
     return await read_engine_view(services.stores, made, services.now_ms())
 
 
+@operation(
+    "engines.place", "POST", "/apps/{app_id}/engines/{engine_id}/place", "owner", read_before=get_engine
+)
 async def place_engine(services: AdminServices, given: PlaceEngine) -> EngineView:
-    """Move an engine between the API replicas and a dedicated deployment, without losing a request."""
+    """Move an engine between the API replicas and a dedicated deployment.
+
+    No request is lost.
+    """
     to = parse_placement(given.placement)
 
     def moved(engine: Engine) -> Engine:
@@ -206,6 +232,9 @@ def parse_placement(word: str) -> Placement:
     return PLACEMENTS[word]
 
 
+@operation(
+    "engines.scale", "POST", "/apps/{app_id}/engines/{engine_id}/scale", "owner", read_before=get_engine
+)
 async def scale_engine(services: AdminServices, given: ScalingChange) -> EngineView:
     """Change how a dedicated engine scales."""
 
@@ -222,8 +251,11 @@ async def scale_engine(services: AdminServices, given: ScalingChange) -> EngineV
     return await read_engine_view(services.stores, changed, services.now_ms())
 
 
+@operation("engines.delete", "DELETE", "/apps/{app_id}/engines/{engine_id}", "owner", read_before=get_engine)
 async def delete_engine(services: AdminServices, given: DeleteEngine) -> EngineView:
-    """Delete an engine and what serves it, and return it as it was; the app's records stay.
+    """Delete an engine; the app's records stay.
+
+    The result is the engine as it was.
 
     Errors:
         NotFound: no such app or engine
@@ -274,46 +306,3 @@ async def _no_engine_error(stores: Stores, app_id: str, engine_id: str) -> House
         f"{app_id} has no engine named {engine_id}; there are: {', '.join(names) or 'none'}. "
         f"`kiosk engines create {app_id} {engine_id}` makes it"
     )
-
-
-_OF_ENGINE = "/apps/{app_id}/engines/{engine_id}"
-_EXAMPLE = {"app_id": "bookshop", "engine_id": "summer"}
-_RESULT: Final[dict[str, Any]] = {
-    "app_id": "bookshop", "engine_id": "summer", "placement": "door", "moving_to": None,
-    "snapshot": "053040c827b6cf19", "erased_since": 0, "state": "running", "replicas": 0, "target_replicas": 0,
-    "message": "", "requests_per_s": 3.2, "scaling": Scaling().model_dump(), "created_at": 1_700_000_000_000,
-}  # fmt: skip
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "engines.list_all", "List the engines of all apps.", "viewer", "GET", "/engines", Arguments,
-        list_engines, scope="person", example_result={"engines": [_RESULT]},
-    ),
-    Operation(
-        "engines.list", "List the engines of an app.", "viewer", "GET", "/apps/{app_id}/engines", OfApp,
-        list_engines, example={"app_id": "bookshop"}, example_result={"engines": [_RESULT]},
-    ),
-    Operation(
-        "engines.get", "Read an engine.", "viewer", "GET", _OF_ENGINE, OfEngine, get_engine,
-        example=_EXAMPLE, example_result=_RESULT,
-    ),
-    Operation(
-        "engines.create", "Create an engine that reads its app's products and interactions.", "owner", "POST",
-        "/apps/{app_id}/engines", NewEngine, create_engine, example={**_EXAMPLE, "dedicated": False},
-        example_result={**_RESULT, "snapshot": "", "requests_per_s": 0.0},
-    ),
-    Operation(
-        "engines.place", "Move an engine between the API replicas and a dedicated deployment.", "owner", "POST",
-        f"{_OF_ENGINE}/place", PlaceEngine, place_engine, read_before=get_engine,
-        example={**_EXAMPLE, "placement": "dedicated"}, example_result={**_RESULT, "moving_to": "own"},
-    ),
-    Operation(
-        "engines.scale", "Change how a dedicated engine scales.", "owner", "POST", f"{_OF_ENGINE}/scale",
-        ScalingChange, scale_engine, read_before=get_engine,
-        example={**_EXAMPLE, "replicas_min": 2, "replicas_max": 6}, example_result=_RESULT,
-    ),
-    Operation(
-        "engines.delete", "Delete an engine; the app's records stay.", "owner", "DELETE", _OF_ENGINE,
-        DeleteEngine, delete_engine, read_before=get_engine, example=_EXAMPLE, example_result=_RESULT,
-    ),
-)  # fmt: skip

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pydantic import Field
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import HouseError, NotFound
-from deployments.operations.frame.operation import OfEngine, Operation
+from deployments.operations.frame.operation import OfEngine, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import find_engine
 from deployments.operations.models.snapshots import OfSnapshot, find_version
@@ -80,14 +80,16 @@ class EvaluationView:
         return {"version": self.version, "report": dict(self.report), "plots": self.plots}
 
 
+@operation("evaluations.list", "GET", "/apps/{app_id}/engines/{engine_id}/evaluations")
 async def list_evaluations(services: AdminServices, given: ListEvaluations) -> EvaluationList:
-    """Return the evaluations of the snapshots of an engine, newest first."""
+    """List the evaluations of an engine's snapshots, newest first."""
     await find_engine(services.stores, given.app_id, given.engine_id)
     return await asyncio.to_thread(_list, services.artifacts, given)
 
 
+@operation("evaluations.get", "GET", "/apps/{app_id}/engines/{engine_id}/evaluations/{version}")
 async def get_evaluation(services: AdminServices, given: OfSnapshot) -> EvaluationView:
-    """Return the evaluation of a snapshot, with its plots."""
+    """Read an evaluation with its plots as data."""
     await find_engine(services.stores, given.app_id, given.engine_id)
     return await asyncio.to_thread(_read, services.artifacts, given)
 
@@ -176,30 +178,3 @@ def load_report(store: ArtifactStore, app_id: str, engine_id: str, version: str)
     from jobs.refresh.evaluation.reports import ReportStore
 
     return ReportStore(store).get(app_id, engine_id, version, largest=LARGEST_REPORT)
-
-
-_EVALUATIONS = "/apps/{app_id}/engines/{engine_id}/evaluations"
-_ENGINE = {"app_id": "bookshop", "engine_id": "default"}
-_VERDICT = {"allowed": True, "sentence": "certainly better: ndcg@10 0.1810 against 0.1702 of what serves"}
-_ROW: Final[dict[str, Any]] = {
-    "version": "053040c827b6cf19", "at": 1_700_000_000_000, "recipe": "fast", "protocol": "", "trial": "by_time",
-    "figures": {"ndcg@10": 0.181}, "verdict": _VERDICT, "measured": True,
-}  # fmt: skip
-_SERIES = {"name": "this recipe", "values": [0.181], "low": [0.174], "high": [0.188]}
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "evaluations.list", "List the evaluations of an engine's snapshots, newest first.", "viewer", "GET",
-        _EVALUATIONS, ListEvaluations, list_evaluations, example=_ENGINE,
-        example_result={"evaluations": [_ROW], "total": 1},
-    ),
-    Operation(
-        "evaluations.get", "Read an evaluation with its plots as data.", "viewer", "GET",
-        f"{_EVALUATIONS}/{{version}}", OfSnapshot, get_evaluation,
-        example={**_ENGINE, "version": "053040c827b6cf19"},
-        example_result={
-            "version": "053040c827b6cf19", "report": {"trial": "by_time", "k": 10, "verdict": _VERDICT},
-            "plots": [{"name": "figures", "labels": ["ndcg@10"], "series": [_SERIES]}],
-        },
-    ),
-)  # fmt: skip

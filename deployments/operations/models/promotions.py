@@ -6,7 +6,7 @@ import asyncio
 import getpass
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from pydantic import Field
 
@@ -14,7 +14,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Conflict, NotFound
 from cluster.records.engine import Promotion
-from deployments.operations.frame.operation import OfEngine, Operation
+from deployments.operations.frame.operation import OfEngine, operation
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.snapshots import (
@@ -122,14 +122,26 @@ class PromotionHistory:
         }
 
 
+@operation("promotions.preview", "GET", "/apps/{app_id}/engines/{engine_id}/snapshots/{version}/promotion")
 async def preview_promotion(services: AdminServices, given: OfSnapshot) -> PromotionPreview:
-    """Return what the gate says of a snapshot, and what would change."""
+    """Read what the gate says of a snapshot and what its promotion would change."""
     from jobs.refresh.runs.promotion import get_engine
 
     engine = await get_engine(services.stores, given.app_id, given.engine_id)
     return await asyncio.to_thread(_preview, services.artifacts, given, engine.snapshot)
 
 
+@operation("promotions.list", "GET", "/apps/{app_id}/engines/{engine_id}/promotions")
+async def read_history(services: AdminServices, given: ReadHistory) -> PromotionHistory:
+    """List which snapshot served from when on, and who decided that; newest first."""
+    from jobs.refresh.runs.promotion import get_engine
+
+    engine = await get_engine(services.stores, given.app_id, given.engine_id)
+    entries = await services.stores.promotions.history(given.app_id, given.engine_id, given.limit)
+    return PromotionHistory(given.app_id, given.engine_id, engine.snapshot, tuple(entries))
+
+
+@operation("promotions.promote", "POST", "/apps/{app_id}/engines/{engine_id}/promotions", "editor")
 async def promote_snapshot(services: AdminServices, given: PromoteSnapshot) -> PromotionView:
     """Let a snapshot serve, unless it is certainly worse than what serves."""
     from jobs.refresh.runs import promotion
@@ -153,8 +165,12 @@ async def promote_snapshot(services: AdminServices, given: PromoteSnapshot) -> P
     )
 
 
+@operation("promotions.roll_back", "POST", "/apps/{app_id}/engines/{engine_id}/rollback", "editor")
 async def roll_back(services: AdminServices, given: RollBack) -> PromotionView:
-    """Let serve again what served before; no restart."""
+    """Let serve again what served before.
+
+    Nothing restarts.
+    """
     from jobs.refresh.runs.promotion import roll_back_version
 
     app_id, engine_id, artifacts = given.app_id, given.engine_id, services.artifacts
@@ -171,15 +187,6 @@ async def roll_back(services: AdminServices, given: RollBack) -> PromotionView:
         to=to,
     )
     return PromotionView(entry)
-
-
-async def read_history(services: AdminServices, given: ReadHistory) -> PromotionHistory:
-    """Return which snapshot served from when on, who decided that, and its figures."""
-    from jobs.refresh.runs.promotion import get_engine
-
-    engine = await get_engine(services.stores, given.app_id, given.engine_id)
-    entries = await services.stores.promotions.history(given.app_id, given.engine_id, given.limit)
-    return PromotionHistory(given.app_id, given.engine_id, engine.snapshot, tuple(entries))
 
 
 def name_of(principal: Principal) -> str:
@@ -276,45 +283,3 @@ def _refusal_reason(snapshot: SnapshotView) -> str:
     if snapshot.has_shipped_code:
         return "it was trained with code that was shipped for that run only, and what serves can't import it"
     return ""
-
-
-_ENGINE = {"app_id": "bookshop", "engine_id": "default"}
-_SNAPSHOT = {**_ENGINE, "version": "053040c827b6cf19"}
-_ENTRY: Final[dict[str, Any]] = {
-    **_SNAPSHOT, "before": "9b1c00aa27b6cf19", "kind": "promoted", "at_ms": 1_700_000_000_000, "by": "ada",
-    "run_id": "run-1f0c5d2a9b", "reason": "certainly better: ndcg@10 0.1810 against 0.1702 of what serves",
-    "forced": False, "figures": {"ndcg@10": 0.181},
-}  # fmt: skip
-_OF_ENGINE = "/apps/{app_id}/engines/{engine_id}"
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "promotions.preview", "Read what the gate says of a snapshot and what its promotion would change.",
-        "viewer", "GET", f"{_OF_ENGINE}/snapshots/{{version}}/promotion", OfSnapshot, preview_promotion,
-        example=_SNAPSHOT,
-        example_result={
-            "version": "053040c827b6cf19", "serving": "9b1c00aa27b6cf19", "allowed": True,
-            "verdict": "certainly better: ndcg@10 0.1810 against 0.1702 of what serves", "is_current": True,
-            "figures": [], "weights": [{"part": "rules", "first": 0.8, "second": 1.0}],
-            "recipe_changes": [{"field": "parts.rules.window", "before": 10, "after": 30}],
-        },
-    ),
-    Operation(
-        "promotions.list", "List which snapshot served from when on, and who decided that; newest first.",
-        "viewer", "GET", f"{_OF_ENGINE}/promotions", ReadHistory, read_history, example=_ENGINE,
-        example_result={**_ENGINE, "serving": "053040c827b6cf19", "history": [_ENTRY]},
-    ),
-    Operation(
-        "promotions.promote", "Let a snapshot serve, unless it is certainly worse than what serves.", "editor",
-        "POST", f"{_OF_ENGINE}/promotions", PromoteSnapshot, promote_snapshot, example=_SNAPSHOT,
-        example_result=_ENTRY,
-    ),
-    Operation(
-        "promotions.roll_back", "Let serve again what served before.", "editor", "POST",
-        f"{_OF_ENGINE}/rollback", RollBack, roll_back, example=_ENGINE,
-        example_result={
-            **_ENTRY, "version": "9b1c00aa27b6cf19", "before": "053040c827b6cf19", "kind": "rolled_back",
-            "run_id": "", "reason": "", "figures": {},
-        },
-    ),
-)  # fmt: skip

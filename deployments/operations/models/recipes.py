@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors.models.allowed_learners import ALLOWED
 from cluster.errors import NotFound
-from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import check_app
 
@@ -31,14 +31,16 @@ class RecipeList:
         return {"recipes": list(self.recipes), "learners": list(self.learners)}
 
 
+@operation("recipes.list", "GET", "/apps/{app_id}/recipes")
 async def list_recipes(services: AdminServices, given: OfApp) -> RecipeList:
-    """Return the built-in recipes, complete with all their parameters, and the allowed learners."""
+    """List the built-in recipes and the learner classes that may run here."""
     await check_app(services, given.app_id)
     return RecipeList(await asyncio.to_thread(_load_presets), ALLOWED.names())
 
 
+@operation("learners.list", "GET", "/learners")
 async def list_learners(services: AdminServices, given: Arguments) -> dict[str, Any]:
-    """Return the learner classes that may run in this installation."""
+    """List the learner classes that may run in this installation."""
     return {"learners": list(await asyncio.to_thread(ALLOWED.names))}
 
 
@@ -77,18 +79,3 @@ def _load_presets() -> tuple[dict[str, Any], ...]:
     from jobs.refresh.recipe import PRESETS, load_recipe_file
 
     return tuple(load_recipe_file(name).model_dump(mode="json") for name in PRESETS)
-
-
-_RECIPE = {"name": "fast", "seed": 1, "parts": {"rules": {"learner": "rules", "window": 10}}}
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "recipes.list", "List the built-in recipes and the learner classes that may run here.", "viewer", "GET",
-        "/apps/{app_id}/recipes", OfApp, list_recipes, example={"app_id": "bookshop"},
-        example_result={"recipes": [_RECIPE], "learners": ["shop.markov:Markov"]},
-    ),
-    Operation(
-        "learners.list", "List the learner classes that may run in this installation.", "viewer", "GET",
-        "/learners", Arguments, list_learners, example_result={"learners": ["shop.markov:Markov"]},
-    ),
-)  # fmt: skip

@@ -13,7 +13,7 @@ from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.records.run import Run
 from cluster.store.stores import Stores
-from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import check_app, list_visible, no_app_error
 from deployments.operations.models.recipes import choose_recipe
@@ -106,8 +106,24 @@ def run_to_dict(run: Run) -> dict[str, Any]:
     return run.model_dump(mode="json", exclude={"revision", "until_ms", "owner", "log"})
 
 
+@operation("runs.list_all", "GET", "/runs", scope="person")
+async def list_all_runs(services: AdminServices, given: ListAllRuns) -> RunList:
+    """List the trainings of all apps, newest first."""
+    runs: list[Run] = []
+    for app_id in await list_visible(services):
+        runs += await services.stores.runs.newest(app_id, given.limit)
+    return RunList(tuple(sorted(runs, key=lambda run: -run.created_at)))
+
+
+@operation("runs.find", "GET", "/runs/{run_id}", scope="person")
+async def search_run(services: AdminServices, given: FindRun) -> RunView:
+    """Read a training of any app."""
+    return RunView(await _find(services, "", given.run_id))
+
+
+@operation("runs.list", "GET", "/apps/{app_id}/runs")
 async def list_runs(services: AdminServices, given: ListRuns) -> RunList:
-    """Return the runs of an app, newest first."""
+    """List the trainings of an app, newest first."""
     await check_app(services, given.app_id)
     if not given.engine_id:
         return RunList(tuple(await services.stores.runs.newest(given.app_id, given.limit)))
@@ -115,32 +131,41 @@ async def list_runs(services: AdminServices, given: ListRuns) -> RunList:
     return RunList(tuple(run for run in runs if run.engine_id == given.engine_id)[: given.limit])
 
 
-async def list_all_runs(services: AdminServices, given: ListAllRuns) -> RunList:
-    """Return the runs of all apps, newest first."""
-    runs: list[Run] = []
-    for app_id in await list_visible(services):
-        runs += await services.stores.runs.newest(app_id, given.limit)
-    return RunList(tuple(sorted(runs, key=lambda run: -run.created_at)))
-
-
+@operation("runs.get", "GET", "/apps/{app_id}/runs/{run_id}")
 async def get_run(services: AdminServices, given: OfRun) -> RunView:
-    """Return one run of an app."""
+    """Read a training: its stages, figures and verdict, or why it failed."""
     return RunView(await _find(services, given.app_id, given.run_id))
 
 
-async def search_run(services: AdminServices, given: FindRun) -> RunView:
-    """Return one run of any app."""
-    return RunView(await _find(services, "", given.run_id))
-
-
+@operation("runs.log", "GET", "/apps/{app_id}/runs/{run_id}/log")
 async def read_run_log(services: AdminServices, given: OfRun) -> RunLog:
-    """Return what a run did so far."""
+    """Read what a training did, line by line."""
     run = await _find(services, given.app_id, given.run_id)
     return RunLog(run, tuple(describe_run(run)))
 
 
+@operation("runs.estimate", "POST", "/apps/{app_id}/runs/estimate", "editor")
+async def estimate_run(services: AdminServices, given: EstimateRun) -> TrainingEstimate:
+    """Estimate memory and time of a training; train nothing.
+
+    From the counts of the data, without reading the data.
+    """
+    recipe = await choose_recipe(given.recipe, given.changes)
+    from jobs.refresh.runs.run_commands import check_engine
+
+    await check_engine(services.stores, given.app_id, given.engine_id)
+    newest = await services.stores.runs.newest(given.app_id, 20)
+    return await asyncio.to_thread(
+        estimate_from_counts, services.artifacts, given.app_id, given.engine_id, recipe, newest
+    )
+
+
+@operation("runs.order", "POST", "/apps/{app_id}/runs", "editor")
 async def order_run(services: AdminServices, given: OrderRun) -> RunView:
-    """Order a training; a worker of the running system claims it, unless this process trains."""
+    """Order a training of an engine on all accepted data.
+
+    A worker of the running system claims it, unless this process trains.
+    """
     recipe = await choose_recipe(given.recipe, given.changes)
     from jobs.refresh.runs.run_commands import check_promotable, create_run
 
@@ -157,20 +182,12 @@ async def order_run(services: AdminServices, given: OrderRun) -> RunView:
     )  # fmt: skip
 
 
-async def estimate_run(services: AdminServices, given: EstimateRun) -> TrainingEstimate:
-    """Estimate memory and time of a training from the counts of its data, without reading the data."""
-    recipe = await choose_recipe(given.recipe, given.changes)
-    from jobs.refresh.runs.run_commands import check_engine
-
-    await check_engine(services.stores, given.app_id, given.engine_id)
-    newest = await services.stores.runs.newest(given.app_id, 20)
-    return await asyncio.to_thread(
-        estimate_from_counts, services.artifacts, given.app_id, given.engine_id, recipe, newest
-    )
-
-
+@operation("runs.cancel", "POST", "/apps/{app_id}/runs/{run_id}/cancel", "editor", read_before=get_run)
 async def cancel_run(services: AdminServices, given: OfRun) -> RunView:
-    """Cancel a run; its worker notices within seconds, and nothing of it is published."""
+    """Cancel a training; what serves stays.
+
+    Its worker notices within seconds, and nothing of it is published.
+    """
     from jobs.refresh.runs.run_commands import cancel_training
 
     run = await _find(services, given.app_id, given.run_id)
@@ -241,53 +258,3 @@ _RUN: Final[dict[str, Any]] = {
 def run_example(**changes: Any) -> dict[str, Any]:
     """Return the example of an ordered run for the reference."""
     return {**_RUN, "status": "queued", "attempt": 0, "stage": "", "stages": [], **changes}
-
-
-_EXAMPLE = {"app_id": "bookshop", "run_id": "run-1f0c5d2a9b"}
-_ORDER = {"app_id": "bookshop", "engine_id": "default", "recipe": "fast", "changes": {"seed": 7}}
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "runs.list_all", "List the trainings of all apps, newest first.", "viewer", "GET", "/runs", ListAllRuns,
-        list_all_runs, scope="person", example={"limit": 5}, example_result={"runs": [_RUN]},
-    ),
-    Operation(
-        "runs.find", "Read a training of any app.", "viewer", "GET", "/runs/{run_id}", FindRun, search_run,
-        scope="person", example={"run_id": "run-1f0c"}, example_result=_RUN,
-    ),
-    Operation(
-        "runs.list", "List the trainings of an app, newest first.", "viewer", "GET", "/apps/{app_id}/runs",
-        ListRuns, list_runs, example={"app_id": "bookshop", "limit": 5}, example_result={"runs": [_RUN]},
-    ),
-    Operation(
-        "runs.get", "Read a training: its stages, figures and verdict, or why it failed.", "viewer", "GET",
-        "/apps/{app_id}/runs/{run_id}", OfRun, get_run, example=_EXAMPLE, example_result=_RUN,
-    ),
-    Operation(
-        "runs.log", "Read what a training did, line by line.", "viewer", "GET",
-        "/apps/{app_id}/runs/{run_id}/log", OfRun, read_run_log, example=_EXAMPLE,
-        example_result={
-            "run_id": "run-1f0c5d2a9b", "status": "running",
-            "lines": ["2023-11-14T22:13:20  ordered by ada", "2023-11-14T22:13:21  claimed by a worker, attempt 1"],
-        },
-    ),
-    Operation(
-        "runs.estimate", "Estimate memory and time of a training; train nothing.", "editor", "POST",
-        "/apps/{app_id}/runs/estimate", EstimateRun, estimate_run, example=_ORDER,
-        example_result={
-            "events": 120_000, "readers": 8_000, "items": 5_000, "products": 5_200, "memory_mb": 900,
-            "memory_allowed_mb": 4_096, "fits": True, "seconds": 41.5,
-            "parts": [{"part": "rules", "memory_mb": 300, "seconds": 12.0, "trainings": 4}], "extras": [],
-        },
-    ),
-    Operation(
-        "runs.order", "Order a training of an engine on all accepted data.", "editor", "POST",
-        "/apps/{app_id}/runs", OrderRun, order_run, example={**_ORDER, "promote": True},
-        example_result=run_example(),
-    ),
-    Operation(
-        "runs.cancel", "Cancel a training; what serves stays.", "editor", "POST",
-        "/apps/{app_id}/runs/{run_id}/cancel", OfRun, cancel_run, read_before=get_run, example=_EXAMPLE,
-        example_result={**_RUN, "status": "cancelled", "finished_at": 1_700_000_060_000},
-    ),
-)  # fmt: skip

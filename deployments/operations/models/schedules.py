@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.run import Schedule, next_slot, period_of
-from deployments.operations.frame.operation import Arguments, OfApp, Operation
+from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
-from deployments.operations.models.engines import list_visible, no_app_error
+from deployments.operations.models.engines import check_visible, list_visible
 from deployments.operations.models.recipes import choose_recipe
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -109,17 +110,20 @@ class RemovedSchedule:
         return (f"Schedule {self.name} of {self.app_id} is removed.",)
 
 
-async def list_schedules(services: AdminServices, given: Arguments) -> ScheduleList:
-    """Return the schedules of an app, or of all apps if the arguments name none."""
-    visible = await list_visible(services)
-    name = getattr(given, "app_id", "")
-    if name and name not in visible:
-        raise no_app_error(name, visible)
-    schedules = [
-        schedule
-        for app_id in ([name] if name else visible)
-        for schedule in await services.stores.schedules.all(app_id)
-    ]
+@operation("schedules.list_all", "GET", "/schedules", scope="person")
+async def list_all_schedules(services: AdminServices, _: Arguments) -> ScheduleList:
+    """List the schedules of all apps."""
+    return await _list_schedules(services, await list_visible(services))
+
+
+@operation("schedules.list", "GET", "/apps/{app_id}/schedules")
+async def list_schedules(services: AdminServices, given: OfApp) -> ScheduleList:
+    """List the schedules of an app, when they fired last and when they are due."""
+    return await _list_schedules(services, [await check_visible(services, given.app_id)])
+
+
+async def _list_schedules(services: AdminServices, app_ids: Sequence[str]) -> ScheduleList:
+    schedules = [schedule for app_id in app_ids for schedule in await services.stores.schedules.all(app_id)]
     return ScheduleList(tuple(ScheduleView(schedule, services.now_ms()) for schedule in schedules))
 
 
@@ -137,6 +141,7 @@ def check_schedule(given: OfSchedule, when: str) -> None:
     period_of(when)
 
 
+@operation("schedules.add", "POST", "/apps/{app_id}/schedules", "editor")
 async def add_schedule(services: AdminServices, given: NewSchedule) -> ScheduleView:
     """Train an engine again and again.
 
@@ -169,6 +174,16 @@ async def add_schedule(services: AdminServices, given: NewSchedule) -> ScheduleV
     return ScheduleView(made, now_ms)
 
 
+async def _read_schedule(services: AdminServices, given: OfSchedule) -> Any:
+    for schedule in await services.stores.schedules.all(given.app_id):
+        if schedule.name == given.schedule:
+            return ScheduleView(schedule, services.now_ms())
+    return None
+
+
+@operation(
+    "schedules.remove", "DELETE", "/apps/{app_id}/schedules/{schedule}", "editor", read_before=_read_schedule
+)
 async def remove_schedule(services: AdminServices, given: OfSchedule) -> RemovedSchedule:
     """Remove a schedule; a run under way goes on.
 
@@ -180,38 +195,3 @@ async def remove_schedule(services: AdminServices, given: OfSchedule) -> Removed
             f"app {given.app_id} has no schedule {given.schedule}; see `kiosk schedules list {given.app_id}`"
         )
     return RemovedSchedule(given.app_id, given.schedule)
-
-
-async def _read_schedule(services: AdminServices, given: OfSchedule) -> Any:
-    for schedule in await services.stores.schedules.all(given.app_id):
-        if schedule.name == given.schedule:
-            return ScheduleView(schedule, services.now_ms())
-    return None
-
-
-_RESULT: Final[dict[str, Any]] = {
-    "app_id": "bookshop", "name": "nightly", "engine_id": "default", "when": "daily 03:00", "recipe": "default",
-    "promote": True, "last": None, "next": "2023-11-15T03:00:00.000Z",
-}  # fmt: skip
-_EXAMPLE = {"app_id": "bookshop", "schedule": "nightly"}
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "schedules.list_all", "List the schedules of all apps.", "viewer", "GET", "/schedules", Arguments,
-        list_schedules, scope="person", example_result={"schedules": [_RESULT]},
-    ),
-    Operation(
-        "schedules.list", "List the schedules of an app, when they fired last and when they are due.", "viewer",
-        "GET", "/apps/{app_id}/schedules", OfApp, list_schedules, example={"app_id": "bookshop"},
-        example_result={"schedules": [_RESULT]},
-    ),
-    Operation(
-        "schedules.add", "Train an engine again and again.", "editor", "POST", "/apps/{app_id}/schedules",
-        NewSchedule, add_schedule, example={**_EXAMPLE, "when": "daily 03:00"}, example_result=_RESULT,
-    ),
-    Operation(
-        "schedules.remove", "Remove a schedule; a run under way goes on.", "editor", "DELETE",
-        "/apps/{app_id}/schedules/{schedule}", OfSchedule, remove_schedule, read_before=_read_schedule,
-        example=_EXAMPLE, example_result={"app_id": "bookshop", "name": "nightly", "removed": True},
-    ),
-)  # fmt: skip

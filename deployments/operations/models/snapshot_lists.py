@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
@@ -15,7 +15,7 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault, Unavailable
 from cluster.machine_memory import available_memory
-from deployments.operations.frame.operation import Operation
+from deployments.operations.frame.operation import operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import find_engine
 from deployments.operations.models.snapshot_bounds import SnapshotName
@@ -100,8 +100,16 @@ class ListComparison:
         }
 
 
+@operation(
+    "snapshots.compare_lists",
+    "GET",
+    "/apps/{app_id}/engines/{engine_id}/snapshots/{first}/lists/{second}",
+    "analyst",
+)
 async def compare_lists(services: AdminServices, given: CompareLists) -> ListComparison:
-    """Return what two snapshots of an engine recommend to the same users, without experiments and stored rules.
+    """Compare what two snapshots recommend to the same users.
+
+    Without experiments and stored rules.
 
     Errors:
         Unavailable: this process answers no queries, or the machine has too little memory for both
@@ -209,23 +217,3 @@ def _product_to_dict(product: ListedProduct) -> dict[str, Any]:
         "came_from": list(product.came_from),
         "in_both": product.in_both,
     }
-
-
-_PRODUCT: Final[dict[str, Any]] = {
-    "product_id": "b-17", "title": "The Lighthouse", "came_from": ["rules"], "in_both": True,
-}  # fmt: skip
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "snapshots.compare_lists", "Compare what two snapshots recommend to the same users.", "analyst", "GET",
-        "/apps/{app_id}/engines/{engine_id}/snapshots/{first}/lists/{second}", CompareLists, compare_lists,
-        example={
-            "app_id": "bookshop", "engine_id": "default", "first": "053040c827b6cf19",
-            "second": "9b1c00aa27b6cf19", "user_ids": ["usr-7"],
-        },
-        example_result={
-            "first": "053040c827b6cf19", "second": "9b1c00aa27b6cf19", "overlap": 1.0,
-            "users": [{"user_id": "usr-7", "shared": 1, "first": [_PRODUCT], "second": [_PRODUCT]}],
-        },
-    ),
-)  # fmt: skip

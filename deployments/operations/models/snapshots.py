@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ from cluster.artifacts.marked_snapshots import count_erasures_since
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotInfo, SnapshotStore
 from cluster.errors import HouseError
-from deployments.operations.frame.operation import OfEngine, Operation
+from deployments.operations.frame.operation import OfEngine, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import find_engine
 
@@ -149,8 +149,12 @@ def read_intervals(report: Mapping[str, Any] | None) -> dict[str, dict[str, floa
     return dict(segments[0]["figures"]) if segments else {}
 
 
+@operation("snapshots.list", "GET", "/apps/{app_id}/engines/{engine_id}/snapshots")
 async def list_snapshots(services: AdminServices, given: ListSnapshots) -> SnapshotList:
-    """Return the complete snapshots of an engine, newest first."""
+    """List the snapshots of an engine, newest first.
+
+    Complete ones alone.
+    """
     engine = await find_engine(services.stores, given.app_id, given.engine_id)
     snapshots = await asyncio.to_thread(
         SnapshotStore(services.artifacts).versions, given.app_id, given.engine_id
@@ -159,16 +163,20 @@ async def list_snapshots(services: AdminServices, given: ListSnapshots) -> Snaps
     return SnapshotList(tuple(page), len(snapshots), engine.snapshot)
 
 
+@operation("snapshots.get", "GET", "/apps/{app_id}/engines/{engine_id}/snapshots/{version}")
 async def get_snapshot(services: AdminServices, given: OfSnapshot) -> SnapshotView:
-    """Return one snapshot."""
+    """Read a snapshot: its recipe, parts, data and figures."""
     engine = await find_engine(services.stores, given.app_id, given.engine_id)
     return await asyncio.to_thread(
         read_snapshot, services.artifacts, given.app_id, given.engine_id, given.version, engine.snapshot
     )
 
 
+@operation(
+    "snapshots.compare", "GET", "/apps/{app_id}/engines/{engine_id}/snapshots/{first}/compare/{second}"
+)
 async def compare_snapshots(services: AdminServices, given: CompareSnapshots) -> SnapshotComparison:
-    """Return two snapshots of an engine beside each other."""
+    """Compare the figures and weights of two snapshots."""
     engine = await find_engine(services.stores, given.app_id, given.engine_id)
     first, second = await asyncio.gather(
         *(
@@ -236,42 +244,3 @@ def _count_erasures(store: ArtifactStore, app_id: str, manifest: Manifest) -> in
         return count_erasures_since(manifest, SegmentStore(store).erasures(app_id))
     except HouseError:  # `kiosk doctor` says what is wrong there
         return 0
-
-
-_SNAPSHOTS = "/apps/{app_id}/engines/{engine_id}/snapshots"
-_ROW: Final[dict[str, Any]] = {
-    "version": "053040c827b6cf19", "published_at": 1_700_000_000_000, "bytes": 4_200_000, "files": 14,
-    "serving": True,
-}  # fmt: skip
-_VIEW: Final[dict[str, Any]] = {
-    "version": "053040c827b6cf19", "serving": True, "published_at": 1_700_000_000_000, "bytes": 4_200_000,
-    "recipe": {"name": "fast"},
-    "parts": [{"part": "rules", "learner": "rules", "weight": 1.0, "weight_new": 0.0}],
-    "data": {"events": 120_000}, "release": "1.0.0", "erased_since": 0, "run_id": "run-1f0c5d2a9b",
-    "figures": {"ndcg@10": 0.181}, "verdict": {"allowed": True, "sentence": "certainly better"},
-}  # fmt: skip
-_ENGINE = {"app_id": "bookshop", "engine_id": "default"}
-_FIGURE = {"mean": 0.181, "low": 0.174, "high": 0.188}
-
-OPERATIONS: tuple[Operation[AdminServices, Any], ...] = (
-    Operation(
-        "snapshots.list", "List the snapshots of an engine, newest first.", "viewer", "GET", _SNAPSHOTS,
-        ListSnapshots, list_snapshots, example=_ENGINE,
-        example_result={"snapshots": [_ROW], "total": 1, "serving": "053040c827b6cf19"},
-    ),
-    Operation(
-        "snapshots.get", "Read a snapshot: its recipe, parts, data and figures.", "viewer", "GET",
-        f"{_SNAPSHOTS}/{{version}}", OfSnapshot, get_snapshot,
-        example={**_ENGINE, "version": "053040c827b6cf19"}, example_result=_VIEW,
-    ),
-    Operation(
-        "snapshots.compare", "Compare the figures and weights of two snapshots.", "viewer", "GET",
-        f"{_SNAPSHOTS}/{{first}}/compare/{{second}}", CompareSnapshots, compare_snapshots,
-        example={**_ENGINE, "first": "053040c827b6cf19", "second": "9b1c00aa27b6cf19"},
-        example_result={
-            "first": _VIEW, "second": {**_VIEW, "version": "9b1c00aa27b6cf19", "serving": False},
-            "figures": [{"figure": "ndcg@10", "first": _FIGURE, "second": _FIGURE}],
-            "weights": [{"part": "rules", "first": 1.0, "second": 0.8}],
-        },
-    ),
-)  # fmt: skip

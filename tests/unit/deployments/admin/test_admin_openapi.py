@@ -16,6 +16,7 @@ from deployments.api.http.docs import render_docs
 from deployments.api.http.openapi import extend_openapi
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.administration import parse_arguments
+from deployments.operations.frame.examples import example_arguments, example_result
 from tests.performed_examples import perform_examples
 
 MESSAGE = re.compile(r"^[A-Z].*\.$", re.DOTALL)
@@ -54,7 +55,7 @@ def test_an_operation_is_described_whole(document: dict[str, Any], name: str) ->
         assert MESSAGE.match(parameter["description"]), parameter
         assert "example" in parameter or not parameter["required"], parameter
     assert {"200", "401", "403", "404", "422", "429", "500", "503"} <= set(about["responses"])
-    parse_arguments(operation, operation.example)
+    parse_arguments(operation, example_arguments(operation))
     body = about.get("requestBody")
     if operation.stream_field:
         assert list(body["content"]) == ["application/octet-stream"]
@@ -73,7 +74,7 @@ def test_examples_of_results_are_there(document: dict[str, Any]) -> None:
     without = [
         name
         for name, one in OPERATIONS.items()
-        if one.example_result is None and one.media_type == "application/json"
+        if example_result(one) is None and one.media_type == "application/json"
     ]
     assert without == [], "give the operation an example of its result"
 
@@ -81,7 +82,7 @@ def test_examples_of_results_are_there(document: dict[str, Any]) -> None:
 async def test_examples_are_what_operations_return(tmp_path: Path) -> None:
     performed = await perform_examples(tmp_path)
     for name, result in performed.items():
-        assert OPERATIONS[name].example_result == result, "run `python -m tests.performed_examples`"
+        assert example_result(OPERATIONS[name]) == result, "run `python -m tests.performed_examples`"
 
 
 def test_references_lead_somewhere_and_names_are_unique(document: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from cluster.store.stores import Stores
 from deployments.operations.access.apps import CreateApp
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.administration import strike_out
+from deployments.operations.frame.examples import example_arguments
 from deployments.operations.frame.operation import Operation
 from deployments.operations.frame.principal import COMMAND_LINE
 from deployments.operations.frame.services import AdminConfig
@@ -56,7 +57,10 @@ async def test_no_argument_breaks_an_operation(memory_stores: Stores, tmp_path: 
     for operation in OPERATIONS.values():
         if operation.name in SLOW or operation.stream_field:
             continue
-        arguments = {**operation.example, **({"app_id": "shop"} if "{app_id}" in operation.path else {})}
+        arguments = {
+            **example_arguments(operation),
+            **({"app_id": "shop"} if "{app_id}" in operation.path else {}),
+        }
         for field in set(operation.arguments.model_fields) - {"app_id"}:
             for value in TEXTS if is_in_address(operation) or field in operation.path_fields else VALUES:
                 clock.advance(2_000)

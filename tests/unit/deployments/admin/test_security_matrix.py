@@ -13,6 +13,7 @@ from cluster.records.administration import AppRole
 from cluster.store.stores import Stores
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.examples import example_arguments
 from deployments.operations.frame.operation import Operation
 from deployments.operations.frame.services import AdminServices
 from tests.fakes.administration import (
@@ -52,7 +53,7 @@ class Gate:
 
     async def ask(self, operation: Operation[Any, Any], app_id: str, headers: dict[str, str]) -> Answer:
         """Send an operation's example, for an app."""
-        given = dict(operation.example)
+        given = example_arguments(operation)
         if "app_id" in operation.arguments.model_fields:
             given["app_id"] = app_id
         path = operation.path
