@@ -26,7 +26,7 @@ NOUNS = _words(
     connections content context contributions cooccurrence correction cors counts credentials data
     dataset dates deadline deletes demo deployments dictionary discovery disk display distance diversity docs doctor
     draft drafts drain driver ease edge edit edits embedder encoder encoders endpoint endpoints engine engines entity
-    entry envelope environment erasure erasures error errors evaluation event events evidence experiment
+    entry envelope environment erasure erasures error errors evaluation event events evidence examples experiment
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
     file files filter folders follower followup followups form format forms formula frame front gate gateway generation
     geo grams grants graph groups handler handover handshake haproxy hash head histories history host hosts html http
