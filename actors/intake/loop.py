@@ -20,6 +20,7 @@ from actors.intake.applier import BatchApplier, LostTaskSweeper
 from actors.intake.compaction import ChangeLogCompactor, CompactionConfig, SegmentRebuilder
 from actors.intake.erasure import PersonEraser
 from actors.intake.log_compaction import KEEP_DAYS, LogCompactionConfig, LogCompactor
+from actors.intake.outcomes import OutcomeAttributor
 from actors.intake.person_places import LocalFiles
 from actors.intake.storage_meter import StorageMeter
 from actors.language.embedder import Embedder
@@ -48,6 +49,7 @@ class IntakeConfig:
     "The longest wait for a new batch; also the maximal delay until a new app is noticed."
     apps_every_s: float = 0.5
     compaction_pause_s: float = 1.0
+    attribution_pause_s: float = 5.0
     erase_pause_s: float = 1.0
     watch_every_s: float = 5.0
     lease_ms: int = 6_000
@@ -105,6 +107,7 @@ class IntakeLoop:
         self._compactor: ChangeLogCompactor | None = None
         self._logs: tuple[LogCompactor[Any], ...] = ()
         self._served_days: dict[str, int] = {}
+        self._attributor: OutcomeAttributor | None = None
         self._eraser: PersonEraser | None = None
         self._storage: StorageMeter | None = None
         if segments is not None:
@@ -123,6 +126,7 @@ class IntakeLoop:
                     keep_days=lambda app_id: self._served_days.get(app_id, KEEP_DAYS),
                 ),
             )
+            self._attributor = OutcomeAttributor(stores, segments.artifacts, clock, meter)
             self._compactor = ChangeLogCompactor(
                 stores.changes, segments, rebuilder, clock, meter, self._rules.compaction, self._delete_log_rows,
                 self._want_new_log_file,
@@ -156,6 +160,7 @@ class IntakeLoop:
         duties = (
             self._repeat("intake", self._apply_duty, 0.0),
             self._repeat("settle", self._compaction_duty, self._rules.compaction_pause_s),
+            self._repeat("attribute", self._attribution_duty, self._rules.attribution_pause_s),
             self._repeat("erase", self._erase_duty, self._rules.erase_pause_s),
             self._repeat("watch", self._sweep_duty, self._rules.watch_every_s),
             self._repeat("lease", self._lease_duty, self._rules.lease_ms / 6000),
@@ -229,6 +234,13 @@ class IntakeLoop:
             await self._storage.run_once(self._storage_bounds, at_once=at_once or rows > 0)
         return rows
 
+    async def attribute_round(self, *, at_once: bool = False) -> int:
+        """Attribute interactions to answers where that is due; return the number of days that were computed."""
+        if self._attributor is None:
+            return 0
+        await self._find_apps()
+        return await self._attributor.run_once(self._served_days, at_once=at_once)
+
     async def sweep_round(self) -> int:
         """End tasks whose batch no longer exists; return how many."""
         await self._find_apps()
@@ -293,6 +305,10 @@ class IntakeLoop:
         if self._lease.is_owned:
             await self.compact_round()
 
+    async def _attribution_duty(self) -> None:
+        if self._lease.is_owned:
+            await self.attribute_round()
+
     async def _erase_duty(self) -> None:
         if self._lease.is_owned and self._eraser is not None:
             await self._eraser.run_once()
@@ -301,6 +317,8 @@ class IntakeLoop:
         """Delete the rows of users of an app from every log."""
         for log in self._logs:
             await log.delete_users(app_id, user_keys)
+        if self._attributor is not None:  # after the log of answers: its rows would bring outcomes back
+            await self._attributor.delete_users(app_id, user_keys)
 
     async def _want_new_log_file(self) -> None:
         await self._stores.erasures.request_log_rewrite(self._clock.now_ms())

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import orjson
 
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.run_folders import TRAINING_FOLDERS, run_folders
 from cluster.artifacts.segments import SegmentStore
@@ -23,10 +24,21 @@ from cluster.records.logged_query import pseudonym
 from cluster.store.stores import Stores
 
 SETTLED_PROFILE, SETTLED = "settled profile", "settled interactions"
-QUERIES, SERVED = "query log", "served answers"
+QUERIES, SERVED, OUTCOMES = "query log", "served answers", "outcomes"
 TRAININGS, SNAPSHOTS = "data of trainings", "model snapshots"
 LOG_FILE = "append-only file"
-PLACES = (SETTLED_PROFILE, SETTLED, QUERIES, SERVED, TRAININGS, SNAPSHOTS, REFUSED, COPIES, LOG_FILE)
+PLACES = (
+    SETTLED_PROFILE,
+    SETTLED,
+    QUERIES,
+    SERVED,
+    OUTCOMES,
+    TRAININGS,
+    SNAPSHOTS,
+    REFUSED,
+    COPIES,
+    LOG_FILE,
+)
 "Places outside of Redis, in the order of receipts."
 
 
@@ -55,6 +67,7 @@ class PersonPlaces:
         self._segments = SegmentStore(artifacts)
         self._queries = QueryLogStore(artifacts)
         self._served = ServedLogStore(artifacts)
+        self._outcomes = OutcomeStore(artifacts)
         self._files = files
 
     async def read(self, person: Person) -> dict[str, list[Any]]:
@@ -87,6 +100,7 @@ class PersonPlaces:
             SETTLED: [orjson.loads(row) for row in segments.rows_of(app_id, "interaction", person.user_keys)],
             QUERIES: self._queries.rows_of(app_id, marks),
             SERVED: self._served.rows_of(app_id, marks),
+            OUTCOMES: self._outcomes.rows_of(app_id, marks),
             TRAININGS: find_runs_with_person(self._artifacts, person),
             SNAPSHOTS: [],
         }

@@ -9,9 +9,9 @@ tables, table_files  their columns; one table as a file outside the artifact sto
 compaction           which segments to merge
 compacted_state      the records and interactions that a recommender starts from
 checksummed_files    files with a checksum in the name
-daily_log            a log of an app: Parquet files by day
+day_files            rows of an app in files by day; `daily_log` is a log in such files
 query_log            the query log
-served_log           the log of answers
+served_log           the log of answers; `outcomes` has what followed from them
 snapshots            the results of training runs, one folder for each version; `marked_snapshots`, `run_folders`
 erasures             which data of erased users segments and snapshots still contain; `unverified_users`
 """

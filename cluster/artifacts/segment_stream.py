@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import latest_rows
+from cluster.artifacts.day_files import DAY_MS
 from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.manifest import FileEntry
 from cluster.artifacts.segment_files import SegmentFiles
@@ -28,6 +29,7 @@ from cluster.ids import position_from_offset
 
 _READ_TRIES = 5
 _RECORDS = ("id", "gone", "offset", "json")
+_EVENTS = ("reader", "type", "at_ms", "product_ids", "json")
 _INTERACTIONS = ("reader", "at_ms", "offset", "json")
 
 
@@ -106,6 +108,44 @@ class SegmentStream:
                 return
             except NotFound:
                 continue
+
+    def event_days(self, after: str) -> set[int]:
+        """Return the days (since 1970, UTC) of the interactions after an offset."""
+        days: set[int] = set()
+        for entries in self._attempts("interaction"):
+            try:
+                for entry in entries:
+                    if position_from_offset(entry.facts["last"]) > position_from_offset(after):
+                        table = self._files.table(self._app_id, entry, ("at_ms", "offset"))
+                        table = _between(table, after, entry.facts["last"])
+                        days.update(pc.unique(pc.divide(table["at_ms"], DAY_MS)).to_pylist())
+                return days
+            except NotFound:
+                continue
+        return days
+
+    def events(self, since_ms: int, until_ms: int) -> list[Any]:
+        """Return the interactions from a time on and before another, of one table for each segment.
+
+        Errors:
+            Fault: the manifest or a segment is damaged
+        Cost:
+            memory for one segment and for the result; segments that were written before `since_ms` are not read
+        """
+        for entries in self._attempts("interaction"):
+            tables = []
+            try:
+                for entry in entries:
+                    if position_from_offset(entry.facts["last"])[0] < since_ms:
+                        continue  # no interaction is later than its entry in the log
+                    table = self._files.table(self._app_id, entry, _EVENTS)
+                    times = table["at_ms"]
+                    inside = pc.and_(pc.greater_equal(times, since_ms), pc.less(times, until_ms))
+                    tables.append(table.filter(inside))
+                return tables
+            except NotFound:
+                continue
+        return []
 
     def _attempts(self, noun: Noun) -> Iterator[list[FileEntry]]:
         for _ in range(_READ_TRIES):

@@ -100,6 +100,8 @@ class AppSettings(BaseModel):
     without it has the mode of its `query_log`."""
     served_days: int = Field(default=90, ge=1, le=3_650)
     "Days for which rows of the served log are kept."
+    currency: str = Field(default="", pattern=r"^([A-Z]{3})?$")
+    "ISO 4217 code of `revenue` and prices, for reports; empty: amounts stand without a currency."
     affiliation_fq: str = Field(default="", max_length=4_096)
     "Filter of products of partners, which stand beside answers as `affiliation_products`; empty: none."
     questions_per_day: Quotas = Field(default_factory=dict)
@@ -185,6 +187,7 @@ SWITCHES: Final[dict[str, str]] = {
     "query_log": "Log queries with a pseudonym for each user, anonymously, or not at all: pseudonym, anonymous or off.",
     "served_log": "Log answers and their products with pseudonyms of users, anonymously or not: on, anonymous or off.",
     "served_days": "Days for which the log of answers is kept, 1 to 3650.",
+    "currency": "ISO 4217 code of revenue and prices in reports, as EUR; empty: amounts without a currency.",
     "affiliation_fq": "Filter of partners' products that stand beside answers, as tags:partner; empty: none.",
     "questions_per_day": "Questions per day by user_type, as anonymous:3,free:20; other types have no limit.",
     "prove_writers": "Require user_hash or a token if a publishable key writes for a user_id.",

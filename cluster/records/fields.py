@@ -154,6 +154,7 @@ NamedId = Annotated[str, Field(min_length=1, max_length=512, pattern=NAMED_ID)]
 "An id that only names an object: nothing is stored under it, so any printable text is valid."
 NamedIds = Annotated[list[NamedId], Field(fail_fast=True, max_length=MAX_ITEMS)]
 VisitorId = Annotated[str, Field(min_length=1, max_length=1024, pattern=NAMED_ID)]
+EventId = Annotated[str, Field(min_length=1, max_length=64, pattern=NAMED_ID)]
 Uuid = Annotated[str, Field(pattern=UUID)]
 Ipv4 = Annotated[str, Field(pattern=IPV4)]
 

@@ -33,6 +33,7 @@ from typing_extensions import Self
 from cluster.records.fields import (
     STRICT,
     Address,
+    EventId,
     Filters,
     Ipv4,
     Moment,
@@ -104,6 +105,7 @@ class Shared(Strict):
     anonymous_id: VisitorId | None = None
     timestamp: Moment | None = None
     service_id: Uuid | None = None
+    event_id: EventId | None = None
     context: Context | None = None
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from actors.recommender.messages import Placements, RecommendationResult, UserQuery
 from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.daily_log import DAY_MS
+from cluster.artifacts.day_files import DAY_MS
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.clock import SystemClock
 from cluster.records.logged_query import pseudonym

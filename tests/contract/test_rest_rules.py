@@ -462,6 +462,9 @@ ADDITIONS: dict[str, tuple[str, ...]] = {
     ),
     "a token without exp ends after a day in production": ("writers::test_a_token_without_an_end_is_good_for_a_day",),
     "suggested_queries beside historical_queries": ("promises::test_successful_queries_of_the_log_are_suggested",),
+    "event_id of interactions, so that reports count a repeated one once": (
+        "interaction::test_a_complete_interaction_is_kept_as_it_was_sent",
+    ),
     "fields that browsers can't read": ("confidential::test_what_is_confidential_is_left_out",),
 }  # fmt: skip
 

@@ -29,6 +29,7 @@ from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.identity_links import IdentityLinkWriter
 from deployments.api.http.query_log_writer import DisabledQueryLog, QueryLog
 from deployments.api.http.request_handler import RequestHandler
+from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.resources.questions import AskServices
 from deployments.edge.access.admission import AdmissionServices
 from deployments.edge.access.keyring import Keyring
@@ -169,6 +170,7 @@ async def open_corner(
     share: float = 0.0,
     client: RecommenderClient | None = None,
     query_log: QueryLog | None = None,
+    served_log: ServedLogWriter | None = None,
     artifacts: ArtifactStore | None = None,
     find_unknown_products: Callable[[str, Sequence[str]], Sequence[str]] = lambda app_id, product_ids: (),
     addresses: ClientAddresses = DIRECT,
@@ -197,6 +199,7 @@ async def open_corner(
         clock,
         experiments,
         query_log or DisabledQueryLog(),
+        served_log=served_log,
         ask=ask,
         history=history,
         artifact_store=artifacts,

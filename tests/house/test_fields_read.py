@@ -54,14 +54,11 @@ _CIRCUMSTANCES: Final = frozenset(
 STORED_ONLY: Final[dict[str, str]] = {
     **dict.fromkeys(_CIRCUMSTANCES, _CIRCUMSTANCE),
     "CategoryVisit.category": "stored and exported; a category is learned from the products that follow",
-    "Checkout.revenue": "stored and exported; no ranking reads money, and no report does yet",
     "CustomAction.custom_action_name": "the caller's own name of an action, stored and exported with it",
     "Feedback.result_type": "stored and exported; judgements are counted by question, whatever part they are of",
     "SearchTerms.filters": "stored and exported; only the words of a search are learned",
     "Shared.context": _CIRCUMSTANCE,
-    "Shared.service_id": "stored and exported; no report joins lists and events yet",
     "User.profile_image": "for display, returned as it was uploaded",
-    "_WithQuantities.quantities": "stored and exported; one event counts once, whatever its quantities",
 }
 "The same for fields of uploaded records, which no code names but the record's own model."
 _NAMED: Final = re.compile(r"""\.[a-z_0-9]+\b|"[a-z_0-9]+"|'[a-z_0-9]+'""")

@@ -12,12 +12,12 @@ COMPOUNDS = frozenset({"sign_in"})
 
 NOUNS = _words(
     """
-    daily served
+    daily served day outcome
     25 access account accounts acl actor actors address addresses admin administrator admission affiliation
     aggregation als
     backup basket catalogue chunks classes copies creation evaluations pace recipes restoring verification
     analysis anchor anchors answer answers aof api app append applier apps arrays article articles artifact artifacts
-    assigner assignment attribute attributes authorization autocomplete automaton bank baskets batch bearer
+    assigner assignment attribution attribute attributes authorization autocomplete automaton bank baskets batch bearer
     benchmark bill binary blend bm body boolean boost bootstrap bounds breaker browser bucket buckets budget builds bulk
     cache caller completion
     candidates card catalog changes channel charts checkpoint checks choice citation clauses cli client

@@ -15,6 +15,9 @@ from actors.history import threads as rules
 from actors.intake.steps import prepare_batch
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.day_files import DAY_MS, name_day
+from cluster.artifacts.outcomes import COLUMNS as OUTCOME_COLUMNS
+from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.run_folders import RUNS
 from cluster.artifacts.segments import SegmentStore
 from cluster.ids import new_task_id
@@ -39,7 +42,6 @@ MAIL, CITY = "canary.5e1b@birds.example", "Canaryville-2d9c"
 QUERY, QUESTION, TITLE = "canary seed mix 4c77", "do canaries 88ab sing at night", "canary thread b30e"
 NEEDLES = (USER, VISITOR, SECOND, MAIL, CITY, QUERY, QUESTION, TITLE)
 PROFILE = {"user_id": USER, "name": "Canary", "city": CITY, "custom_attributes": {"mail": MAIL}}
-DAY_MS = 86_400_000
 
 
 async def upload(stores: Stores, noun: Any, records: list[dict[str, Any]], now_ms: int) -> str:
@@ -206,6 +208,14 @@ async def be_refused(stores: OpenStores, folder: Path, now_ms: int) -> None:
     path.write_bytes(b"\n".join(map(orjson.dumps, rows)))
     await ingest(IngestOrder(str(path), "user", APP), stores, state_dir=folder / "ingest")
     path.unlink()
+
+
+def leave_outcome(artifacts: ArtifactStore, salt: bytes, now_ms: int) -> None:
+    """Let an answer to the canary have led to a click."""
+    click: dict[str, Any] = dict.fromkeys(OUTCOME_COLUMNS.names)
+    click |= {"at": now_ms, "answered_at": now_ms, "type": "click", "user": pseudonym(salt, f"u:{USER}")}
+    table = pa.Table.from_pylist([click], schema=OUTCOME_COLUMNS)
+    OutcomeStore(artifacts).replace_days(APP, {name_day(now_ms // DAY_MS): table}, {})
 
 
 def leave_checkpoints(artifacts: ArtifactStore, recipe: Recipe, *run_ids: str) -> None:

@@ -209,6 +209,7 @@ async def test_nothing_of_a_person_is_left_and_later_trainings_never_saw_them(wo
         world.stores, APP, "default", RECIPE.model_dump(mode="json"), now_ms=world.now_ms, by="test"
     )
     canary.leave_checkpoints(world.artifacts, RECIPE, held.run_id, "a-run-that-died")
+    canary.leave_outcome(world.artifacts, await world.stores.served.salt(APP), world.now_ms)
     (world.folder / "redis" / "appendonly.aof.damaged-20260101T000000").write_bytes(b"$4\r\n" + USER.encode())
     found = await world.traces()
     for needle in canary.NEEDLES:

@@ -98,6 +98,21 @@ class InteractionStore:
             }
         return linked
 
+    async def visitors(self, app_id: str, user_ids: Sequence[str]) -> dict[str, list[str]]:
+        """Return the visitors that are linked to each user; users without any are absent."""
+        linked: dict[str, list[str]] = {}
+        for start in range(0, len(user_ids), _PAGE):
+            page = user_ids[start : start + _PAGE]
+            replies = await asyncio.gather(
+                *(self._server.execute_slow("SMEMBERS", keys.linked(app_id, user_id)) for user_id in page)
+            )
+            linked |= {
+                user_id: sorted(map(name_of, members))
+                for user_id, members in zip(page, replies, strict=True)
+                if members
+            }
+        return linked
+
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
         """Erase all interactions and variant assignments of users and of their linked visitors; append an `erase`
         change.

@@ -16,7 +16,7 @@ import orjson
 from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import RULE_LABEL, Placements, RecommendationResult, UserQuery
 from actors.serving.client import PREVIEW
-from cluster.artifacts.daily_log import ERASURE_MEMORY_MS
+from cluster.artifacts.day_files import ERASURE_MEMORY_MS
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
 from cluster.records.logged_query import pseudonym

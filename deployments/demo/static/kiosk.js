@@ -1,4 +1,4 @@
-/*! kiosk.js 1.2.0 | Apache-2.0 */
+/*! kiosk.js 1.3.0 | Apache-2.0 */
 /*
  * Calls Kiosk from a web page: lists, search, completions, questions, and a beacon for interactions.
  *
@@ -15,7 +15,7 @@
 (function (root) {
   "use strict";
 
-  const VERSION = "1.2.0";
+  const VERSION = "1.3.0";
   const doc = root.document;
   const script = doc && doc.currentScript;
 
@@ -282,7 +282,9 @@
         if (readOnly) return;
         const who = identity();
         if (!who.user_hash) delete who.user_type; // there it would prove nothing, and is not known
-        queue = queue.concat({...who, ...(page && {context: {page}}), ...event}).slice(-MOST_WAITING);
+        // With an id of its own, an interaction that is sent twice counts once.
+        const sent = {...who, ...(page && {context: {page}}), event_id: uuid(), ...event};
+        queue = queue.concat(sent).slice(-MOST_WAITING);
         if (queue.length >= MOST_EVENTS && !failures) flush();
         else timer = timer || setTimeout(flush, settings.flushMs);
       } catch (error) {
@@ -333,6 +335,8 @@
 
     // One invalid event refuses all of its request. The messages name it: `data.3.type is invalid. ...`
     function withoutFaults(events, body) {
+      // A server of an earlier release knows no `event_id`.
+      if (/\.event_id /.test(JSON.stringify(body))) return events.map(({event_id, ...event}) => event);
       const refused = new Set([].concat(body.data).map((one) => Number((/^data\.(\d+)/.exec(one) || [])[1])));
       return refused.has(NaN) ? [] : events.filter((event, at) => !refused.has(at));
     }

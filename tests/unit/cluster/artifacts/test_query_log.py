@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.daily_log import ERASURE_MEMORY_MS, MOST_FILES_A_DAY
+from cluster.artifacts.day_files import ERASURE_MEMORY_MS, MOST_FILES_A_DAY
 from cluster.artifacts.query_log import QueryLogStore, drop_keystrokes
 from cluster.records.logged_query import LoggedQuery, QueryKind
 from tests.fakes.request_handler import NOW_MS, StillClock

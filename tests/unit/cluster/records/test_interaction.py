@@ -35,6 +35,7 @@ SHARED = {
     "anonymous_id": "anon-51",
     "timestamp": "2026-03-02T09:15:30.250Z",
     "service_id": "0b8d4a52-3f0c-4e0b-9a63-1f2f6a5d8c11",
+    "event_id": "checkout-4711",
     "context": {
         "campaign": {"name": "n", "source": "s", "medium": "m", "term": "t", "content": "c"},
         "truncated_ip": "10.1.2.0",
@@ -94,6 +95,7 @@ def test_only_the_type_is_required(kind: str) -> None:
         ({"type": ["click"]}, "type", wrong("string", "array")),
         ({"type": {}}, "type", wrong("string", "object")),
         ({"type": "custom"}, "custom_action_name", "The attribute is required."),
+        ({"type": "click", "event_id": ""}, "event_id", "The attribute should have at least 1 characters."),
         ({"type": "rate", "rating": 5.1}, "rating", "The attribute should be less than or equal to 5."),
         ({"type": "rate", "rating": -1}, "rating", "The attribute should be greater than or equal to 0."),
         ({"type": "click", "product_ids": "a"}, "product_ids", wrong("array", "string")),

@@ -157,5 +157,9 @@ def test_source_and_minified_script_do_the_same() -> None:
     assert len(requests) >= 12
     uploads = [sent for sent in requests if sent.get("path") == "/v1/interactions"]
     assert [(upload["body"]["data"][0]["type"], upload["keyed"]) for upload in uploads] == [
-        ("click", False), ("click", False), ("click", False), ("checkout", True),
+        ("click", False), ("click", False), ("click", False), ("checkout", True), ("click", False), ("click", False),
     ]  # fmt: skip
+    event_ids = [[event.get("event_id") for event in upload["body"]["data"]] for upload in uploads]
+    assert event_ids[1] == event_ids[2]
+    assert len({event_id for batch in event_ids[:-1] for event_id in batch}) == 5
+    assert event_ids[-1] == [None]  # a server of an earlier release refuses the field

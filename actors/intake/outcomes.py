@@ -1,0 +1,291 @@
+"""Keep the outcomes of answers up to date: attribute each day again whose interactions or answers changed.
+
+One day is computed and committed at a time, so a process may be killed at any moment. Days before yesterday wait up to
+six hours: clients send late events one by one, and each would compute its whole day again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import orjson
+import polars as pl
+import pyarrow as pa
+import structlog
+
+from actors.intake.attribution import (
+    IMPRESSIONS,
+    REFUND_WINDOW_MS,
+    VIEW_WINDOW_MS,
+    VIEWS,
+    WINDOW_MS,
+    ShownProducts,
+    attribute_events,
+    join_shown,
+    list_baskets,
+    parse_events,
+    select_shown,
+    value_events,
+)
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.day_files import DAY_MS, name_day
+from cluster.artifacts.outcomes import ANSWER_FACTS, COLUMNS, OutcomeStore
+from cluster.artifacts.segment_stream import SegmentStream
+from cluster.artifacts.served_log import ServedLogStore
+from cluster.clock import Clock
+from cluster.errors import HouseError, Unavailable
+from cluster.ids import user_key_from_anonymous_id, user_key_from_id
+from cluster.meter import Meter
+from cluster.records.logged_query import pseudonym
+from cluster.store.stores import Stores
+
+EVERY_S = 120.0
+LATE_EVERY_MS = 6 * 3_600_000
+LOAD = 20
+"The pause after a round is so many times its duration: attribution takes at most 5 % of the time."
+MOST_LINKED = 20_000
+"Users of one day whose visitors are looked up; of further ones, only the ids in their interactions count."
+_ANSWER_COLUMNS = ("service_id", "products", "origins", *ANSWER_FACTS)
+_FIRST_DAY = date(1970, 1, 1)
+_DAYS = WINDOW_MS // DAY_MS
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The days of an app that are due, and what its outcomes cover when they are computed."""
+
+    days: tuple[int, ...]
+    "Days since 1970 (UTC)."
+    later: tuple[int, ...]
+    "Further days, which wait."
+    offset: str
+    answers: Mapping[str, int]
+    "Day -> rows of the served log."
+    late_at: int
+
+
+class OutcomeAttributor:
+    """Attributes interactions of all apps; only one may run at a time."""
+
+    def __init__(self, stores: Stores, artifacts: ArtifactStore, clock: Clock, meter: Meter) -> None:
+        self._stores = stores
+        self._artifacts = artifacts
+        self._served = ServedLogStore(artifacts, clock)
+        self._outcomes = OutcomeStore(artifacts, clock)
+        self._clock = clock
+        self._meter = meter
+        self._due_s: dict[str, float] = {}
+        self._lock = asyncio.Lock()
+        self._log = structlog.get_logger()
+
+    async def run_once(self, keep_days: Mapping[str, int], *, at_once: bool = False) -> int:
+        """Attribute the days that are due (`at_once`: all) of apps; return the number of days.
+
+        Errors:
+            Unavailable: the store or the artifact store is unreachable
+        """
+        computed = 0
+        for app_id, days in keep_days.items():
+            started_s = self._clock.monotonic_s()
+            if not at_once and self._due_s.get(app_id, 0.0) > started_s:
+                continue
+            try:
+                computed += await self._run_app(app_id, days, at_once)
+            except Unavailable:
+                raise
+            except HouseError as error:
+                self._log.error("attribution_refused", app=app_id, reason=error.message)
+            now_s = self._clock.monotonic_s()
+            self._due_s[app_id] = now_s + max(EVERY_S, LOAD * (now_s - started_s))
+        return computed
+
+    async def delete_users(self, app_id: str, user_keys: Sequence[str]) -> None:
+        """Delete the outcomes of some users (`u:...`, `a:...`)."""
+        async with self._lock:
+            salt = await self._stores.served.salt(app_id)
+            pseudonyms = [pseudonym(salt, user_key) for user_key in user_keys]
+            await asyncio.to_thread(self._outcomes.delete, app_id, pseudonyms)
+            await asyncio.to_thread(self._outcomes.tidy, app_id, at_once=True)
+
+    async def _run_app(self, app_id: str, keep_days: int, at_once: bool) -> int:
+        plan = await asyncio.to_thread(self._plan, app_id, at_once)
+        if plan is None:
+            return 0
+        for at, day in enumerate(plan.days, start=1):
+            async with self._lock:
+                await self._attribute_day(app_id, day, plan, (*plan.days[at:], *plan.later))
+        oldest_ms = self._clock.now_ms() - keep_days * DAY_MS
+        async with self._lock:
+            await asyncio.to_thread(self._outcomes.drop_before, app_id, oldest_ms)
+        return len(plan.days)
+
+    def _plan(self, app_id: str, at_once: bool) -> _Plan | None:
+        """Return the days to compute; None without any."""
+        stored = self._outcomes.commit(app_id).facts
+        answers: dict[str, int] = {}
+        for entry in self._served.commit(app_id).files:
+            answers[entry.facts["day"]] = answers.get(entry.facts["day"], 0) + entry.rows
+        if not answers:
+            return None
+        stream = SegmentStream(self._artifacts, app_id)
+        offset, now_ms = stream.measure("interaction").offset, self._clock.now_ms()
+        today = now_ms // DAY_MS
+        days = stream.event_days(stored.get("offset", "0")) | set(stored.get("pending", ()))
+        for name, rows in answers.items():
+            first, before = number_day(name), stored.get("answers", {}).get(name, 0)
+            # fewer rows: an erasure, which has deleted their outcomes
+            if rows > before or (rows < before and first >= today - 1):
+                days.update(range(first, min(first + _DAYS, today) + 1))
+        # a refund depends on purchases of earlier days
+        with_refunds = {
+            number_day(name)
+            for name, counts in stored.get("counts", {}).items()
+            if counts.keys() & {"refund", "refund_unmatched"}
+        }
+        days |= {day for day in with_refunds if any(day - 30 <= earlier < day for earlier in days)}
+        oldest = number_day(min(answers))
+        days = {day for day in days if oldest <= day <= today}
+        late_at = stored.get("late_at", 0)
+        if at_once or now_ms - late_at >= LATE_EVERY_MS:
+            late_at = now_ms
+            due = days
+        else:
+            due = {day for day in days if day >= today - 1}
+        if not due:
+            return None
+        return _Plan(tuple(sorted(due)), tuple(sorted(days - due)), offset, answers, late_at)
+
+    async def _attribute_day(self, app_id: str, day: int, plan: _Plan, rest: Sequence[int]) -> None:
+        begins_ms = day * DAY_MS
+        stream = SegmentStream(self._artifacts, app_id)
+        tables = await asyncio.to_thread(stream.events, begins_ms, begins_ms + DAY_MS)
+        events = await asyncio.to_thread(_parse_all, tables)
+        people = await self._list_people(app_id, events)
+        events = value_events(events, await self._read_prices(app_id, list_baskets(events)))
+        await asyncio.to_thread(self._write_day, app_id, day, events, people, plan, rest)
+
+    def _write_day(
+        self,
+        app_id: str,
+        day: int,
+        events: pl.DataFrame,
+        people: pl.DataFrame,
+        plan: _Plan,
+        rest: Sequence[int],
+    ) -> None:
+        begins_ms, name = day * DAY_MS, name_day(day)
+        commit = self._served.commit(app_id)
+        parts = [select_shown(self._empty_answers(), events, people, since_ms=0)]
+        if events.height:
+            for table in self._served.files(
+                app_id, commit, begins_ms - WINDOW_MS, begins_ms + DAY_MS, _ANSWER_COLUMNS
+            ):
+                parts.append(select_shown(table, events, people, since_ms=begins_ms - VIEW_WINDOW_MS))
+        shown: ShownProducts = join_shown(parts)
+        rows, counts = attribute_events(
+            events, people, shown, self._read_purchases(app_id, events, begins_ms)
+        )
+        stored = self._outcomes.commit(app_id).facts
+        oldest = min(plan.answers)
+        kept = {earlier: its for earlier, its in stored.get("counts", {}).items() if earlier >= oldest}
+        table = rows.to_arrow().cast(COLUMNS)
+        self._outcomes.replace_days(
+            app_id,
+            {name: table},
+            {
+                "offset": plan.offset, "answers": dict(plan.answers), "pending": list(rest), "late_at": plan.late_at,
+                "counts": {**kept, name: counts},
+            },
+        )  # fmt: skip
+        self._meter.count("kiosk_outcomes", rows.height)
+        self._log.info("day_attributed", app=app_id, day=name, rows=rows.height, **counts)
+
+    def _empty_answers(self) -> Any:
+        names = [name for name in self._served.schema.names if name == "at" or name in _ANSWER_COLUMNS]
+        return self._served.schema.empty_table().select(names)
+
+    def _read_purchases(self, app_id: str, events: pl.DataFrame, begins_ms: int) -> pl.DataFrame:
+        """Return the purchases before a day that refunds of the day may belong to."""
+        table = COLUMNS.empty_table()
+        if "refund" in events["type"].unique().to_list():
+            table = self._outcomes.read(app_id, begins_ms - REFUND_WINDOW_MS, begins_ms - 1)
+        frame = pl.DataFrame(pl.from_arrow(table))
+        return frame.filter(pl.col("type") == "checkout").select(COLUMNS.names)
+
+    async def _list_people(self, app_id: str, events: pl.DataFrame) -> pl.DataFrame:
+        """Return each user key of interactions with the pseudonyms of all ids of the person."""
+        lasting = events.filter(~pl.col("type").is_in([*VIEWS, *IMPRESSIONS]))
+        user_keys = events["user_key"].unique(maintain_order=True).to_list()
+        buyers = [key[2:] for key in lasting["user_key"].unique(maintain_order=True) if key.startswith("u:")]
+        visitors = await self._stores.interactions.visitors(app_id, buyers[:MOST_LINKED])
+        alone = [key[2:] for key in user_keys if key.startswith("a:")]
+        links = {
+            user_key_from_anonymous_id(visitor): user_key_from_id(user_id)
+            for visitor, user_id in (await self._stores.interactions.links(app_id, alone)).items()
+        }
+        seen = events.drop_nulls("visitor").select("user_key", "visitor").unique(maintain_order=True)
+        for user_key, visitor in seen.iter_rows():
+            if user_key.startswith("u:"):
+                links[user_key_from_anonymous_id(visitor)] = user_key
+        for user_id, ids in visitors.items():
+            links |= dict.fromkeys(map(user_key_from_anonymous_id, ids), user_key_from_id(user_id))
+        salt = await self._stores.served.salt(app_id)
+        return await asyncio.to_thread(list_people, user_keys, links, salt)
+
+    async def _read_prices(self, app_id: str, product_ids: Sequence[str]) -> dict[str, float]:
+        prices: dict[str, float] = {}
+        bodies = await self._stores.records.get_many(app_id, "product", product_ids)
+        for product_id, body in zip(product_ids, bodies, strict=True):
+            product = {} if body is None else orjson.loads(body)
+            price = product.get("sale_price", product.get("price"))
+            if isinstance(price, int | float) and price >= 0:
+                prices[product_id] = float(price)
+        return prices
+
+
+def list_people(user_keys: Iterable[str], links: Mapping[str, str], salt: bytes) -> pl.DataFrame:
+    """Return each user key with the pseudonyms of all ids of the person: columns `user_key`, `user`.
+
+    Shapes:
+        links: user key of a visitor -> user key of the user
+    """
+    members: dict[str, list[str]] = {}
+    for visitor, user_key in links.items():
+        members.setdefault(user_key, [user_key]).append(visitor)
+    rows = [
+        (user_key, pseudonym(salt, member))
+        for user_key in user_keys
+        for person in (links.get(user_key, user_key),)
+        for member in members.get(person, (person,))
+    ]
+    return pl.DataFrame(rows, schema={"user_key": pl.String, "user": pl.String}, orient="row")
+
+
+def number_day(name: str) -> int:
+    """Return a date as the number of days since 1970."""
+    return (date.fromisoformat(name) - _FIRST_DAY).days
+
+
+def _parse_all(tables: Sequence[Any]) -> pl.DataFrame:
+    frames: list[pl.DataFrame] = []
+    first = 0
+    for table in tables or ():
+        frame = parse_events(table)
+        frames.append(frame.with_columns(pl.col("event") + first))
+        first += table.num_rows
+    return pl.concat(frames) if frames else parse_events(_NO_EVENTS)
+
+
+_NO_EVENTS = pa.schema(
+    [
+        ("reader", pa.string()),
+        ("type", pa.string()),
+        ("at_ms", pa.int64()),
+        ("product_ids", pa.list_(pa.string())),
+        ("json", pa.binary()),
+    ]
+).empty_table()
