@@ -29,6 +29,7 @@ from cluster.records.access import (
     reveal_key,
 )
 from cluster.records.changes import with_changes
+from cluster.records.named_archive import NamedArchive
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.administration.access import AccessBook, AccessStore
 
@@ -167,6 +168,16 @@ class KeyAdmin:
         chosen = app.model_copy(update={"archive_since": max(now_ms, newest + 1)})
         await self._access.put_app(chosen)
         return chosen
+
+    async def set_archive(self, app_id: str, archive: NamedArchive | None) -> App:
+        """Give an app an address of its own for agents, or take it away with None.
+
+        Errors:
+            NotFound: no such app
+        """
+        changed = (await self.app(app_id)).model_copy(update={"archive": archive})
+        await self._access.put_app(changed)
+        return changed
 
     async def set_rate_limits(
         self, app_id: str, *, queries_per_s: float | None = None, writes_per_s: float | None = None

@@ -326,6 +326,8 @@ def _caller_lines(options: HAProxyOptions) -> list[str]:
         "acl is_keyed path_beg /v1/",
         "acl is_keyed path /mcp",
         "http-request set-var(txn.proves) bool(true) if has_key is_keyed !METH_OPTIONS",
+        # Calls of named archives; pages below the same path ask for no token.
+        "http-request set-var(txn.proves) bool(true) if has_key METH_POST { path_beg /mcp/ }",
         # The rest bounds other clients, or concerns bodies and headers that a shop's own server does not send.
         "http-request allow if is_exempt METH_GET",
         *(f"http-request del-header {name}" for name in INTERNAL_HEADERS),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from cluster import secrecy
 from cluster.errors import Fault
+from cluster.records.named_archive import NamedArchive
 
 Environment = Literal["playground", "development", "production"]
 KeyKind = Literal["secret", "publishable"]
@@ -230,6 +231,8 @@ class App(BaseModel):
     "The name that the console shows beside the id; empty: the id."
     archive_since: int = 0
     "Since when agents read this app, milliseconds since 1970; the newest of all apps counts. 0: never chosen."
+    archive: NamedArchive | None = None
+    "How agents read this app at an address of its own; None: there is no such address."
 
     @property
     def read_only(self) -> bool:

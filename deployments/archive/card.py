@@ -22,7 +22,7 @@ from starlette.routing import BaseRoute, Route
 from cluster.errors import Invalid
 from deployments.archive.citation import CitationRules, licence_sentence
 from deployments.archive.methods import VERSIONS
-from deployments.archive.oauth.addresses import MCP_PATH
+from deployments.archive.oauth.addresses import MCP_PATH, mcp_path, resource_metadata_of, resource_of
 from deployments.archive.stateless_request import REVISION
 from deployments.archive.tools import Tool, build_tools, list_notices
 from deployments.edge.http.server_addresses import ServerAddresses
@@ -71,8 +71,18 @@ class CardConfig(Protocol):
         ...
 
     @property
+    def archive_id(self) -> str:
+        """Name of the archive in its path; empty for the default one."""
+        ...
+
+    @property
     def subjects(self) -> str:
         """What the archive covers."""
+        ...
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Languages of the articles."""
         ...
 
     @property
@@ -91,44 +101,81 @@ class CardConfig(Protocol):
         ...
 
 
-def build_pages(config: CardConfig, addresses: ServerAddresses) -> list[BaseRoute]:
-    """Return the routes of all pages."""
+class CardConfigs(Protocol):
+    """The configurations of all archives."""
 
-    def show_card(origin: str) -> tuple[str, str]:
-        card = build_card(origin, config.title, config.version, list_notices(config.tools))
-        return json.dumps(card), "application/json"
+    def find(self, archive_id: str) -> CardConfig | None:
+        """Return the configuration of an archive; None if there is none of this name."""
+        ...
 
-    def show_new_card(origin: str) -> tuple[str, str]:
-        card = build_card(origin, config.title, config.version, list_notices(config.tools))
+    def list_titles(self) -> Mapping[str, str]:
+        """Return the titles of all archives by name."""
+        ...
+
+
+def build_pages(configs: CardConfigs, addresses: ServerAddresses) -> list[BaseRoute]:
+    """Return the routes of all pages, those of named archives included."""
+
+    def show_card(origin: str, archive_id: str) -> tuple[str, str] | None:
+        config = configs.find(archive_id)
+        return None if config is None else (json.dumps(_card_of(origin, config)), "application/json")
+
+    def show_new_card(origin: str, archive_id: str) -> tuple[str, str] | None:
+        config = configs.find(archive_id)
+        if config is None:
+            return None
+        card = _card_of(origin, config)
         card["remotes"][0]["supportedProtocolVersions"].append(REVISION)
         return json.dumps(card), CARD_TYPE
 
-    def show_catalog(origin: str) -> tuple[str, str]:
-        return json.dumps(build_catalog(origin, config.title)), CATALOG_TYPE
+    def show_catalog(origin: str, _: str) -> tuple[str, str]:
+        return json.dumps(build_catalog(origin, configs.list_titles())), CATALOG_TYPE
 
-    def show_guide(origin: str) -> tuple[str, str]:
+    def show_guide(origin: str, archive_id: str) -> tuple[str, str] | None:
+        config = configs.find(archive_id)
+        if config is None:
+            return None
         return render_guide(origin, config, VERSIONS), "text/plain; charset=utf-8"
 
+    named = mcp_path("{archive}")
     return [
         Route(CARD_PATH, endpoint=_Page(show_card, addresses)),
         Route(NEW_CARD_PATH, endpoint=_Page(show_new_card, addresses, _CROSS_ORIGIN)),
         Route(CATALOG_PATH, endpoint=_Page(show_catalog, addresses, _CROSS_ORIGIN)),
         Route(GUIDE_PATH, endpoint=_Page(show_guide, addresses)),
+        Route(named + "/server-card", endpoint=_Page(show_new_card, addresses, _CROSS_ORIGIN)),
+        Route(named + GUIDE_PATH, endpoint=_Page(show_guide, addresses)),
     ]
 
 
-def build_card(origin: str, title: str, version: str, notices: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the server card; `notices` announce removals, in the member that the schema keeps for extensions."""
+def _card_of(origin: str, config: CardConfig) -> dict[str, Any]:
+    return build_card(
+        origin, config.title, config.version, list_notices(config.tools), archive_id=config.archive_id
+    )
+
+
+def build_card(
+    origin: str, title: str, version: str, notices: Sequence[str] = (), *, archive_id: str = ""
+) -> dict[str, Any]:
+    """Return the server card of an archive.
+
+    `notices` announce removals, in the member that the schema keeps for extensions.
+    """
     announced = {"_meta": {"kiosk/deprecations": list(notices)}} if notices else {}
+    versions = list(VERSIONS)
     return {
         "$schema": SCHEMA,
-        "name": f"{_reverse_host(origin)}/archive",
+        "name": f"{_reverse_host(origin)}/{archive_id or 'archive'}",
         "version": version,
         "title": title,
         "description": DESCRIPTION,
-        "websiteUrl": origin + GUIDE_PATH,
+        "websiteUrl": _guide_of(origin, archive_id),
         "remotes": [
-            {"type": "streamable-http", "url": origin + MCP_PATH, "supportedProtocolVersions": list(VERSIONS)}
+            {
+                "type": "streamable-http",
+                "url": resource_of(origin, archive_id),
+                "supportedProtocolVersions": versions,
+            }
         ],
         **announced,
     }
@@ -156,14 +203,25 @@ def build_server_json(origin: str, title: str, version: str, name: str = "") -> 
     }
 
 
-def build_catalog(origin: str, title: str) -> dict[str, Any]:
-    """Return the catalog of what this host offers to agents: the archive.
+def build_catalog(origin: str, titles: Mapping[str, str]) -> dict[str, Any]:
+    """Return the catalog of what this host offers to agents: its archives, by name; the default one has none.
 
     Source: Agent Card project, AI catalog 1.0
     """
     host = urlsplit(origin).hostname or "localhost"
-    card = {"identifier": f"urn:air:{host}:mcp:archive", "type": CARD_TYPE, "url": origin + NEW_CARD_PATH}
-    return {"specVersion": "1.0", "host": {"displayName": title}, "entries": [card]}
+    cards = [
+        {
+            "identifier": f"urn:air:{host}:mcp:{archive_id or 'archive'}",
+            "type": CARD_TYPE,
+            "url": f"{resource_of(origin, archive_id)}/server-card",
+        }
+        for archive_id in titles
+    ]
+    return {"specVersion": "1.0", "host": {"displayName": titles[""]}, "entries": cards}
+
+
+def _guide_of(origin: str, archive_id: str) -> str:
+    return (resource_of(origin, archive_id) if archive_id else origin) + GUIDE_PATH
 
 
 class _Page:
@@ -171,7 +229,7 @@ class _Page:
 
     def __init__(
         self,
-        show: Callable[[str], tuple[str, str]],
+        show: Callable[[str, str], tuple[str, str] | None],
         addresses: ServerAddresses,
         cross_origin: Mapping[str, str] = _NOTHING_MORE,
     ) -> None:
@@ -194,7 +252,12 @@ class _Page:
                 {"allow": "GET, HEAD", "cache-control": "no-store", **_NOSNIFF},
                 media_type="application/json",
             )
-        text, kind = self._show(self._addresses.origin_for_host(request.headers.get("host", "")))
+        origin = self._addresses.origin_for_host(request.headers.get("host", ""))
+        shown = self._show(origin, request.path_params.get("archive", ""))
+        if shown is None:
+            headers = {"cache-control": "no-store", **_NOSNIFF}
+            return Response(b'{"message":"not found"}', 404, headers, media_type="application/json")
+        text, kind = shown
         body = text.encode()
         tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
         headers = {**_HEADERS, **self._cross_origin, "etag": tag, "content-type": kind}
@@ -227,7 +290,7 @@ with {count} tools. Sign-in is OAuth 2.1; clients find everything from the one a
 Endpoint: {mcp}
 Transport: streamable-http (POST only; there is no event stream)
 Protocol versions: {versions}
-{connectors}Sign-in: opens in the browser at the first use; accounts are made by the archive's publisher
+{connectors}{languages}Sign-in: opens in the browser at the first use; accounts are made by the archive's publisher
 
 ## Install
 
@@ -250,18 +313,22 @@ stays good for the user who got it, also after a new sign-in.
 
 ## More
 
-- [Server card]({base}/.well-known/mcp-server-card)
-- [Protected-resource metadata]({base}/.well-known/oauth-protected-resource/mcp)
+- [Server card]({card})
+- [Protected-resource metadata]({metadata})
 - [Clients you allowed]({base}/oauth/authorize/clients)
 """
 
 
 def render_guide(origin: str, config: CardConfig, versions: tuple[str, ...]) -> str:
     """Return the page for clients that requested it at `origin`."""
-    mcp, tools, rules = f"{origin}/mcp", config.tools, config.citation
+    archive_id, tools, rules = config.archive_id, config.tools, config.citation
+    mcp = resource_of(origin, archive_id)
     notices = "".join(f"- {notice}\n" for notice in list_notices(tools))
     return _TEXT.format(
         base=origin,
+        card=f"{mcp}/server-card" if archive_id else origin + CARD_PATH,
+        metadata=resource_metadata_of(origin, archive_id),
+        languages=f"Languages: {', '.join(config.languages)}\n" if config.languages else "",
         title=config.title,
         subjects=f" ({config.subjects})" if config.subjects else "",
         notices=f"\n### Deprecated\n\n{notices}" if notices else "",
@@ -269,23 +336,23 @@ def render_guide(origin: str, config: CardConfig, versions: tuple[str, ...]) -> 
         mcp=mcp,
         versions=", ".join((*versions, REVISION)),
         connectors=_CONNECTORS if len(tools) == len(build_tools()) else "",
-        install="\n".join(f"- {where}: {how}" for where, how in list_installs(mcp)),
+        install="\n".join(f"- {where}: {how}" for where, how in list_installs(mcp, archive_id or "archive")),
         tools="\n".join(f"- `{tool.name}`: {tool.title}. {_arguments(tool)}" for tool in tools),
         licence=licence_sentence(rules.licence),
         extra=f" {rules.extra}" if rules.extra else "",
     )
 
 
-def list_installs(mcp: str) -> tuple[tuple[str, str], ...]:
-    """Return the instructions by which common clients add a server, one line each."""
-    cursor = json.dumps({"mcpServers": {"archive": {"url": mcp}}})
-    code = json.dumps({"servers": {"archive": {"type": "http", "url": mcp}}})
-    proxy = json.dumps({"mcpServers": {"archive": {"command": "npx", "args": ["-y", "mcp-remote", mcp]}}})
+def list_installs(mcp: str, name: str = "archive") -> tuple[tuple[str, str], ...]:
+    """Return the instructions by which common clients add a server under a name, one line each."""
+    cursor = json.dumps({"mcpServers": {name: {"url": mcp}}})
+    code = json.dumps({"servers": {name: {"type": "http", "url": mcp}}})
+    proxy = json.dumps({"mcpServers": {name: {"command": "npx", "args": ["-y", "mcp-remote", mcp]}}})
     return (
         ("Claude (web, desktop)", f"Settings, Connectors, Add custom connector, address `{mcp}`"),
-        ("Claude Code", f"`claude mcp add --transport http archive {mcp}`, then `/mcp` to sign in"),
+        ("Claude Code", f"`claude mcp add --transport http {name} {mcp}`, then `/mcp` to sign in"),
         ("ChatGPT", f"Settings, Connectors (developer mode), Create, address `{mcp}`, authentication OAuth"),
-        ("Codex", f"`codex mcp add archive --url {mcp}`, then `codex mcp login archive`"),
+        ("Codex", f"`codex mcp add {name} --url {mcp}`, then `codex mcp login {name}`"),
         ("Cursor", f"`.cursor/mcp.json`: `{cursor}`"),
         ("VS Code", f"`.vscode/mcp.json`: `{code}`"),
         ("Hosts that only start programs", f"`{proxy}`"),

@@ -1,4 +1,4 @@
-"""`POST /mcp`: the endpoint reads one JSON-RPC message and writes one answer, as bytes.
+"""`POST /mcp` and `POST /mcp/{archive}`: the endpoint reads one JSON-RPC message and writes one answer, as bytes.
 
     POST? (405) -> origin (403) -> bearer token (401) -> body -> JSON (-32700) -> shape (-32603)
     -> notification (202) -> version header -> client's rule -> method
@@ -10,6 +10,7 @@ well, see `stateless_request`. Clients stop for good at a 5xx, so there is none.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.clock import Clock
@@ -52,15 +53,32 @@ class TokenReader(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class McpArchive:
+    """What the endpoint needs of one archive."""
+
+    archive_id: str
+    "App of a named archive; empty for the default one."
+    methods: McpMethods
+    stateless: StatelessMethods
+    gate: ClientAdmission
+
+
+class ArchiveFinder(Protocol):
+    """Finds archives by the name in their path."""
+
+    async def find(self, archive_id: str) -> McpArchive | None:
+        """Return an archive, the default one for an empty name; None if there is none of this name."""
+        ...
+
+
 class McpEndpoint:
-    """The endpoint as an ASGI application; it answers any path at which it is mounted."""
+    """The endpoint as an ASGI application; the path parameter `archive` names an archive beside the default one."""
 
     def __init__(
         self,
         *,
-        methods: McpMethods,
-        stateless: StatelessMethods,
-        gate: ClientAdmission,
+        archives: ArchiveFinder,
         bearer: TokenReader,
         addresses: ServerAddresses,
         origins: AllowedOrigins,
@@ -71,9 +89,7 @@ class McpEndpoint:
         body_s: float = BODY_S,
         most_at_once: int = MOST_AT_ONCE,
     ) -> None:
-        self._methods = methods
-        self._stateless = stateless
-        self._gate = gate
+        self._archives = archives
         self._bearer = bearer
         self._addresses = addresses
         self._origins = origins
@@ -99,7 +115,12 @@ class McpEndpoint:
         try:
             reply = self._refuse(method, headers, origin, allowed)
             if reply is None:
-                reply = await self._reply(headers, receive, server_origin, request_id)
+                archive = await self._archives.find(scope.get("path_params", {}).get("archive", ""))
+                if archive is None:
+                    # No token is valid for it. A 404 would tell HAProxy that the token was checked.
+                    reply = transport.unauthorized_reply(server_origin)
+                else:
+                    reply = await self._reply(archive, headers, receive, server_origin, request_id)
             await transport.write(reply, method, allowed, request_id, send)
         except ClientDisconnected:
             return
@@ -120,17 +141,19 @@ class McpEndpoint:
             return transport.wrong_origin_reply()
         return None
 
-    async def _reply(self, headers: _Headers, receive: Receive, server_origin: str, request_id: str) -> Reply:
-        token = headers.token()
+    async def _reply(
+        self, archive: McpArchive, headers: _Headers, receive: Receive, server_origin: str, request_id: str
+    ) -> Reply:
+        token, archive_id = headers.token(), archive.archive_id
         if token is None:
-            return transport.unauthorized_reply(server_origin)
+            return transport.unauthorized_reply(server_origin, archive_id)
         try:
-            person = await self._bearer.person(token, resource_of(server_origin))
+            person = await self._bearer.person(token, resource_of(server_origin, archive_id))
         except Unavailable as error:
             # The token can't be checked now; a 401 would send users to the sign-in page.
             return await self._unauthorized(headers, receive, error)
         if person is None:
-            return transport.unauthorized_reply(server_origin)
+            return transport.unauthorized_reply(server_origin, archive_id)
         message = await self._message(headers, receive)
         if message is None:
             return transport.accepted_reply()
@@ -140,18 +163,24 @@ class McpEndpoint:
         begun_s = self._clock.monotonic_s()
         self._at_once += 1
         try:
-            return await self._answer(message, headers, person, request_id, begun_s)
+            return await self._answer(archive, message, headers, person, request_id, begun_s)
         finally:
             self._at_once -= 1
             self.busy_s += self._clock.monotonic_s() - begun_s
 
     async def _answer(
-        self, call: RpcCall, headers: _Headers, person: ArchiveCaller, request_id: str, begun_s: float
+        self,
+        archive: McpArchive,
+        call: RpcCall,
+        headers: _Headers,
+        person: ArchiveCaller,
+        request_id: str,
+        begun_s: float,
     ) -> Reply:
-        methods: McpMethods = self._methods
+        methods: McpMethods = archive.methods
         if call.is_stateless:
-            methods = self._stateless
-            fault = self._stateless.find_fault(call)
+            methods = archive.stateless
+            fault = archive.stateless.find_fault(call)
             if fault is not None:
                 return transport.error_reply(fault)
         elif call.method != "initialize" and not _is_supported(headers.one(b"mcp-protocol-version")):
@@ -162,9 +191,9 @@ class McpEndpoint:
             methods.record_refused(call, person, busy, begun_s)
             return transport.result_reply(methods.render_refusal(call, RpcError(busy, id=call.id)))
         try:
-            rule = self._gate.check(person)
+            rule = archive.gate.check(person)
             if call.method == "tools/call":
-                await self._gate.spend(rule, person)
+                await archive.gate.spend(rule, person)
         except HouseError as error:
             methods.record_refused(call, person, error.message, begun_s)
             problem = rpc_error_from(error, call.id, request_id)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from typing import Protocol
 
 from starlette.routing import BaseRoute, Route
 
 from actors.archive.client import ArchiveClient
 from cluster.clock import Clock
+from cluster.records.named_archive import NamedArchive
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive import archive_tools, text_fence
 from deployments.archive.admission import ClientAdmission
+from deployments.archive.archive_apps import ArchiveApps, DefaultArchive
 from deployments.archive.archive_tools import ArchiveTools, OffsetSigner
 from deployments.archive.card import build_pages
 from deployments.archive.citation import CitationRules
-from deployments.archive.endpoint import McpEndpoint
+from deployments.archive.endpoint import McpArchive, McpEndpoint
 from deployments.archive.methods import McpMethods
+from deployments.archive.named_archives import ArchiveWorkers, NamedArchives
 from deployments.archive.oauth.addresses import MCP_PATH
 from deployments.archive.oauth.clients import OAuthClient
 from deployments.archive.oauth.document_clients import DocumentClients
@@ -46,6 +48,10 @@ class ArchiveConfig:
 
     app_id: str = "playground"
     title: str = TITLE
+    archive_id: str = ""
+    "App of a named archive, as it stands in the path; empty for the default one."
+    languages: tuple[str, ...] = ()
+    "Languages of the articles, as agents read them; empty: nothing is said."
     subjects: str = SUBJECTS
     "What the archive covers, as agents read it; empty: nothing is said."
     version: str = "0.1.0"
@@ -82,13 +88,13 @@ class ArchiveConfig:
         """Return the tools for clients of revision 2026-07-28."""
         return (*build_tools(self.subjects), *CONNECTOR_TOOLS)
 
-
-class ArchiveAppChoice(Protocol):
-    """Knows the app that an administrator chose for agents: the keyring of a replica."""
-
-    def archive_app(self, default: str) -> str:
-        """Return the chosen app, or the default before a choice."""
-        ...
+    def for_archive(self, app_id: str, archive: NamedArchive) -> ArchiveConfig:
+        """Return the configuration of a named archive; what is not its own is that of the installation."""
+        return replace(
+            self, app_id=app_id, archive_id=app_id, title=archive.title, subjects=archive.subjects,
+            languages=archive.languages, connectors=archive.connectors,
+            citation=CitationRules(archive.licence, archive.citation),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +102,11 @@ class ArchiveServices:
     """What the archive's routes depend on, created, started and closed once per process."""
 
     config: ArchiveConfig
+    apps: ArchiveApps
     oauth: OAuthServices
-    gate: ClientAdmission
-    usage: UsageLog
+    workers: ArchiveWorkers
+    "Those of the default archive."
+    archives: NamedArchives
     endpoint: McpEndpoint
 
     @property
@@ -109,14 +117,13 @@ class ArchiveServices:
     async def start(self) -> None:
         """Start to follow revocations and rules, and to write the usage log."""
         await self.oauth.bearer.start()
-        await self.gate.start()
-        await self.usage.start()
+        await self.workers.start()
 
     async def close(self) -> None:
         """Stop, and write the remaining entries of the usage log."""
         await self.oauth.bearer.close()
-        await self.gate.close()
-        await self.usage.close()
+        await self.workers.close()
+        await self.archives.close()
 
 
 def open_archive(
@@ -125,12 +132,12 @@ def open_archive(
     archive: ArchiveClient,
     clock: Clock,
     config: ArchiveConfig,
-    apps: ArchiveAppChoice | None = None,
+    apps: ArchiveApps | None = None,
     request_counts: RequestCounts | None = None,
     *,
     access_log: AccessLog | None = None,
 ) -> ArchiveServices:
-    """Create the services; nothing runs before `start`. `apps` knows the app that agents read at present;
+    """Create the services; nothing runs before `start`. `apps` knows the apps that agents read at present;
     None: always the one of the configuration.
 
     Errors:
@@ -139,31 +146,43 @@ def open_archive(
     addresses = ServerAddresses.from_config(
         config.public_url, host=config.host, port=config.port, plain_sign_in=config.plain_sign_in
     )
+    apps = apps or DefaultArchive()
     oauth = open_oauth(
         stores, vault, clock, addresses, title=config.title, client_addresses=config.client_addresses,
-        provider=config.provider, has_passwords=config.has_passwords,
+        provider=config.provider, has_passwords=config.has_passwords, archives=apps,
         documents=DocumentClients(config.client_documents, config.pinned_clients, clock),
     )  # fmt: skip
-    find_app = partial(str if apps is None else apps.archive_app, config.app_id)
-    usage = UsageLog(stores.archive_calls, find_app, clock)
-    gate = ClientAdmission(stores.client_rules, stores.limits, find_app, clock)
-    research = ArchiveTools(
-        find_app,
-        archive,
+    signer, fence_key = (
         OffsetSigner(vault.derive_all(archive_tools.PURPOSE)),
         vault.derive(text_fence.PURPOSE),
-        config.citation,
+    )
+
+    def open_workers(find_app: Callable[[], str]) -> ArchiveWorkers:
+        return ArchiveWorkers(
+            ClientAdmission(stores.client_rules, stores.limits, find_app, clock),
+            UsageLog(stores.archive_calls, find_app, clock),
+        )
+
+    def build(config: ArchiveConfig, find_app: Callable[[], str], workers: ArchiveWorkers) -> McpArchive:
+        research = ArchiveTools(find_app, archive, signer, fence_key, config.citation)
+        named = {"title": config.title, "version": config.version}
+        return McpArchive(
+            config.archive_id,
+            McpMethods(research, workers.usage, **named, tools=config.tools),
+            StatelessMethods(research, workers.usage, **named, tools=config.all_tools),
+            workers.gate,
+        )
+
+    find_default = partial(apps.archive_app, config.app_id)
+    workers = open_workers(find_default)
+    archives = NamedArchives(
+        build(config, find_default, workers),
+        apps,
+        lambda app_id: open_workers(partial(str, app_id)),
+        lambda app_id, named, opened: build(config.for_archive(app_id, named), partial(str, app_id), opened),
     )
     endpoint = McpEndpoint(
-        methods=McpMethods(research, usage, title=config.title, version=config.version, tools=config.tools),
-        stateless=StatelessMethods(
-            research,
-            usage,
-            title=config.title,
-            version=config.version,
-            tools=config.all_tools,
-        ),
-        gate=gate,
+        archives=archives,
         bearer=oauth.bearer,
         addresses=addresses,
         origins=AllowedOrigins.from_config(config.origins),
@@ -171,18 +190,39 @@ def open_archive(
         request_counts=request_counts or RequestCounts(),
         access_log=access_log or AccessLog(0.0, Random()),
     )
-    return ArchiveServices(config, oauth, gate, usage, endpoint)
+    return ArchiveServices(config, apps, oauth, workers, archives, endpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveCards:
+    """The configurations that the pages of archives show."""
+
+    config: ArchiveConfig
+    apps: ArchiveApps
+
+    def find(self, archive_id: str) -> ArchiveConfig | None:
+        """Return the configuration of an archive, the default one for an empty name; None if there is none."""
+        if not archive_id:
+            return self.config
+        archive = self.apps.find_archive(archive_id)
+        return None if archive is None else self.config.for_archive(archive_id, archive)
+
+    def list_titles(self) -> dict[str, str]:
+        """Return the titles of all archives by name, the default one first."""
+        named = {app_id: archive.title for app_id, archive in self.apps.list_archives().items()}
+        return {"": self.config.title, **named}
 
 
 def build_archive_routes(
     services: ArchiveServices, observer: RequestObserver | None = None
 ) -> list[BaseRoute]:
     """Return all routes of the archive, those of OAuth included; an observer with a tracer traces their requests."""
-    paths: Iterable[str] = (MCP_PATH, MCP_PATH + "/")
+    named = MCP_PATH + "/{archive}"
+    paths: Iterable[str] = (MCP_PATH, MCP_PATH + "/", named, named + "/")
     routes: list[BaseRoute] = [
+        *build_pages(ArchiveCards(services.config, services.apps), services.oauth.addresses),
         *(Route(path, endpoint=services.endpoint) for path in paths),
         *build_oauth_routes(services.oauth),
-        *build_pages(services.config, services.oauth.addresses),
     ]
     if observer is not None and observer.is_tracing:
         for route in routes:

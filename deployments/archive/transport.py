@@ -33,9 +33,9 @@ _PREFLIGHT: tuple[Header, ...] = (
 )
 
 
-def unauthorized_reply(origin: str) -> Reply:
-    """Return a 401 with the address at which clients start their sign-in."""
-    address = resource_metadata_of(origin)
+def unauthorized_reply(origin: str, archive_id: str = "") -> Reply:
+    """Return a 401 with the address at which clients start their sign-in for an archive."""
+    address = resource_metadata_of(origin, archive_id)
     header = (b"www-authenticate", f'Bearer resource_metadata="{address}"'.encode())
     return Reply(401, _body("unauthorized", NOT_SIGNED_IN, 401, address), (header,))
 

@@ -214,9 +214,10 @@ class Gateway:
         await asyncio.to_thread(PROCESS.close)
 
     async def _load_in_background(self, app_id: str) -> None:
-        """Load the archive before the first question, then every app that receives writes."""
-        with contextlib.suppress(HouseError):
-            await self._archive_host.ask(ArchiveQuery(app_id, "news"))
+        """Load the archives before the first question, then every app that receives writes."""
+        for archive_app in dict.fromkeys((app_id, *self._keyring.list_archives())):
+            with contextlib.suppress(HouseError):
+                await self._archive_host.ask(ArchiveQuery(archive_app, "news"))
         await load_written_apps(self._stores, self._engine_router, lambda: self._keyring.app_ids)
 
     async def _report_metrics(self) -> None:

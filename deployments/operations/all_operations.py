@@ -12,6 +12,7 @@ from deployments.operations.access import (
     credentials,
     invitations,
     keys,
+    named_archives,
     people,
     tokens,
 )
@@ -76,6 +77,7 @@ _MODULES: tuple[ModuleType, ...] = (
     search_activity,
     questions,
     archive_clients,
+    named_archives,
 )
 "Add a file with operations here."
 

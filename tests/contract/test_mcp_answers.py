@@ -308,7 +308,7 @@ async def test_any_arguments_are_answered_or_refused_by_name(tool: str, argument
         assert told["error"]["code"] == -32700 or tool in told["error"]["message"]
     else:
         assert told["result"]["isError"] is False
-    await corner.services.usage.write()
+    await corner.services.workers.usage.write()
 
 
 # --- clients -----------------------------------------------------------------------------------------------------
@@ -316,21 +316,21 @@ async def test_any_arguments_are_answered_or_refused_by_name(tool: str, argument
 
 async def test_a_denied_client_is_refused_by_name_or_id_and_others_are_not(corner: ArchiveCorner) -> None:
     await corner.stores.client_rules.put("playground", ClientRule(client="Greedy  bot", decision="deny"))
-    await corner.services.gate.read()
+    await corner.services.workers.gate.read()
     greedy = corner.token(client="client-9", name="GREEDY bot")
     for method in ("initialize", "tools/list", "ping"):
         answer = await corner.rpc(method, {}, token=greedy)
         assert message_of(answer) == "This client is not allowed to use the archive; ask its publisher"
     assert "result" in await corner.rpc("ping")
     await corner.stores.client_rules.remove("playground", "greedy bot")
-    await corner.services.gate.read()
+    await corner.services.workers.gate.read()
     assert "result" in await corner.rpc("ping", token=greedy)
 
 
 async def test_everybody_can_be_denied_but_for_one(corner: ArchiveCorner) -> None:
     await corner.stores.client_rules.put("playground", ClientRule(client="*", decision="deny"))
     await corner.stores.client_rules.put("playground", ClientRule(client="Example Agent"))
-    await corner.services.gate.read()
+    await corner.services.workers.gate.read()
     assert "result" in await corner.rpc("ping")
     assert "error" in await corner.rpc("ping", token=corner.token(name="Another"))
 
@@ -341,7 +341,7 @@ async def test_a_rate_holds_for_a_client_over_all_its_people_and_comes_back() ->
     await corner.stores.client_rules.put(
         "playground", ClientRule(client="Example Agent", calls_per_minute=12)
     )
-    await corner.services.gate.read()
+    await corner.services.workers.gate.read()
     tokens = [corner.token("ida"), corner.token("bo")]
     answers = [
         await corner.tool("ask_archive", {"question": "river"}, token=tokens[at % 2]) for at in range(4)
@@ -375,7 +375,7 @@ async def test_every_call_is_noted_with_client_skill_question_articles_and_refus
     await corner.tool("ask_archive", {})
     await corner.rpc("ping")
     assert await corner.stores.archive_calls.read_since("playground", 0) == [], "off the request's way"
-    await corner.services.usage.write()
+    await corner.services.workers.usage.write()
     asked, read, made_up, empty = await corner.stores.archive_calls.read_since("playground", 0)
     assert (asked.tool, asked.client_name, asked.skill_used) == (
         "ask_archive",
@@ -402,7 +402,7 @@ async def test_every_call_is_noted_with_the_time_it_took(
     await corner.ask("river")
     corner.archive.wrong = Unavailable("away")
     await corner.tool("ask_archive", {"question": "river"})
-    await corner.services.usage.write()
+    await corner.services.workers.usage.write()
     calls = await corner.stores.archive_calls.read_since("playground", 0)
     assert [(call.outcome, call.took_ms) for call in calls] == [("answered", 37.0), ("refused", 37.0)]
 
@@ -412,7 +412,7 @@ async def test_the_report_records_coverage_and_the_answer_omits_it(corner: Archi
     first, *_ = await corner.ask("was seen again in June")
     assert "coverage" not in json.dumps(first)
     await corner.tool("get_archive_article", pair(first))
-    await corner.services.usage.write()
+    await corner.services.workers.usage.write()
     calls = await corner.stores.archive_calls.read_since("playground", 0)
     assert [call.coverage for call in calls] == [0.333, 1.0, None]
 
@@ -427,15 +427,15 @@ async def test_the_book_survives_a_store_that_is_away_and_stays_bounded(
     monkeypatch.setattr(corner.stores.archive_calls, "append", away)
     for _ in range(3):
         await corner.ask("river")
-    await corner.services.usage.write()
+    await corner.services.workers.usage.write()
     monkeypatch.setattr(corner.stores.archive_calls, "append", good)
-    await corner.services.usage.write()
+    await corner.services.workers.usage.write()
     assert len(await corner.stores.archive_calls.read_since("playground", 0)) == 3
 
 
 async def test_what_strangers_send_is_noted_only_so_far(corner: ArchiveCorner) -> None:
     await corner.tool("ask_archive", {"question": "x" * 500_000, "skill_used": "y" * 500})
-    await corner.services.usage.write()
+    await corner.services.workers.usage.write()
     (noted,) = await corner.stores.archive_calls.read_since("playground", 0)
     assert (len(noted.question), len(noted.skill_used)) == (500, 120)
 

@@ -16,8 +16,8 @@ from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult,
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
+from deployments.archive.archive_apps import ArchiveApps
 from deployments.archive.services import (
-    ArchiveAppChoice,
     ArchiveConfig,
     ArchiveServices,
     build_archive_routes,
@@ -175,7 +175,7 @@ class ArchiveCorner:
 async def open_archive_corner(
     stores: Stores | None = None,
     clock: StillClock | None = None,
-    apps: ArchiveAppChoice | None = None,
+    apps: ArchiveApps | None = None,
     **config: Any,
 ) -> ArchiveCorner:
     """Open an archive at https://news.example.com with three articles."""

@@ -14,7 +14,7 @@ NOUNS = _words(
     """
     daily served day outcome
     25 access account accounts acl actor actors address addresses admin administrator admission affiliation
-    aggregation als
+    aggregation als archives
     backup basket catalogue chunks classes copies creation evaluations pace recipes restoring verification
     analysis anchor anchors answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribution attribute attributes authorization autocomplete automaton bank baskets batch bearer
@@ -91,7 +91,7 @@ TERMS = _words(
 MODIFIERS = _words(
     """
     allowed checksummed cold compacted confidential connected delimited dry durable embedded external
-    filtered folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed of plain
+    filtered folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed named of plain
     popular public published recent refreshing refused running sealed second seeded sequential shipped signed sparse
     stateless stored uncompacted unverified
     """

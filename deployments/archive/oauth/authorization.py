@@ -42,6 +42,8 @@ from deployments.sign_in.password_checks import is_same_origin_form
 from deployments.sign_in.sessions import Session
 
 CANT_ANSWER = "This request can’t be answered"
+NOT_OPEN = "This archive is not open to you"
+NOT_A_MEMBER = "The account {username} has no access to this archive. Ask its publisher."
 LONGEST_GOAL = 8_000
 "Maximum characters of a request that waits in a form until its person is signed in."
 
@@ -68,7 +70,10 @@ class AuthorizationPage:
         parameters, origin = read_query(request), self._services.origin(request)
         try:
             authorization, client = await read_authorization_request(
-                parameters, partial(self._find_client, request), origin
+                parameters,
+                partial(self._find_client, request),
+                origin,
+                lambda archive_id: self._services.find_title(archive_id) is not None,
             )
         except (InvalidClientRequest, InvalidDocument) as fault:
             return self._pages.show_error(CANT_ANSWER, fault.reason)
@@ -79,7 +84,7 @@ class AuthorizationPage:
         account = await self._sign_in.account(request)
         if account is None:
             values = _form_values(authorization, client, None)
-            connecting = ConnectingClient.from_client(client, authorization.redirect_uri)
+            connecting = self._connecting(client, authorization)
             goal = authorization.authorization_url()
             return self._sign_in.show(request, values, goal=goal, action=AUTHORIZE_PATH, client=connecting)
         return self._consent(request, authorization, client, account)
@@ -106,6 +111,8 @@ class AuthorizationPage:
     def _consent(
         self, request: Request, authorization: AuthorizationRequest, client: OAuthClient, account: Account
     ) -> Response:
+        if not self._services.may_use(authorization.archive_id, account):
+            return self._pages.show_error(NOT_OPEN, NOT_A_MEMBER.format(username=account.username), 403)
         return self._sign_in.show_bound(
             request,
             "consent",
@@ -113,8 +120,12 @@ class AuthorizationPage:
             action=AUTHORIZE_PATH,
             username=account.username,
             clients_path=CLIENTS_PATH,
-            **asdict(ConnectingClient.from_client(client, authorization.redirect_uri)),
+            **asdict(self._connecting(client, authorization)),
         )
+
+    def _connecting(self, client: OAuthClient, authorization: AuthorizationRequest) -> ConnectingClient:
+        title = self._services.find_title(authorization.archive_id) or ""
+        return ConnectingClient.from_client(client, authorization.redirect_uri, title)
 
     async def _decide(self, request: Request) -> Response:
         form = await read_form(request, self._services.limits.body_s)
@@ -146,10 +157,14 @@ class AuthorizationPage:
                 values,
                 goal=authorization.authorization_url(),
                 action=AUTHORIZE_PATH,
-                client=ConnectingClient.from_client(client, authorization.redirect_uri),
+                client=self._connecting(client, authorization),
             )
         session = await self._sign_in.session(request)
-        if session is None or session.account.user_id != values["user_id"]:
+        if (
+            session is None
+            or session.account.user_id != values["user_id"]
+            or not self._services.may_use(authorization.archive_id, session.account)
+        ):
             return redirect(authorization.authorization_url())
         return redirect(authorization.redirect_url(code=await self._issue(authorization, client, session)))
 

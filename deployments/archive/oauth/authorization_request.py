@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from deployments.archive.oauth.addresses import AUTHORIZE_PATH, issuer_of, resource_of
+from deployments.archive.oauth.addresses import AUTHORIZE_PATH, archive_of, issuer_of, resource_of
 from deployments.archive.oauth.clients import OAuthClient
 from deployments.archive.oauth.forms import Parameters
 from deployments.archive.oauth.pkce import is_challenge
@@ -64,6 +64,11 @@ class AuthorizationRequest:
     resource: str
     base: str
 
+    @property
+    def archive_id(self) -> str:
+        """App of the named archive that the client wants to use; empty for the default one."""
+        return archive_of(self.resource)
+
     def redirect_url(self, **answer: str) -> str:
         """Return the redirect address with the answer."""
         return _redirect_url(self.redirect_uri, self.state, self.base, answer)
@@ -88,9 +93,12 @@ class AuthorizationRequest:
 
 
 async def read_authorization_request(
-    parameters: Parameters, find_client: Callable[[str], Awaitable[OAuthClient | None]], origin: str
+    parameters: Parameters,
+    find_client: Callable[[str], Awaitable[OAuthClient | None]],
+    origin: str,
+    is_archive: Callable[[str], bool] = lambda archive_id: not archive_id,
 ) -> tuple[AuthorizationRequest, OAuthClient]:
-    """Check an authorization request and return it.
+    """Check an authorization request and return it; `is_archive` tells whether an archive of this name exists.
 
     Errors:
         InvalidClientRequest: the client is unknown, or did not register the redirect address
@@ -111,7 +119,7 @@ async def read_authorization_request(
     # A repeated parameter is returned with its first value.
     state = parameters.get("state")
     try:
-        return _validate(parameters, client, redirect_uri, origin), client
+        return _validate(parameters, client, redirect_uri, origin, is_archive), client
     except OAuthError as refused:
         answer = {"error": refused.error, "error_description": refused.description}
         location = _redirect_url(redirect_uri, state, origin, answer)
@@ -119,7 +127,11 @@ async def read_authorization_request(
 
 
 def _validate(
-    parameters: Parameters, client: OAuthClient, redirect_uri: str, origin: str
+    parameters: Parameters,
+    client: OAuthClient,
+    redirect_uri: str,
+    origin: str,
+    is_archive: Callable[[str], bool],
 ) -> AuthorizationRequest:
     values = {name: parameters.once(name) for name in ONCE}
     if len(values["state"] or "") > LONGEST_STATE:
@@ -137,8 +149,11 @@ def _validate(
         raise OAuthError("invalid_request", "code_challenge_method is S256")
     if not is_challenge(challenge):
         raise OAuthError("invalid_request", "code_challenge is not 43 characters of base64url")
-    resource = resource_of(origin)
-    if values["resource"] is not None and not is_same_resource(values["resource"], resource):
+    archive_id = archive_of((values["resource"] or "").removesuffix("/"))
+    resource = resource_of(origin, archive_id)
+    if values["resource"] is not None and not (
+        is_same_resource(values["resource"], resource) and is_archive(archive_id)
+    ):
         raise OAuthError("invalid_target", "there is no such resource here")
     return AuthorizationRequest(client.client_id, redirect_uri, values["state"], challenge, resource, origin)
 

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from cluster.clock import iso_ms
 from cluster.records.account import Account
-from deployments.archive.oauth.addresses import CLIENTS_PATH
+from deployments.archive.oauth.addresses import CLIENTS_PATH, archive_of
 from deployments.archive.oauth.clients import document_host
 from deployments.archive.oauth.forms import read_form
 from deployments.archive.oauth.pages import OAuthPages, redirect
@@ -47,6 +47,7 @@ class ConnectedClientsPage:
                 "name": active.grant.client_name,
                 "host": document_host(active.grant.client_id),
                 "target": active.grant.target,
+                "archive": self._archive_title(archive_of(active.grant.resource)),
                 "since": iso_ms(active.grant.created_at)[:10],
                 "used": iso_ms(active.used_at)[:16].replace("T", " "),
             }
@@ -56,6 +57,10 @@ class ConnectedClientsPage:
             request, "clients", {"user_id": account.user_id},
             action=CLIENTS_PATH, username=account.username, clients=shown,
         )  # fmt: skip
+
+    def _archive_title(self, archive_id: str) -> str:
+        """Return the title of a named archive; its id after it was closed, and nothing for the default one."""
+        return (self._services.find_title(archive_id) or archive_id) if archive_id else ""
 
     async def _change(self, request: Request) -> Response:
         form = await read_form(request, self._services.limits.body_s)

@@ -20,21 +20,22 @@ from deployments.archive.oauth.addresses import (
 )
 from deployments.archive.oauth.assertions import ALGORITHMS
 from deployments.archive.oauth.clients import METHODS
-from deployments.archive.oauth.replies import render_document
+from deployments.archive.oauth.replies import OAuthError, render_document
 from deployments.archive.oauth.services import OAuthServices
 
 GRANT_TYPES = ("authorization_code", "refresh_token")
 _KEPT = {"cache-control": "public, max-age=300", "vary": "host"}
 
 
-def build_resource_document(origin: str, title: str) -> dict[str, Any]:
-    """Return the metadata of the resource, with the server that issues its tokens."""
+def build_resource_document(origin: str, title: str, archive_id: str = "") -> dict[str, Any]:
+    """Return the metadata of the resource of an archive, with the server that issues its tokens."""
+    resource = resource_of(origin, archive_id)
     return {
-        "resource": resource_of(origin),
+        "resource": resource,
         "authorization_servers": [issuer_of(origin)],
         "bearer_methods_supported": ["header"],
         "resource_name": title,
-        "resource_documentation": f"{origin}/llms.txt",
+        "resource_documentation": f"{resource if archive_id else origin}/llms.txt",
     }
 
 
@@ -74,6 +75,10 @@ class MetadataEndpoint:
         """Answer a request."""
         origin = self._services.origin(request)
         if self._kind == "resource":
-            return render_document(build_resource_document(origin, self._services.title), headers=_KEPT)
+            archive_id = request.path_params.get("archive", "")
+            title = self._services.find_title(archive_id)
+            if title is None:
+                raise OAuthError("invalid_request", "there is no such archive", 404)
+            return render_document(build_resource_document(origin, title, archive_id), headers=_KEPT)
         document = build_server_document(origin, has_documents=self._services.documents.is_on)
         return render_document(document, headers=_KEPT)

@@ -44,9 +44,10 @@ class OAuthPages:
         self._environment.filters["shortened_host"] = _shortened_host
 
     def show(self, name: str, status: int = 200, *, retry_after_s: int = 0, **values: Any) -> Response:
-        """Return the page of a template."""
+        """Return the page of a template; a `title` names an archive beside the default one."""
         template = self._environment.get_template(f"{name}.html")
-        text = template.render(title=self._title, style=self._style, **values)
+        values["title"] = values.get("title") or self._title
+        text = template.render(style=self._style, **values)
         headers = {**PRIVATE, "content-security-policy": self._policy, "x-frame-options": "DENY"}
         if retry_after_s:
             headers["retry-after"] = str(retry_after_s)

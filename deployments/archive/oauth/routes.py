@@ -21,6 +21,7 @@ from deployments.archive.oauth.addresses import (
     REVOKE_PATH,
     SERVER_METADATA_PATH,
     TOKEN_PATH,
+    mcp_path,
 )
 from deployments.archive.oauth.authorization import AuthorizationPage, render_error_page
 from deployments.archive.oauth.connected_clients import ConnectedClientsPage
@@ -60,6 +61,7 @@ def build_oauth_routes(services: OAuthServices) -> list[BaseRoute]:
     programs: list[tuple[str, Answering, tuple[str, ...]]] = [
         (RESOURCE_METADATA_PATH + MCP_PATH, resource, READ),
         (RESOURCE_METADATA_PATH + MCP_PATH + "/", resource, READ),
+        (RESOURCE_METADATA_PATH + mcp_path("{archive}"), resource, READ),
         (RESOURCE_METADATA_PATH, resource, READ),
         (SERVER_METADATA_PATH + ISSUER_PATH, server, READ),
         (SERVER_METADATA_PATH, server, READ),

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from cluster.clock import Clock
+from cluster.records.account import Account
 from cluster.secrecy import Vault
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.stores import Stores
+from deployments.archive.archive_apps import ArchiveApps, DefaultArchive
 from deployments.archive.oauth.bearer import AccessTokens
 from deployments.archive.oauth.clients import OAuthClients
 from deployments.archive.oauth.document_clients import DocumentClients
@@ -51,8 +53,24 @@ class OAuthServices:
     changes: ChangeLimit
     limits: OAuthLimits
     title: str
-    "Name of the archive on pages and in metadata."
+    "Name of the default archive on pages and in metadata."
+    archives: ArchiveApps
     client_addresses: ClientAddresses = DIRECT
+
+    def find_title(self, archive_id: str) -> str | None:
+        """Return the name of an archive, the default one for an empty id; None if there is no such archive."""
+        if not archive_id:
+            return self.title
+        archive = self.archives.find_archive(archive_id)
+        return None if archive is None else archive.title
+
+    def may_use(self, archive_id: str, account: Account) -> bool:
+        """Return whether an account may connect clients to an archive: each to the default one, members to others."""
+        if not archive_id:
+            return True
+        archive = self.archives.find_archive(archive_id)
+        is_member = account.role == "administrator" or archive_id in account.roles
+        return archive is not None and (is_member or not archive.members_only)
 
     def origin(self, request: Request) -> str:
         """Return the origin of this request."""
@@ -90,6 +108,7 @@ def open_oauth(
     provider: ProviderConfig | None = None,
     has_passwords: bool = True,
     documents: DocumentClients | None = None,
+    archives: ArchiveApps | None = None,
 ) -> OAuthServices:
     """Create the services; `bearer` is not started yet."""
     limits = limits or OAuthLimits()
@@ -116,5 +135,6 @@ def open_oauth(
         changes=ChangeLimit(stores.limits, clock, limits.changes),
         limits=limits,
         title=title,
+        archives=archives or DefaultArchive(),
         client_addresses=client_addresses,
     )

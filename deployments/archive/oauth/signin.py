@@ -38,9 +38,11 @@ class ConnectingClient:
     "Host of the client's metadata document, which is its identity; empty for a registered client."
     is_loopback_only: bool = False
     "Whether any program can use the document of the client."
+    title: str = ""
+    "Name of the archive that the client wants to use; empty: the default one."
 
     @classmethod
-    def from_client(cls, client: OAuthClient, redirect_uri: str) -> ConnectingClient:
+    def from_client(cls, client: OAuthClient, redirect_uri: str, title: str = "") -> ConnectingClient:
         """Return the description of a client with a registered redirect address."""
         return cls(
             client.shown_name,
@@ -48,6 +50,7 @@ class ConnectingClient:
             is_on_this_machine(redirect_uri),
             client.host,
             client.is_loopback_only,
+            title,
         )
 
     @classmethod

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.records.account import Code, Grant
+from deployments.archive.oauth.addresses import archive_of
 from deployments.archive.oauth.clients import OAuthClient, short_id
 from deployments.archive.oauth.credentials import authenticate_client
 from deployments.archive.oauth.forms import Parameters, read_form
@@ -120,6 +121,8 @@ class TokenEndpoint:
         account = await self._services.accounts.get(given.username)
         if account is None or account.disabled or account.user_id != given.user_id:
             raise OAuthError("invalid_grant", "the account is locked")
+        if not self._services.may_use(archive_of(given.resource), account):
+            raise OAuthError("invalid_grant", "the archive is not open to the account")
         if account.has_second_factor and given.sign_in in ("", "password"):
             # Earlier releases did not ask for the factor here.
             await self._services.grants.revoke(given.grant_id, now_ms=self._services.clock.now_ms())

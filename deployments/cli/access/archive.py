@@ -13,9 +13,19 @@ from cluster.errors import Invalid
 from cluster.origin import is_loopback, parse_origin
 from deployments.archive.card import build_server_json
 from deployments.cli.frame.installation import Installation
+from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.operations.access import named_archives
 
 app = typer.Typer(help="The archive for agents, to others.", no_args_is_help=True)
 
+OPEN_EPILOG = """
+[bold]Examples[/]
+
+  kiosk archive open sports --title "Sports Archive" --languages en,de --licence "CC BY 4.0"
+  kiosk archive open sports --no-members-only          every account may connect agents
+
+Agents connect to https://your.host/mcp/sports. The default archive at /mcp stays.
+"""
 EPILOG = """
 [bold]Examples[/]
 
@@ -24,6 +34,13 @@ EPILOG = """
 
 The file is for the MCP Registry (mcp-publisher); the registry asks for a proof that the domain of the name is yours.
 """
+
+COMMANDS = (
+    OperationCommand("open", "archive.open", OPEN_EPILOG),
+    OperationCommand("show", "archive.show"),
+    OperationCommand("close", "archive.close"),
+)
+add_commands(app, COMMANDS, named_archives)
 
 
 @app.command("server-json", epilog=EPILOG)

@@ -10,12 +10,15 @@ from starlette.responses import Response
 from cluster.errors import Invalid, NotFound
 from cluster.records.archive_client import DEFAULT_CALLS_PER_MINUTE
 from cluster.records.times import moment_ms
+from deployments.console.model_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.access.archive_clients import ArchiveClients
+from deployments.operations.access.named_archives import OpenArchive
 from deployments.operations.insight.archive_report import ArchiveReport
 
 ARCHIVE = "/apps/{app_id}/archive"
+_IN_ADDRESS = frozenset({"app_id"})
 SPANS = ("24h", "7d", "30d", "90d")
 VERBS = {
     "allow": "archive.allow_done",
@@ -30,15 +33,17 @@ async def show_archive(request: ConsoleRequest) -> Response:
     """Show the archive's use, its clients and connected applications."""
     since = request.query.get("since", "30d")
     since = since if since in SPANS else "30d"
-    clients, choice, connections, report = await asyncio.gather(
+    clients, choice, connections, named, report = await asyncio.gather(
         request.perform("clients.list", app_id=request.app_id),
         request.perform("archive.app", app_id=request.app_id),
-        _load_connections(request),
+        _load_or_none(request, "connections.list"),
+        _load_or_none(request, "archive.show"),
         _load_report(request, since),
     )
     return request.page(
         "archive/archive.html", clients=clients, report=report, since=since, spans=SPANS,
-        connections=connections, read_app=choice.app_id,
+        connections=connections, read_app=choice.app_id, named=named,
+        named_inputs=list_inputs(OpenArchive, named and named.archive, exclude=_IN_ADDRESS),
         seen=_seen_rows(clients), default_rate=DEFAULT_CALLS_PER_MINUTE,
         chart=None if report is None else _days_chart(request, report),
     )  # fmt: skip
@@ -69,6 +74,19 @@ async def choose_app(request: ConsoleRequest) -> Response:
     return _back(request, request.services.text("archive.chosen", app=request.app_id))
 
 
+async def open_address(request: ConsoleRequest) -> Response:
+    """Let agents read this app at an address of its own, or change its settings."""
+    given = arguments_from_form(OpenArchive, request.form, exclude=_IN_ADDRESS)
+    await request.perform("archive.open", app_id=request.app_id, **given)
+    return _back(request, request.services.text("archive.opened"))
+
+
+async def close_address(request: ConsoleRequest) -> Response:
+    """Take the address of this app's archive away."""
+    closed = await request.perform("archive.close", app_id=request.app_id)
+    return _back(request, request.services.text("archive.closed", count=closed.ended))
+
+
 async def disconnect(request: ConsoleRequest) -> Response:
     """Disconnect an application."""
     ended = await request.perform(
@@ -87,10 +105,10 @@ async def _load_report(request: ConsoleRequest, since: str) -> ArchiveReport | N
     return report
 
 
-async def _load_connections(request: ConsoleRequest) -> Any:
-    """Return the connected applications; None if this app is not the archive's."""
+async def _load_or_none(request: ConsoleRequest, name: str) -> Any:
+    """Return the result of an operation of the app; None if the app has no such archive."""
     try:
-        return await request.perform("connections.list", app_id=request.app_id)
+        return await request.perform(name, app_id=request.app_id)
     except NotFound:
         return None
 
@@ -125,6 +143,8 @@ PAGES = (
     Page(ARCHIVE, show_archive),
     Page(ARCHIVE + "/clients", change_client, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
     Page(ARCHIVE + "/choose", choose_app, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
+    Page(ARCHIVE + "/open", open_address, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
+    Page(ARCHIVE + "/close", close_address, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
     Page(ARCHIVE + "/disconnect", disconnect, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
 )
 NAVIGATION = (NavigationEntry("archive.nav", ARCHIVE, icon="archive"),)

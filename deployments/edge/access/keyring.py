@@ -13,6 +13,7 @@ import structlog
 
 from cluster.errors import Fault, NewerRelease
 from cluster.records.access import IN_BROWSER, ApiKey, App, find_archive_app, reveal_key
+from cluster.records.named_archive import NamedArchive
 from cluster.secrecy import Vault, derive_token_key, key_sha256
 from cluster.store.administration.access import AccessBook, AccessStore
 from cluster.store.refreshing_cache import RefreshingCache
@@ -101,6 +102,15 @@ class Keyring:
     def archive_app(self, default: str) -> str:
         """Return the app that agents read; the default before one was chosen."""
         return find_archive_app(self._apps, default)
+
+    def find_archive(self, app_id: str) -> NamedArchive | None:
+        """Return how agents read an app at an address of its own; None without such an address."""
+        app = self._apps.get(app_id)
+        return None if app is None else app.archive
+
+    def list_archives(self) -> dict[str, NamedArchive]:
+        """Return the apps that have an address of their own for agents, by app."""
+        return {app_id: app.archive for app_id, app in sorted(self._apps.items()) if app.archive is not None}
 
     def tokens_of(self, app_id: str) -> int:
         """Return how many language-model tokens the answers of an app may use per day; 0: no limit."""

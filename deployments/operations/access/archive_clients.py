@@ -15,7 +15,9 @@ from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.access import find_archive_app
 from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name, short_id
+from cluster.records.named_archive import archive_of
 from cluster.store.administration.grants import ActiveGrant
+from deployments.operations.access.named_archives import load_grants
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.frame.time_span import parse_span_ms
@@ -29,8 +31,6 @@ from deployments.operations.insight.archive_report import (
 SEEN_DAYS = "30d"
 _MOST_SEEN = 1_000
 _LONGEST_TITLE = 300
-_READ_AT_ONCE = 50
-"Accounts whose grants are read at once."
 
 
 class ReadArchiveReport(OfApp):
@@ -294,16 +294,22 @@ async def _change(services: AdminServices, given: OfClient, **change: object) ->
     return ChangedClient(given.app_id, rule)
 
 
-async def _load_grants(services: AdminServices) -> list[ActiveGrant]:
-    accounts = await services.stores.accounts.all()
-    active: list[ActiveGrant] = []
-    for start in range(0, len(accounts), _READ_AT_ONCE):
-        some = accounts[start : start + _READ_AT_ONCE]
-        for grants in await asyncio.gather(
-            *(services.stores.grants.of_user(account.user_id) for account in some)
-        ):
-            active += grants
-    return active
+async def _load_grants(services: AdminServices, app_id: str) -> list[ActiveGrant]:
+    """Return the grants for the archives of an app: that of its own address, and the default one.
+
+    Errors:
+        NotFound: agents do not read the app
+    """
+    book = await services.stores.access.read_all()
+    chosen = find_archive_app(book.apps, services.config.archive_app)
+    app = book.apps.get(app_id)
+    names = {*([""] if app_id == chosen else []), *([app_id] if app is not None and app.archive else [])}
+    if not names:
+        raise NotFound(f"agents do not read {app_id}; they read {chosen}")
+    grants = await load_grants(
+        services, [account.user_id for account in await services.stores.accounts.all()]
+    )
+    return [active for active in grants if archive_of(active.grant.resource) in names]
 
 
 def _summarize_grants(client_id: str, grants: Sequence[ActiveGrant]) -> ConnectedApplication:
@@ -346,11 +352,10 @@ async def list_connections(services: AdminServices, given: OfApp) -> ConnectedAp
     No person is named.
 
     Errors:
-        NotFound: the app is not the archive's
+        NotFound: agents do not read the app
     """
-    await _require_archive(services, given.app_id)
     by_client: dict[str, list[ActiveGrant]] = {}
-    for active in await _load_grants(services):
+    for active in await _load_grants(services, given.app_id):
         by_client.setdefault(active.grant.client_id, []).append(active)
     applications = [_summarize_grants(client_id, grants) for client_id, grants in by_client.items()]
     return ConnectedApplications(
@@ -365,11 +370,12 @@ async def disconnect_application(services: AdminServices, given: OfConnection) -
     All grants of it end; people may connect it again unless it is refused.
 
     Errors:
-        NotFound: the app is not the archive's, or the client has no grant
+        NotFound: agents do not read the app, or the client has no grant
     """
-    await _require_archive(services, given.app_id)
     grants = [
-        grant for grant in await _load_grants(services) if short_id(grant.grant.client_id) == given.client_id
+        grant
+        for grant in await _load_grants(services, given.app_id)
+        if short_id(grant.grant.client_id) == given.client_id
     ]
     if not grants:
         raise NotFound(f"there is no connected application {given.client_id}")
@@ -377,9 +383,3 @@ async def disconnect_application(services: AdminServices, given: OfConnection) -
     for active in grants:
         ended += await services.stores.grants.revoke(active.grant.grant_id, now_ms=services.now_ms())
     return DisconnectedApplication(given.client_id, ended)
-
-
-async def _require_archive(services: AdminServices, app_id: str) -> None:
-    chosen = (await read_archive_app(services, ReadArchiveApp())).app_id
-    if app_id != chosen:
-        raise NotFound(f"agents do not read {app_id}; they read {chosen}")

@@ -15,6 +15,7 @@ from cluster.records.account import Account, Role
 from cluster.records.administration import APP_ROLES, AppRole
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import key_admin
+from deployments.operations.access.named_archives import end_grants
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
@@ -366,12 +367,16 @@ async def grant_role(services: AdminServices, given: GrantRole) -> PersonChange:
     "people.revoke_role", "DELETE", "/apps/{app_id}/people/{username}", "owner", read_before=_read_role
 )
 async def revoke_role(services: AdminServices, given: OfAppPerson) -> PersonChange:
-    """Take a person's role in an app away.
+    """Take a person's role in an app away; agents lose an archive that is for its members.
 
     Errors:
         NotFound: no such account, or it has no role in the app
     """
-    return await _set_role(services, given, None)
+    change = await _set_role(services, given, None)
+    app = (await services.stores.access.read_all()).apps.get(given.app_id)
+    if app is not None and app.archive is not None and app.archive.members_only:
+        await end_grants(services, given.app_id, usernames=(change.username,))
+    return change
 
 
 def account_admin(services: AdminServices) -> AccountAdmin:

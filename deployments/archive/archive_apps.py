@@ -1,0 +1,37 @@
+"""Which apps agents read: the default archive, and the apps with an address of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from cluster.records.named_archive import NamedArchive
+
+
+class ArchiveApps(Protocol):
+    """Knows the archives of an installation: the keyring of a replica."""
+
+    def archive_app(self, default: str) -> str:
+        """Return the app of the default archive, or `default` before an administrator chose one."""
+        ...
+
+    def find_archive(self, app_id: str) -> NamedArchive | None:
+        """Return the settings of a named archive; None if there is none."""
+        ...
+
+    def list_archives(self) -> Mapping[str, NamedArchive]:
+        """Return the named archives by app."""
+        ...
+
+
+class DefaultArchive:
+    """An installation with the default archive alone."""
+
+    def archive_app(self, default: str) -> str:
+        return default
+
+    def find_archive(self, app_id: str) -> NamedArchive | None:
+        return None
+
+    def list_archives(self) -> Mapping[str, NamedArchive]:
+        return {}

@@ -1,0 +1,188 @@
+"""Use cases of named archives: apps that agents read at an address of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from cluster.errors import Conflict, Invalid, NotFound
+from cluster.records.named_archive import RESERVED_NAMES, NamedArchive, archive_of, mcp_path
+from cluster.store.administration.grants import ActiveGrant
+from deployments.operations.access.apps import key_admin
+from deployments.operations.frame.operation import OfApp, operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.services import AdminServices
+
+_READ_AT_ONCE = 50
+"Accounts whose grants are read at once."
+_LINE = r"^[^\x00-\x1f\x7f{}]*$"
+_LANGUAGE = re.compile(r"[a-z]{2,3}")
+
+
+class OpenArchive(OfApp):
+    """Settings of an archive; an absent one stays as it is."""
+
+    title: str | None = Field(
+        None, min_length=1, max_length=100, pattern=_LINE,
+        description="What it is called, on its pages and to agents; at first the display name of the app.",
+    )  # fmt: skip
+    subjects: str | None = Field(
+        None, max_length=200, pattern=_LINE, description="What it covers, as world, politics, sport."
+    )
+    languages: list[str] | None = Field(
+        None, max_length=20, description="ISO 639-1 codes of the languages of its articles."
+    )
+    licence: str | None = Field(
+        None, min_length=1, max_length=200, pattern=_LINE,
+        description="Licence of articles that name none of their own; at first: All rights reserved.",
+    )  # fmt: skip
+    citation: str | None = Field(
+        None,
+        max_length=500,
+        pattern=_LINE,
+        description="A sentence added to what agents are told about citing.",
+    )
+    connectors: bool | None = Field(
+        None, description="Whether agents of the older MCP revisions see the tools search and fetch too."
+    )
+    members_only: bool | None = Field(
+        None,
+        description="Whether only accounts with a role in the app may connect agents; at first: yes.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveDetails:
+    """The archive of an app."""
+
+    app_id: str
+    archive: NamedArchive
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the archive as JSON."""
+        return {"app_id": self.app_id, "path": mcp_path(self.app_id), **self.archive.model_dump(mode="json")}
+
+    def to_lines(self) -> ResultLines:
+        """Return the settings as a table."""
+        fields = self.to_dict()
+        rows = [
+            (name, ", ".join(value) if isinstance(value, list) else str(value))
+            for name, value in fields.items()
+        ]
+        return (ResultTable(("setting", "value"), rows, ""),)
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedArchive:
+    """An archive that was closed."""
+
+    app_id: str
+    ended: int
+    "Connections of agents that ended."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as JSON."""
+        return {"app_id": self.app_id, "closed": True, "ended": self.ended}
+
+    def to_lines(self) -> ResultLines:
+        """Return a sentence."""
+        return (
+            f"Agents do not read {self.app_id} at {mcp_path(self.app_id)} any more; {self.ended} connections ended.",
+        )
+
+
+async def _read_settings(services: AdminServices, given: OfApp) -> dict[str, Any] | None:
+    archive = (await key_admin(services).app(given.app_id)).archive
+    return None if archive is None else archive.model_dump(mode="json")
+
+
+_PATH = "/apps/{app_id}/archive/address"
+
+
+@operation("archive.show", "GET", _PATH)
+async def show_archive(services: AdminServices, given: OfApp) -> ArchiveDetails:
+    """Show the archive that agents read at an address of its own.
+
+    Errors:
+        NotFound: no such app, or it has no such address
+    """
+    archive = (await key_admin(services).app(given.app_id)).archive
+    if archive is None:
+        raise NotFound(
+            f"agents do not read {given.app_id} at an address of its own; open one with archive.open"
+        )
+    return ArchiveDetails(given.app_id, archive)
+
+
+@operation("archive.open", "PUT", _PATH, "owner", read_before=_read_settings)
+async def open_archive(services: AdminServices, given: OpenArchive) -> ArchiveDetails:
+    """Let agents read an app at an address of its own, or change the settings of its archive.
+
+    API replicas follow within a second. Where `members_only` is turned on, connections of other accounts end.
+
+    Errors:
+        NotFound: no such app
+        Invalid: the address of the app belongs to another page, or a language is no code
+    """
+    wrong = [language for language in given.languages or () if not _LANGUAGE.fullmatch(language)]
+    if wrong:
+        raise Invalid(f"{wrong[0][:20]!r} is no code of a language; write en, de or fra")
+    if given.app_id in RESERVED_NAMES:
+        raise Invalid(f"{mcp_path(given.app_id)} is another page; an archive needs an app of another name")
+    app = await key_admin(services).app(given.app_id)
+    before = app.archive or NamedArchive(title=app.display_name or app.app_id)
+    change = given.model_dump(exclude={"app_id"}, exclude_none=True)
+    archive = NamedArchive.model_validate({**before.model_dump(), **change})
+    await key_admin(services).set_archive(given.app_id, archive)
+    if archive.members_only and not before.members_only:
+        await end_grants(services, given.app_id, members_stay=True)
+    return ArchiveDetails(given.app_id, archive)
+
+
+@operation("archive.close", "DELETE", _PATH, "owner", read_before=_read_settings)
+async def close_archive(services: AdminServices, given: OfApp) -> ClosedArchive:
+    """Take the address of an app's archive away, and disconnect its agents.
+
+    The default archive at `/mcp` stays, also if it is this app. API replicas follow within a second.
+
+    Errors:
+        NotFound: no such app
+        Conflict: it has no such address
+    """
+    if (await key_admin(services).app(given.app_id)).archive is None:
+        raise Conflict(f"agents do not read {given.app_id} at an address of its own")
+    await key_admin(services).set_archive(given.app_id, None)
+    return ClosedArchive(given.app_id, await end_grants(services, given.app_id))
+
+
+async def end_grants(
+    services: AdminServices, app_id: str, *, usernames: Iterable[str] = (), members_stay: bool = False
+) -> int:
+    """End the grants for a named archive, of all accounts or of some, and return how many ended."""
+    only = frozenset(usernames)
+    accounts = [
+        account
+        for account in await services.stores.accounts.all()
+        if (not only or account.username in only)
+        and not (members_stay and (account.role == "administrator" or app_id in account.roles))
+    ]
+    ended = 0
+    for active in await load_grants(services, [account.user_id for account in accounts]):
+        if archive_of(active.grant.resource) == app_id:
+            ended += await services.stores.grants.revoke(active.grant.grant_id, now_ms=services.now_ms())
+    return ended
+
+
+async def load_grants(services: AdminServices, user_ids: list[str]) -> list[ActiveGrant]:
+    """Return the grants of accounts, some accounts at once."""
+    active: list[ActiveGrant] = []
+    for start in range(0, len(user_ids), _READ_AT_ONCE):
+        some = user_ids[start : start + _READ_AT_ONCE]
+        for grants in await asyncio.gather(*map(services.stores.grants.of_user, some)):
+            active += grants
+    return active

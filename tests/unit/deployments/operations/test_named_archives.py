@@ -1,0 +1,135 @@
+"""Use cases of named archives: open, change and close one; connections that end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.errors import Conflict, Forbidden, Invalid, NotFound
+from cluster.records.account import AppRole, Code, Grant
+from cluster.records.archive_client import short_id
+from cluster.records.named_archive import archive_of, mcp_path
+from deployments.operations.access.named_archives import close_archive, open_archive
+from deployments.operations.frame.services import AdminConfig
+from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.archive_oauth import an_account
+from tests.fakes.corner_shop import APP, NOW_MS
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> AsyncIterator[AdminShop]:
+    async with open_admin_shop(tmp_path) as opened:
+        opened.services = replace(opened.services, config=AdminConfig(archive_app="news"))
+        yield opened
+
+
+async def connect(
+    shop: AdminShop, username: str, archive_id: str, roles: dict[str, AppRole] | None = None
+) -> None:
+    """Store a grant of an account for an archive."""
+    accounts, grants = shop.services.stores.accounts, shop.services.stores.grants
+    if await accounts.get(username) is None:
+        await accounts.add(an_account(username).model_copy(update={"roles": roles or {}}))
+    grant_id = f"g-{username}-{archive_id}"
+    facts: dict[str, Any] = {
+        "grant_id": grant_id, "client_id": "long-id", "client_name": "Reader", "user_id": f"usr-{username}",
+        "resource": "https://news.example.com" + mcp_path(archive_id), "username": username, "created_at": NOW_MS,
+    }  # fmt: skip
+    code = Code(**facts, redirect_uri="https://x.example", challenge="c", expires_at=NOW_MS + 1000)
+    await grants.put_code(grant_id, code)
+    await grants.redeem(grant_id, Grant(**facts), f"refresh-{grant_id}", now_ms=NOW_MS)
+
+
+async def archives_of(shop: AdminShop, username: str) -> list[str]:
+    grants = await shop.services.stores.grants.of_user(f"usr-{username}")
+    return sorted(archive_of(active.grant.resource) for active in grants)
+
+
+async def test_an_archive_is_opened_changed_and_closed(shop: AdminShop) -> None:
+    with pytest.raises(NotFound, match="at an address of its own"):
+        await shop.perform("archive.show", role="viewer")
+    opened = await shop.perform("archive.open", title="Books", languages=["en", "de"])
+    assert opened.to_dict() == {
+        "app_id": APP, "path": f"/mcp/{APP}", "title": "Books", "subjects": "", "languages": ["en", "de"],
+        "licence": "All rights reserved", "citation": "", "connectors": False, "members_only": True,
+    }  # fmt: skip
+    changed = await shop.perform("archive.open", licence="CC BY 4.0", connectors=True)
+    assert (changed.archive.title, changed.archive.licence) == ("Books", "CC BY 4.0")
+    await shop.corner.keyring.refresh()
+    assert shop.corner.keyring.find_archive(APP) == changed.archive
+    assert shop.corner.keyring.list_archives() == {APP: changed.archive}
+    assert (await shop.perform("archive.show", role="viewer")).archive == changed.archive
+    assert ("languages", "en, de") in (await shop.perform("archive.show")).to_lines()[0].rows
+    row = shop.audit.rows[-1]
+    assert (row.before["licence"], row.after["licence"]) == ("All rights reserved", "CC BY 4.0")
+    closed = await shop.perform("archive.close")
+    assert closed.to_dict() == {"app_id": APP, "closed": True, "ended": 0}
+    assert "0 connections ended" in closed.to_lines()[0]
+    await shop.corner.keyring.refresh()
+    assert shop.corner.keyring.find_archive(APP) is None
+    with pytest.raises(Conflict):
+        await shop.perform("archive.close")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"title": ""}, {"title": "a\nb"}, {"title": "x" * 101}, {"subjects": "{x}"}, {"languages": ["english"]},
+        {"languages": ["en"] * 21}, {"licence": ""}, {"citation": "x" * 501}, {"members_only": "perhaps"},
+        {"name": "x"},
+    ],
+)  # fmt: skip
+async def test_wrong_settings_are_refused(shop: AdminShop, wrong: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        await shop.perform("archive.open", **wrong)
+    assert (await shop.services.stores.access.read_all()).apps[APP].archive is None
+
+
+async def test_an_owner_opens_and_an_editor_does_not(shop: AdminShop) -> None:
+    for operation in (open_archive, close_archive):
+        with pytest.raises(Forbidden):
+            await shop.perform(operation.__dict__["operation"].name, role="editor")
+
+
+async def test_the_address_of_another_page_is_refused(shop: AdminShop) -> None:
+    access = shop.services.stores.access
+    app = (await access.read_all()).apps[APP]
+    await access.put_app(app.model_copy(update={"app_id": "server-card"}))
+    with pytest.raises(Invalid, match="/mcp/server-card is another page"):
+        await open_archive(shop.services, open_archive.__dict__["operation"].arguments(app_id="server-card"))
+
+
+async def test_connections_end_with_the_archive_and_those_of_others_stay(shop: AdminShop) -> None:
+    await shop.perform("archive.open")
+    for username, archive_id in (("ada", APP), ("ada", ""), ("bob", APP), ("bob", "other")):
+        await connect(shop, username, archive_id)
+    (application,) = (await shop.perform("connections.list", role="viewer")).applications
+    assert (application.client_id, application.people) == (short_id("long-id"), 2)
+    assert (await shop.perform("archive.close")).ended == 2
+    assert await archives_of(shop, "ada") == [""]
+    assert await archives_of(shop, "bob") == ["other"]
+    with pytest.raises(NotFound, match="agents do not read shop; they read news"):
+        await shop.perform("connections.list")
+
+
+async def test_ending_an_application_in_one_archive_leaves_it_in_the_others(shop: AdminShop) -> None:
+    await shop.perform("archive.open")
+    await connect(shop, "ada", APP)
+    await connect(shop, "ada", "")
+    assert (await shop.perform("connections.end", client_id=short_id("long-id"))).ended == 1
+    assert await archives_of(shop, "ada") == [""]
+
+
+async def test_an_archive_that_becomes_one_for_members_disconnects_the_others(shop: AdminShop) -> None:
+    await shop.perform("archive.open", members_only=False)
+    await connect(shop, "ada", APP)
+    await connect(shop, "bob", APP, {APP: "viewer"})
+    await shop.perform("archive.open", members_only=True)
+    assert (await archives_of(shop, "ada"), await archives_of(shop, "bob")) == ([], [APP])
+    await connect(shop, "bob", "")
+    await shop.perform("people.revoke_role", username="bob")
+    assert await archives_of(shop, "bob") == [""]
