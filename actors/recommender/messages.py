@@ -132,6 +132,8 @@ class UserQuery:
     "Explain the place of every product."
     explain_missing: tuple[str, ...] = ()
     "Explain why these products are missing."
+    service_id: str = field(default="", compare=False)
+    "Id of the answer, which draws its exploration; empty: the answer is not explored."
     traceparent: str = field(default="", compare=False)
     "Parent of the trace of a dedicated engine; empty if the request is not traced."
 

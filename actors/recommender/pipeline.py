@@ -8,7 +8,7 @@ and no randomness. docs/concepts/scoring.md has the equations.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TypeVar
@@ -23,6 +23,7 @@ from actors.recommender.explain import (
 )
 from actors.recommender.messages import RecommendationResult, RecommendedGroup
 from actors.recommender.ranking.candidates import (
+    SEEN_AGAIN,
     allow_rows,
     filter_rows,
     recently_consumed,
@@ -51,9 +52,15 @@ from actors.recommender.ranking.score import (
     score_similar_items,
 )
 from actors.recommender.ranking.user_profile import UserProfile, profile_from_weights
-from actors.recommender.rerank.exploration import add_exploration, dithering_seed
+from actors.recommender.rerank.exploration import ColdStartDraws, add_exploration, dithering_seed
 from actors.recommender.rerank.grouping import count_available, score_groups, sum_popularity
-from actors.recommender.rerank.rerank import RerankStep, describe_placements, render_products, rerank
+from actors.recommender.rerank.rerank import (
+    RerankStep,
+    describe_placements,
+    explore_page,
+    render_products,
+    rerank,
+)
 from actors.recommender.state.filtered_groups import FilteredGroups
 from actors.recommender.state.global_signals import PriorScores
 from actors.recommender.state.groups import Groups, select_best_rows
@@ -93,8 +100,9 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     user = select_list_weights(request, user, consumed)
     scores = compute_user_scores(user, state, priors)
     ranking = rank(scores.prior, scores.personal, allow_rows(request), catalog.rows_of(query.exclude))
-    candidates, level = select_candidates(ranking, request, page.depth, consumed, may_repeat=page.is_first)
-    draws: Mapping[int, float | None] = {}
+    depth = page.depth + request.pool_size
+    candidates, level = select_candidates(ranking, request, depth, consumed, may_repeat=page.is_first)
+    draws: ColdStartDraws | None = None
     if not level:
         candidates, draws = add_exploration(candidates, ranking, request, page.depth)
         level = name_fallback_level(user, priors)
@@ -117,7 +125,8 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
     scores = compute_user_scores(user, state, priors)
     has_profile, cohort = user.profile.has_signal, user.cohort
     trend = PriorScores(priors.trend) if cohort is None else cohort.trend
-    depth = -(-page.depth // _STRETCH) * _STRETCH if has_profile else page.depth
+    depth = page.depth + request.pool_size
+    depth = -(-depth // _STRETCH) * _STRETCH if has_profile else depth
     level = "cohort" if cohort is not None else "trending" if priors.has_interactions else "newest"
     candidates = select_trend_leaders(request, consumed, depth) if cohort is None else []
     if not candidates:
@@ -170,7 +179,7 @@ def _select_similar(request: QueryContext, anchors: Sequence[int]) -> Recommenda
     similarity = combine_components(components, state, priors)
     ranking = rank(prior, similarity, allow_rows(request), catalog.rows_of(query.exclude))
     hidden = catalog.add_variants(anchors) if query.dedupe else anchors
-    candidates, _ = select_candidates(ranking, request, page.depth, hidden)
+    candidates, _ = select_candidates(ranking, request, page.depth + request.pool_size, hidden)
     result = _render_page(request, user, page, candidates, _score_rows(request, user, candidates), level)
     if query.explain:
         # The sum above consumed the components.
@@ -335,7 +344,7 @@ def _render_page(
     candidates: list[int],
     scores: Scores,
     level: str,
-    draws: Mapping[int, float | None] | None = None,
+    draws: ColdStartDraws | None = None,
 ) -> RecommendationResult:
     """Re-rank the candidates, cut the page, and render its records with the user's score of each product.
 
@@ -360,8 +369,15 @@ def _render_page(
         steps=steps,
     )
     by_row = dict(zip(candidates, scores.tolist(), strict=True))
+    explored = None
+    if request.exploration is not None and level != SEEN_AGAIN:
+        barred = frozenset() if draws is None else draws.groups
+        explored = explore_page(items, candidates, request, page, barred, steps)
     products = render_products(items, by_row, query, catalog)
-    placements = describe_placements(items, products, by_row, query, request.engine_state, level, draws)
+    chances = None if draws is None else draws.probabilities
+    placements = describe_placements(
+        items, products, by_row, query, request.engine_state, level, chances, explored
+    )
     result = RecommendationResult(products=products, served_by=level, placements=placements)
     return result if steps is None else explain_result(request, user, page, result, candidates, steps)
 

@@ -27,6 +27,7 @@ import structlog
 from actors.hosting.log_follower import LogFollower
 from actors.language.embedder import Embedder
 from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.recommender.ranking.query_context import Draw
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.events import offset_time_ms
 from actors.recommender.state.serving_model import ServingModel
@@ -193,34 +194,35 @@ class AppFollower:
         return self._active.nbytes
 
     async def answer(
-        self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str]
+        self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str], draw: Draw = None
     ) -> RecommendationResult:
         """Return the result of a query from the current state."""
         if query.engine_id not in self._model_registry.engine_ids:
             await self._model_registry.ensure_loaded(query.engine_id)
         if query.snapshot:
-            return await self._answer_from_version(query, recent, shown)
+            return await self._answer_from_version(query, recent, shown, draw)
         recommender = self._active
         if query.completion_fields:
             await self._completion_builds.ensure_built(recommender, dispatch.list_completion_keys(query))
         for _ in range(_TRIES):
             now_ms = self._clock.now_ms()
-            work = partial(dispatch.answer, recommender, query, recent, shown, now_ms)
+            work = partial(dispatch.answer, recommender, query, recent, shown, now_ms, draw)
             try:
                 return await self._run_exclusive(work, is_short=dispatch.is_light(recommender, query))
             except ColumnsNotReady as missing:
                 keys = [*missing.facts["keys"], *dispatch.list_columns(query)]
                 await self._build_columns(recommender, keys)
         # more columns than memory holds at a time, or changes faster than the follower can apply them
-        work = partial(dispatch.answer_and_build_columns, recommender, query, recent, shown, now_ms)
+        work = partial(dispatch.answer_and_build_columns, recommender, query, recent, shown, now_ms, draw)
         return await self._run_exclusive(work, is_short=False)
 
     async def _answer_from_version(
-        self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str]
+        self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str], draw: Draw
     ) -> RecommendationResult:
         """Answer from the version that a query names; from the serving one if it is refused, explanations say which."""
         engine_id = await self._model_registry.hold_version(query.engine_id, query.snapshot)
-        result = await self.answer(replace(query, engine_id=engine_id, snapshot=""), recent, shown)
+        pinned = replace(query, engine_id=engine_id, snapshot="")
+        result = await self.answer(pinned, recent, shown, draw)
         if result.explanation is None:
             return result
         explanation = {**result.explanation, "snapshot": self.serving_version(engine_id)}

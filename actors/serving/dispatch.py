@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from actors.recommender import pipeline
 from actors.recommender.messages import QUERY_SOURCES, QueryKind, RecommendationResult, UserQuery
-from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.ranking.query_context import Draw, QueryContext
 from actors.recommender.ranking.user_profile import parse_recent_events
 from actors.recommender.recommender import Recommender
 from actors.recommender.state.catalog import ATTRIBUTE, Catalog
@@ -51,7 +51,12 @@ ANSWERS: Mapping[QueryKind, AnswerFunction] = {
 
 
 def answer(
-    recommender: Recommender, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str], now_ms: int
+    recommender: Recommender,
+    query: UserQuery,
+    recent: Sequence[bytes],
+    shown: Sequence[str],
+    now_ms: int,
+    draw: Draw = None,
 ) -> RecommendationResult:
     """Answer one query.
 
@@ -72,6 +77,8 @@ def answer(
         engine_state=state,
         item_priors=state.get_item_priors(now_ms),
         now_ms=now_ms,
+        exploration=draw,
+        pool_size=0 if draw is None else draw.pool_size,
     )
     result = ANSWERS[query.kind](request)
     warnings = list_field_warnings(query, state.catalog)
@@ -79,11 +86,16 @@ def answer(
 
 
 def answer_and_build_columns(
-    recommender: Recommender, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str], now_ms: int
+    recommender: Recommender,
+    query: UserQuery,
+    recent: Sequence[bytes],
+    shown: Sequence[str],
+    now_ms: int,
+    draw: Draw = None,
 ) -> RecommendationResult:
     """Answer one query like `answer`, and build every missing column of its filters on the way."""
     with recommender.overlay.catalog.columns.build_missing_columns():
-        return answer(recommender, query, recent, shown, now_ms)
+        return answer(recommender, query, recent, shown, now_ms, draw)
 
 
 def is_light(recommender: Recommender, query: UserQuery) -> bool:

@@ -11,6 +11,8 @@ from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
 from actors.language.embedder import Embedder, HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.recommender.ranking.query_context import Draw
+from actors.recommender.rerank.exploration import draw_exploration
 from actors.serving.app_follower import AppFollower
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.segments import SegmentStore
@@ -19,6 +21,7 @@ from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.machine_memory import available_memory
 from cluster.meter import Meter
+from cluster.records.engine import Engine
 from cluster.store.refreshing_cache import EngineRecords
 from cluster.store.stores import Stores
 
@@ -90,17 +93,16 @@ class EngineHost:
     async def answer(self, query: UserQuery) -> RecommendationResult | Refusal:
         """Answer one query; an expected error is returned as a refusal."""
         try:
-            if (
-                self.engine_records.find(query.app_id, query.engine_id) is None
-                or query.app_id not in self._apps_with_products
-            ):
-                await self._check_engine(query.app_id, query.engine_id)
+            engine = self.engine_records.find(query.app_id, query.engine_id)
+            if engine is None or query.app_id not in self._apps_with_products:
+                engine = await self._check_engine(query.app_id, query.engine_id)
+            draw = draw_exploration(engine.exploration, query) if engine.exploration.share else None
             follower = await self._followers.get(query.app_id)
             recent = await self._read_recent(query)
             if query.pagination_id:
-                result = await self._answer_page(query, follower, recent)
+                result = await self._answer_page(query, follower, recent, draw)
             else:
-                result = await follower.answer(query, recent, ())
+                result = await follower.answer(query, recent, (), draw)
             self._record_answer(query, result, follower)
             return result
         except HouseError as error:
@@ -141,20 +143,20 @@ class EngineHost:
             )
 
     async def _answer_page(
-        self, query: UserQuery, follower: AppFollower, recent: list[bytes]
+        self, query: UserQuery, follower: AppFollower, recent: list[bytes], draw: Draw
     ) -> RecommendationResult:
         """Answer one page and store its products; while the store is away, answer without earlier pages."""
         page = (query.app_id, query.user_keys[0] if query.user_keys else "", query.pagination_id)
         try:
             shown = await self._stores.pages.shown(*page)
-            result = await follower.answer(query, recent, shown)
+            result = await follower.answer(query, recent, shown, draw)
             if result.products:
                 product_ids = [product["product_id"] for product in result.products]
                 await self._stores.pages.show(*page, product_ids, is_strangers=query.is_strangers)
             return result
         except Unavailable:
             self._meter.count("kiosk_page_misses_total")
-            return await follower.answer(query, recent, ())
+            return await follower.answer(query, recent, (), draw)
 
     async def _read_recent(self, query: UserQuery) -> list[bytes]:
         """Read the recent list of the user; while the store is away, answer without it."""
@@ -166,16 +168,18 @@ class EngineHost:
             self._meter.count("kiosk_recent_misses_total")
             return []
 
-    async def _check_engine(self, app_id: str, engine_id: str) -> None:
-        """Refuse engines that do not exist; while the store is unreachable, the last good record counts.
+    async def _check_engine(self, app_id: str, engine_id: str) -> Engine:
+        """Return the record of an engine; while the store is unreachable, the last good one.
 
         Errors:
             NotFound: there is no such engine, or the app never had a product
         """
-        if await self.engine_records.read_engine(app_id, engine_id) is None:
+        engine = await self.engine_records.read_engine(app_id, engine_id)
+        if engine is None:
             self._apps_with_products.discard(app_id)
             raise NotFound(messages.ENGINE_NOT_FOUND)
         if app_id not in self._apps_with_products:
             if not await self._stores.records.seen(app_id, "product"):
                 raise NotFound(messages.ENGINE_NOT_FOUND)
             self._apps_with_products.add(app_id)
+        return engine

@@ -13,6 +13,8 @@ from cluster.ids import DEFAULT_ENGINE
 
 Placement = Literal["door", "own"]
 ENGINE_NAME = r"[a-z0-9][a-z0-9-]{0,63}"
+MOST_EXPLORED = 0.2
+"Largest share of lists with an explored place: users see worse lists for it."
 
 
 class Scaling(BaseModel):
@@ -44,6 +46,19 @@ class Scaling(BaseModel):
         return self
 
 
+class Exploration(BaseModel):
+    """How an engine explores: a share of its lists has a product at one place that is drawn from the next best ones."""
+
+    model_config = ConfigDict(frozen=True)
+
+    share: float = Field(default=0.0, ge=0, le=MOST_EXPLORED)
+    "Probability that a list has an explored place; 0: the engine does not explore."
+    pool: int = Field(default=100, ge=1, le=1000)
+    "Number of the best products outside the list from which the product is drawn."
+    secret: str = Field(default="", repr=False)
+    "Key of the draws, hexadecimal, so that no client can foresee them. It stays, so that draws can be recomputed."
+
+
 class Engine(BaseModel):
     """A named recommender and its placement (`docs/decisions/0019-engines-inside-api-replicas.md`)."""
 
@@ -66,6 +81,7 @@ class Engine(BaseModel):
     snapshot: str = ""
     "Version in the artifact store that serves; empty before the first training."
     created_at: int = 0
+    exploration: Exploration = Exploration()
 
     @property
     def is_default(self) -> bool:

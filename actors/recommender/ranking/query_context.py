@@ -15,6 +15,24 @@ from cluster.records.validation.recent_events import GROUP
 
 
 @dataclass(frozen=True, slots=True)
+class ExplorationDraw:
+    """The draw of one answer: does it explore, at which place, and which product."""
+
+    share: float
+    "Probability that an answer explores."
+    pool_size: int
+    chance: float
+    "Uniform in [0, 1): the answer explores if it is below `share`."
+    place: int
+    product: int
+    "Uniform 64 bit integers, modulo the places of the list and the products of the pool."
+
+
+Draw = ExplorationDraw | None
+"The draw of an answer; None: it is not explored."
+
+
+@dataclass(frozen=True, slots=True)
 class QueryContext:
     """One query, what its user did lately, and the state of its engine at one time."""
 
@@ -26,6 +44,9 @@ class QueryContext:
     engine_state: EngineState
     item_priors: ItemPriors
     now_ms: int
+    exploration: Draw = None
+    pool_size: int = 0
+    "Number of candidates behind the list from which exploration draws."
 
     @property
     def catalog(self) -> Catalog:

@@ -1,22 +1,28 @@
-"""Seeded exploration: dithering shuffles a list a little, and cold-start items get a small share of the places.
+"""Seeded exploration: dithering shuffles a list a little, cold-start items get a small share of the places, and an
+engine that explores fills one place of some lists with a product from behind the list.
 
 dithering     a user gets the same noise on all pages of a list, other users get other noise; the noise belongs to
               the product, not to its place, so it stays while the user turns pages
 cold start    in each stretch of twenty places one place, never the first, goes to a cold-start item; a user keeps
               the same item all day and other users get other items, so many items are tried on few users each
+explored      the id of the answer and the secret of the engine decide whether a list explores, where, and what
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from hashlib import blake2b
 
 import mmh3
 import numpy as np
 
 from actors.recommender.messages import UserQuery
-from actors.recommender.ranking.query_context import QueryContext
+from actors.recommender.ranking.query_context import Draw, ExplorationDraw, QueryContext
 from actors.recommender.ranking.ranking import Ranking
 from actors.vectors.types import Floats, Rows
+from cluster.records.engine import Exploration
 
 _STEP = 1 / 8
 _DAY_MS = 86_400_000
@@ -27,17 +33,19 @@ def seed_from_names(*parts: str) -> int:
     return mmh3.hash64("\x00".join(parts), signed=False)[0]
 
 
-def compute_seed(query: UserQuery, now_ms: int) -> int:
-    """Compute the seed of the noise: one for each user and `pagination_id`, else one for each user and UTC day.
-
-    So the pages of one user fit together when the client turns them by `start` alone.
-    """
-    return seed_from_names(*query.user_keys, query.pagination_id or f"day {now_ms // _DAY_MS}")
-
-
 def dithering_seed(query: UserQuery, now_ms: int) -> int:
-    """Compute the seed of a query that requests dithering; 0 for all others."""
-    return compute_seed(query, now_ms) if query.dithering > 1 else 0
+    """Compute the seed of a query that requests dithering; 0 for all others.
+
+    It is one for each user and `pagination_id`, else one for each user and UTC day. So the pages of one user fit
+    together when the client turns them by `start` alone.
+    """
+    if query.dithering <= 1:
+        return 0
+    return seed_from_names(*query.user_keys, query.pagination_id or _name_day(now_ms))
+
+
+def _name_day(now_ms: int) -> str:
+    return f"day {now_ms // _DAY_MS}"
 
 
 def dither(rows: list[int], dithering: float, seed: int, first: int = 0) -> list[int]:
@@ -81,14 +89,25 @@ _MULTIPLIER, _INCREMENT, _ALL = 6364136223846793005, 1442695040888963407, (1 << 
 "A linear congruential step: enough to give different users different items."
 
 
+@dataclass(frozen=True, slots=True)
+class ColdStartDraws:
+    """The cold-start items that were inserted into a list."""
+
+    probabilities: dict[int, float | None]
+    """Row -> probability of an item at its place: the draw takes every item that is left for the place with the same
+    probability. None if another draw would also have moved products behind the place, because a later stretch holds an
+    item of the draw."""
+    groups: frozenset[int]
+    "Groups of all items that the draws could have inserted."
+
+
 def add_exploration(
     candidates: list[int], ranking: Ranking, request: QueryContext, depth: int
-) -> tuple[list[int], dict[int, float | None]]:
+) -> tuple[list[int], ColdStartDraws | None]:
     """Insert cold-start items into the stretches of the first `depth` candidates that hold none.
 
-    Returns the candidates, and row -> probability of each inserted item at its place: the draw takes every item that
-    is left for the place with the same probability. The probability is None if another draw would also have moved
-    products behind the place, because a later stretch holds an item of the draw.
+    A client can't choose the draws by its `pagination_id`: they are the same for a user and a UTC day. None: there are
+    none.
 
     Cost:
         nothing when there are no cold-start items, else 30 us
@@ -98,12 +117,13 @@ def add_exploration(
     """
     cold_start = request.item_priors.cold_start.rows
     if not len(cold_start) or len(candidates) < 2:
-        return candidates, {}
+        return candidates, None
     draws: dict[int, float | None] = {}
     best = ranking.select_best_of(cold_start, 2 * _BEST).tolist()
-    seed = compute_seed(request.query, request.now_ms)
+    seed = seed_from_names(*request.query.user_keys, _name_day(request.now_ms))
     stretches = -(-min(len(candidates), depth) // BLOCK_SIZE)
     groups = request.catalog.groups
+    drawn = frozenset(groups[best].tolist())
     for stretch in range(stretches):
         first = stretch * BLOCK_SIZE
         draw = seed * _MULTIPLIER + stretch * _INCREMENT & _ALL
@@ -118,10 +138,64 @@ def add_exploration(
             best.remove(row)
             group = int(groups[row])
             behind = candidates[place:]
-            moves_others = not set(groups[left].tolist()).isdisjoint(groups[behind].tolist())
+            # Candidates from the last place on leave the list for every draw.
+            others = groups[behind[: max(0, depth - 1 - place)]].tolist()
+            moves_others = not set(groups[left].tolist()).isdisjoint(others)
             draws[row] = None if moves_others else 1 / len(left)
             rest = [other for other in behind if other != row]
             if request.query.dedupe:
                 rest = [other for other in rest if int(groups[other]) != group]
             candidates = [*candidates[:place], row, *rest]
-    return candidates, draws
+    return candidates, ColdStartDraws(draws, drawn) if draws else None
+
+
+_EXPLORING = frozenset({"user_to_products", "user_to_trending", "product_to_products"})
+
+
+def draw_exploration(settings: Exploration, query: UserQuery) -> Draw:
+    """Draw for one answer of an engine that explores; None for an answer that never explores.
+
+    A list with dithering has random places already, and one with diversification has distances that an explored
+    product could break. The same id and the same secret give the same draw, in every replica and at any later time.
+
+    Cost:
+        2 microseconds
+    """
+    if query.kind not in _EXPLORING or query.dithering > 1 or query.spacing or not query.service_id:
+        return None
+    key = bytes.fromhex(settings.secret)
+    digest = blake2b(query.service_id.encode(), digest_size=24, key=key).digest()
+    chance, place, product = (int.from_bytes(digest[at : at + 8], "big") for at in (0, 8, 16))
+    return ExplorationDraw(settings.share, settings.pool, (chance >> 11) / 2**53, place, product)
+
+
+@dataclass(frozen=True, slots=True)
+class ExploredPlace:
+    """What exploration may do, and did, with a list of R places."""
+
+    share: float
+    "Probability that the draw takes a given place: the share of the engine divided by R."
+    pool: int
+    "Number of products of which each had the same probability at the place."
+    place: int | None
+    "Place that the draw filled; None if it filled none."
+    row: int = -1
+    "Row of the product there."
+
+
+def explore(
+    rows: Sequence[int], fixed: Set[int], pool: Sequence[int], draw: ExplorationDraw
+) -> ExploredPlace | None:
+    """Choose the place and the product of a list; None if the pool is empty, so that no draw changes the list.
+
+    `fixed` are the places of rules, which stay as they are.
+
+    Source:
+        docs/concepts/scoring.md, equation 28
+    """
+    if not rows or not pool:
+        return None
+    place = draw.place % len(rows)
+    if draw.chance >= draw.share or place in fixed:
+        return ExploredPlace(draw.share / len(rows), len(pool), None)
+    return ExploredPlace(draw.share / len(rows), len(pool), place, pool[draw.product % len(pool)])

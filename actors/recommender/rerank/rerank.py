@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -19,16 +20,17 @@ import numpy as np
 
 from actors.recommender.messages import Boost, Placements, UserQuery
 from actors.recommender.ranking.candidates import BLOCK_SIZE, SEEN_AGAIN, boost_depth
+from actors.recommender.ranking.query_context import PageWindow, QueryContext
 from actors.recommender.ranking.score import normalize_score
 from actors.recommender.rerank.diversity import diversify, gather_equal_values, insert_pinned
-from actors.recommender.rerank.exploration import dither
+from actors.recommender.rerank.exploration import ExploredPlace, dither, explore
 from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.engine_state import EngineState
 from actors.vectors.types import Mask
 from cluster.query.fields import Projection
 from cluster.query.language.field_values import canonical, collect_scalars
 from cluster.query.language.tree import Everything
-from cluster.records.served_answer import COLD_START, DITHERED, RANKED, REPEATED, RULE
+from cluster.records.served_answer import COLD_START, DITHERED, EXPLORED, RANKED, REPEATED, RULE
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,40 @@ def _build_item(row: int, rules: Sequence[tuple[Boost, Mask]]) -> RankedItem:
     return RankedItem(row, bool(matched), tuple(dict.fromkeys(boost.name for boost in matched if boost.name)))
 
 
+def explore_page(
+    items: list[RankedItem],
+    candidates: Sequence[int],
+    request: QueryContext,
+    page: PageWindow,
+    barred_groups: Set[int],
+    steps: list[RerankStep] | None = None,
+) -> ExploredPlace | None:
+    """Fill one place of a page as the draw of its request decides, and return the place; None: no draw changes it.
+
+    Rules keep their places, and products that match a rule are not drawn. Neither are those of `barred_groups`: the
+    draw of cold-start items decides about them. A page behind the first ranks is explored only with a `pagination_id`.
+    Otherwise it could show what an earlier page showed.
+    """
+    draw, query, catalog = request.exploration, request.query, request.catalog
+    if draw is None or page.start:
+        return None
+    masks = [mask for _, mask in _compile_boosts(query, catalog)]
+    inside = {item.row for item in items}.union(page.shown_rows, _filter_any(masks, candidates))
+    groups = catalog.groups
+    outside = (row for row in candidates if row not in inside and int(groups[row]) not in barred_groups)
+    fixed = {place for place, item in enumerate(items) if item.boosted}
+    explored = explore([item.row for item in items], fixed, list(islice(outside, draw.pool_size)), draw)
+    if explored is None or explored.place is None:
+        return explored
+    items[explored.place] = RankedItem(explored.row)
+    if steps is not None:
+        order = [*steps[-1].order] if steps else [row for row in candidates if row not in page.shown_rows]
+        former = order.index(explored.row)
+        order[explored.place], order[former] = explored.row, order[explored.place]
+        steps.append(RerankStep("exploration", order, {}))
+    return explored
+
+
 def render_products(
     placed: Sequence[RankedItem], scores: Mapping[int, float], query: UserQuery, catalog: Catalog
 ) -> list[dict[str, Any]]:
@@ -313,13 +349,15 @@ def describe_placements(
     state: EngineState,
     level: str = "",
     draws: Mapping[int, float | None] | None = None,
+    explored: ExploredPlace | None = None,
 ) -> Placements | None:
     """Return scores, origins and propensities of the items of a list; `scores` has the score of each row.
 
     Returns None if `products`, the rendered items, lack one that was removed a moment ago.
 
     `draws` has the probability of each cold-start row at the place that its draw chose. Boosts and diversity move
-    products by fixed rules. So a list without draws has propensity 1, and one with draws has none.
+    products by fixed rules. So a list without draws has propensity 1, and one with draws has none. Exploration then
+    takes each place with the same probability, except those of rules.
 
     Cost:
         2 microseconds for ten products
@@ -343,6 +381,8 @@ def describe_placements(
         origins = tuple(
             RULE if item.boosted else COLD_START if draws and item.row in draws else origin for item in items
         )
+    if explored is not None:
+        origins, propensities = _add_explored_place(explored, items, origins, propensities)
     model = state.serving_model
     return Placements(
         tuple(map(scores.__getitem__, map(_ROW, items))),
@@ -351,3 +391,28 @@ def describe_placements(
         state.serving_version,
         "" if model is None else model.recipe,
     )
+
+
+def _add_explored_place(
+    explored: ExploredPlace,
+    items: Sequence[RankedItem],
+    origins: Sequence[int],
+    propensities: Sequence[float | None],
+) -> tuple[tuple[int, ...], tuple[float | None, ...]]:
+    """Return origins and propensities of a list that exploration may have changed.
+
+    Source:
+        docs/concepts/scoring.md, equation 28
+    """
+    stays = 1 - explored.share
+    chances = [
+        propensity if propensity is None or item.boosted else propensity * stays
+        for item, propensity in zip(items, propensities, strict=True)
+    ]
+    if explored.place is None:
+        return tuple(origins), tuple(chances)
+    codes, place = list(origins), explored.place
+    codes[place] = EXPLORED
+    if chances[place] is not None:
+        chances[place] = explored.share / explored.pool
+    return tuple(codes), tuple(chances)

@@ -65,7 +65,8 @@ class QueryTreatment:
         query: UserQuery = request.parsed
         preview = PREVIEW.get()
         if preview is not None:
-            tried = replace(query, snapshot=preview.snapshot) if preview.snapshot else query
+            # Without the id of an answer, nothing is explored: a preview leaves no row in the log.
+            tried = replace(query, service_id="", snapshot=preview.snapshot or query.snapshot)
             return await self._rules.apply(tried), self._no_outcome
         treatments = await self._treatments.assign(
             query.app_id, query.engine_id, query.user_keys,

@@ -78,7 +78,14 @@ class RecommendationResource:
                 raise Forbidden(NOT_FOR_BROWSERS)
             token = request.token
             user_id = token.user_id if token is not None and token.user_id else body.user_id or ""
-            query = to_query(body, kind, app_id=request.app_id, user_id=user_id, now_ms=self._clock.now_ms())
+            query = to_query(
+                body,
+                kind,
+                app_id=request.app_id,
+                user_id=user_id,
+                now_ms=self._clock.now_ms(),
+                service_id=self._new_service_id(),
+            )
             if query.pagination_id and not (user_id or request.credential.is_secret):
                 query = replace(query, is_strangers=True)
             return check_query(request, query)
@@ -93,7 +100,7 @@ class RecommendationResource:
             query, outcome = await self._treatment.apply(request)
             with outcome:
                 answered = await self._recommender.answer(query)
-            service_id = self._new_service_id()
+            service_id = request.parsed.service_id
             if self._served_log is not None:
                 self._served_log.record(request, service_id, query, answered, outcome.treatments)
             name, records = write(remove_hidden_fields(request, query, answered))

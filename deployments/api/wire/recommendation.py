@@ -159,7 +159,9 @@ class ProductToProducts(Paged):
         return tuple(dict.fromkeys([*products, *[GROUP + group for group in groups]]))
 
 
-def to_query(body: Recommendation, kind: QueryKind, *, app_id: str, user_id: str, now_ms: int) -> UserQuery:
+def to_query(
+    body: Recommendation, kind: QueryKind, *, app_id: str, user_id: str, now_ms: int, service_id: str = ""
+) -> UserQuery:
     """Return the query of a body. `user_id` is the user of the token if there is one, else that of the body.
 
     Errors:
@@ -171,6 +173,7 @@ def to_query(body: Recommendation, kind: QueryKind, *, app_id: str, user_id: str
         app_id=app_id,
         user_id=user_id,
         now_ms=now_ms,
+        service_id=service_id,
         exclude=tuple(body.exclude),
         spacing=spacings_from_body(body.diversification),
         context=body.custom_context,

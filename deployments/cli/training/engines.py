@@ -1,4 +1,4 @@
-"""`kiosk engines`: recommenders of an app: make, list, place, scale and delete them while everything runs.
+"""`kiosk engines`: recommenders of an app: make, list, place, scale, explore and delete them while everything runs.
 
 Commands change records; whoever keeps the engines' deployments brings the change about, and commands that wait for
 that watch what it tells.
@@ -16,7 +16,9 @@ from cluster.records.engine import Engine, Scaling
 from cluster.store.connect import OpenStores
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation, read_clock_ms
+from deployments.cli.frame.operation_commands import OperationCommand, add_commands
 from deployments.operations.frame.principal import COMMAND_LINE
+from deployments.operations.models import engines
 from deployments.operations.models.engine_views import EngineView, read_engine_view
 from deployments.operations.models.engines import (
     EngineList,
@@ -63,6 +65,15 @@ SCALE_EPILOG = """
   kiosk engines scale bookshop default --replicas 3:3 --per-node 1    one on each of three nodes
 
 These hold for a dedicated engine; the API replicas scale by KIOSK_REPLICAS_MIN and KIOSK_REPLICAS_MAX.
+"""
+EXPLORE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk engines explore bookshop default --share 0.05     one list in twenty has one explored place
+  kiosk engines explore bookshop default --share 0        no more exploration
+
+The log of answers then has propensities that let it judge rankings which were not shown; users see slightly worse
+lists for it. A share above 0.2 is refused.
 """
 DELETE_EPILOG = """
 [bold]Example[/]
@@ -214,6 +225,9 @@ _SCALING_TEXTS = {
     "downscale_delay_s": "seconds of rest before one is taken away",
     "look_back_s": "load is averaged over these seconds",
 }
+
+
+add_commands(app, [OperationCommand("explore", "engines.explore", EXPLORE_EPILOG)], engines)
 
 
 @app.command("delete", epilog=DELETE_EPILOG)

@@ -96,6 +96,13 @@ async def scale_engine(request: ConsoleRequest) -> Response:
     return _to_engine(request, _text(request, "models.scaled"))
 
 
+async def explore_engine(request: ConsoleRequest) -> Response:
+    """Change how an engine explores."""
+    change = {name: request.form.get(name, "").strip() for name in ("share", "pool")}
+    await request.perform("engines.explore", **_engine(request), **change)
+    return _to_engine(request, _text(request, "models.explored"))
+
+
 async def delete_engine(request: ConsoleRequest) -> Response:
     """Delete an engine."""
     force = request.form.get("force") == "on"
@@ -203,6 +210,7 @@ PAGES = (
     Page(ENGINE, show_engine, example=_OF_ENGINE),
     Page(ENGINE + "/place", place_engine, role="owner", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/scale", scale_engine, role="owner", methods=_POST, shown_on=ENGINE),
+    Page(ENGINE + "/explore", explore_engine, role="owner", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/delete", delete_engine, role="owner", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/rollback", roll_back, role="editor", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/evaluations", show_evaluations, example=_OF_ENGINE),

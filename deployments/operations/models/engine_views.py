@@ -55,6 +55,8 @@ class EngineView:
             "requests_per_s": round(self.per_s, 3),
             "scaling": engine.scaling_arguments(),
             "created_at": engine.created_at,
+            "explore_share": engine.exploration.share,
+            "explore_pool": engine.exploration.pool,
         }
 
     def to_row(self) -> tuple[str, ...]:
@@ -93,6 +95,17 @@ class EngineView:
         return (
             f"Engine {engine.engine_id} of {engine.app_id} is dedicated: {count} replica{'s' * (count != 1)}."
         )
+
+    def to_lines(self) -> tuple[str, str]:
+        """Return where the engine runs and how it explores."""
+        settings = self.engine.exploration
+        explores = "It does not explore."
+        if settings.share:
+            explores = (
+                f"One place of {settings.share:.3g} of its lists shows one of the {settings.pool} best products "
+                "behind the list."
+            )
+        return self.to_sentence(), explores
 
 
 async def read_engine_view(stores: Stores, engine: Engine, at_ms: int) -> EngineView:

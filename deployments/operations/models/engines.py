@@ -6,6 +6,7 @@ They change records; the engine operator brings the change about while everythin
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,7 +17,7 @@ from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
 from cluster.records.access import App
 from cluster.records.changes import with_changes
-from cluster.records.engine import ENGINE_NAME, Engine, Placement, Scaling
+from cluster.records.engine import ENGINE_NAME, MOST_EXPLORED, Engine, Exploration, Placement, Scaling
 from cluster.store.app_bounds import check_new_engine
 from cluster.store.stores import Stores
 from deployments.operations.frame.operation import Arguments, OfApp, OfEngine, operation
@@ -88,6 +89,15 @@ class PlaceEngine(OfEngine):
 
     placement: str
     "`embedded` or `dedicated`."
+
+
+class ExploreEngine(OfEngine):
+    """How an engine shall explore."""
+
+    share: float = Field(ge=0, le=MOST_EXPLORED)
+    "Share of lists in which one place gets a product from behind the list, at most 0.2; 0 turns exploration off."
+    pool: int = Field(default=100, ge=1, le=1000)
+    "Number of the best products behind the list from which the product is drawn."
 
 
 class DeleteEngine(OfEngine):
@@ -248,6 +258,26 @@ async def scale_engine(services: AdminServices, given: ScalingChange) -> EngineV
         )
 
     changed = await _change_engine(services.stores, given, scaled)
+    return await read_engine_view(services.stores, changed, services.now_ms())
+
+
+@operation(
+    "engines.explore", "POST", "/apps/{app_id}/engines/{engine_id}/explore", "owner", read_before=get_engine
+)
+async def explore_engine(services: AdminServices, given: ExploreEngine) -> EngineView:
+    """Let an engine show products from behind its lists to a share of requests, so that logs can judge other rankings.
+
+    Errors:
+        NotFound: no such app or engine
+    """
+    secret = secrets.token_hex(16)
+
+    def exploring(engine: Engine) -> Engine:
+        kept = engine.exploration.secret or secret
+        exploration = Exploration(share=given.share, pool=given.pool, secret=kept)
+        return engine.model_copy(update={"exploration": exploration})
+
+    changed = await _change_engine(services.stores, given, exploring)
     return await read_engine_view(services.stores, changed, services.now_ms())
 
 

@@ -15,6 +15,7 @@ from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import QueryKind, RecommendationResult, UserQuery
 from actors.serving import app_follower as follower_module
 from actors.serving import dispatch
+from actors.serving.engine_messages import ENGINE_MESSAGES
 from actors.serving.host import EngineHost
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
@@ -22,7 +23,8 @@ from cluster.clock import SystemClock
 from cluster.errors import Refusal, Unavailable
 from cluster.meter import SilentMeter
 from cluster.records.access import App
-from cluster.records.engine import Engine
+from cluster.records.engine import Engine, Exploration
+from cluster.records.served_answer import EXPLORED
 from cluster.store.stores import Stores
 from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, furnish, happen, upload, view, withdraw
 from tests.fakes.counting_meter import CountingMeter
@@ -129,6 +131,33 @@ async def test_an_engine_without_any_product_is_refused_until_the_first_upload(
     assert isinstance(await host.answer(query()), Refusal)
     await upload(stores, PRODUCTS[:2])
     assert await ids(host, query())
+
+
+async def test_all_replicas_explore_the_same_answer_alike(stores: Stores, opened: Opened) -> None:
+    await furnish(stores)
+    exploration = Exploration(share=0.2, pool=5, secret="5eed" * 8)
+    await stores.engines.put(Engine(app_id=APP, engine_id="spring", exploration=exploration))
+    first, second = opened(), opened()
+    explored = 0
+    for number in range(60):
+        answer_id = f"answer-{number}"
+        results = [
+            await host.answer(
+                ENGINE_MESSAGES.decode(
+                    ENGINE_MESSAGES.encode(query(engine_id="spring", service_id=answer_id))
+                )
+            )
+            for host in (first, second)
+        ]
+        assert results[0] == results[1]
+        assert isinstance(results[0], RecommendationResult)
+        assert results[0].placements is not None
+        explored += EXPLORED in results[0].placements.origins
+        plain = await first.answer(query(service_id=answer_id))
+        assert isinstance(plain, RecommendationResult)
+        assert plain.placements is not None
+        assert set(plain.placements.propensities) == {1.0}, "another engine does not explore"
+    assert 3 <= explored <= 25
 
 
 async def test_a_second_engine_of_an_app_answers_too(stores: Stores, opened: Opened) -> None:

@@ -87,10 +87,15 @@ async def test_an_owner_creates_moves_scales_and_deletes_an_engine(shop: ModelSh
     assert "Engine summer created." in page.text
     await person.post(f"{BASE}/engines/summer/scale", replicas_max="5", target_requests="2.5")
     await person.get(f"{BASE}/engines/summer")
+    await person.post(f"{BASE}/engines/summer/explore", share="0.1", pool="60")
+    page = await person.get(f"{BASE}/engines/summer")
+    assert "Exploration saved." in page.text
+    assert 'value="0.1"' in page.text
     await person.post(f"{BASE}/engines/summer/place", placement="embedded")
     engine = await shop.stores.engines.get(APP, "summer")
     assert engine is not None
     assert (engine.moving_to, engine.scaling.replicas_max, engine.scaling.target_requests) == (None, 5, 2.5)
+    assert (engine.exploration.share, engine.exploration.pool) == (0.1, 60)
     await person.get(f"{BASE}/engines/summer")
     refused = await person.post(f"{BASE}/engines/summer/scale", replicas_min="9", replicas_max="1")
     assert refused.status_code == 400

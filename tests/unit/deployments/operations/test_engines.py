@@ -56,6 +56,8 @@ async def test_an_engine_is_created_moved_scaled_and_deleted(shop: ModelShop) ->
         ("place", {"engine_id": "default", "placement": "moon"}, Invalid, "choose embedded or dedicated"),
         ("get", {"engine_id": "nope"}, NotFound, "there are: default"),
         ("delete", {"engine_id": "default"}, Invalid, "can't be deleted"),
+        ("explore", {"engine_id": "default", "share": 0.21}, Invalid, "share: .*less than or equal to 0.2"),
+        ("explore", {"engine_id": "nope", "share": 0.1}, NotFound, "there are: default"),
     ],
 )
 async def test_what_is_wrong_is_named(
@@ -80,6 +82,7 @@ async def test_only_an_owner_places_scales_and_deletes(shop: ModelShop, role: st
         ("create", {"engine_id": "x"}),
         ("place", {"engine_id": "x", "placement": "embedded"}),
         ("scale", {"engine_id": "x"}),
+        ("explore", {"engine_id": "x", "share": 0.1}),
         ("delete", {"engine_id": "x"}),
     ):
         if role == "owner":
@@ -87,6 +90,19 @@ async def test_only_an_owner_places_scales_and_deletes(shop: ModelShop, role: st
         else:
             with pytest.raises(Forbidden, match="needs the role owner"):
                 await shop.perform(f"engines.{name}", role=role, **given)
+
+
+async def test_exploration_is_off_until_somebody_turns_it_on_and_keeps_its_secret(shop: ModelShop) -> None:
+    off = await shop.perform("engines.get", engine_id="default")
+    assert (off.to_dict()["explore_share"], off.engine.exploration.secret) == (0.0, "")
+    view = await shop.perform("engines.explore", engine_id="default", share=0.05, pool=50)
+    secret = view.engine.exploration.secret
+    assert len(bytes.fromhex(secret)) == 16
+    view = await shop.perform("engines.explore", engine_id="default", share=0)
+    assert view.engine.exploration.secret == secret, "draws can still be recomputed"
+    first, second = shop.audit.rows
+    assert (first.before["explore_share"], first.after["explore_share"]) == (0.0, 0.05)
+    assert secret not in str(first) + str(second) + str(view.to_dict()) + repr(view)
 
 
 async def test_lists_over_all_apps_show_only_apps_of_the_person(shop: ModelShop) -> None:
