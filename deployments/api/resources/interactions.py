@@ -73,29 +73,31 @@ class InteractionsResource:
             TooMany: a browser sends more than it may
             Forbidden: the app reached its bound on storage
         """
-        if request.credential.app.settings.max_storage_mb:
-            await self._storage.check(request.credential.app)
+        credential = request.credential
+        if credential.app.settings.max_storage_mb:
+            await self._storage.check(credential.app)
         accepted: AcceptedInteractions
         accepted, writer, checkouts = request.parsed
         if checkouts:
-            most = request.credential.app.settings.checkouts_per_address
-            request.gate.limits.spend_daily(request.credential, "checkout", request.ip, checkouts, most)
+            most = credential.app.settings.checkouts_per_address
+            request.gate.limits.spend_daily(credential, "checkout", request.ip, checkouts, most)
         warnings = [_warning(at, "timestamp", AHEAD) for at in accepted.ahead[:MOST_WARNINGS]]
-        if accepted.unnamed and request.credential.is_secret:
+        if accepted.unnamed and credential.is_secret:
             warnings.append(_warning(None, "user_id", UNNAMED % accepted.unnamed))
         if is_dry_run(request):
             warnings += await self._missing(request, accepted)
             return mark_dry_run(_upload_reply(request, accepted, warnings))
         if 0 < accepted.count <= MOST_CHECKED:
-            warnings += self._unknown(request, accepted)
+            # engines of this process know the products, so the store is not read
+            unknown = self._find_unknown(credential.app.app_id, tuple(accepted.product_ids))
+            if unknown:
+                warnings += _unknown_warnings(accepted, unknown)
         if accepted.count:
             links = [(user_id, visitor_id, b"") for user_id, visitor_id in accepted.links]
-            await self._store.append(request.app_id, accepted.payload, [*accepted.recents, *links], writer)
+            await self._store.append(
+                credential.app.app_id, accepted.payload, [*accepted.recents, *links], writer
+            )
         return _upload_reply(request, accepted, warnings)
-
-    def _unknown(self, request: ApiRequest, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
-        """Return warnings on products that the engines of this process do not know; the store is not read."""
-        return _unknown_warnings(accepted, self._find_unknown(request.app_id, tuple(accepted.product_ids)))
 
     async def _missing(self, request: ApiRequest, accepted: AcceptedInteractions) -> list[dict[str, Any]]:
         """Return warnings on interactions with missing products; for dry runs only, because it reads the store."""
