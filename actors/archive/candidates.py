@@ -54,14 +54,16 @@ def find_by_words(
         :_QUESTION_WORDS
     ]
     term_counts: Counter[int] = Counter(code for codes in question_terms for code in codes)
-    weights = _idf_weights(segments, dict(term_counts))
+    weights = _idf_weights(segments, dict(term_counts), query.tiers)
     if not weights:
         return no_candidates()
-    whole = _full_match_score(segments, question_terms, weights)
+    whole = _full_match_score(segments, question_terms, weights, query.tiers)
     if query.context:
         around = library.analyzers.query_terms(query.context[:MAX_QUESTION_CHARS], languages)
         fresh = dict.fromkeys(code for codes in around for code in codes if code not in term_counts)
-        telling = sorted(_idf_weights(segments, dict.fromkeys(fresh, 1)).items(), key=lambda entry: -entry[1])
+        telling = sorted(
+            _idf_weights(segments, dict.fromkeys(fresh, 1), query.tiers).items(), key=lambda entry: -entry[1]
+        )
         weights.update({code: _CONTEXT_WEIGHT * weight for code, weight in telling[:_CONTEXT_WORDS]})
     segment_candidates = [
         segment.postings.find_best(weights, CANDIDATES, _allowed_mask(segment, query)) for segment in segments
@@ -130,14 +132,21 @@ def score_similarity(
     return scores
 
 
-def _idf_weights(segments: Sequence[PassageSegment], term_counts: dict[int, int]) -> dict[int, float]:
-    """Multiply weights by the rarity of terms over the whole corpus; drop unknown terms."""
+def _idf_weights(
+    segments: Sequence[PassageSegment], term_counts: dict[int, int], tiers: frozenset[str]
+) -> dict[int, float]:
+    """Multiply weights by the rarity of terms over all that the tiers may read; drop unknown terms."""
     codes = list(term_counts)
     counts = [0] * len(codes)
     for segment in segments:
+        readable = segment.readable_mask(tiers)
         for at, (_, start, end) in enumerate(segment.postings.find_spans(codes)):
-            counts[at] += end - start
-    passages = sum(len(segment) for segment in segments)
+            counts[at] += (
+                end - start
+                if readable is None
+                else int(np.count_nonzero(readable[segment.postings.rows[start:end]]))
+            )
+    passages = _count_passages(segments, tiers)
     return {
         code: term_counts[code] * compute_idf(count, passages)
         for code, count in zip(codes, counts, strict=True)
@@ -145,13 +154,19 @@ def _idf_weights(segments: Sequence[PassageSegment], term_counts: dict[int, int]
     }
 
 
+def _count_passages(segments: Sequence[PassageSegment], tiers: frozenset[str]) -> int:
+    masks = ((segment, segment.readable_mask(tiers)) for segment in segments)
+    return sum(len(segment) if mask is None else int(np.count_nonzero(mask)) for segment, mask in masks)
+
+
 def _full_match_score(
     segments: Sequence[PassageSegment],
     question_terms: Sequence[tuple[int, ...]],
     weights: Mapping[int, float],
+    tiers: frozenset[str],
 ) -> float:
     """Return the score of a passage of mean length that contains every word of a question once."""
-    rarest = compute_idf(0, sum(len(segment) for segment in segments))
+    rarest = compute_idf(0, _count_passages(segments, tiers))
     words = Counter(question_terms)
     return sum(
         sum(weights[code] for code in codes if code in weights) or count * rarest
@@ -173,7 +188,7 @@ def _best_score(
 
 def _allowed_mask(segment: PassageSegment, query: ArchiveQuery) -> Mask | None:
     """Return the mask of the passages that a query allows; None when it allows all."""
-    allowed = segment.mask_of_type(query.type)
+    allowed = segment.mask_of_type(query.type, query.tiers)
     return allowed if query.only is None else segment.mask_of_products(query.only, allowed)
 
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
 from cluster.errors import Refusal
+from cluster.records.access_tier import NOBODY
 from cluster.records.question import Format, Question
 from cluster.store.archive.questions import StoredQuestion
 
@@ -21,8 +22,10 @@ class ArchiveClient(Protocol):
         """
         ...
 
-    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
-        """Return the article of a passage; None when the passage does not exist (any more).
+    async def article(
+        self, app_id: str, product_id: str, position: int, tiers: frozenset[str] = NOBODY
+    ) -> ArchiveArticle | None:
+        """Return the article of a passage; None when it does not exist (any more), or is locked for the tiers.
 
         Errors:
             Unavailable: the archive is still loading, or the store is unreachable
@@ -83,8 +86,10 @@ class LocalArchiveClient:
             raise reply.error()
         return reply
 
-    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
-        reply: ArchiveArticle | Refusal | None = await self._host.article(app_id, product_id, position)
+    async def article(
+        self, app_id: str, product_id: str, position: int, tiers: frozenset[str] = NOBODY
+    ) -> ArchiveArticle | None:
+        reply: ArchiveArticle | Refusal | None = await self._host.article(app_id, product_id, position, tiers)
         if isinstance(reply, Refusal):
             raise reply.error()
         return reply

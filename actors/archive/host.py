@@ -17,6 +17,7 @@ from cluster.clock import Clock
 from cluster.errors import HouseError, Refusal
 from cluster.ids import new_request_id
 from cluster.meter import Meter
+from cluster.records.access_tier import NOBODY
 from cluster.store.stores import Stores
 
 _WORDS = LoadedAppLabels("the archive is still loading", "archive_left", "kiosk_archive_memory_bytes")
@@ -60,11 +61,13 @@ class ArchiveHost:
         except HouseError as error:
             return Refusal.of(error)
 
-    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | Refusal | None:
-        """Return the article of a passage."""
+    async def article(
+        self, app_id: str, product_id: str, position: int, tiers: frozenset[str] = NOBODY
+    ) -> ArchiveArticle | Refusal | None:
+        """Return the article of a passage that a user with these tiers may read."""
         try:
             follower = await self._followers.get(app_id)
-            return await follower.query(partial(_get_article, product_id, position))
+            return await follower.query(partial(_get_article, product_id, position, tiers))
         except HouseError as error:
             return Refusal.of(error)
 
@@ -96,5 +99,7 @@ def _search(query: ArchiveQuery, now_ms: int, library: PassageLibrary) -> Archiv
     return search_passages(library, query, now_ms)
 
 
-def _get_article(product_id: str, position: int, library: PassageLibrary) -> ArchiveArticle | None:
-    return get_article(library, product_id, position)
+def _get_article(
+    product_id: str, position: int, tiers: frozenset[str], library: PassageLibrary
+) -> ArchiveArticle | None:
+    return get_article(library, product_id, position, tiers)

@@ -32,7 +32,10 @@ class PassageLibrary:
         share: float = 0.0,
         snapshot_version: str = "",
         writing: Embedder | None = None,
+        knows_access: bool = True,
     ) -> None:
+        """`knows_access` is false for the snapshot of a release that knew no locked articles."""
+        self.knows_access = knows_access
         self.embedder = embedder
         self._writing = writing or embedder
         "Embeds new documents; gives the same vectors as the embedder of queries."
@@ -73,6 +76,12 @@ class PassageLibrary:
                 if segment.alive[segment.frame.first[number]]:
                     yield segment.document_source.document(number).product_id
 
+    def readable_segments(self, tiers: frozenset[str]) -> tuple[PassageSegment, ...]:
+        """Return the segments with something that some tiers may read: the same object where that is all of them."""
+        segments = self.segments
+        readable = tuple(segment for segment in segments if segment.has_readable(tiers))
+        return segments if len(readable) == len(segments) else readable
+
     def languages(self, segments: Sequence[PassageSegment]) -> list[str]:
         """Return the languages of the corpus, the most frequent first, at most four."""
         cached_segments, results = self._language_cache
@@ -92,10 +101,17 @@ class PassageLibrary:
 
     def put_steps(self, documents: Iterable[Document]) -> Iterator[None]:
         """Add or replace documents in steps of some milliseconds."""
-        newest = list({document.product_id: document for document in documents}.values())
-        for start in range(0, len(newest), _BATCH):
-            batch = newest[start : start + _BATCH]
-            made = build_segment(batch, self._analyzers, self._writing, self._mean_length())
+        newest: dict[str, list[Document]] = {}
+        for document in {document.product_id: document for document in documents}.values():
+            newest.setdefault(document.access, []).append(document)
+        for access, of_access in newest.items():
+            yield from self._put_steps_of(access, of_access)
+
+    def _put_steps_of(self, access: str, documents: Sequence[Document]) -> Iterator[None]:
+        """Add documents of one access, whose segments hold no others: so locked ones change nothing in open ones."""
+        for start in range(0, len(documents), _BATCH):
+            batch = documents[start : start + _BATCH]
+            made = build_segment(batch, self._analyzers, self._writing, self._mean_length(access))
             # the new version is added before the old one is removed: a query in between sees both rather than none
             before = self.segments
             self.segments = (*before, made)
@@ -103,7 +119,7 @@ class PassageLibrary:
                 self._mark_removed(before, document.product_id)
             self.version += 1
             yield
-            while self._merge_last():
+            while self._merge_last(access):
                 yield
 
     def remove(self, product_ids: Iterable[str]) -> None:
@@ -126,19 +142,28 @@ class PassageLibrary:
             if number is not None:
                 segment.mark_removed(number)
 
-    def _mean_length(self) -> float:
+    def _mean_length(self, access: str) -> float:
+        """Return the mean length of passages of one access; others must not change their scores."""
         if not self.segments:
             return _TYPICAL_LENGTH
-        largest = max(self.segments, key=len)
-        return float(largest.postings.lengths.mean()) if len(largest) > 50 else _TYPICAL_LENGTH
+        lengths = max((segment.lengths_of(access) for segment in self.segments), key=len)
+        return float(lengths.mean()) if len(lengths) > 50 else _TYPICAL_LENGTH
 
-    def _merge_last(self) -> bool:
-        """Merge the last two segments when the older one is not at least twice as large."""
-        loose = self.segments[self._fixed :]
-        if len(loose) < 2:
+    def _merge_last(self, access: str) -> bool:
+        """Merge the last two segments of one access when the older one is not at least twice as large."""
+        places = [
+            at
+            for at, segment in enumerate(self.segments[self._fixed :], self._fixed)
+            if segment.accesses == {access}
+        ]
+        if len(places) < 2:
             return False
-        older, newer = loose[-2:]
+        first, last = places[-2:]
+        older, newer = self.segments[first], self.segments[last]
         if len(older) >= 2 * len(newer) or len(older) + len(newer) > _LARGEST_MERGE:
             return False
-        self.segments = (*self.segments[:-2], merge_segments((older, newer)))
+        merged = merge_segments((older, newer))
+        self.segments = (
+            *self.segments[:first], *self.segments[first + 1 : last], merged, *self.segments[last + 1 :]
+        )  # fmt: skip
         return True

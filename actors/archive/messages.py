@@ -24,6 +24,9 @@ class ArchiveQuery:
     "Product ids that are excluded."
     only: frozenset[str] | None = None
     "Product ids that are searched; None: all of them."
+    tiers: frozenset[str] = frozenset()
+    """Tiers of the user. Locked articles of other tiers change nothing in the result, neither passages and their order
+    nor scores and coverage."""
 
 
 @dataclass(frozen=True, slots=True)

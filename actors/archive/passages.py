@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.retrieval.html import INLINE_TAGS, scan_html
+from cluster.records.access_tier import access_of
 
 # HTML to sections of plain text: headings part them, paragraphs stay apart, everything invisible goes.
 #
@@ -97,6 +98,7 @@ _MOST_CHARACTERS = 2_000_000
 
 _SENTENCE_END = re.compile(r"(?<=[.!?…。！？])[\"'”’»)\]]*\s+|\n+")
 _WORD = re.compile(r"\S+")
+_LOCKED = "\x00"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,13 @@ class Document:
     text: str
     sections: tuple[DocumentSection, ...]
     passages: tuple[Passage, ...]
+    access: str = ""
+    "Tier that its readers need; empty: it is open."
+
+    @property
+    def kind(self) -> str:
+        """The type, and the access of a locked document: the unit of masks in a segment."""
+        return f"{self.type}{_LOCKED}{self.access}" if self.access else self.type
 
     def passage_text(self, passage: Passage) -> str:
         """Return the indexed text of a passage: titles, a lead too short for a passage (first one only), its text."""
@@ -150,6 +159,12 @@ class Document:
         """Return the text of one section."""
         later = self.sections[number + 1].start if number + 1 < len(self.sections) else len(self.text)
         return self.text[self.sections[number].start : later].strip()
+
+
+def split_kind(kind: str) -> tuple[str, str]:
+    """Return type and access of a kind. Earlier releases take the kind of a locked document for another type."""
+    product_type, _, access = kind.partition(_LOCKED)
+    return product_type, access
 
 
 def read_product(record: Mapping[str, Any]) -> Document | None:
@@ -175,6 +190,7 @@ def read_product(record: Mapping[str, Any]) -> Document | None:
         text=text,
         sections=sections,
         passages=passages,
+        access=access_of(record),
     )
 
 

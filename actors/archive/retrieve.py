@@ -38,6 +38,7 @@ from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult,
 from actors.archive.segment import UNKNOWN_DAY, PassageExcerpt, PassageSegment
 from actors.language.language_data import any_of, collect, compile_pattern, load_languages
 from actors.vectors.types import Rows, Scores
+from cluster.records.access_tier import NOBODY, may_read
 
 # Find the time that a question asks about: news, or a day, month or year. Other questions ignore dates.
 
@@ -133,7 +134,7 @@ def search_passages(library: PassageLibrary, query: ArchiveQuery, now_ms: int) -
     Cost:
         0.4 ms of 200,000 passages, 0.8 ms when words alone don't suffice: see tests/benchmarks/retrieval.py
     """
-    segments = library.segments
+    segments = library.readable_segments(query.tiers)
     corpus = f"{library.snapshot_version}:{library.version}"
     bases = [0, *accumulate(map(len, segments))]
     words, vector = find_by_words(library, segments, query, bases), embed_query(library, query)
@@ -169,10 +170,12 @@ def is_fast(library: PassageLibrary) -> bool:
     return slow <= _FEW_PASSAGES
 
 
-def get_article(library: PassageLibrary, product_id: str, position: int) -> ArchiveArticle | None:
-    """Return the article of a passage; None when there is no such passage."""
+def get_article(
+    library: PassageLibrary, product_id: str, position: int, tiers: frozenset[str] = NOBODY
+) -> ArchiveArticle | None:
+    """Return the article of a passage; None when there is no such passage, or none that the tiers may read."""
     document = library.find(product_id)
-    if document is None or not 0 <= position < len(document.passages):
+    if document is None or not may_read(document.access, tiers) or not 0 <= position < len(document.passages):
         return None
     section = document.passages[position].section
     is_long = len(document.text) > _WHOLE_ARTICLE

@@ -19,7 +19,7 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-from actors.archive.passages import Document, Passage
+from actors.archive.passages import Document, Passage, split_kind
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
 from actors.retrieval.lexical.passage_postings import (
@@ -31,9 +31,12 @@ from actors.retrieval.lexical.passage_postings import (
 from actors.retrieval.lexical.postings import count_terms
 from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Mask, Matrix
+from cluster.records.access_tier import NOBODY, may_read
 
 UNKNOWN_DAY = -(1 << 30)
 _EPOCH = date(1970, 1, 1).toordinal()
+_MOST_MASKS = 32
+"Masks of a segment that are kept, one for each set of kinds that somebody may read."
 
 
 class PassageExcerpt(NamedTuple):
@@ -143,11 +146,17 @@ class PassageSegment:
     alive: Mask = field(init=False)
     removed_count: int = 0
     "Documents that were removed or replaced."
+    accesses: frozenset[str] = field(init=False)
+    "Tiers that its documents need; empty: open. Only a segment of a snapshot has several."
+    has_locked: bool = field(init=False)
     _masks: dict[str | None, Mask | None] = field(default_factory=dict)
+    _locked_masks: dict[tuple[int, ...], Mask | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Mark all passages as present."""
         self.alive = np.ones(len(self.postings), bool)
+        self.accesses = frozenset(split_kind(kind)[1] for kind in self.kind_names)
+        self.has_locked = bool(self.accesses - {""})
 
     def __len__(self) -> int:
         """Return the number of passages, removed ones included."""
@@ -184,13 +193,16 @@ class PassageSegment:
         self.alive[self.frame.first[number] : self.frame.first[number + 1]] = False
         self.removed_count += 1
         self._masks = {}
+        self._locked_masks = {}
 
-    def mask_of_type(self, kind: str | None) -> Mask | None:
-        """Return the mask of present passages of a product type; None when that is all of them.
+    def mask_of_type(self, kind: str | None, tiers: frozenset[str] = NOBODY) -> Mask | None:
+        """Return the mask of present passages of a product type that some tiers may read; None when that is all.
 
         Shapes:
             returns: bool [n]
         """
+        if self.has_locked:
+            return self._mask_of_kinds(self._list_kinds(tiers, kind))
         masks = self._masks
         if kind not in masks:
             mask: Mask | None = self.alive
@@ -199,6 +211,52 @@ class PassageSegment:
                 mask = (self.frame.kinds == number)[self.frame.owner] & self.alive
             masks[kind] = None if mask is None or mask.all() else mask
         return masks[kind]
+
+    def has_readable(self, tiers: frozenset[str]) -> bool:
+        """Return whether some tiers may read any of its documents."""
+        return not self.has_locked or any(may_read(access, tiers) for access in self.accesses)
+
+    def readable_mask(self, tiers: frozenset[str]) -> Mask | None:
+        """Return the mask of the present passages that some tiers may read; None where they may read all.
+
+        Shapes:
+            returns: bool [n]
+        """
+        if not self.has_locked or all(may_read(access, tiers) for access in self.accesses):
+            return None
+        mask = self.mask_of_type(None, tiers)
+        return self.alive if mask is None else mask
+
+    def lengths_of(self, access: str) -> npt.NDArray[np.int32]:
+        """Return the terms of each passage of one access.
+
+        Shapes:
+            returns: int32 [m]
+        """
+        lengths = self.postings.lengths
+        if self.accesses == {access}:
+            return lengths
+        is_access = np.array([split_kind(kind)[1] == access for kind in self.kind_names], np.bool_)
+        return lengths[is_access[self.frame.kinds][self.frame.owner]]
+
+    def _list_kinds(self, tiers: frozenset[str], product_type: str | None = None) -> tuple[int, ...]:
+        kinds = enumerate(map(split_kind, self.kind_names))
+        return tuple(
+            number
+            for number, (kind_type, access) in kinds
+            if may_read(access, tiers) and product_type in (None, kind_type)
+        )
+
+    def _mask_of_kinds(self, kinds: tuple[int, ...]) -> Mask | None:
+        masks = self._locked_masks
+        if kinds not in masks:
+            if len(masks) >= _MOST_MASKS:
+                masks.clear()
+            allowed = np.zeros(len(self.kind_names), np.bool_)
+            allowed[list(kinds)] = True
+            mask: Mask = allowed[self.frame.kinds][self.frame.owner] & self.alive
+            masks[kinds] = None if mask.all() else mask
+        return masks[kinds]
 
     def mask_of_products(self, product_ids: Iterable[str], allowed: Mask | None) -> Mask:
         """Return the mask of the allowed passages of some products.
@@ -296,7 +354,7 @@ def build_frame(documents: Sequence[Document]) -> tuple[SegmentFrame, tuple[str,
     """Return the small arrays of documents, and the names of their types."""
     counts = np.array([len(document.passages) for document in documents], np.int64)
     names: dict[str, int] = {}
-    kinds = np.array([names.setdefault(document.type, len(names)) for document in documents], np.uint16)
+    kinds = np.array([names.setdefault(document.kind, len(names)) for document in documents], np.uint16)
     keys = np.array([key_from_product_id(document.product_id) for document in documents], np.uint64)
     places = np.argsort(keys, kind="stable").astype(np.uint32)
     frame = SegmentFrame(

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from actors.archive.passages import Document, DocumentSection, Passage
+from actors.archive.passages import Document, DocumentSection, Passage, split_kind
 from actors.archive.segment import PassageExcerpt, PassageSegment, SegmentFrame
 from actors.language.embedder import Embedder
 from actors.language.latent_embedder import LatentEmbedder
@@ -77,7 +77,7 @@ def document_to_bytes(document: Document) -> bytes:
     return orjson.dumps(
         [
             document.product_id,
-            document.type,
+            document.kind,
             document.title,
             document.authors,
             document.published,
@@ -95,9 +95,10 @@ def document_from_bytes(data: bytes | memoryview) -> Document:
     """Deserialize the result of `document_to_bytes`."""
     *facts, sections, passages = orjson.loads(data)
     product_id, kind, title, authors, published, url, licence, language, text = facts
+    product_type, access = split_kind(kind)
     return Document(
         product_id=product_id,
-        type=kind,
+        type=product_type,
         title=title,
         authors=tuple(authors),
         published=published,
@@ -107,6 +108,7 @@ def document_from_bytes(data: bytes | memoryview) -> Document:
         text=text,
         sections=tuple(DocumentSection(*values) for values in sections),
         passages=tuple(Passage(*values) for values in passages),
+        access=access,
     )
 
 

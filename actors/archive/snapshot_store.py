@@ -172,6 +172,7 @@ class PassageSnapshotStore:
                 share=float(snapshot.facts["share"]),
                 snapshot_version=str(snapshot.facts["version"]),
                 writing=self._share_embedder(embedder),
+                knows_access=bool(snapshot.facts.get("has_access")),
             )
             return library, str(snapshot.facts["offset"])
         return None

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import structlog
 
-from actors.archive.passages import Document
+from actors.archive.passages import Document, split_kind
 from actors.archive.segment import SegmentFrame, day_from_date, detect_language, key_from_product_id
 from actors.archive.snapshot import (
     PAPERS,
@@ -33,7 +33,7 @@ from actors.archive.snapshot import (
 )
 from actors.language import latent_embedder
 from actors.language.analysis import Analyzers
-from actors.language.embedder import Embedder
+from actors.language.embedder import Embedder, Vectors
 from actors.retrieval.lexical.passage_postings import build_postings
 from actors.retrieval.lexical.postings import PassageTermCounts, concatenate_counts, count_terms
 from actors.vectors.compact import CompactVectors
@@ -135,7 +135,11 @@ class _SnapshotWriter:
             raise Invalid("there are no articles with text")
         counted = concatenate_counts(tallies)
         tallies.clear()
-        save_arrays(self._folder, "postings", build_postings(counted, float(counted.lengths.mean())).arrays())
+        # The mean of open passages: a locked one changes no score of an open one.
+        is_open = np.array([not split_kind(kind)[1] for kind in self._kinds], np.bool_)[self._kind]
+        lengths = counted.lengths[np.repeat(is_open, self._sizes)]
+        mean = float((lengths if len(lengths) else counted.lengths).mean())
+        save_arrays(self._folder, "postings", build_postings(counted, mean).arrays())
         save_arrays(self._folder, "frame", self._frame().arrays())
         save_array(self._folder, "papers-at", np.array(self._at, np.int64))
 
@@ -143,7 +147,8 @@ class _SnapshotWriter:
         """Second pass: vectors."""
         if meaning is None:
             step = max(1, sum(self._sizes) // TRAINED_ON)
-            sample = [text for at, text in enumerate(self._texts()) if at % step == 0]
+            sample = [text for at, text in enumerate(self._texts(only_open=True)) if at % step == 0]
+            sample = sample or [text for at, text in enumerate(self._texts()) if at % step == 0]
             meaning = WeightedEmbedder(latent_embedder.train(sample), latent_embedder.SHARE)
             self._watch("trained", len(sample))
         embedder = meaning.embedder
@@ -164,6 +169,7 @@ class _SnapshotWriter:
             "languages": dict(self._languages),
             "embedder": self._embedder,
             "share": self._share,
+            "has_access": True,
         }
 
     def _terms(self, documents: Sequence[Document]) -> Iterator[list[int]]:
@@ -178,7 +184,7 @@ class _SnapshotWriter:
         self._at.append(self._at[-1] + size)
         self._sizes.append(len(document.passages))
         self._keys.append(key_from_product_id(document.product_id))
-        self._kind.append(self._kinds.setdefault(document.type, len(self._kinds)))
+        self._kind.append(self._kinds.setdefault(document.kind, len(self._kinds)))
         self._days.append(day_from_date(document.published))
 
     def _frame(self) -> SegmentFrame:
@@ -194,30 +200,40 @@ class _SnapshotWriter:
             days=np.array(self._days, np.int32),
         )
 
-    def _texts(self) -> Iterator[str]:
-        """Read back all passages with their titles."""
+    def _texts(self, *, only_open: bool = False) -> Iterator[str]:
+        """Read back all passages with their titles, or those that everybody may read."""
         papers = MappedDocuments(
             np.memmap(self._folder / PAPERS, np.uint8, "r"), np.array(self._at, np.int64)
         )
         for number in range(len(papers)):
             document = papers.document(number)
+            if only_open and document.access:
+                continue
             for passage in document.passages:
                 yield document.passage_text(passage)
+
+    @staticmethod
+    def _scales(vectors: Vectors, room: float) -> Scores:
+        largest = np.abs(vectors).max(axis=0) * np.float32(room)
+        return np.where(largest > 0, largest / np.float32(127), np.float32(1))
 
     def _vectors(self, embedder: Embedder) -> CompactVectors:
         """Embed all passages; the first batches determine the scales, and later values beyond them are clipped."""
         codes = np.empty((sum(self._sizes), embedder.dimensions), np.int8)
-        scales: Scores = np.ones(embedder.dimensions, np.float32)
+        scales: Scores | None = None
+        if any(split_kind(kind)[1] for kind in self._kinds):
+            # Open passages alone determine the scales, so that locked ones change no score of theirs.
+            first = next(_batches(self._texts(only_open=True), _BATCH), [""])
+            scales = self._scales(embedder.embed(first), _ROOM)
         done = 0
         for batch in _batches(self._texts(), _BATCH):
             vectors = embedder.embed(batch)
-            if not done:
-                largest = np.abs(vectors).max(axis=0) * np.float32(_ROOM if len(codes) > len(batch) else 1.0)
-                scales = np.where(largest > 0, largest / np.float32(127), np.float32(1))
+            if scales is None:
+                scales = self._scales(vectors, _ROOM if len(codes) > len(batch) else 1.0)
             codes[done : done + len(batch)] = np.clip(np.rint(vectors / scales), -127, 127)
             done += len(batch)
             self._watch("vectors", done)
-        return CompactVectors(codes, scales)
+        return CompactVectors(codes, np.ones(embedder.dimensions, np.float32) if scales is None else scales)
 
 
 def _batches(things: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -3,12 +3,14 @@
     allowed ──▶ find products ──▶ paragraphs of the best ──▶ score ──▶ least probability ──▶ boosts ──▶ page
 
 Only products with `enable_question_answering` are searched (part of the query's filter); one answer for each product.
+Locked products have no answers, whoever asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from actors.retrieval.paragraphs.paragraph_scorer import score_paragraphs
 from actors.search.result_records import build_spelling_result
 from actors.search.retrieve import filter_products
 from cluster.query.fields import Projection
+from cluster.records.access_tier import access_of
 
 MOST_PAGES = 40
 "Products whose pages are read for one question."
@@ -64,8 +67,9 @@ def answer_question(request: QueryContext) -> RecommendationResult:
 def _score_pages(request: QueryContext, question: AnswerQuery, hits: TextHits) -> list[_Answer]:
     """Score the paragraphs of the best pages; the best of each page, most probable first."""
     catalog, pages = request.catalog, request.engine_state.pages
-    rows = [int(row) for row in hits.rows[:MOST_PAGES]]
-    read = [(row, pages.get(row, catalog.record(row))) for row in rows]
+    records = ((int(row), catalog.record(int(row))) for row in hits.rows)
+    readable = ((row, record) for row, record in records if not access_of(record))
+    read = [(row, pages.get(row, record)) for row, record in islice(readable, MOST_PAGES)]
     languages = list(dict.fromkeys(page.language for _, page in read)) or ["en"]
     text = hits.used or question.text
     words = pages.analyzers.query_terms(text, languages)

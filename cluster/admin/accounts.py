@@ -164,6 +164,25 @@ class AccountAdmin:
 
         return await self.update(username, change)
 
+    async def set_tiers(self, username: str, tiers: Mapping[str, int], now_ms: int) -> Account:
+        """Replace the tiers of an account; its access tokens end within a second, its connections stay.
+
+        A client then gets a new access token by its refresh token. `tiers`: see `Account.tiers`.
+
+        Errors:
+            NotFound: no such account
+        """
+        before = await self.find(username)
+        # Revoked first: after a crash in between, tokens are refused, and no subscription outlives its end.
+        await self._grants.revoke_tiers(before.user_id, [before.tier_epoch], now_ms=now_ms)
+        after = await self.update(
+            username, lambda account: {"tiers": dict(tiers), "tier_epoch": account.tier_epoch + 1}
+        )
+        passed = range(before.tier_epoch + 1, after.tier_epoch)
+        if passed:
+            await self._grants.revoke_tiers(before.user_id, passed, now_ms=now_ms)
+        return after
+
     async def reset_second_factor(self, username: str) -> Account:
         """Remove the second factor of an account, which then signs in with the password alone; return the account.
 

@@ -65,6 +65,10 @@ class Account(BaseModel):
     "Time of the last one, in milliseconds since 1970."
     recovery_codes: tuple[str, ...] = Field(default=(), repr=False)
     "SHA-256 of unused codes that replace the authenticator."
+    tiers: dict[str, int] = Field(default_factory=dict)
+    "Tier of articles that the account may read -> its end, milliseconds since 1970; 0: none."
+    tier_epoch: int = 0
+    "Grows with every change of the tiers; access tokens of an earlier epoch are refused."
     oidc_subject: str = ""
     "Issuer and subject of the provider's account that may sign in as this one; empty: none."
 
@@ -72,6 +76,11 @@ class Account(BaseModel):
     def has_second_factor(self) -> bool:
         """Return whether a code is needed beside the password."""
         return bool(self.totp)
+
+    def tiers_at(self, now_ms: int) -> tuple[frozenset[str], int]:
+        """Return the tiers at a time, and the end of the first one that ends; 0: none ends."""
+        tiers = {tier: end_ms for tier, end_ms in self.tiers.items() if not end_ms or end_ms > now_ms}
+        return frozenset(tiers), min((end_ms for end_ms in tiers.values() if end_ms), default=0)
 
     def owns(self, app_id: str) -> bool:
         """Return whether the account may grant roles in an app."""

@@ -94,6 +94,11 @@ def revocation_id_from_short(short: str) -> str:
     return f"client:{short}"
 
 
+def tier_revocation_id(user_id: str, tier_epoch: int) -> str:
+    """Return the entry for an account whose tiers changed: it ends access tokens, and no grant."""
+    return f"tiers:{tier_epoch}:{user_id}"
+
+
 Outcome = Literal["answered", "refused"]
 
 

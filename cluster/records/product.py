@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
+from cluster.records.access_tier import TIER_FORM
 from cluster.records.fields import (
     STRICT,
     Address,
@@ -145,6 +146,7 @@ class Product(Strict):
     rating: Number | None = None
     location: Locations | None = None
     enable_question_answering: bool | None = None
+    access: Annotated[str, Field(pattern=TIER_FORM)] | None = None
     custom_attributes: Attributes | None = None
 
     @property

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, Invalid, TooMany
+from cluster.records.access_tier import SIGNED_IN
 from cluster.records.archive_client import (
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,
@@ -39,6 +40,8 @@ class ArchiveCaller:
     "The name that the client gave itself; never trusted."
     client_host: str = ""
     "Target of the client's redirect: a host, or the scheme of an application; empty in grants of earlier releases."
+    tiers: frozenset[str] = SIGNED_IN
+    "Tiers of articles that the account may read."
 
 
 READ_EVERY_S = 0.5

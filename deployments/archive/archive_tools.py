@@ -142,14 +142,16 @@ class ArchiveTools:
     async def ask(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
         """Return the result of `ask_archive`."""
         app_id = self.find_app()
-        snippets, coverage = await self._retrieve(app_id, arguments["question"], arguments.get("context", ""))
+        snippets, coverage = await self._retrieve(
+            app_id, person, arguments["question"], arguments.get("context", "")
+        )
         document = {"results": [self._result(app_id, person, snippet) for snippet in snippets]}
         return ToolResult(document, tuple(snippet.product_id for snippet in snippets), coverage)
 
     async def search(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
         """Return the result of `search`: the passages of `ask_archive` as connectors read them."""
         app_id = self.find_app()
-        snippets, coverage = await self._retrieve(app_id, arguments["query"], "")
+        snippets, coverage = await self._retrieve(app_id, person, arguments["query"], "")
         results = [
             {
                 "id": self._join_id(app_id, person, snippet),
@@ -161,12 +163,15 @@ class ArchiveTools:
         ]
         return ToolResult({"results": results}, tuple(snippet.product_id for snippet in snippets), coverage)
 
-    async def _retrieve(self, app_id: str, question: str, context: str) -> tuple[list[Snippet], float | None]:
+    async def _retrieve(
+        self, app_id: str, person: ArchiveCaller, question: str, context: str
+    ) -> tuple[list[Snippet], float | None]:
         query = ArchiveQuery(
             app_id,
             remove_invisible(question),
             context=remove_invisible(context[:MOST_CONTEXT]),
             rows=self.rows,
+            tiers=person.tiers,
         )
         passages = await self.archive.ask(query)
         snippets = [snippet for snippet in passages.snippets if snippet.position < MOST_POSITIONS]
@@ -176,7 +181,7 @@ class ArchiveTools:
         """Return the result of `get_archive_article`.
 
         Errors:
-            NotFound: the offset does not belong to this user, or the article is deleted; both have the same message
+            NotFound: the offset does not belong to this user, or the article is deleted or locked, in the same words
         """
         article = await self._find(person, arguments["product_id"], arguments["offset"], NOT_ISSUED)
         return ToolResult(self._article(article), (article.product_id,))
@@ -185,7 +190,7 @@ class ArchiveTools:
         """Return the result of `fetch`: an article as connectors read it.
 
         Errors:
-            NotFound: the id does not belong to this user, or the article is deleted; both have the same message
+            NotFound: the id does not belong to this user, or the article is deleted or locked, in the same words
         """
         offset, _, product_id = arguments["id"].partition(".")
         if not _OFFSET.fullmatch(offset):
@@ -211,7 +216,11 @@ class ArchiveTools:
     ) -> ArchiveArticle:
         app_id = self.find_app()
         position = self.issuer.verify(app_id, person.user_id, product_id, offset)
-        article = None if position is None else await self.archive.article(app_id, product_id, position)
+        article = (
+            None
+            if position is None
+            else await self.archive.article(app_id, product_id, position, person.tiers)
+        )
         if article is None:
             raise NotFound(refusal)
         return article

@@ -14,6 +14,7 @@ from deployments.operations.access import (
     keys,
     named_archives,
     people,
+    tiers,
     tokens,
 )
 from deployments.operations.content import (
@@ -56,6 +57,7 @@ _MODULES: tuple[ModuleType, ...] = (
     apps,
     keys,
     people,
+    tiers,
     invitations,
     tokens,
     audit,

@@ -65,7 +65,9 @@ class Ready:
             self._found = await self._archive.ask(query)
         return self._found
 
-    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
+    async def article(
+        self, app_id: str, product_id: str, position: int, tiers: frozenset[str] = frozenset()
+    ) -> ArchiveArticle | None:
         """Give an article."""
         return await self._archive.article(app_id, product_id, position)
 

@@ -13,6 +13,7 @@ from typing import Any
 from starlette.applications import Starlette
 
 from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
+from cluster.records.access_tier import may_read
 from cluster.records.account import Grant
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
@@ -40,6 +41,8 @@ class SmallArchive:
     articles: dict[str, ArchiveArticle] = field(default_factory=dict)
     queries: deque[ArchiveQuery] = field(default_factory=lambda: deque(maxlen=1_000))
     "The latest questions: of all, a soak would measure their list."
+    access: dict[str, str] = field(default_factory=dict)
+    "Product -> the tier that its readers need."
     wrong: Exception | None = None
     gate: asyncio.Event | None = None
     "Calls wait until it is set."
@@ -51,6 +54,8 @@ class SmallArchive:
         words = set(WORDS.findall(query.question.lower()))
         scored = []
         for article in self.articles.values():
+            if not may_read(self.access.get(article.product_id, ""), query.tiers):
+                continue
             for position, text in enumerate(article.content.split("\n\n")):
                 share = len(words & set(WORDS.findall(f"{article.title} {text}".lower()))) / max(
                     1, len(words)
@@ -61,10 +66,14 @@ class SmallArchive:
         best = scored[0][0] if scored else 0.0
         return ArchiveResult(tuple(snippet for _, snippet in scored[: query.rows]), coverage=best)
 
-    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
+    async def article(
+        self, app_id: str, product_id: str, position: int, tiers: frozenset[str] = frozenset()
+    ) -> ArchiveArticle | None:
         """Give an article while it is there."""
         await self._trouble()
         article = self.articles.get(product_id)
+        if not may_read(self.access.get(product_id, ""), tiers):
+            return None
         if article is None or position >= len(article.content.split("\n\n")):
             return None
         return article

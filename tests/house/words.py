@@ -14,7 +14,7 @@ NOUNS = _words(
     """
     daily served day outcome
     25 access account accounts acl actor actors address addresses admin administrator admission affiliation
-    aggregation als archives
+    aggregation als archives tier tiers
     backup basket catalogue chunks classes copies creation evaluations pace recipes restoring verification
     analysis anchor anchors answer answers aof api app append applier apps arrays article articles artifact artifacts
     assigner assignment attribution attribute attributes authorization autocomplete automaton bank baskets batch bearer

@@ -78,7 +78,9 @@ class LibraryArchiveClient:
         library = articles.build_article_library(self.question.corpus, self.question.language)
         return search_passages(library, query, 0)
 
-    async def article(self, app_id: str, product_id: str, position: int) -> ArchiveArticle | None:
+    async def article(
+        self, app_id: str, product_id: str, position: int, tiers: frozenset[str] = frozenset()
+    ) -> ArchiveArticle | None:
         return None
 
 

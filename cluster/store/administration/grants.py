@@ -10,13 +10,14 @@ requests exactly one succeeds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
 import structlog
 
 from cluster.records.account import Code, Grant
-from cluster.records.archive_client import revocation_id, short_id
+from cluster.records.archive_client import revocation_id, short_id, tier_revocation_id
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.replies import split_pairs, text_of
@@ -170,6 +171,15 @@ class GrantStore:
         names = await self._server.execute_slow("ZRANGE", keys.oauth_grants(user_id), 0, -1)
         ended = [await self.revoke(text_of(name), now_ms=now_ms) for name in names]
         return sum(ended)
+
+    async def revoke_tiers(self, user_id: str, tier_epochs: Iterable[int], *, now_ms: int) -> None:
+        """End the access tokens of an account that were issued in some epochs of its tiers; its grants stay."""
+        for epoch in tier_epochs:
+            mark = tier_revocation_id(user_id, epoch)
+            await self._server.execute_slow("ZADD", keys.oauth_revoked(), now_ms, mark)
+        old_ms = now_ms - REVOKED_LIFE_MS
+        await self._server.execute_slow("ZREMRANGEBYSCORE", keys.oauth_revoked(), "-inf", old_ms)
+        await self._server.execute_slow("INCR", keys.oauth_version())
 
     async def revoke_client(self, client_id: str, *, now_ms: int) -> int:
         """End all grants of a client and, at once, its access tokens; return the number of grants."""

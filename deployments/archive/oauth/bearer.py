@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.clock import Clock
-from cluster.records.account import Grant
-from cluster.records.archive_client import revocation_id_from_short
+from cluster.records.access_tier import SIGNED_IN
+from cluster.records.account import Account, Grant
+from cluster.records.archive_client import revocation_id_from_short, tier_revocation_id
 from cluster.store.administration.grants import GrantStore, Revocations
 from cluster.store.refreshing_cache import RefreshingCache
 from deployments.archive.admission import ArchiveCaller
@@ -34,6 +35,7 @@ class _CachedToken:
     person: ArchiveCaller
     grant_id: str
     client_mark: str
+    tier_mark: str
     resource: str
     expires_s: int
 
@@ -62,18 +64,25 @@ class AccessTokens:
         if self._cache.get(_ALL) is None:
             await self.refresh()
         cached = self._cached.get(token) or self._read(token)
-        if cached is None or cached.grant_id in self._revoked or cached.client_mark in self._revoked:
+        if cached is None or not self._revoked.isdisjoint(
+            (cached.grant_id, cached.client_mark, cached.tier_mark)
+        ):
             return None
         now_s = self._clock.now_ms() / 1000
         if now_s >= cached.expires_s or not hmac.compare_digest(cached.resource.encode(), resource.encode()):
             return None
         return cached.person
 
-    def issue(self, grant: Grant, life_s: int) -> str:
-        """Return an access token of a grant."""
-        now_s = self._clock.now_ms() // 1000
+    def issue(self, grant: Grant, life_s: int, account: Account | None = None) -> str:
+        """Return an access token of a grant, with the tiers of its account."""
+        now_ms = self._clock.now_ms()
+        now_s = now_ms // 1000
+        more: dict[str, Any] = {}
+        if account is not None and account.tier_epoch:
+            more = {"tiers": sorted(account.tiers_at(now_ms)[0]), "tier_epoch": account.tier_epoch}
         return self._signing.issue_access(
             {
+                **more,
                 "aud": grant.resource,
                 "sub": grant.user_id,
                 "client": short_id(grant.client_id),
@@ -129,9 +138,18 @@ class AccessTokens:
         now_s = self._clock.now_ms() / 1000
         if not claims["iat"] <= now_s + SKEW_S or now_s >= claims["exp"]:
             return None
-        person = ArchiveCaller(claims["sub"], claims["client"], claims["name"], str(claims.get("host", "")))
-        mark = revocation_id_from_short(claims["client"])
-        cached = _CachedToken(person, claims["grant"], mark, claims["aud"], claims["exp"])
+        person = ArchiveCaller(
+            claims["sub"],
+            claims["client"],
+            claims["name"],
+            str(claims.get("host", "")),
+            SIGNED_IN.union(claims.get("tiers", ())),
+        )
+        marks = (
+            revocation_id_from_short(claims["client"]),
+            tier_revocation_id(claims["sub"], claims.get("tier_epoch", 0)),
+        )
+        cached = _CachedToken(person, claims["grant"], *marks, claims["aud"], claims["exp"])
         if len(self._cached) >= MOST_CACHED:
             self._cached.clear()
         self._cached[token] = cached

@@ -12,7 +12,7 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cluster.records.account import Code, Grant
+from cluster.records.account import Account, Code, Grant
 from deployments.archive.oauth.addresses import archive_of
 from deployments.archive.oauth.clients import OAuthClient, short_id
 from deployments.archive.oauth.credentials import authenticate_client
@@ -61,7 +61,7 @@ class TokenEndpoint:
         if code is None:
             raise _invalid_grant("code")
         try:
-            await self._check_code(form, client, code, now_ms)
+            account = await self._check_code(form, client, code, now_ms)
         except OAuthError:
             await grants.burn(digest, now_ms=now_ms)
             raise
@@ -78,10 +78,10 @@ class TokenEndpoint:
             raise _invalid_grant("code")
         _log.info("grant_begun", grant=grant.grant_id, client=short_id(grant.client_id))
         await self._services.clients.mark_used(client, now_ms)
-        return self._issue_tokens(grant, refresh)
+        return self._issue_tokens(grant, refresh, account)
 
-    async def _check_code(self, form: Parameters, client: OAuthClient, code: Code, now_ms: int) -> None:
-        """Check that the request matches all values to which the code is bound; raise otherwise."""
+    async def _check_code(self, form: Parameters, client: OAuthClient, code: Code, now_ms: int) -> Account:
+        """Check that the request matches all values to which the code is bound, and return the account."""
         if now_ms >= code.expires_at or client.client_id != code.client_id:
             raise _invalid_grant("code")
         if form.get("redirect_uri") != code.redirect_uri:
@@ -89,7 +89,7 @@ class TokenEndpoint:
         if not is_verifier_of(form.get("code_verifier") or "", code.challenge):
             raise OAuthError("invalid_grant", "code_verifier does not belong to the code_challenge")
         _check_resource(form, code.resource)
-        await self._check_account(code)
+        return await self._check_account(code)
 
     async def _grant_from_refresh(self, form: Parameters, client: OAuthClient) -> Response:
         token = form.get("refresh_token")
@@ -101,7 +101,7 @@ class TokenEndpoint:
         if grant is None or grant.client_id != client.client_id:
             raise _invalid_grant("refresh_token")
         _check_resource(form, grant.resource)
-        await self._check_account(grant)
+        account = await self._check_account(grant)
         fresh = signing.issue_refresh(grant.grant_id)
         now_ms = self._services.clock.now_ms()
         became = await grants.rotate(
@@ -114,10 +114,10 @@ class TokenEndpoint:
                 _log.warning("refresh_reused", grant=grant.grant_id, client=short_id(grant.client_id))
             raise _invalid_grant("refresh_token")
         await self._services.clients.mark_used(client, now_ms)
-        return self._issue_tokens(grant, fresh)
+        return self._issue_tokens(grant, fresh, account)
 
-    async def _check_account(self, given: Code | Grant) -> None:
-        """Check that the account still stands behind a code or a grant; raise otherwise."""
+    async def _check_account(self, given: Code | Grant) -> Account:
+        """Return the account behind a code or a grant; raise if it has lost its right."""
         account = await self._services.accounts.get(given.username)
         if account is None or account.disabled or account.user_id != given.user_id:
             raise OAuthError("invalid_grant", "the account is locked")
@@ -127,12 +127,17 @@ class TokenEndpoint:
             # Earlier releases did not ask for the factor here.
             await self._services.grants.revoke(given.grant_id, now_ms=self._services.clock.now_ms())
             raise OAuthError("invalid_grant", "the account has a second factor since; connect again")
+        return account
 
-    def _issue_tokens(self, grant: Grant, refresh: str) -> Response:
+    def _issue_tokens(self, grant: Grant, refresh: str, account: Account) -> Response:
+        now_ms = self._services.clock.now_ms()
+        end_ms = account.tiers_at(now_ms)[1]
+        # A tier ends with the token; the next one is without it.
+        life_s = min(ACCESS_LIFE_S, max((end_ms - now_ms) // 1000, 1)) if end_ms else ACCESS_LIFE_S
         document = {
-            "access_token": self._services.bearer.issue(grant, ACCESS_LIFE_S),
+            "access_token": self._services.bearer.issue(grant, life_s, account),
             "token_type": "Bearer",
-            "expires_in": ACCESS_LIFE_S,
+            "expires_in": life_s,
             "refresh_token": refresh,
         }
         return render_document(document, headers=NO_STORE)

@@ -12,7 +12,7 @@ from cluster.records.administration import ROLE_TEXTS
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.access import invitations, people
+from deployments.operations.access import invitations, people, tiers
 from deployments.operations.access.invitations import NewInvitation
 from deployments.operations.access.people import AccountDetails, PersonChange
 
@@ -29,6 +29,13 @@ DISABLE_EPILOG = """
 [bold]Example[/]
 
   kiosk users disable ada      cannot sign in; connected agents are refused within a second
+"""
+TIERS_EPILOG = """
+[bold]Examples[/]
+
+  kiosk users set-tiers ada --tier subscriber --until 2027-01-01
+  kiosk users set-tiers ada                    the subscription has ended; agents lose locked articles within a second
+  kiosk users tiers ada
 """
 DELETE_EPILOG = """
 [bold]Example[/]
@@ -215,6 +222,10 @@ COMMANDS = (
         "disconnect", "people.disconnect", CLIENTS_EPILOG, {**NAMED, "connection": "CONNECTION"}
     ),
     OperationCommand("invitations", "invitations.list"),
+    OperationCommand("tiers", "tiers.show", TIERS_EPILOG, NAMED),
+    OperationCommand(
+        "set-tiers", "tiers.set", TIERS_EPILOG, {**NAMED, "tiers": "--tier"}, defaults={"tiers": ()}
+    ),
     OperationCommand("reset-second-factor", "people.reset_second_factor", RESET_EPILOG, NAMED),
 )
-add_commands(app, COMMANDS, people, invitations)
+add_commands(app, COMMANDS, people, invitations, tiers)

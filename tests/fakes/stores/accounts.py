@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from cluster.records.account import Account, Code, Grant
-from cluster.records.archive_client import Registration, revocation_id
+from cluster.records.archive_client import Registration, revocation_id, tier_revocation_id
 from cluster.store.administration import grants, registrations
 from cluster.store.administration.accounts import AccountStore
 from cluster.store.administration.grants import (
@@ -153,6 +153,10 @@ class MemoryGrants(GrantStore):
         self._revoked[f"user:{user_id}"] = now_ms
         mine = [active.grant.grant_id for active in await self.of_user(user_id)]
         return sum([await self.revoke(grant_id, now_ms=now_ms) for grant_id in mine])
+
+    async def revoke_tiers(self, user_id: str, tier_epochs: Iterable[int], *, now_ms: int) -> None:
+        self._revoked.update({tier_revocation_id(user_id, epoch): now_ms for epoch in tier_epochs})
+        self._version += 1
 
     async def revoke_client(self, client_id: str, *, now_ms: int) -> int:
         self._revoked[revocation_id(client_id)] = now_ms

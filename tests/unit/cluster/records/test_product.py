@@ -22,7 +22,7 @@ TROWEL = {
     "cover_image": "https://shop.example/t.png", "images": ["a.png", {"src": "b.png", "deep": {"er": [1]}}],
     "price": 14.5, "original_price": 20, "sale_price": 12, "margin": -0.5, "size": "S", "color": "green",
     "material": "steel", "brand": "Alder", "condition": "USED", "availability": "PRE_ORDER", "rating": 4.6,
-    "location": {"lat": 53.8, "lon": -1.55}, "enable_question_answering": False,
+    "location": {"lat": 53.8, "lon": -1.55}, "enable_question_answering": False, "access": "subscriber",
     "custom_attributes": {"weight_g": 210, "vegan": True},
     "i18n_fr": {"title": "Truelle", "tags": ["acier"], "categories": [["Jardin"]], "custom_attributes": {"x": "y"}},
     "i18n_DE": {"title": "Kelle"},

@@ -1,0 +1,89 @@
+"""Use cases of tiers: which locked articles the agents of an account may read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from cluster.clock import iso_ms
+from cluster.errors import Invalid
+from cluster.records.access_tier import OPEN, REGISTERED, TIER_FORM
+from cluster.records.units import Moment
+from deployments.operations.access.people import OfPerson, account_admin
+from deployments.operations.frame.operation import operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.services import AdminServices
+
+_FORM = re.compile(TIER_FORM)
+
+
+class SetTiers(OfPerson):
+    """The tiers of an account from now on."""
+
+    tiers: Annotated[list[str], Field(max_length=20)] = Field(
+        description="Names of tiers, as subscriber; none: open articles and those for everybody registered."
+    )
+    until: Moment | None = Field(None, description="When they end; absent: when they are replaced.")
+
+
+@dataclass(frozen=True, slots=True)
+class AccountTiers:
+    """The tiers of an account."""
+
+    username: str
+    tiers: Mapping[str, int]
+    "Tier -> its end, milliseconds since 1970; 0: none."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return tiers and ends as JSON."""
+        tiers = [{"tier": tier, "until": end_ms or None} for tier, end_ms in sorted(self.tiers.items())]
+        return {"username": self.username, "tiers": tiers}
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the tiers."""
+        rows = [(tier, iso_ms(end_ms)[:19] if end_ms else "") for tier, end_ms in sorted(self.tiers.items())]
+        return (
+            ResultTable(("tier", "until"), rows, f"{self.username} reads open and registered articles only."),
+        )
+
+
+async def _read_tiers(services: AdminServices, given: OfPerson) -> dict[str, Any]:
+    return (await show_tiers(services, given)).to_dict()
+
+
+_PATH = "/people/{username}/tiers"
+
+
+@operation("tiers.show", "GET", _PATH, "owner", scope="installation")
+async def show_tiers(services: AdminServices, given: OfPerson) -> AccountTiers:
+    """Show which tiers of articles the agents of an account may read.
+
+    Errors:
+        NotFound: no such account
+    """
+    account = await account_admin(services).find(given.username)
+    return AccountTiers(account.username, account.tiers)
+
+
+@operation("tiers.set", "PUT", _PATH, "owner", scope="installation", read_before=_read_tiers)
+async def set_tiers(services: AdminServices, given: SetTiers) -> AccountTiers:
+    """Set the tiers of articles that the agents of an account may read.
+
+    Within a second no replica accepts access tokens with the old tiers. Clients renew them; connections stay.
+
+    Errors:
+        NotFound: no such account
+        Invalid: a name is no tier
+    """
+    for tier in given.tiers:
+        if not _FORM.fullmatch(tier) or tier in (OPEN, REGISTERED):
+            raise Invalid(
+                f"{tier[:64]!r} is no name of a tier: lower case letters, digits, - and _, as subscriber"
+            )
+    tiers = dict.fromkeys(given.tiers, given.until or 0)
+    account = await account_admin(services).set_tiers(given.username, tiers, services.now_ms())
+    return AccountTiers(account.username, account.tiers)

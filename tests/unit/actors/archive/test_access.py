@@ -1,0 +1,232 @@
+"""Locked articles: what a tier may not read changes nothing that its users get."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import chain, combinations
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import orjson
+import pytest
+
+from actors.archive.follower import ArchiveFollower, apply_records
+from actors.archive.library import PassageLibrary
+from actors.archive.messages import ArchiveQuery, ArchiveResult
+from actors.archive.passages import read_product, split_kind
+from actors.archive.retrieve import get_article, search_passages
+from actors.archive.segment import build_segment, merge_segments
+from actors.archive.snapshot import PassageSnapshot, document_from_bytes, document_to_bytes
+from actors.archive.snapshot_store import PassageSnapshotStore
+from actors.archive.snapshot_writer import WeightedEmbedder
+from actors.language.analysis import Analyzers
+from actors.language.embedder import HashingEmbedder
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
+from cluster.records.access_tier import may_read
+from tests.fakes.stores.memory import memory_stores
+
+NOW_MS = 1_717_200_000_000
+WORDS = [
+    f"{start}{middle}{end}"
+    for start in "bdfgklmp"
+    for middle in ("ar", "el", "on", "un")
+    for end in ("do", "ka", "mi")
+]
+ACCESSES = ("", "", "registered", "subscriber", "gold", "silver")
+TIERS = tuple(
+    frozenset(names)
+    for names in chain.from_iterable(
+        combinations(("registered", "subscriber", "gold", "silver"), size) for size in range(5)
+    )
+)
+ARTICLES = 400
+
+
+def a_record(number: int, access: str, draw: random.Random) -> dict[str, Any]:
+    text = " ".join(draw.choice(WORDS) for _ in range(draw.randint(8, 120)))
+    return {
+        "product_id": f"a-{number}", "type": "article", "language": "en", "title": f"{draw.choice(WORDS)} {text[:20]}",
+        "html": f"<p>{text}.</p>", "published_at": "2024-03-01", **({"access": access} if access else {}),
+    }  # fmt: skip
+
+
+def build_library(records: Sequence[Mapping[str, Any]], steps: int = 40) -> PassageLibrary:
+    library = PassageLibrary(HashingEmbedder(), share=0.1)
+    for start in range(0, len(records), steps):
+        apply_records(library, [dict(record) for record in records[start : start + steps]])
+    return library
+
+
+def ask(library: PassageLibrary, question: str, tiers: frozenset[str], **more: Any) -> ArchiveResult:
+    return search_passages(library, ArchiveQuery("news", question, tiers=tiers, **more), NOW_MS)
+
+
+def test_what_a_tier_may_not_read_changes_nothing_it_gets() -> None:
+    """Each set of tiers is asked over two archives that differ in every article it may not read.
+
+    The articles differ in text, length and title. All results are equal: passages, order, scores, coverage, counts.
+    """
+    draw = random.Random(7)
+    accesses = [draw.choice(ACCESSES) for _ in range(ARTICLES)]
+    records = [a_record(number, access, draw) for number, access in enumerate(accesses)]
+    library = build_library(records)
+    questions = [" ".join(draw.choice(WORDS) for _ in range(draw.randint(1, 6))) for _ in range(16)]
+    pairs = quoted = 0
+    for tiers in TIERS:
+        others = random.Random(len(tiers))
+        changed = [
+            record if may_read(access, tiers) else a_record(number, access, others)
+            for number, (record, access) in enumerate(zip(records, accesses, strict=True))
+        ]
+        other_library = build_library(changed)
+        for at, question in enumerate(questions):
+            more = {"context": questions[at - 1]} if at % 3 == 0 else {}
+            result = ask(library, question, tiers, **more)
+            again = ask(other_library, question, tiers, **more)
+            assert (result.snippets, result.coverage) == (again.snippets, again.coverage)
+            for snippet in result.snippets:
+                assert may_read(accesses[int(snippet.product_id[2:])], tiers)
+            quoted += len(result.snippets)
+            pairs += ARTICLES
+        for number, access in enumerate(accesses):
+            article = get_article(library, f"a-{number}", 0, tiers)
+            assert (article is not None) == may_read(access, tiers)
+    assert pairs == len(TIERS) * len(questions) * ARTICLES == 102_400
+    assert quoted > 2_000
+
+
+def test_an_archive_of_open_articles_has_no_mask() -> None:
+    draw = random.Random(1)
+    library = build_library([a_record(number, "", draw) for number in range(30)])
+    for segment in library.segments:
+        assert not segment.has_locked
+        assert segment.readable_mask(frozenset()) is None
+        assert segment.mask_of_type("article") is None
+
+
+def test_each_tier_has_separate_segments_that_others_never_search() -> None:
+    draw = random.Random(2)
+    library = build_library([a_record(number, ("", "gold")[number % 2], draw) for number in range(30)], 7)
+    assert {segment.accesses for segment in library.segments} == {frozenset({""}), frozenset({"gold"})}
+    readable = library.readable_segments(frozenset({"silver"}))
+    assert [segment.accesses for segment in readable] == [frozenset({""})] * len(readable)
+    assert library.readable_segments(frozenset({"gold"})) is library.segments
+    for segment in library.segments:
+        assert segment.mask_of_type("article", frozenset({"gold"})) is None
+
+
+def test_an_article_is_locked_and_opened_by_its_record() -> None:
+    draw = random.Random(3)
+    record = a_record(1, "", draw)
+    library = build_library([record, a_record(2, "", draw)])
+    word = record["title"].split()[0]
+    for access in ("subscriber", "open", "gold", None):
+        apply_records(library, [{**record, "access": access}])
+        is_open = access in ("open", None)
+        assert (get_article(library, "a-1", 0) is not None) == is_open
+        product_ids = {snippet.product_id for snippet in ask(library, word, frozenset()).snippets}
+        assert ("a-1" in product_ids) == is_open
+
+
+def test_filters_by_product_and_type_keep_the_lock() -> None:
+    draw = random.Random(4)
+    library = build_library([a_record(number, ("", "gold")[number % 2], draw) for number in range(20)])
+    question = " ".join(WORDS[:60])
+    for product_type in ("article", None):
+        result = ask(library, question, frozenset(), type=product_type, only=frozenset({"a-1", "a-2"}))
+        assert {snippet.product_id for snippet in result.snippets} <= {"a-2"}
+    assert ask(library, question, frozenset(), only=frozenset({"a-1"})).snippets == ()
+    assert ask(library, question, frozenset({"gold"}), only=frozenset({"a-1"})).snippets
+
+
+def test_merged_segments_keep_the_lock() -> None:
+    draw = random.Random(5)
+    documents = [read_product(a_record(number, ("", "gold")[number % 2], draw)) for number in range(8)]
+    parts = [
+        build_segment(
+            [document for document in documents[start : start + 4] if document], Analyzers(), None, 90.0
+        )
+        for start in (0, 4)
+    ]
+    merged = merge_segments(parts)
+    mask = merged.readable_mask(frozenset())
+    assert mask is not None
+    assert mask.sum() == 4
+
+
+def test_a_locked_document_is_written_as_a_kind_that_earlier_releases_take_for_another_type() -> None:
+    document = read_product(a_record(1, "gold", random.Random(6)))
+    assert document is not None
+    assert document_from_bytes(document_to_bytes(document)) == document
+    assert split_kind(document.kind) == ("article", "gold")
+    assert document.kind != "article"
+
+
+@pytest.mark.parametrize("meaning", [None, WeightedEmbedder(HashingEmbedder(), 0.1)])
+def test_a_snapshot_keeps_the_lock(tmp_path: Path, meaning: WeightedEmbedder | None) -> None:
+    draw = random.Random(8)
+    records = [a_record(number, ("", "", "gold")[number % 3], draw) for number in range(60)]
+    store = PassageSnapshotStore(ArtifactStore.open(tmp_path))
+    documents = [document for record in records if (document := read_product(record))]
+    store.write("news", documents, offset="1-0", written_at_ms=1, meaning=meaning)
+    opened = store.open("news")
+    assert opened is not None
+    library, _ = opened
+    assert library.knows_access
+    question = " ".join(WORDS[:60])
+    for tiers in (frozenset[str](), frozenset({"gold"})):
+        result = ask(library, question, tiers, rows=60, per_product=0)
+        locked = [snippet for snippet in result.snippets if int(snippet.product_id[2:]) % 3 == 2]
+        assert bool(locked) == bool(tiers)
+    assert get_article(library, "a-2", 0) is None
+    assert get_article(library, "a-2", 0, frozenset({"gold"})) is not None
+    folder = tmp_path / "news" / "passages" / store.list_sequences("news")[0]
+    assert PassageSnapshot.open(folder).facts["has_access"] is True
+
+
+async def test_a_snapshot_of_an_earlier_release_is_locked_by_the_compacted_records(tmp_path: Path) -> None:
+    draw = random.Random(10)
+    records = [a_record(number, ("", "gold")[number % 2], draw) for number in range(20)]
+    puts = [orjson.dumps(record) for record in records]
+    segments = SimpleNamespace(
+        load_records_since=lambda *_, **__: SimpleNamespace(puts=puts), offsets=lambda _: {"product": "1-0"}
+    )
+    opened = [document for record in records if (document := read_product({**record, "access": None}))]
+    library = PassageLibrary(HashingEmbedder(), share=0.1, knows_access=False)
+    library.put(opened)
+    stores = memory_stores(SystemClock())
+    follower = ArchiveFollower(
+        "news", "f", stores, cast(SegmentStore, segments), SystemClock(), SilentMeter(), lambda _: (library, "1-0"),
+        lambda _: 0,
+    )  # fmt: skip
+    again, offset = follower._open_library_state()
+    assert offset == "1-0"
+    assert get_article(again, "a-1", 0) is None
+    assert get_article(again, "a-2", 0) is not None
+    question = " ".join(WORDS[:60])
+    assert all(int(snippet.product_id[2:]) % 2 == 0 for snippet in ask(again, question, frozenset()).snippets)
+
+
+def test_words_of_locked_articles_change_no_score_of_a_snapshot(tmp_path: Path) -> None:
+    draw = random.Random(9)
+    opened_records = [a_record(number, "", draw) for number in range(0, 80, 2)]
+    results = []
+    for seed in (1, 2):
+        others = random.Random(seed)
+        locked = [a_record(number, "gold", others) for number in range(1, 80, 2)]
+        records = [record for pair in zip(opened_records, locked, strict=True) for record in pair]
+        store = PassageSnapshotStore(ArtifactStore.open(tmp_path / str(seed)))
+        documents = [document for record in records if (document := read_product(record))]
+        meaning = WeightedEmbedder(HashingEmbedder(), 0.0)
+        store.write("news", documents, offset="1-0", written_at_ms=1, meaning=meaning)
+        opened = store.open("news")
+        assert opened is not None
+        results.append([ask(opened[0], " ".join(WORDS[at : at + 4]), frozenset()) for at in range(0, 60, 4)])
+    assert [(result.snippets, result.coverage) for result in results[0]] == [
+        (result.snippets, result.coverage) for result in results[1]
+    ]
