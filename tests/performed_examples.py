@@ -10,9 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from cluster.artifacts.day_files import DAY_MS, name_day
+from cluster.artifacts.outcomes import COLUMNS as OUTCOME_COLUMNS
+from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.served_log import ServedLogStore
 from cluster.records.archive_client import ArchiveCall
 from cluster.records.logged_query import LoggedQuery
+from cluster.records.served_answer import ServedAnswer
 from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.examples import PATH, example_arguments, load_examples
 from deployments.operations.frame.operation import result_to_json
@@ -25,7 +32,7 @@ WALK = """
     experiments.create experiments.list experiments.get experiments.edit experiments.schedule experiments.start
     experiments.report experiments.pause experiments.start experiments.complete experiments.archive
     rules.put rules.list rules.order rules.conflicts rules.preview rules.delete rules.history
-    search.report archive.report
+    search.report outcomes.report archive.report
 """
 "Operations in an order in which each can be performed, with the arguments of its example."
 _ID = re.compile(r"exp-[0-9a-f]+|[0-9a-f]{16,}|[0-9a-f]{8}-[0-9a-f-]{27}")
@@ -49,7 +56,8 @@ async def _seed(shop: AdminShop) -> None:
     stores = shop.services.stores
     rules = [{"name": "no tea", "boost": [{"field": "type", "query": "tea", "action": "remove"}]}]
     await shop.perform("rules.put", rules=rules)
-    log = QueryLogStore(shop.services.artifacts, shop.corner.clock)
+    services = shop.services
+    log = QueryLogStore(services.artifacts, shop.corner.clock)
     queries = (("bread knife", 2, 3.5), ("bread knife", 2, 90.0), ("bred knife", 0, 4.0))
     log.append(
         APP,
@@ -59,6 +67,19 @@ async def _seed(shop: AdminShop) -> None:
         ],
         "0",
     )
+    answers = [
+        ServedAnswer(
+            f"list-{at}", NOW_MS - at, "user_to_products", "default", user="ada", products=("b-1", "b-2")
+        )
+        for at in (9_000, 8_000)
+    ]
+    ServedLogStore(services.artifacts, shop.corner.clock).append(APP, answers, "0")
+    click = dict.fromkeys(OUTCOME_COLUMNS.names) | {
+        "at": NOW_MS - 7_000, "answered_at": NOW_MS - 9_000, "type": "click", "product": "b-1", "value": 0.0,
+        "service_id": "list-9000", "places": [1], "origins": [0], "user": "ada", "engine_id": "default",
+    }  # fmt: skip
+    table = pa.Table.from_pylist([click], schema=OUTCOME_COLUMNS)
+    OutcomeStore(services.artifacts).replace_days(APP, {name_day(NOW_MS // DAY_MS): table}, {})
     call = ArchiveCall(
         at=NOW_MS - 1, tool="ask", client="host:claude.ai", client_name="claude.ai", question="who won",
         skill_used="news",

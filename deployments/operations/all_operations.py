@@ -32,7 +32,14 @@ from deployments.operations.content import (
 from deployments.operations.frame import audit
 from deployments.operations.frame.operation import Operation, list_operations
 from deployments.operations.frame.services import AdminServices
-from deployments.operations.insight import experiments, measurements, overview, search_activity, tryout
+from deployments.operations.insight import (
+    experiments,
+    measurements,
+    outcomes,
+    overview,
+    search_activity,
+    tryout,
+)
 from deployments.operations.models import (
     engines,
     evaluations,
@@ -77,6 +84,7 @@ _MODULES: tuple[ModuleType, ...] = (
     rule_preview,
     experiments,
     search_activity,
+    outcomes,
     questions,
     archive_clients,
     named_archives,

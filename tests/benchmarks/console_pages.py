@@ -77,7 +77,13 @@ ASK_ENGINE = (
     _ENGINE + "/compare/lists",
 )  # fmt: skip
 "Beginnings of the addresses that ask an engine."
-NOT_WALKED = ("/sign-in/provider", "/sign-in/provider/callback", "/audit/export", _READER + "/export")
+NOT_WALKED = (
+    "/sign-in/provider",
+    "/sign-in/provider/callback",
+    "/audit/export",
+    _READER + "/export",
+    "/apps/{app_id}/outcomes/file",
+)
 "They lead elsewhere, or are downloads, which have no bound."
 _ASSET = re.compile(r'(?:src|href)="(/console/static/[^"]+)"')
 _CHART_ASSET = re.compile(r'data-uplot-[a-z]+="([^"]+)"')

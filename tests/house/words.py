@@ -49,7 +49,7 @@ NOUNS = _words(
     script seal seals secrecy sections security segment segments sentence sentences server service services session
     sessions settings shop signals signatures significance signin sketches slot snapshot snapshots
     sockets source sources spell splitter stages standbys start startup state statistics status steps stopwords storage
-    store stores stream submission subprocess suggestions sum summary
+    store stores stream submission subprocess suggestions sum sums summary
     supervisor sweep sweeper sync synonyms syntax
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transport treatment treatments tree trust types upload url usage user users

@@ -1,4 +1,4 @@
-"""`kiosk report`: the use of the archive and of search."""
+"""`kiosk report`: the use of the archive and of search, and what followed from lists."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.clock import iso_ms
+from cluster.errors import Invalid
 from deployments.cli.access.clients import archive_app
 from deployments.cli.frame import screen
 from deployments.cli.frame.charts import FORMS, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
+from deployments.cli.frame.operation_commands import print_result
 from deployments.operations.frame.time_span import parse_span_ms as parse_span_ms
 from deployments.operations.insight.archive_report import UNANSWERED_BELOW, ArchiveReport
 from jobs.refresh.evaluation.plots import BarChart
 
 if TYPE_CHECKING:
     from deployments.operations.insight.feedback_report import FeedbackReport
+    from deployments.operations.insight.outcome_report import OutcomeReport
     from deployments.operations.insight.search_report import QueryCounts, SearchReport
 
 
-app = typer.Typer(help="Reports of the archive and of search.", no_args_is_help=True)
+app = typer.Typer(help="Reports of the archive, of search, and of outcomes.", no_args_is_help=True)
 
 EPILOG = """
 [bold]Examples[/]
@@ -39,11 +42,18 @@ SEARCH_EPILOG = """
   kiosk report search --app bookshop --kind search --since 24h --json
   kiosk report search --app bookshop --charts ./charts    by day, most asked, found nothing, as SVG and PNG
 """
+OUTCOMES_EPILOG = """
+[bold]Examples[/]
+
+  kiosk report outcomes bookshop                       the last 7 days in one line
+  kiosk report outcomes bookshop --by engine --since 30d
+  kiosk report outcomes bookshop --by place --out places.csv
+"""
 
 
 @app.callback()
 def reports() -> None:
-    """Reports of the archive and of search."""
+    """Reports of the archive, of search, and of outcomes."""
 
 
 @app.command("mcp", epilog=EPILOG)
@@ -80,6 +90,37 @@ def mcp(
     _show(report, app_id)
     for path in files:
         screen.print_lines(str(path))
+
+
+@app.command("outcomes", epilog=OUTCOMES_EPILOG)
+def outcomes(
+    app_id: Annotated[str, typer.Argument(metavar="APP", help="The app.")],
+    by: Annotated[
+        str, typer.Option(help="What the rows are, as endpoint, engine, snapshot or place.")
+    ] = "total",
+    since: Annotated[str, typer.Option(help="How far back: a number and m, h, d or w.")] = "7d",
+    out: Annotated[
+        Path | None, typer.Option(help="Also write the rows into a .csv or .parquet file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Report what followed from lists: clicks, purchases, revenue and coverage, with 95 % intervals by person.
+
+    --by total, endpoint, engine, snapshot, recipe, level, place, rule, variant, origin, device, day or segment.
+    """
+    parse_span_ms(since)
+    if out is not None and out.suffix not in (".csv", ".parquet"):
+        raise Invalid(f"{out} should end in .csv or .parquet")
+    report: OutcomeReport = Installation().perform("outcomes.report", app_id=app_id, since=since, by=by)
+    if out is not None:
+        # Imported here: every other command starts faster without it.
+        from deployments.operations.insight.outcomes import write_report
+
+        try:
+            out.write_bytes(write_report(report, out.suffix[1:]))
+        except OSError as error:
+            raise Invalid(f"{out} can't be written: {error.strerror}") from error
+    print_result(report, as_json, given={"app_id": app_id})
 
 
 @app.command("search", epilog=SEARCH_EPILOG)

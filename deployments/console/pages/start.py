@@ -9,6 +9,7 @@ from starlette.responses import Response
 from cluster.records.administration import AppRole
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
+from deployments.operations.insight.outcome_report import UNKNOWABLE
 
 START = "/apps/{app_id}/start"
 
@@ -28,9 +29,12 @@ async def show_start(request: ConsoleRequest) -> Response:
         _build_step(request, "page", progress.is_on_page, "access", "owner"),
     ]
     done = sum(step["is_done"] for step in steps)
+    outcomes = None
+    if request.may("analyst"):
+        outcomes = await request.perform("outcomes.report", app_id=request.app_id)
     return request.page(
         "start/start.html", steps=steps, done=text("start.done", done=done, count=len(steps)),
-        address=request.services.origin(request.raw),
+        outcomes=outcomes, note=UNKNOWABLE, address=request.services.origin(request.raw),
     )  # fmt: skip
 
 

@@ -1,0 +1,188 @@
+"""Use cases of outcomes: what followed from the lists that people got."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from typing import Any, Final, Literal
+
+import polars as pl
+from pydantic import Field
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.day_files import DAY_MS, name_day
+from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.outcomes import OutcomeStore
+from cluster.artifacts.segment_stream import SegmentStream
+from cluster.artifacts.served_log import ServedLogStore
+from cluster.clock import from_ms
+from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.operation import Download, OfApp, operation
+from deployments.operations.frame.services import AdminServices
+from deployments.operations.frame.time_span import parse_span_ms
+from deployments.operations.insight.outcome_report import OutcomeReport, build_groups, flatten_report
+from deployments.operations.insight.outcome_sums import Dimension, Sums, columns_of, sum_answers, sum_outcomes
+
+MOST_ANSWERS: Final = 2_000_000
+"Answers that one report of a serving process reads; a longer period begins later."
+FRESH_MS: Final = 30 * DAY_MS
+LASTING_MS: Final = 37 * DAY_MS
+"The longest time from an answer to its last outcome: a purchase after 7 days, a refund after 30 more."
+MEDIA_TYPES: Final = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
+
+
+class ReportOutcomes(OfApp):
+    """Which outcomes to report."""
+
+    since: str = Field(default="7d", description="How far back: a number and m, h, d or w.")
+    by: Dimension = Field(
+        default="total",
+        description="What the rows are: total, endpoint, engine, snapshot, recipe, level, place, rule, variant, "
+        "origin, device, day or segment.",
+    )
+
+
+class ExportOutcomes(ReportOutcomes):
+    """A report as a file."""
+
+    form: Literal["csv", "parquet"] = Field(default="csv", description="Form of the file: csv or parquet.")
+
+
+@operation("outcomes.report", "GET", "/apps/{app_id}/reports/outcomes", "analyst")
+async def report_outcomes(services: AdminServices, given: ReportOutcomes) -> OutcomeReport:
+    """Report what followed from the lists that people got, with intervals by person.
+
+    Errors:
+        Invalid: no span of time; NotFound: no such app
+    Cost:
+        1,000,000 answers: about a second in other threads, once in 30 seconds
+    """
+    return await _report(services, given, MOST_ANSWERS if services.recommender is not None else None)
+
+
+@operation("outcomes.export", "GET", "/apps/{app_id}/reports/outcomes/file", "analyst", media_type="text/csv")
+async def export_outcomes(services: AdminServices, given: ExportOutcomes) -> Download:
+    """Return the rows of a report of outcomes as a CSV or Parquet file.
+
+    Errors:
+        Invalid: no span of time; NotFound: no such app
+    """
+    report = await report_outcomes(
+        services, ReportOutcomes(app_id=given.app_id, since=given.since, by=given.by)
+    )
+    body = write_report(report, given.form)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield body
+
+    return Download(chunks(), f"outcomes-{given.by}.{given.form}", MEDIA_TYPES[given.form])
+
+
+def write_report(report: OutcomeReport, form: str) -> bytes:
+    """Return the rows of a report as a file."""
+    sink = io.BytesIO()
+    frame = flatten_report(report)
+    if form == "csv":
+        frame.write_csv(sink)
+    else:
+        frame.write_parquet(sink)
+    return sink.getvalue()
+
+
+async def _report(services: AdminServices, given: ReportOutcomes, most: int | None) -> OutcomeReport:
+    span_ms = parse_span_ms(given.since)
+    await require_app(services.stores, given.app_id)
+    app = (await services.stores.access.read_all()).apps[given.app_id]
+    until_ms = services.now_ms()
+    key = ("outcomes.report", given.app_id, given.since, given.by)
+
+    async def load() -> OutcomeReport:
+        report = await asyncio.to_thread(
+            load_report, services.artifacts, given.app_id, given.by, until_ms - span_ms, until_ms, most
+        )
+        return replace(report, currency=app.settings.currency)
+
+    report: OutcomeReport = await services.cache.get(key, load)
+    return report
+
+
+def load_report(
+    artifacts: ArtifactStore,
+    app_id: str,
+    by: Dimension,
+    since_ms: int,
+    until_ms: int,
+    most: int | None = None,
+) -> OutcomeReport:
+    """Read the answers and outcomes of a period, and of the period before, and build the report.
+
+    Cost:
+        10,000,000 answers: see docs/guides/outcomes.md
+    """
+    served, outcomes = ServedLogStore(artifacts), OutcomeStore(artifacts)
+    commit = served.commit(app_id)
+    begin_ms = _shorten(commit, since_ms, until_ms, most)
+    before_ms = 2 * begin_ms - until_ms
+    fresh, catalog = _read_catalog(artifacts, app_id, until_ms - FRESH_MS)
+    is_compared = begin_ms == since_ms and _shorten(commit, before_ms, begin_ms, most) == before_ms
+    earlier = (
+        _sum_period(served, outcomes, app_id, commit, by, before_ms, begin_ms, None) if is_compared else None
+    )
+    people = None if earlier is None else earlier.people["person"].unique()
+    sums = _sum_period(served, outcomes, app_id, commit, by, begin_ms, until_ms, people, with_products=True)
+    total, groups, left_out = build_groups(sums, earlier, fresh, catalog, by)
+    days = [name_day(day) for day in range(begin_ms // DAY_MS, until_ms // DAY_MS + 1)]
+    return OutcomeReport(
+        app_id, by, begin_ms, until_ms, "", total, groups, left_out,
+        outcomes.counts(app_id, days), catalog, is_shortened=begin_ms > since_ms,
+    )  # fmt: skip
+
+
+def _sum_period(
+    served: ServedLogStore,
+    outcomes: OutcomeStore,
+    app_id: str,
+    commit: Manifest,
+    by: Dimension,
+    since_ms: int,
+    until_ms: int,
+    earlier: pl.Series | None,
+    *,
+    with_products: bool = False,
+) -> Sums:
+    columns = columns_of(by, with_products=with_products)
+    tables: Iterator[Any] = served.files(app_id, commit, since_ms, until_ms, columns)
+    answers, people, shown = sum_answers(tables, by, earlier, with_products=with_products)
+    followed = pl.DataFrame(pl.from_arrow(outcomes.read(app_id, since_ms, until_ms + LASTING_MS)))
+    followed = followed.filter(pl.col("answered_at").is_between(since_ms, until_ms, closed="left"))
+    return Sums(answers, people, shown, sum_outcomes(followed, by, earlier))
+
+
+def _shorten(commit: Manifest, since_ms: int, until_ms: int, most: int | None) -> int:
+    """Return where a period begins so that it has at most so many answers."""
+    rows = 0
+    for entry in sorted(commit.files, key=lambda file: -file.facts["last"]):
+        if entry.facts["first"] >= until_ms or entry.facts["last"] < since_ms:
+            continue
+        rows += entry.rows
+        if most is not None and rows > most:
+            return max(since_ms, min(int(entry.facts["last"]) + 1, until_ms))
+    return since_ms
+
+
+def _read_catalog(artifacts: ArtifactStore, app_id: str, since_ms: int) -> tuple[frozenset[str], int]:
+    """Return the products that were published or created since a time, and the number of products."""
+    begins = f"{from_ms(since_ms):%Y-%m-%d}"
+    fresh: list[str] = []
+    count = 0
+    for table in SegmentStream(artifacts, app_id).records("product", ()):
+        frame = pl.DataFrame(pl.from_arrow(table)).select("id", pl.col("json").cast(pl.String))
+        count += frame.height
+        day = pl.coalesce(
+            pl.col("json").str.json_path_match("$.published_at"),
+            pl.col("json").str.json_path_match("$.created_at"),
+        )
+        fresh += frame.filter(day.str.slice(0, 10) >= begins)["id"].to_list()
+    return frozenset(fresh), count
