@@ -38,6 +38,10 @@ OnTakenOver = Callable[[Question], Awaitable[None]]
 "Called with claimed questions: the process before may have crashed before it added them to the user's history."
 
 
+OnAnswered = Callable[[Question, Answer], None]
+"Called with questions that were answered with success."
+
+
 class LeaseWorker(Protocol):
     """Brings a question to its end."""
 
@@ -63,6 +67,7 @@ class QuestionQueue:
         name: str,
         app_ids: AppIds,
         begun: OnTakenOver | None = None,
+        answered: OnAnswered | None = None,
         most_in_hand: int = MAX_ACTIVE,
         sweep_s: float = SWEEP_S,
     ) -> None:
@@ -73,6 +78,7 @@ class QuestionQueue:
         self._name = name
         self._app_ids = app_ids
         self._begun = begun
+        self._answered = answered
         self._most = most_in_hand
         self._sweep_s = sweep_s
         self._hands: dict[str, AnswerLease] = {}
@@ -172,6 +178,8 @@ class QuestionQueue:
                 self._log.warning("answer_failed", question_id=question_id, reason=reason)
                 self._meter.count("kiosk_answers_failed_total")
                 await hand.finish(finish_reason="error", sentences=(), passages=())
+            elif self._answered is not None and hand.answer.finish_reason == "success":
+                self._answered(hand.question, hand.answer)
         except LeaseLost:
             self._meter.count("kiosk_answers_lost_total")
         except Unavailable as error:

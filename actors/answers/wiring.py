@@ -14,7 +14,7 @@ from actors.answers.extractive.followups import generate_related_questions
 from actors.answers.generation import QuestionWorker, TextGenerator
 from actors.answers.llm.model_address import ModelConfig
 from actors.answers.llm.writer import ModelWriter
-from actors.answers.question_queue import OnTakenOver, QuestionQueue
+from actors.answers.question_queue import OnAnswered, OnTakenOver, QuestionQueue
 from actors.answers.render import (
     excerpts_from_article,
     find_question_words,
@@ -142,6 +142,7 @@ def open_question_client(
     *,
     app_ids: Callable[[], Sequence[str]],
     begun: OnTakenOver | None = None,
+    answered: OnAnswered | None = None,
     llm: Mapping[str, Any] | None = None,
     writer: AnswerWriter | None = None,
     tokens_of: Callable[[str], int] = unlimited_tokens,
@@ -177,6 +178,8 @@ def open_question_client(
     )
     worker = QuestionWorker(tools)
     name = f"answers-{new_request_id()}"
-    queue = QuestionQueue(stores.questions, worker, clock, meter, name=name, app_ids=apps, begun=begun)
+    queue = QuestionQueue(
+        stores.questions, worker, clock, meter, name=name, app_ids=apps, begun=begun, answered=answered
+    )
     rechecker = CitationRechecker(stores, clock, meter, thinking, name=name, app_ids=apps)
     return LocalQuestionClient(worker.answering, archive, queue, rechecker, thinking, writer)

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from cluster.artifacts.daily_log import DailyLog, table_from_objects
+from cluster.artifacts.query_log import TYPING_MS
 from cluster.meter import Meter
 from cluster.records.served_answer import ServedAnswer
 
@@ -74,7 +75,7 @@ class ServedLogStore(DailyLog[ServedAnswer]):
     def table_from_rows(self, rows: Iterable[ServedAnswer]) -> Any:
         # A replica writes a batch again if the reply to the first time got lost.
         distinct = {row.service_id: row for row in rows}
-        return table_from_answers(sorted(distinct.values(), key=lambda row: row.at))
+        return table_from_answers(drop_keystrokes(sorted(distinct.values(), key=lambda row: row.at)))
 
     def count_compacted(self, meter: Meter, rows: int) -> None:
         meter.count("kiosk_settled_answers", rows)
@@ -103,6 +104,22 @@ class ServedLogStore(DailyLog[ServedAnswer]):
         sessions = name_sessions(table["user"].to_pylist(), table["at"].to_pylist(), newest)
         at = table.schema.get_field_index("session")
         return table.set_column(at, "session", pa.array(sessions, pa.string()))
+
+
+def drop_keystrokes(rows: Sequence[ServedAnswer]) -> list[ServedAnswer]:
+    """Return rows without completions that the next one of the same typist follows within two seconds.
+
+    `rows` are sorted by time.
+    """
+    next_ms: dict[str, int] = {}
+    kept = []
+    for row in reversed(rows):
+        if not row.typist or next_ms.get(row.typist, 1 << 62) - row.at > TYPING_MS:
+            kept.append(row)
+        if row.typist:
+            next_ms[row.typist] = row.at
+    kept.reverse()
+    return kept
 
 
 def name_sessions(

@@ -99,6 +99,8 @@ class Question(BaseModel):
     user_type: str = ""
     is_strangers: bool = False
     "The question came with a publishable key from an unverified user."
+    is_automated: bool = False
+    "The question came with a publishable key from a client that looks like a robot."
     logged: bool = False
     "The question is in the user's history."
     fq: str = ""

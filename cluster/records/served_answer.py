@@ -46,6 +46,8 @@ class ServedAnswer(LogRow):
     "Names of the stored rules that applied."
     experiments: tuple[Mapping[str, str], ...] = ()
     "`experiment` and `variant` by id, for each experiment of the user."
+    typist: str = ""
+    "Who types, for completions alone: the compaction keeps the last one of a typing burst, without this field."
     user: str = ""
     "Pseudonym; empty without a user, and in the mode `anonymous`."
     session: str = ""

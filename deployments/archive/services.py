@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from actors.archive.client import ArchiveClient
 from cluster.clock import Clock
+from cluster.records.archive_client import ArchiveCall
 from cluster.records.named_archive import NamedArchive
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
@@ -136,6 +137,7 @@ def open_archive(
     request_counts: RequestCounts | None = None,
     *,
     access_log: AccessLog | None = None,
+    on_call: Callable[[str, ArchiveCall], None] = lambda app_id, call: None,
 ) -> ArchiveServices:
     """Create the services; nothing runs before `start`. `apps` knows the apps that agents read at present;
     None: always the one of the configuration.
@@ -160,7 +162,7 @@ def open_archive(
     def open_workers(find_app: Callable[[], str]) -> ArchiveWorkers:
         return ArchiveWorkers(
             ClientAdmission(stores.client_rules, stores.limits, find_app, clock),
-            UsageLog(stores.archive_calls, find_app, clock),
+            UsageLog(stores.archive_calls, find_app, clock, on_call),
         )
 
     def build(config: ArchiveConfig, find_app: Callable[[], str], workers: ArchiveWorkers) -> McpArchive:

@@ -64,8 +64,16 @@ class FinishedToolCall:
 class UsageLog(BatchWriter[ArchiveCall]):
     """Collects calls and writes them off the request path."""
 
-    def __init__(self, store: ArchiveCallStore, find_app: Callable[[], str], clock: Clock) -> None:
+    def __init__(
+        self,
+        store: ArchiveCallStore,
+        find_app: Callable[[], str],
+        clock: Clock,
+        on_call: Callable[[str, ArchiveCall], None] = lambda app_id, call: None,
+    ) -> None:
+        """`on_call` gets each call with its app: the log of answers."""
         super().__init__("archive_calls")
+        self._on_call = on_call
         self._store = store
         self._find_app = find_app
         self._clock = clock
@@ -73,21 +81,21 @@ class UsageLog(BatchWriter[ArchiveCall]):
     def record(self, call: FinishedToolCall) -> None:
         """Record a call. Cost: 2 microseconds."""
         usage = call.usage
-        self.put(
-            ArchiveCall(
-                at=self._clock.now_ms(),
-                tool=usage.tool,
-                client=usage.person.client_id[:_MOST_NAME],
-                client_name=usage.person.client_name[:_MOST_NAME],
-                skill_used=usage.skill_used,
-                question=usage.question,
-                articles=call.articles,
-                outcome=call.outcome,
-                refusal=call.refusal,
-                coverage=None if call.coverage is None else round(call.coverage, 3),
-                took_ms=round((self._clock.monotonic_s() - usage.begun_s) * 1000, 3),
-            )
+        row = ArchiveCall(
+            at=self._clock.now_ms(),
+            tool=usage.tool,
+            client=usage.person.client_id[:_MOST_NAME],
+            client_name=usage.person.client_name[:_MOST_NAME],
+            skill_used=usage.skill_used,
+            question=usage.question,
+            articles=call.articles,
+            outcome=call.outcome,
+            refusal=call.refusal,
+            coverage=None if call.coverage is None else round(call.coverage, 3),
+            took_ms=round((self._clock.monotonic_s() - usage.begun_s) * 1000, 3),
         )
+        self.put(row)
+        self._on_call(self._find_app(), row)
 
     def split(self, entries: Sequence[ArchiveCall]) -> Iterable[Sequence[ArchiveCall]]:
         return (entries[start : start + MOST_AT_ONCE] for start in range(0, len(entries), MOST_AT_ONCE))

@@ -127,7 +127,17 @@ class Gateway:
         self._archive_host = ArchiveHost(self._stores, segments, passages, clock, meter, budget)
         config = archive_config_from_settings(settings)
         self._archive_client = client = LocalArchiveClient(self._archive_host)
-        self._archive = open_archive(stores, vault, client, clock, config, self._keyring, self._counts)
+        self._served_log = ServedLogWriter(stores.served, clock, meter, self._keyring.served_log_of)
+        self._archive = open_archive(
+            stores,
+            vault,
+            client,
+            clock,
+            config,
+            self._keyring,
+            self._counts,
+            on_call=self._served_log.record_call,
+        )
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.infos, meter, clock)
         gate = AdmissionServices(self._keyring, self._limits, meter, most_bytes=settings.max_body_mb << 20)
         gate.why_no_writes = self._memory.refusal_reason
@@ -173,11 +183,11 @@ class Gateway:
         local_client = LocalExperimentClient(self._stores.experiments, clock, self._meter)
         self._experiments = _build_experiments(_find_assigner, local_client, clock, meter=self._meter)
         self._query_log = QueryLogWriter(self._stores.queries, clock, self._meter)
-        self._served_log = ServedLogWriter(self._stores.served, clock, self._meter)
         history, keys = LocalHistoryClient(self._stores, clock, open_answering(self._stores)), self._keyring
         self._question_client = open_question_client(
             self._stores, self._archive_client, clock, self._meter, begun=record_in_history(history), llm=settings.llm,
-            app_ids=lambda: keys.app_ids, tokens_of=keys.tokens_of, affiliation_of=keys.affiliation_of,
+            app_ids=lambda: keys.app_ids, answered=self._served_log.record_question, tokens_of=keys.tokens_of,
+            affiliation_of=keys.affiliation_of,
         )  # fmt: skip
         ask = AskServices(self._question_client, self._archive_client, self._stores.questions, clock, history)
         return ApiServices(

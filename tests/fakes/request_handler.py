@@ -189,7 +189,7 @@ async def open_corner(
     local = LocalArchiveClient(archive)
     asking = open_question_client(
         stores, local, clock, SilentMeter(), app_ids=lambda: keyring.app_ids, writer=writer,
-        affiliation_of=keyring.affiliation_of,
+        answered=served_log and served_log.record_question, affiliation_of=keyring.affiliation_of,
     )  # fmt: skip
     history = LocalHistoryClient(stores, clock)
     ask = AskServices(asking, local, stores.questions, clock, history)

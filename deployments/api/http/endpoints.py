@@ -133,7 +133,11 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
         *build_question_answer_endpoints(
             QuestionBankResource(services.stores.question_bank, banks, services.new_service_id),
             QuestionAnswersResource(
-                treatment, services.recommender, services.new_service_id, services.query_log
+                treatment,
+                services.recommender,
+                services.new_service_id,
+                services.query_log,
+                services.served_log,
             ),
         ),
         *build_history_endpoints(HistoryResource(history)),
@@ -142,7 +146,12 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
     )
     if services.ask is not None:
         ask_endpoints = build_ask_endpoints(
-            services.ask, services.recommender, services.new_service_id, services.query_log, suggestions
+            services.ask,
+            services.recommender,
+            services.new_service_id,
+            services.query_log,
+            suggestions,
+            services.served_log,
         )
         table = (*table, *ask_endpoints)
     # last: a bulk call may contain requests to any endpoint above
@@ -158,7 +167,7 @@ def _list_products(
         *_recommendations(RecommendationResource(*shared, services.served_log)),
         *_search(
             SearchResource(*shared, services.query_log, services.served_log),
-            CompletionsResource(*shared, services.query_log, suggestions),
+            CompletionsResource(*shared, services.query_log, suggestions, services.served_log),
         ),
     )
 

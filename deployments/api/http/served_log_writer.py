@@ -1,4 +1,4 @@
-"""The served log: which products an API replica answered with.
+"""The served log: which products an API replica answered with, or cited.
 
 Previews, forced variants, and requests of a publishable key that look automated leave no row. The app's setting
 `served_log` decides whether rows tell users apart at all.
@@ -6,7 +6,7 @@ Previews, forced variants, and requests of a publishable key that look automated
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -16,10 +16,13 @@ import orjson
 from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import RULE_LABEL, Placements, RecommendationResult, UserQuery
 from actors.serving.client import PREVIEW
+from cluster import ids
 from cluster.artifacts.day_files import ERASURE_MEMORY_MS
 from cluster.clock import Clock
 from cluster.meter import Meter, SilentMeter
+from cluster.records.archive_client import ArchiveCall
 from cluster.records.logged_query import pseudonym
+from cluster.records.question import Answer, Question
 from cluster.records.served_answer import Device, ServedAnswer
 from cluster.store.archive.log_stream import LogStream
 from deployments.api.http.query_treatment import classify_device
@@ -50,13 +53,22 @@ class _PendingAnswer:
     user_key: str
     digest: bytes
     answer: ServedAnswer
+    typist: str = ""
 
 
 class ServedLogWriter(BatchWriter[_PendingAnswer]):
     """Writes the served log to the store."""
 
-    def __init__(self, store: LogStream[ServedAnswer], clock: Clock, meter: Meter | None = None) -> None:
+    def __init__(
+        self,
+        store: LogStream[ServedAnswer],
+        clock: Clock,
+        meter: Meter | None = None,
+        find_mode: Callable[[str], str] = lambda app_id: "off",
+    ) -> None:
+        """`find_mode` returns the mode of an app for answers that belong to no request."""
         super().__init__("served_answers")
+        self._find_mode = find_mode
         self._meter = SilentMeter() if meter is None else meter
         self._store = store
         self._clock = clock
@@ -70,14 +82,10 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         treatments: Sequence[ExperimentTreatment],
     ) -> None:
         """Record an answer. Cost: at most 20 microseconds for ten products; nothing is awaited."""
-        mode = request.credential.app.settings.served_log
-        if mode == "off" or request.is_automated or PREVIEW.get() is not None:
-            return
-        if treatments and any(treatment.forced for treatment in treatments):
+        if not _is_logged(request, treatments):
             return
         products, placements = _list_products(answered)
-        user_key = next(iter(request.user_keys), "") if mode == "on" else ""
-        answer = ServedAnswer(
+        row = ServedAnswer(
             service_id,
             self._clock.now_ms(),
             query.kind,
@@ -86,20 +94,96 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
             recipe=placements.recipe,
             level=answered.served_by,
             rules=_list_rules(query),
-            experiments=tuple(
-                {"experiment": treatment.experiment_id, "variant": treatment.variant.variant_id}
-                for treatment in treatments
-            ),
-            device=_DEVICES.get(classify_device(request.user_agent), "other"),
             start=query.start,
             rows=query.rows,
-            took_ms=round((self._clock.monotonic_s() - request.started_s) * 1000, 2),
             products=products[:MOST_PRODUCTS],
             scores=placements.scores[:MOST_PRODUCTS],
             origins=placements.origins[:MOST_PRODUCTS],
             propensities=placements.propensities[:MOST_PRODUCTS],
         )
-        self.put(_PendingAnswer(request.app_id, user_key, digest_request(request.payload), answer))
+        self._put_answer(request, row, treatments)
+
+    def record_items(
+        self,
+        request: ApiRequest,
+        service_id: str,
+        query: UserQuery,
+        products: Iterable[str] = (),
+        treatments: Sequence[ExperimentTreatment] = (),
+        *,
+        endpoint: str = "",
+        level: str = "",
+    ) -> None:
+        """Record an answer whose products no engine placed, or completions, which are no products.
+
+        `products` are the shown or cited ids in their order; repeated ones count once.
+        """
+        if not _is_logged(request, treatments):
+            return
+        row = ServedAnswer(
+            service_id,
+            self._clock.now_ms(),
+            endpoint or query.kind,
+            query.engine_id,
+            level=level,
+            rules=_list_rules(query),
+            start=query.start,
+            rows=query.rows,
+            products=tuple(dict.fromkeys(products))[:MOST_PRODUCTS],
+        )
+        is_typed = row.endpoint == "autocomplete"
+        self._put_answer(request, row, treatments, is_typed=is_typed)
+
+    def record_question(self, question: Question, answer: Answer) -> None:
+        """Record the answer of a question with the ids that it cites; `service_id` is the id of the question."""
+        if question.generation is None and not question.is_automated:
+            user_key = ids.user_key_from_id(question.user_id) if question.user_id else ""
+            if question.anonymous_id and not user_key:
+                user_key = ids.user_key_from_anonymous_id(question.anonymous_id)
+            took_ms = self._clock.now_ms() - question.asked_at
+            cited = [passage.product_id for passage in answer.passages]
+            self._put_cited(question.app_id, "ask_question", question.question_id, cited, took_ms, user_key)
+
+    def record_call(self, app_id: str, call: ArchiveCall) -> None:
+        """Record the ids that an archive tool returned to an agent; no call names a person."""
+        if call.outcome == "answered":
+            self._put_cited(app_id, f"archive_{call.tool}", ids.new_service_id(), call.articles, call.took_ms)
+
+    def _put_cited(
+        self,
+        app_id: str,
+        endpoint: str,
+        service_id: str,
+        cited: Iterable[str],
+        took_ms: float,
+        user_key: str = "",
+    ) -> None:
+        mode = self._find_mode(app_id)
+        if mode != "off":
+            row = ServedAnswer(service_id, self._clock.now_ms(), endpoint, "", took_ms=round(took_ms, 2))
+            row.products = tuple(dict.fromkeys(cited))[:MOST_PRODUCTS]
+            self.put(_PendingAnswer(app_id, user_key if mode == "on" else "", b"", row))
+
+    def _put_answer(
+        self,
+        request: ApiRequest,
+        row: ServedAnswer,
+        treatments: Sequence[ExperimentTreatment],
+        *,
+        is_typed: bool = False,
+    ) -> None:
+        """Add what is known of the request, and put the row into the batch."""
+        row.experiments = tuple(
+            {"experiment": treatment.experiment_id, "variant": treatment.variant.variant_id}
+            for treatment in treatments
+        )
+        row.device = _DEVICES.get(classify_device(request.user_agent), "other")
+        row.took_ms = round((self._clock.monotonic_s() - request.started_s) * 1000, 2)
+        user_key = next(iter(request.user_keys), "")
+        typist = (user_key or f"{request.ip} {request.user_agent}") if is_typed else ""
+        mode = request.credential.app.settings.served_log
+        digest = digest_request(request.payload)
+        self.put(_PendingAnswer(request.app_id, user_key if mode == "on" else "", digest, row, typist))
 
     def split(self, entries: Sequence[_PendingAnswer]) -> Iterable[Sequence[_PendingAnswer]]:
         for batch in split_by_app(entries, MOST_A_BATCH):
@@ -111,6 +195,8 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
         for pending in batch:
             if pending.user_key:
                 pending.answer.user = pseudonym(salt, pending.user_key)
+            if pending.typist:
+                pending.answer.typist = pseudonym(salt, pending.typist)[:12]
             if pending.digest:
                 # With a key, because a list of frequent queries would tell the text of a digest without one.
                 pending.answer.request_digest = blake2b(pending.digest, digest_size=8, key=salt).hexdigest()
@@ -134,6 +220,12 @@ def _split_by_products(batch: Sequence[_PendingAnswer]) -> Iterator[Sequence[_Pe
             yield batch[start:at]
             start, count = at, len(pending.answer.products)
     yield batch[start:]
+
+
+def _is_logged(request: ApiRequest, treatments: Sequence[ExperimentTreatment]) -> bool:
+    if request.credential.app.settings.served_log == "off" or request.is_automated:
+        return False
+    return PREVIEW.get() is None and not (treatments and any(treatment.forced for treatment in treatments))
 
 
 def _list_products(answered: RecommendationResult) -> tuple[tuple[str, ...], Placements]:

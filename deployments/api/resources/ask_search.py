@@ -30,6 +30,7 @@ from deployments.api.http.confidential_fields import (
 )
 from deployments.api.http.identity import RequestIdentity, identity_from_request
 from deployments.api.http.query_log_writer import QueryLog
+from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.resources.questions import (
     AskServices,
     QuestionsResource,
@@ -68,7 +69,9 @@ class AskSearchResource:
         recommender: RecommenderClient,
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
+        served_log: ServedLogWriter | None = None,
     ) -> None:
+        self._served_log = served_log
         self._query_log = query_log
         self._services = services
         self._questions = questions
@@ -96,9 +99,13 @@ class AskSearchResource:
         self._query_log.record(
             request, "ask", body.q, total=total, served_by="ask_search", engine_id=query.engine_id
         )
+        service_id = self._new_service_id()
+        if self._served_log is not None:
+            shown = [str(product["product_id"]) for product in products]
+            self._served_log.record_items(request, service_id, query, shown, endpoint="ask_search")
         data: dict[str, Any] = {
             "took": request.took_ms(),
-            "service_id": self._new_service_id(),
+            "service_id": service_id,
             "total": total,
             "start": body.start,
             "products": products,

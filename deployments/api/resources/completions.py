@@ -20,6 +20,7 @@ from cluster.ids import ServiceId
 from deployments.api.http.confidential_fields import check_query, remove_hidden_fields
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.wire.autocomplete import Autocomplete, to_completion_query
 from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.recommendation import render_notices
@@ -41,7 +42,9 @@ class CompletionsResource:
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
         suggestions: QuestionBankSuggestions,
+        served_log: ServedLogWriter | None = None,
     ) -> None:
+        self._served_log = served_log
         self._treatment = treatment
         self._recommender = recommender
         self._suggestions = suggestions
@@ -82,11 +85,16 @@ class CompletionsResource:
             total=sum(map(len, completions.values())), language=query.language,
             served_by=answered.served_by, engine_id=query.engine_id,
         )  # fmt: skip
+        service_id = self._new_service_id()
+        if self._served_log is not None:
+            self._served_log.record_items(
+                request, service_id, treated, treatments=outcome.treatments, level=answered.served_by
+            )
         return result(
             "completions",
             dumps(completions) + render_notices(answered, *_warnings(request, query)),
             took_ms=request.took_ms(),
-            service_id=self._new_service_id(),
+            service_id=service_id,
             alias=request.credential.app.settings.service_id_response_alias,
         )
 

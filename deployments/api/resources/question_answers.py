@@ -19,6 +19,7 @@ from deployments.api.http.confidential_fields import check_query, remove_hidden_
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.http.query_log_writer import QueryLog
 from deployments.api.http.query_treatment import QueryTreatment
+from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.wire import qa as wire
 from deployments.api.wire.faults import unprocessable_from
 from deployments.api.wire.qa import (
@@ -46,7 +47,9 @@ class QuestionAnswersResource:
         recommender: RecommenderClient,
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
+        served_log: ServedLogWriter | None = None,
     ) -> None:
+        self._served_log = served_log
         self._treatment = treatment
         self._recommender = recommender
         self._new_service_id = new_service_id
@@ -75,6 +78,10 @@ class QuestionAnswersResource:
             request, "ask", original,
             total=answers.total, language=query.language, served_by="question_answering", engine_id=query.engine_id,
         )  # fmt: skip
+        service_id = self._new_service_id()
+        if self._served_log is not None:
+            cited = [answer["product_id"] for answer in answers.answers if "product_id" in answer]
+            self._served_log.record_items(request, service_id, treated, cited, outcome.treatments)
         spelling = answers.spelling
         more = {
             "total": answers.total,
@@ -91,7 +98,7 @@ class QuestionAnswersResource:
             "answers",
             dumps(answers.answers) + b"," + dumps(more)[1:-1] + render_notices(answered),
             took_ms=request.took_ms(),
-            service_id=self._new_service_id(),
+            service_id=service_id,
             alias=request.credential.app.settings.service_id_response_alias,
         )
 

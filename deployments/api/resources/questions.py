@@ -118,6 +118,7 @@ class QuestionsResource:
             metadata=identity.metadata,
             claims=identity.claims,
             is_strangers=bool(identity.origin),
+            is_automated=request.is_automated,
             **more,
         )
 

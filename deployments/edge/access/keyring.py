@@ -119,6 +119,13 @@ class Keyring:
                 return credential.app.settings.provider_tokens_per_day
         return 0
 
+    def served_log_of(self, app_id: str) -> str:
+        """Return the mode of an app's log of answers; `off` for an unknown app."""
+        for credential in self._credentials.values():
+            if credential.app.app_id == app_id:
+                return credential.app.settings.served_log
+        return "off"
+
     def affiliation_of(self, app_id: str) -> tuple[str, tuple[str, ...]]:
         """Return an app's filter of partners' products, and the fields that browsers can't read."""
         for credential in self._credentials.values():

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -81,3 +82,15 @@ def test_an_answer_that_was_written_twice_has_one_row(log: ServedLogStore) -> No
     log.append(APP, [answer("s1", NOW_MS, "anna"), answer("s1", NOW_MS, "anna")], "1-0")
     log.append(APP, [answer("s1", NOW_MS, "anna"), answer("s2", NOW_MS + 1, "")], "2-0")
     assert log.read(APP, 0)["service_id"].to_pylist() == ["s1", "s2"]
+
+
+def test_only_the_last_completion_of_a_typing_burst_stays(log: ServedLogStore) -> None:
+    def typed(name: str, at: int, typist: str) -> ServedAnswer:
+        return replace(answer(name, NOW_MS + at, ""), endpoint="autocomplete", typist=typist)
+
+    rows = [
+        typed("t", 0, "anna"), typed("tu", 300, "anna"), typed("k", 400, "bert"), typed("tul", 900, "anna"),
+        answer("list", NOW_MS + 1_000, "anna"), typed("again", 2_901, "anna"),
+    ]  # fmt: skip
+    log.append(APP, rows, "1-0")
+    assert log.read(APP, 0)["service_id"].to_pylist() == ["k", "tul", "list", "again"]
