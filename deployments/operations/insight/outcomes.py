@@ -57,7 +57,7 @@ async def report_outcomes(services: AdminServices, given: ReportOutcomes) -> Out
     Errors:
         Invalid: no span of time; NotFound: no such app
     Cost:
-        1,000,000 answers: about a second in other threads, once in 30 seconds
+        1,000,000 answers: 4 to 5 s of a processor in other threads, once in 30 seconds
     """
     return await _report(services, given, MOST_ANSWERS if services.recommender is not None else None)
 
@@ -119,7 +119,7 @@ def load_report(
     """Read the answers and outcomes of a period, and of the period before, and build the report.
 
     Cost:
-        10,000,000 answers: see docs/guides/outcomes.md
+        10,000,000 answers of ten products: 44 s of processor time, 1.7 GB
     """
     served, outcomes = ServedLogStore(artifacts), OutcomeStore(artifacts)
     commit = served.commit(app_id)
