@@ -11,7 +11,9 @@ import typer
 from cluster.errors import Invalid
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
-from deployments.operations.content.catalog import ProductView
+from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.operations.content import catalog
+from deployments.operations.content.catalog import build_record_table
 
 app = typer.Typer(help="Single products: show, change or add one.", no_args_is_help=True)
 
@@ -30,16 +32,6 @@ FIELD:=JSON takes a JSON value. All other fields of the product stay. Products b
 App = Annotated[str, typer.Argument(metavar="APP", help="The app.")]
 ProductId = Annotated[str, typer.Argument(metavar="ID", help="The product id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
-
-
-@app.command("show")
-def show_product(name: App, product_id: ProductId, as_json: AsJson = False) -> None:
-    """Show the stored record of a product."""
-    view: ProductView = Installation().perform("catalog.get", app_id=name, product_id=product_id)
-    if as_json:
-        screen.print_json(view.to_dict())
-        return
-    screen.out().print(_build_table(view.product))
 
 
 @app.command("set", epilog=SET_EPILOG)
@@ -63,7 +55,7 @@ def set_product(
         screen.print_json(changed)
         return
     screen.out().print(f"Product {product_id} of {name} is {'added' if new else 'changed'}.")
-    screen.out().print(_build_table(changed["product"]))
+    screen.print_result((build_record_table(changed["product"]),))
 
 
 def check_changes(changes: Sequence[str]) -> None:
@@ -125,8 +117,6 @@ def _parse_json(text: str, change: str) -> Any:
         raise Invalid(f"{change!r}: {text!r} is no JSON; texts need FIELD=VALUE") from error
 
 
-def _build_table(record: dict[str, Any]) -> Any:
-    table = screen.build_table("field", "value")
-    for field, value in record.items():
-        table.add_row(field, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    return table
+add_commands(
+    app, (OperationCommand("show", "catalog.get", options={"product_id": "ID"}),), catalog, names_app=False
+)

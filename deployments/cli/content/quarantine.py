@@ -8,19 +8,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-import orjson
 import typer
 
 from actors.intake.replay import ReplayResult
-from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound, ReadOnly
 from cluster.records.intake import QuarantineEntry
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
+from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.operations.content import quarantine as operations
 from deployments.operations.content.quarantine import (
-    EntryDetails,
     EntryList,
-    describe_entry,
     read_entries,
     select_entries,
 )
@@ -65,51 +63,6 @@ Kind = Annotated[str, typer.Option(help="Only record, batch, change, erasure or 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 _ALL = 1_000_000
 "Entries that a command reads at most."
-
-
-@app.command("list", epilog=EPILOG)
-def list_entries(
-    name: AppName,
-    kind: Kind = "",
-    limit: Annotated[int, typer.Option(help="Entries to list at most.", min=1)] = 50,
-    as_json: AsJson = False,
-) -> None:
-    """List what was set aside, newest first."""
-    with _exit_codes(as_json):
-        entries: EntryList = Installation().perform("quarantine.list", app_id=name, kind=kind, limit=limit)
-    newest = entries.newest
-    if as_json:
-        screen.print_json(entries.to_dict())
-        return
-    if not entries.total:
-        screen.out().print("Nothing is set aside.")
-        return
-    table = screen.build_table("id", "what", "when", "why")
-    for entry in newest:
-        what = " ".join(filter(None, (entry.kind, entry.noun, entry.name[:60])))
-        when = iso_ms(entry.at)[:19] if entry.at else "-"
-        table.add_row(entry.entry_id, screen.quote_text(what), when, screen.quote_text(entry.reason[:200]))
-    screen.out().print(table)
-    if entries.total > len(newest):
-        screen.out().print(f"{entries.total - len(newest):,} more; see --limit and --kind.")
-
-
-@app.command("show")
-def show(
-    name: AppName, entry_id: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False
-) -> None:
-    """Show an entry whole: what it is, why it is here, and whether it can be replayed."""
-    with _exit_codes(as_json):
-        details: EntryDetails = Installation().perform("quarantine.get", app_id=name, entry_id=entry_id)
-    text = details.entry.payload.decode("utf-8", "replace")
-    if as_json:
-        screen.print_json(details.to_dict())
-        return
-    for label, value in describe_entry(details.entry).items():
-        if value != "":
-            screen.out().print(screen.quote_text(f"{label}: {value}"))
-    for line in _format_json(text).splitlines():
-        screen.out().print(screen.quote_text(line))
 
 
 @app.command("replay", epilog=REPLAY_EPILOG)
@@ -200,13 +153,6 @@ def _read(installation: Installation, name: str, kind: str = "") -> list[Quarant
     return list(entries.newest)
 
 
-def _format_json(text: str) -> str:
-    try:
-        return orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode()
-    except orjson.JSONDecodeError:
-        return text
-
-
 def _is_confirmed(entries: Sequence[QuarantineEntry]) -> bool:
     counts = Counter(entry.kind for entry in entries)
     summary = ", ".join(f"{count:,} {kind}" for kind, count in sorted(counts.items()))
@@ -224,3 +170,10 @@ def _exit_codes(as_json: bool) -> Iterator[None]:
     except (Invalid, NotFound) as error:
         screen.print_error(error, as_json=as_json)
         raise typer.Exit(1 if isinstance(error, ReadOnly) else 2) from error
+
+
+COMMANDS = (
+    OperationCommand("list", "quarantine.list", EPILOG),
+    OperationCommand("show", "quarantine.get", options={"entry_id": "ID"}),
+)
+add_commands(app, COMMANDS, operations, names_app=False)

@@ -25,9 +25,27 @@ _TYPES = {"integer": int, "number": float, "share": float, "flag": bool}
 _WRITTEN = {
     "moment": "2026-12-01T08:00:00+01:00, without an offset in UTC",
     "weights": "blue=2",
+    "pairs": "NAME=VALUE",
+    "range": "MIN:MAX, as 1:4, or one number",
     "pair": "0,0.5",
 }
 "How a text of a kind is written."
+_REPEATED = ("words", "weights", "pairs")
+"Kinds whose option or argument can be repeated."
+_WAIT = (
+    inspect.Parameter(
+        "wait",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=True,
+        annotation=Annotated[bool, typer.Option(help="Come back when it is done, not when it is asked for.")],
+    ),
+)
+_AS_JSON = inspect.Parameter(
+    "as_json",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=False,
+    annotation=Annotated[bool, typer.Option("--json", help="One JSON object.")],
+)
 _METAVARS = {"app_id": "APP", "engine_id": "ENGINE"}
 
 
@@ -46,18 +64,107 @@ class OperationCommand:
     "Required argument of the operation -> what the command takes where it is absent."
     for_all: str = ""
     "The operation for all apps, performed where no app is named."
+    app_from: str = ""
+    """The operation whose result names the app where the command line names none. Is the app an argument before
+    another one, a single word is the other one."""
+    shows: str = ""
+    "The operation that is performed where the command line names nothing to change."
+    view: Callable[[Any], Any] | None = None
+    "Returns what the command prints: of the result of `shows` if there is one, else of the operation."
+    wait: Callable[[Installation, str, Mapping[str, Any]], Any] | None = None
+    "Performs the operation with arguments and waits until it is brought about; `--no-wait` only performs it."
+    ranges: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    "Name of an option that is written MIN:MAX -> the arguments that it gives."
 
 
-def add_commands(app: typer.Typer, commands: Iterable[OperationCommand], *modules: ModuleType) -> None:
-    """Add commands to a group, generated from the operations of modules."""
+def add_commands(
+    app: typer.Typer, commands: Iterable[OperationCommand], *modules: ModuleType, names_app: bool = True
+) -> None:
+    """Add commands to a group, generated from the operations of modules.
+
+    With `names_app`, their JSON begins with the app that was given.
+    """
     by_name = {operation.name: operation for operation in list_operations(*modules)}
     for command in commands:
-        call = build_command(command, by_name[command.operation])
+        call = build_command(command, by_name[command.operation], names_app=names_app)
         app.command(command.word, epilog=command.epilog)(call)
 
 
-def build_command(command: OperationCommand, operation: Operation[Any, Any]) -> Callable[..., None]:
+def build_command(
+    command: OperationCommand, operation: Operation[Any, Any], *, names_app: bool
+) -> Callable[..., None]:
     """Return the function of a command: it parses, performs the operation, and prints the result."""
+    fields = _list_command_fields(command, operation)
+    places = [
+        name
+        for name in operation.path_fields
+        if name in fields and not command.options.get(name, "").startswith("--")
+    ]
+    places += [name for name, option in command.options.items() if option.isupper() and name not in places]
+    fields = {name: fields[name] for name in (*places, *fields)}
+    names = {name: _option_name(part, command, name in places) for name, part in fields.items()}
+    word = places[1] if command.app_from and places[:1] == ["app_id"] else ""
+    if word:
+        names |= {"app_id": f"[APP] {names[word]}", word: ""}
+        fields["app_id"] = replace(fields["app_id"], description="The app may be left out.")
+        fields[word] = replace(fields[word], is_required=False)
+
+    def perform(as_json: bool, wait: bool = False, **entered: Any) -> None:
+        if word and not entered[word]:
+            entered[word] = entered.pop("app_id")
+        given = _read_arguments(command, fields, names, entered)
+        installation, performed = Installation(), operation.name
+        view: Callable[[Any], Any] = (not command.shows and command.view) or _as_it_is
+        if "app_id" not in given and command.app_from:
+            finding = {word: given[word]} if word else {}
+            given["app_id"] = result_to_json(installation.perform(command.app_from, **finding))["app_id"]
+        if "app_id" not in given and command.for_all:
+            performed = command.for_all
+        elif command.shows and given.keys() <= set(operation.path_fields):
+            performed, view = command.shows, command.view or _as_it_is
+        else:
+            arguments = parse_arguments(operation, given)
+            if operation.check is not None:
+                operation.check(arguments)
+        if command.wait is not None and wait:
+            result = command.wait(installation, performed, given)
+        else:
+            result = installation.perform(performed, **given)
+        print_result(view(result), as_json, command, given if names_app else {})
+
+    is_optional = bool(command.for_all or command.app_from) and not word
+    parameters = [
+        _parameter(part, names[name], name in places, is_optional=is_optional)
+        for name, part in fields.items()
+    ]
+    parameters += _WAIT if command.wait is not None else ()
+    perform.__name__ = command.word
+    perform.__doc__ = operation.summary + (" Without a change, show what holds." if command.shows else "")
+    perform.__annotations__ = {}
+    perform.__dict__["__signature__"] = inspect.Signature([*parameters, _AS_JSON])
+    perform.__dict__["operations"] = {operation.name, command.for_all, command.app_from, command.shows} - {""}
+    return perform
+
+
+def _read_arguments(
+    command: OperationCommand,
+    fields: Mapping[str, ArgumentField],
+    names: Mapping[str, str],
+    entered: Mapping[str, Any],
+) -> dict[str, Any]:
+    given = {
+        name: _parse(fields[name], names[name], value)
+        for name, value in entered.items()
+        if value is not None and value not in ("", [""]) and (value or not _is_stdin(names[name]))
+    }
+    for name, bounds in command.ranges.items():
+        given.update(zip(bounds, given.pop(name, ()), strict=False))
+    return given
+
+
+def _list_command_fields(
+    command: OperationCommand, operation: Operation[Any, Any]
+) -> dict[str, ArgumentField]:
     fields = {
         part.name: replace(part, default=command.defaults[part.name], is_required=False)
         if part.name in command.defaults
@@ -65,42 +172,10 @@ def build_command(command: OperationCommand, operation: Operation[Any, Any]) -> 
         for part in list_fields(operation.arguments)
         if command.options.get(part.name) != ""
     }
-    places = [name for name in operation.path_fields if not command.options.get(name, "").startswith("--")]
-    places += [name for name, option in command.options.items() if option.isupper() and name not in places]
-    ordered = [
-        *(fields[name] for name in places),
-        *(part for name, part in fields.items() if name not in places),
-    ]
-    names = {part.name: _option_name(part, command, part.name in places) for part in ordered}
-
-    def perform(as_json: bool, **entered: Any) -> None:
-        given = {
-            name: _parse(fields[name], names[name], value)
-            for name, value in entered.items()
-            if value is not None and value not in ("", [""])
-        }
-        performed = operation.name
-        if command.for_all and "app_id" not in given:
-            performed = command.for_all
-        else:
-            arguments = parse_arguments(operation, given)
-            if operation.check is not None:
-                operation.check(arguments)
-        print_result(Installation().perform(performed, **given), as_json, command, given)
-
-    parameters = [_parameter(part, names[part.name], is_optional=bool(command.for_all)) for part in ordered]
-    as_json = inspect.Parameter(
-        "as_json",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=False,
-        annotation=Annotated[bool, typer.Option("--json", help="One JSON object.")],
-    )
-    perform.__name__ = command.word
-    perform.__doc__ = operation.summary
-    perform.__annotations__ = {}
-    perform.__dict__["__signature__"] = inspect.Signature([*parameters, as_json])
-    perform.__dict__["operations"] = {operation.name, command.for_all} - {""}
-    return perform
+    for name, (low, high) in command.ranges.items():
+        about = fields.pop(low).description + " " + fields.pop(high).description
+        fields[name] = ArgumentField(name, "range", name, about, None, is_required=False)
+    return fields
 
 
 def print_result(
@@ -153,34 +228,54 @@ def _option_name(part: ArgumentField, command: OperationCommand, is_place: bool)
     return name or f"--{part.name.replace('_', '-')}"
 
 
+def _as_it_is(result: Any) -> Any:
+    return result
+
+
+def _is_stdin(name: str) -> bool:
+    return name.endswith("-stdin")
+
+
 def _parse(part: ArgumentField, name: str, value: Any) -> Any:
+    if _is_stdin(name):
+        return _read_line(part.name)
     if part.kind == "items":
         return read_json_items(value, part.name)
     if part.kind == "words" and name.isupper():
         return value
-    if part.kind in ("moment", "pair", "words", "weights"):
+    if part.kind in ("moment", "pair", "pairs", "range", "words", "weights"):
         return part.parse(value if isinstance(value, list) else [value], name)
     return value
 
 
-def _parameter(part: ArgumentField, name: str, *, is_optional: bool) -> inspect.Parameter:
+def _read_line(noun: str) -> str:
+    line = sys.stdin.readline().rstrip("\r\n")
+    if not line:
+        raise Invalid(f"no {noun} came on standard input")
+    return line
+
+
+def _parameter(part: ArgumentField, name: str, is_argument: bool, *, is_optional: bool) -> inspect.Parameter:
     """Return an argument or an option of a command as Typer reads it from a signature."""
     kind: Any = _TYPES.get(part.kind, str)
-    if part.kind in ("words", "weights"):
+    if part.kind in _REPEATED:
         kind = list[str]
-    default = part.default if part.kind not in ("words", "weights") or part.default else None
+    default = part.default if part.kind not in _REPEATED or part.default else None
     is_required = part.is_required and not (is_optional and part.name == "app_id")
     info: Any
-    if name.isupper():
+    if is_argument:
         text = "JSON file; - for standard input." if part.kind == "items" else part.description
-        info = typer.Argument(metavar=name, help=text)
+        info = typer.Argument(metavar=name, help=text, show_default=bool(default))
+    elif _is_stdin(name):
+        kind, default = bool, False
+        info = typer.Option(name, help=f"Read the {part.name} from the first line of standard input.")
     else:
         bounds: dict[str, Any] = (
             {"min": part.minimum, "max": part.maximum} if part.kind in ("integer", "number") else {}
         )
         switch = f"{name}/--no-{name[2:]}" if part.kind == "flag" and default is not False else name
         written = f" Written as {_WRITTEN[part.kind]}." if part.kind in _WRITTEN else ""
-        info = typer.Option(switch, help=part.description + written, **bounds)
+        info = typer.Option(*switch.split(), help=part.description + written, **bounds)
     annotation = kind if is_required or default is not None else kind | None
     return inspect.Parameter(
         part.name,

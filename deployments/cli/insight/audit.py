@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from cluster.clock import iso_ms
 from cluster.errors import Fault
 from cluster.store.administration.audit_chain import AuditVerdict
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
-from deployments.operations.frame.audit import AuditRows
+from deployments.cli.frame.operation_commands import OperationCommand, add_commands
+from deployments.operations.frame import audit as operations
 from deployments.operations.frame.operation import Download
 from deployments.operations.frame.principal import COMMAND_LINE
 
@@ -39,33 +39,6 @@ EXPORT_EPILOG = """
 """
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
-
-
-@app.command("list", epilog=LIST_EPILOG)
-def list_rows(
-    name: Annotated[str, typer.Option("--app", help="Only changes of this app.")] = "",
-    operation: Annotated[str, typer.Option(help="Only this operation or area, as keys.rotate or keys.")] = "",
-    user: Annotated[str, typer.Option(help="Only changes by this person.")] = "",
-    limit: Annotated[int, typer.Option(help="Rows.", min=1, max=1000)] = 50,
-    cursor: Annotated[str, typer.Option(help="From `next` of the page before.")] = "",
-    as_json: AsJson = False,
-) -> None:
-    """List changes, the newest first."""
-    rows: AuditRows = Installation().perform(
-        "audit.list", app=name, operation=operation, username=user, limit=limit, cursor=cursor
-    )
-    if as_json:
-        screen.print_json(rows.to_dict())
-        return
-    table = screen.build_table("when", "who", "way", "operation", "app", "outcome", droppable=("way",))
-    for row in rows.page.rows:
-        outcome = f"{row.outcome}: {row.reason}" if row.reason else row.outcome
-        table.add_row(
-            iso_ms(row.at)[:19], row.username, row.way, row.operation, row.app_id, screen.quote_text(outcome)
-        )
-    screen.out().print(table if rows.page.rows else "There are no such changes.")
-    if rows.page.next:
-        screen.out().print(f"Older ones: --cursor {rows.page.next}")
 
 
 @app.command("verify", epilog=VERIFY_EPILOG)
@@ -113,3 +86,9 @@ def export() -> None:
                 sys.stdout.write(line.decode())
 
     asyncio.run(write())
+
+
+LISTED = {"username": "--user", "since": "", "until": ""}
+add_commands(
+    app, (OperationCommand("list", "audit.list", LIST_EPILOG, LISTED, defaults={"limit": 50}),), operations
+)

@@ -10,7 +10,6 @@ import typer
 
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
-from deployments.cli.access.clients import archive_app
 from deployments.cli.frame import screen
 from deployments.cli.frame.charts import FORMS, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
@@ -77,7 +76,7 @@ def mcp(
     """Report the archive's use: clients, skills, questions, articles, refusals. No person is named."""
     parse_span_ms(since)
     installation = Installation()
-    app_id = name or archive_app(installation)
+    app_id = name or installation.perform("archive.app").app_id
     report: ArchiveReport = installation.perform(
         "archive.report", app_id=app_id, since=since, top=top, unanswered_below=below
     )

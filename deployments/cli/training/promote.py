@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.clock import iso_ms
 from cluster.errors import HouseError
 from cluster.records.engine import Promotion
 from deployments.cli.frame import screen
 from deployments.cli.frame.installation import Installation
+from deployments.cli.frame.operation_commands import OperationCommand, add_commands
 from deployments.cli.training import engines
 from deployments.cli.training.train import AppName, AsJson, EngineName
 from deployments.operations.frame.principal import COMMAND_LINE
-from deployments.operations.models.promotions import PromotionHistory, PromotionView
+from deployments.operations.models import promotions
+from deployments.operations.models.promotions import PromotionView
 
 if TYPE_CHECKING:
     from cluster.artifacts.artifact_store import ArtifactStore
@@ -51,7 +52,7 @@ HISTORY_EPILOG = """
 def register_commands(line: typer.Typer) -> None:
     """Add both commands to the command line."""
     line.command("promote", epilog=PROMOTE_EPILOG)(promote)
-    line.command("rollback", epilog=ROLLBACK_EPILOG)(rollback)
+    add_commands(line, (ROLLBACK,), promotions, names_app=False)
 
 
 def promote(
@@ -115,48 +116,13 @@ async def _compare_anew(
             return None
 
 
-def rollback(
-    app: AppName = "playground",
-    engine: EngineName = "default",
-    to: Annotated[str, typer.Option(help="A version or its start, or `none`; else what served before.")] = "",
-    as_json: AsJson = False,
-) -> None:
-    """Let serve again what served before; no restart."""
-    view: PromotionView = Installation().perform("promotions.roll_back", app_id=app, engine_id=engine, to=to)
-    entry = view.entry
-    if as_json:
-        screen.print_json(entry.model_dump(mode="json"))
-        return
-    now = f"snapshot {entry.version}" if entry.version else "live signals, no trained model"
-    screen.out().print(f"Engine {engine} of {app} serves {now} again, instead of {entry.before}.")
-
-
-@engines.app.command("history", epilog=HISTORY_EPILOG)
-def history(
-    app: AppName = "playground",
-    engine: Annotated[str, typer.Argument(metavar="[ENGINE]", help="The engine.")] = "default",
-    limit: Annotated[int, typer.Option(help="How many entries.", min=1, max=10_000)] = 50,
-    as_json: AsJson = False,
-) -> None:
-    """List which snapshot served from when on, who decided that, and its figures; newest first."""
-    page: PromotionHistory = Installation().perform(
-        "promotions.list", app_id=app, engine_id=engine, limit=limit
-    )
-    if as_json:
-        screen.print_json(page.to_dict())
-        return
-    entries = page.entries
-    table = screen.build_table(
-        "since", "what", "snapshot", "by", "run", "ndcg@10", "why",
-        ids=("snapshot", "run"), droppable=("run", "by"),
-    )  # fmt: skip
-    for entry in entries:
-        figure = entry.figures.get("ndcg@10")
-        table.add_row(
-            iso_ms(entry.at_ms)[:19], entry.kind.replace("_", " "), entry.version or "none",
-            entry.by, entry.run_id, "" if figure is None else f"{figure:.4f}",
-            f"forced: {entry.reason}" if entry.forced else entry.reason.partition(":")[0],
-        )  # fmt: skip
-    screen.out().print(
-        table if entries else f"Nothing that was learned ever served engine {engine} of {app}."
-    )
+ENGINE_OF_PLAYGROUND = {"app_id": "playground", "engine_id": "default"}
+ROLLBACK = OperationCommand(
+    "rollback",
+    "promotions.roll_back",
+    ROLLBACK_EPILOG,
+    {"app_id": "APP", "engine_id": "--engine"},
+    defaults=ENGINE_OF_PLAYGROUND,
+)
+HISTORY = OperationCommand("history", "promotions.list", HISTORY_EPILOG, defaults=ENGINE_OF_PLAYGROUND)
+add_commands(engines.app, (HISTORY,), promotions)

@@ -73,6 +73,14 @@ class AppDetails:
 
     app: App
 
+    def limits(self) -> AppLimits:
+        """Return its rate limits."""
+        return AppLimits(self.app.app_id, self.app.settings.limits)
+
+    def switches(self) -> AppSwitches:
+        """Return its switches."""
+        return AppSwitches(self.app.app_id, self.app.settings)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the app for JSON."""
         return {**app_to_dict(self.app), "switches": switches_to_dict(self.app.settings)}
@@ -313,8 +321,7 @@ async def set_display_name(services: AdminServices, given: SetDisplayName) -> Ap
 
 
 async def _read_limits(services: AdminServices, given: SetLimits) -> AppLimits:
-    app = await key_admin(services).app(given.app_id)
-    return AppLimits(given.app_id, app.settings.limits)
+    return AppDetails(await key_admin(services).app(given.app_id)).limits()
 
 
 @operation("apps.set_limits", "PATCH", "/apps/{app_id}/limits", "owner", read_before=_read_limits)

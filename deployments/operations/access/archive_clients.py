@@ -14,11 +14,20 @@ from cluster.admin.key_admin import KeyAdmin
 from cluster.clock import iso_ms
 from cluster.errors import Invalid, NotFound
 from cluster.records.access import find_archive_app
-from cluster.records.archive_client import ArchiveCall, ClientRule, fold_client_name, short_id
+from cluster.records.archive_client import (
+    DEFAULT_CALLS_PER_MINUTE,
+    EVERYBODY,
+    ArchiveCall,
+    ClientRule,
+    fold_client_name,
+    is_client_name,
+    short_id,
+)
 from cluster.records.named_archive import archive_of
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.named_archives import load_grants
 from deployments.operations.frame.operation import Arguments, OfApp, operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.frame.time_span import parse_span_ms
 from deployments.operations.insight.archive_report import (
@@ -71,6 +80,23 @@ class OfConnection(OfApp):
 
 
 @dataclass(frozen=True, slots=True)
+class ArchiveChoice:
+    """The app that agents read."""
+
+    app_id: str
+    is_chosen: bool
+    "Whether somebody chose it; else it is the one of KIOSK_ARCHIVE_APP."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the choice for JSON."""
+        return asdict(self)
+
+    def to_lines(self) -> ResultLines:
+        """Return the app."""
+        return (f"Agents read {self.app_id}.",)
+
+
+@dataclass(frozen=True, slots=True)
 class ArchiveClients:
     """The rules for clients, and who called of late."""
 
@@ -86,6 +112,22 @@ class ArchiveClients:
         ]
         return {"app_id": self.app_id, "rules": [rule.model_dump() for rule in self.rules], "seen": callers}
 
+    def to_lines(self) -> ResultLines:
+        """Return a table of the rules, and one of the callers."""
+        rows = [
+            (rule.client, "yes" if rule.decision == "allow" else "no", _format_rate(rule))
+            for rule in self.rules
+        ]
+        if not any(rule.client == EVERYBODY for rule in self.rules):
+            rows.insert(0, ("everybody else (*)", "yes", f"{DEFAULT_CALLS_PER_MINUTE:g} a person"))
+        callers = [(usage.name, str(usage.calls), ", ".join(usage.client_ids[:4])) for usage in self.seen]
+        title = "Callers of the last 30 days"
+        return (
+            ResultTable(("client", "may call", "calls per minute"), rows, title="Rules"),
+            "",
+            ResultTable(("client", "calls", "ids"), callers, "No calls within 30 days.", title=title),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ChangedClient:
@@ -98,6 +140,14 @@ class ChangedClient:
         """Return the rule as JSON."""
         return {"app_id": self.app_id, **self.rule.model_dump()}
 
+    def to_lines(self) -> ResultLines:
+        """Return the rule in words, and what a name proves."""
+        client, is_allowed = self.rule.client, self.rule.decision == "allow"
+        may = "may call" if is_allowed else "is refused"
+        line = f"{client} {may}; calls per minute: {_format_rate(self.rule)}."
+        hint = "Any client may give itself this name; host:HOST lets in only who answers there."
+        return (line, hint) if is_allowed and is_client_name(client) else (line,)
+
 
 @dataclass(frozen=True, slots=True)
 class ForgottenClient:
@@ -109,6 +159,17 @@ class ForgottenClient:
     def to_dict(self) -> dict[str, Any]:
         """Return the client as JSON."""
         return {"app_id": self.app_id, "client": self.client, "forgotten": True}
+
+    def to_lines(self) -> ResultLines:
+        """Return the client."""
+        return (f"{self.client} has no rule any more.",)
+
+
+def _format_rate(rule: ClientRule) -> str:
+    of_each = " a person" if rule.client == EVERYBODY else ""
+    if rule.calls_per_minute is None:
+        return f"{DEFAULT_CALLS_PER_MINUTE:g}{of_each}" if of_each else "as *"
+    return f"{rule.calls_per_minute:g}{of_each}" if rule.calls_per_minute else "no bound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,19 +391,6 @@ def _build_report(
     return build_archive_report(
         calls, since=since, until=until, top=given.top, unanswered_below=given.unanswered_below
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveChoice:
-    """The app that agents read."""
-
-    app_id: str
-    is_chosen: bool
-    "Whether somebody chose it; else it is the one of KIOSK_ARCHIVE_APP."
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the choice for JSON."""
-        return asdict(self)
 
 
 @operation("connections.list", "GET", "/apps/{app_id}/archive/connections")

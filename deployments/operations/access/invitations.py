@@ -90,6 +90,32 @@ class NewInvitation:
         facts = invitation_to_dict(self.record, self.record.created_at)
         return {**facts, "link": self.base_url.rstrip("/") + self.path}
 
+    def to_lines(self) -> ResultLines:
+        """Return the link, and how long it works."""
+        record, link = self.record, self.to_dict()["link"]
+        hours = (record.expires_at - record.created_at) // _HOUR_MS
+        lines = (
+            f"Invitation {record.invitation_id} works once, for {hours} hours.",
+            f"  link  {link}   (shown this once)",
+        )
+        hint = "Put the address of the installation before it, or set KIOSK_PUBLIC_URL."
+        return lines if self.base_url else (*lines, hint)
+
+
+@dataclass(frozen=True, slots=True)
+class RevokedInvitation:
+    """An invitation that was revoked."""
+
+    invitation_id: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {"invitation_id": self.invitation_id, "revoked": True}
+
+    def to_lines(self) -> ResultLines:
+        """Return its id."""
+        return (f"Invitation {self.invitation_id} is revoked.",)
+
 
 class Invite(Arguments):
     """Arguments of `invitations.create`."""
@@ -161,7 +187,7 @@ async def create_invitation(services: AdminServices, given: Invite) -> NewInvita
 
 
 @operation("invitations.revoke", "DELETE", "/invitations/{invitation_id}", "owner", scope="installation")
-async def revoke_invitation(services: AdminServices, given: OfInvitation) -> dict[str, Any]:
+async def revoke_invitation(services: AdminServices, given: OfInvitation) -> RevokedInvitation:
     """Revoke an invitation.
 
     Its link stops working at once.
@@ -206,7 +232,7 @@ async def create_app_invitation(services: AdminServices, given: InviteToApp) -> 
 
 
 @operation("invitations.revoke_for_app", "DELETE", "/apps/{app_id}/invitations/{invitation_id}", "owner")
-async def revoke_app_invitation(services: AdminServices, given: OfAppInvitation) -> dict[str, Any]:
+async def revoke_app_invitation(services: AdminServices, given: OfAppInvitation) -> RevokedInvitation:
     """Revoke an invitation to one app.
 
     Errors:
@@ -254,10 +280,10 @@ async def _add(
     return NewInvitation(record, token, services.config.public_url)
 
 
-async def _remove(services: AdminServices, invitation_id: str, app_id: str) -> dict[str, Any]:
+async def _remove(services: AdminServices, invitation_id: str, app_id: str) -> RevokedInvitation:
     store = services.stores.invitations
     for invitation in await store.all():
         is_visible = not app_id or is_for_app(invitation, app_id)
         if invitation.invitation_id == invitation_id and is_visible and await store.remove(invitation.sha256):
-            return {"invitation_id": invitation_id, "revoked": True}
+            return RevokedInvitation(invitation_id)
     raise NotFound(f"there is no open invitation {invitation_id}")

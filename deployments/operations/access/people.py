@@ -12,7 +12,7 @@ from cluster.admin.accounts import AccountAdmin, account_to_dict
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound
 from cluster.records.account import Account, Role
-from cluster.records.administration import APP_ROLES, AppRole
+from cluster.records.administration import APP_ROLES, ROLE_TEXTS, AppRole
 from cluster.store.administration.grants import ActiveGrant
 from deployments.operations.access.apps import key_admin
 from deployments.operations.access.named_archives import end_grants
@@ -57,6 +57,35 @@ class AccountDetails:
         """Return the account for JSON."""
         return {**account_to_dict(self.account), **({"password": self.password} if self.password else {})}
 
+    def to_lines(self) -> ResultLines:
+        """Return that the person may sign in, and the password."""
+        return (f"{self.account.username} may sign in now.", *_show_once(self.password))
+
+    def roles(self) -> AccountRoles:
+        """Return its roles."""
+        return AccountRoles(self.account)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountRoles:
+    """The roles of an account."""
+
+    account: Account
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the roles for JSON."""
+        account = self.account
+        is_administrator = account.role == "administrator"
+        return {"username": account.username, "administrator": is_administrator, "roles": account.roles}
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the roles."""
+        account = self.account
+        if account.role == "administrator":
+            return (f"{account.username} is an administrator and owns every app.",)
+        rows = [(app_id, role, ROLE_TEXTS[role]) for app_id, role in sorted(account.roles.items())]
+        return (ResultTable(("app", "role", "may"), rows, f"{account.username} has no role in any app."),)
+
 
 @dataclass(frozen=True, slots=True)
 class PersonChange:
@@ -75,7 +104,8 @@ class PersonChange:
         """Return the change in words."""
         count = self.facts.get("disconnected")
         agents = "1 connected agent is" if count == 1 else f"{count} connected agents are"
-        return (self.sentence.format(name=self.username, agents=agents),)
+        sentence = self.sentence.format(name=self.username, agents=agents)
+        return (sentence, *_show_once(self.facts.get("password", "")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +157,10 @@ class AppPeople:
             for account in self.accounts
         ]
         return {"app_id": self.app_id, "users": named}
+
+
+def _show_once(password: str) -> ResultLines:
+    return (f"  password  {password}   (shown this once)",) if password else ()
 
 
 _TEMPORARY = (
@@ -292,7 +326,8 @@ async def set_password(services: AdminServices, given: SetPassword) -> PersonCha
         services.now_ms(),
         is_temporary=_is_temporary(services, given),
     )
-    return _changed(given, **({} if given.password else {"password": fresh}))
+    facts = {} if given.password else {"password": fresh}
+    return _changed(given, "{name} has a new password.", **facts)
 
 
 @operation(

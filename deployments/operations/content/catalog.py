@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ from cluster.records.interaction import INTERACTION_TYPES
 from deployments.operations.frame.api_calls import call_api, error_from_answer
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight.explanations import explain_product
 
@@ -157,6 +159,19 @@ class ProductView:
     def to_dict(self) -> dict[str, Any]:
         """Return the view for JSON."""
         return asdict(self)
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the record."""
+        return (build_record_table(self.product),)
+
+
+def build_record_table(record: Mapping[str, Any]) -> ResultTable:
+    """Return the fields of a product as a table."""
+    rows = [
+        (field, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for field, value in record.items()
+    ]
+    return ResultTable(("field", "value"), rows)
 
 
 @operation("catalog.get", "GET", "/apps/{app_id}/catalog/products/{product_id}")

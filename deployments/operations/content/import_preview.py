@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from cluster.errors import NotFound
-from cluster.records.file_import import FileImport
 from deployments.operations.content.file_preview import PreviewTask
-from deployments.operations.content.imports import Encoding, OneImport, Rules, find_import, state_folder
+from deployments.operations.content.imports import (
+    Encoding,
+    OneImport,
+    Rules,
+    find_import,
+    refuse_removed,
+    state_folder,
+)
 from deployments.operations.frame.operation import operation
 from deployments.operations.frame.services import AdminServices
 from jobs.ingest.files.delimited_files import DelimitedFormat
@@ -41,18 +45,7 @@ async def preview_import(services: AdminServices, given: PreviewImport) -> dict[
         NotFound: there is no such import, or its file was removed
         Invalid: the file does not have its format, or a rule is invalid
     """
-    record = (await find_import(services, given)).record
-    path = await _local_file(services, record)
-    return await services.preview(
-        PreviewTask(
-            kind="columns",
-            record=record,
-            path=str(path),
-            mapping=given.mapping,
-            now_ms=services.now_ms(),
-            encoding=_check_encoding(given.encoding),
-        )
-    )
+    return await _preview(services, given, kind="columns")
 
 
 @operation("imports.dry_run", "POST", "/apps/{app_id}/imports/{import_id}/dry-run", "editor", is_query=True)
@@ -61,27 +54,25 @@ async def dry_run_import(services: AdminServices, given: DryRunImport) -> dict[s
 
     Nothing is written.
     """
-    record = (await find_import(services, given)).record
-    path = await _local_file(services, record)
-    return await services.preview(
-        PreviewTask(
-            kind="rows", record=record, path=str(path), mapping=given.mapping, limit=given.limit,
-            now_ms=services.now_ms(), encoding=_check_encoding(given.encoding),
-        )
-    )  # fmt: skip
+    return await _preview(services, given, kind="rows", limit=given.limit)
 
 
-def _check_encoding(encoding: str | None) -> str | None:
-    """Return an encoding that exists.
+async def _preview(
+    services: AdminServices, given: PreviewImport | DryRunImport, **task: Any
+) -> dict[str, Any]:
+    """Look at the file in another process.
 
     Errors:
-        Invalid: it does not
+        NotFound: there is no such import, or its file was removed
+        Invalid: there is no such encoding
     """
-    DelimitedFormat("", encoding or "")
-    return encoding
-
-
-async def _local_file(services: AdminServices, record: FileImport) -> Path:
-    if record.is_removed:
-        raise NotFound("the uploaded file was removed; upload it again")
-    return await asyncio.to_thread(fetch_upload, record, services.artifacts, state_folder(services))
+    record = (await find_import(services, given)).record
+    refuse_removed(record)
+    path = await asyncio.to_thread(fetch_upload, record, services.artifacts, state_folder(services))
+    DelimitedFormat("", given.encoding or "")
+    return await services.preview(
+        PreviewTask(
+            record=record, path=str(path), mapping=given.mapping, encoding=given.encoding,
+            now_ms=services.now_ms(), **task,
+        )
+    )  # fmt: skip

@@ -214,8 +214,7 @@ async def start_import(services: AdminServices, given: StartImport) -> ImportVie
     stored = await find_import(services, given)
     record, status = stored.record, _view(services, stored).status
     await _refuse_read_only(services, given.app_id)
-    if record.is_removed:
-        raise NotFound("the uploaded file was removed; upload it again")
+    refuse_removed(record)
     if status in ("running", "finished"):
         raise Conflict(f"the import is {status}")
     mapping = record.mapping if given.mapping is None else given.mapping
@@ -383,6 +382,16 @@ async def find_import(services: AdminServices, given: OneImport) -> StoredImport
     if stored is None:
         raise NotFound(f"there is no import {given.import_id} in {given.app_id}")
     return stored
+
+
+def refuse_removed(record: FileImport) -> None:
+    """Refuse an import whose file was removed.
+
+    Errors:
+        NotFound: it was
+    """
+    if record.is_removed:
+        raise NotFound("the uploaded file was removed; upload it again")
 
 
 async def _refuse_read_only(services: AdminServices, app_id: str) -> None:

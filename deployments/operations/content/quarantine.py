@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+import orjson
 from pydantic import Field
 
 from actors.intake.replay import QuarantineReplayer, ReplayResult, find_obstacle
@@ -18,6 +19,7 @@ from cluster.records.intake import QuarantineEntry
 from cluster.store.installation.quarantine_store import QuarantineStore
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import OfApp, operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 INSTALLATION = "@installation"
@@ -71,6 +73,21 @@ class EntryList:
         newest = [describe_entry(entry) for entry in self.newest]
         return {"app": self.app_id, "entries": self.total, "newest": newest}
 
+    def to_lines(self) -> ResultLines:
+        """Return a table of the entries, and how many are not in it."""
+        rows = [
+            (
+                entry.entry_id,
+                " ".join(filter(None, (entry.kind, entry.noun, entry.name[:60]))),
+                iso_ms(entry.at)[:19] if entry.at else "-",
+                entry.reason[:200],
+            )
+            for entry in self.newest
+        ]
+        table = ResultTable(("id", "what", "when", "why"), rows, "Nothing is set aside.")
+        others = self.total - len(self.newest)
+        return (table, f"{others:,} more; see --limit and --kind.") if others else (table,)
+
 
 @dataclass(frozen=True, slots=True)
 class EntryDetails:
@@ -81,6 +98,15 @@ class EntryDetails:
     def to_dict(self) -> dict[str, Any]:
         """Return the entry for JSON."""
         return {**describe_entry(self.entry), "payload": self.entry.payload.decode("utf-8", "replace")}
+
+    def to_lines(self) -> ResultLines:
+        """Return the facts of the entry, then its payload, indented if it is JSON."""
+        facts = [f"{label}: {value}" for label, value in describe_entry(self.entry).items() if value != ""]
+        try:
+            payload = orjson.dumps(orjson.loads(self.entry.payload), option=orjson.OPT_INDENT_2)
+        except orjson.JSONDecodeError:
+            payload = self.entry.payload
+        return (*facts, *payload.decode("utf-8", "replace").splitlines())
 
 
 @dataclass(frozen=True, slots=True)

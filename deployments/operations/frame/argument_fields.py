@@ -17,8 +17,9 @@ from cluster.records.times import moment_ms
 from cluster.records.units import Unit
 
 Kind = Literal[
-    "text", "integer", "number", "share", "moment", "flag", "words", "pair", "weights", "items", "other"
-]
+    "text", "integer", "number", "share", "moment", "flag", "words", "pair", "pairs", "range", "weights",
+    "items", "other",
+]  # fmt: skip
 
 _KINDS: dict[Any, Kind] = {str: "text", int: "integer", float: "number", bool: "flag"}
 _GENERIC: dict[str, Kind] = {
@@ -38,6 +39,7 @@ _NAMES = {
     "token_id": "Id of a token.",
     "product_id": "Id of a product.",
     "import_id": "Id of an import.",
+    "run_id": "The run as `kiosk runs list` names it, or its start.",
     "erasure_id": "Id of an erasure.",
     "question_id": "Id of a question.",
     "user_id": "Id of a user.",
@@ -74,11 +76,15 @@ class ArgumentField:
         """
         if self.kind == "weights":
             return dict(_parse_weight(text, label) for text in texts)
+        if self.kind == "pairs":
+            return dict(_parse_name_and_value(text, label) for text in texts)
         if self.kind == "words":
             return tuple(word.strip() for text in texts for word in text.split(",") if word.strip())
         text = texts[0].strip()
         if self.kind == "moment":
             return _parse_moment(text, label)
+        if self.kind == "range":
+            return _parse_range(text, label)
         if self.kind == "pair":
             return _parse_pair(text, label)
         if self.kind in ("integer", "number", "share"):
@@ -103,7 +109,10 @@ def list_fields(model: type[BaseModel]) -> tuple[ArgumentField, ...]:
         fields.append(
             ArgumentField(
                 name=name,
-                kind=unit or _KINDS.get(annotation) or _GENERIC.get(str(annotation), "other"),
+                kind=unit
+                or _KINDS.get(annotation)
+                or _GENERIC.get(str(annotation))
+                or _other_kind(annotation),
                 title=info.title or name.replace("_", " ").capitalize(),
                 description=info.description or describe_argument(name),
                 default=None if default is PydanticUndefined or default == {} else default,
@@ -151,6 +160,10 @@ def _unwrap(annotation: Any) -> tuple[Any, list[Any]]:
             return annotation, metadata
 
 
+def _other_kind(annotation: Any) -> Kind:
+    return "pairs" if get_origin(annotation) is dict else "other"
+
+
 def _parse_moment(text: str, label: str) -> int:
     try:
         return moment_ms(text[:40])
@@ -163,6 +176,20 @@ def _parse_weight(text: str, label: str) -> tuple[str, float]:
     if not mark:
         raise Invalid(f"{label}: {text!r} is no name and its weight; write it as blue=2")
     return name, parse_number(weight, label)
+
+
+def _parse_name_and_value(text: str, label: str) -> tuple[str, str]:
+    name, mark, value = (part.strip() for part in text.partition("="))
+    if not mark or not name:
+        raise Invalid(f"{label}: {text!r} is no name and its value; write it as NAME=VALUE")
+    return name, value
+
+
+def _parse_range(text: str, label: str) -> tuple[int, int]:
+    low, _, high = text.partition(":")
+    if not low.isdigit() or not (high or low).isdigit():
+        raise Invalid(f"{label} is MIN:MAX, for example 1:4, or one number; not {text!r}")
+    return int(low), int(high or low)
 
 
 def _parse_pair(text: str, label: str) -> tuple[float, float]:

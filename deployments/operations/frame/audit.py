@@ -9,11 +9,13 @@ from typing import Any
 import orjson
 from pydantic import Field
 
+from cluster.clock import iso_ms
 from cluster.records.administration import AuditRow
 from cluster.store.administration.audit import AuditFilter
 from cluster.store.administration.audit import AuditPage as StoredPage
 from cluster.store.administration.audit_chain import AuditVerdict
 from deployments.operations.frame.operation import Arguments, Download, operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
 
@@ -26,6 +28,27 @@ class AuditRows:
     def to_dict(self) -> dict[str, Any]:
         """Return the rows for JSON."""
         return {"rows": [row_to_dict(row) for row in self.page.rows], "next": self.page.next}
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the rows, and how to get older ones."""
+        rows = [
+            (
+                iso_ms(row.at)[:19],
+                row.username,
+                row.way,
+                row.operation,
+                row.app_id,
+                f"{row.outcome}: {row.reason}" if row.reason else row.outcome,
+            )
+            for row in self.page.rows
+        ]
+        table = ResultTable(
+            ("when", "who", "way", "operation", "app", "outcome"),
+            rows,
+            "There are no such changes.",
+            droppable=("way",),
+        )
+        return (table, f"Older ones: --cursor {self.page.next}") if self.page.next else (table,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from actors.models.allowed_learners import ALLOWED
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.run import Run, RunKind
 from deployments.operations.frame.operation import OfApp, operation
+from deployments.operations.frame.result_table import ResultLines
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.evaluations import load_report
 from deployments.operations.models.recipes import choose_recipe
@@ -58,6 +59,18 @@ class MeasurementReport:
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {"run_id": self.run.run_id, "kind": self.run.kind, **self.report}
+
+    def to_lines(self) -> ResultLines:
+        """Return the report as Markdown."""
+        from jobs.refresh.evaluation.reports import markdown_from_reports
+        from jobs.refresh.runs.sweep import markdown_from_rows
+
+        report = self.report
+        title = f"{report['recipe']} on {self.run.app_id}"
+        if "rows" not in report:
+            return markdown_from_reports(report["reports"], title).splitlines()
+        sentence = report.get("split", {}).get("sentence", "")
+        return markdown_from_rows(report["rows"], title, sentence).splitlines()
 
 
 @operation("evaluations.order", "POST", "/apps/{app_id}/evaluations", "editor")

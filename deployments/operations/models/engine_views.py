@@ -12,6 +12,7 @@ from cluster.errors import HouseError
 from cluster.records.engine import Engine, EngineStatus, Placement
 from cluster.store.engines.engine_watch import EngineTraffic
 from cluster.store.stores import Stores
+from deployments.operations.frame.result_table import ResultLines
 
 STALE_MS = 15_000
 
@@ -84,8 +85,7 @@ class EngineView:
             note,
         )
 
-    def to_sentence(self) -> str:
-        """Say it in a line."""
+    def _to_sentence(self) -> str:
         engine = self.engine
         if engine.moving_to:
             return f"Engine {engine.engine_id} of {engine.app_id} is asked to move to {engine.moving_to}."
@@ -96,7 +96,7 @@ class EngineView:
             f"Engine {engine.engine_id} of {engine.app_id} is dedicated: {count} replica{'s' * (count != 1)}."
         )
 
-    def to_lines(self) -> tuple[str, str]:
+    def to_lines(self) -> ResultLines:
         """Return where the engine runs and how it explores."""
         settings = self.engine.exploration
         explores = "It does not explore."
@@ -105,7 +105,7 @@ class EngineView:
                 f"One place of {settings.share:.3g} of its lists shows one of the {settings.pool} best products "
                 "behind the list."
             )
-        return self.to_sentence(), explores
+        return self._to_sentence(), explores
 
 
 async def read_engine_view(stores: Stores, engine: Engine, at_ms: int) -> EngineView:

@@ -21,6 +21,7 @@ from cluster.records.engine import ENGINE_NAME, MOST_EXPLORED, Engine, Explorati
 from cluster.store.app_bounds import check_new_engine
 from cluster.store.stores import Stores
 from deployments.operations.frame.operation import Arguments, OfApp, OfEngine, operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engine_views import EngineView, read_engine_view, read_engine_views
 
@@ -46,20 +47,78 @@ class EngineList:
         """Return them as JSON."""
         return {"engines": [view.to_dict() for view in self.engines]}
 
+    def to_lines(self) -> ResultLines:
+        """Return a table of the engines."""
+        table = ResultTable(
+            ("app", "engine", "lives", "replicas", "asked/s", "snapshot", ""),
+            [view.to_row() for view in self.engines],
+            "There are no engines yet; `default` comes with an app's first products.",
+            ids=("snapshot",),
+            droppable=("asked/s",),
+        )
+        return (table,)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineScaling:
+    """An engine, shown by how it scales."""
+
+    view: EngineView
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the engine as JSON."""
+        return self.view.to_dict()
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the settings."""
+        engine = self.view.engine
+        values = {name: f"{getattr(engine.scaling, name):g}" for name in Scaling.model_fields}
+        values["max_replicas_per_node"] = str(engine.max_replicas_per_node or "none")
+        fields = ScalingChange.model_fields
+        table = ResultTable(
+            ("setting", "value", "means"),
+            [(name, value, fields[name].description or "") for name, value in values.items()],
+        )
+        move = f"kiosk engines place {engine.app_id} {engine.engine_id} dedicated"
+        hint = f"The engine is embedded in the API replicas; `{move}` moves it."
+        return (table, hint) if engine.target_placement == "door" else (table,)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedEngine:
+    """An engine that was deleted."""
+
+    view: EngineView
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return its name as JSON."""
+        engine = self.view.engine
+        return {"deleted": True, "app_id": engine.app_id, "engine_id": engine.engine_id}
+
+    def to_lines(self) -> ResultLines:
+        """Return its name."""
+        engine = self.view.engine
+        return (f"Engine {engine.engine_id} of {engine.app_id} is deleted.",)
+
 
 class ScalingChange(OfEngine):
     """What to change of how a dedicated engine scales; what is not named stays."""
 
-    replicas_min: int | None = None
-    replicas_max: int | None = None
-    target_requests: float | None = None
-    memory_budget_mb: int | None = None
-    num_cpus: float | None = None
-    upscale_delay_s: float | None = None
-    downscale_delay_s: float | None = None
-    look_back_s: float | None = None
-    max_replicas_per_node: int | None = Field(default=None, ge=0, le=256)
-    "0: no limit."
+    replicas_min: int | None = Field(None, description="Replicas at rest.")
+    replicas_max: int | None = Field(None, description="Replicas under load.")
+    target_requests: float | None = Field(
+        None, description="Requests under way per replica before another one starts."
+    )
+    memory_budget_mb: int | None = Field(None, description="MiB a replica may hold.")
+    num_cpus: float | None = Field(
+        None, description="Processors Ray keeps for a replica; a change starts replicas anew."
+    )
+    upscale_delay_s: float | None = Field(None, description="Seconds of load before a replica is added.")
+    downscale_delay_s: float | None = Field(None, description="Seconds of rest before one is taken away.")
+    look_back_s: float | None = Field(None, description="Load is averaged over these seconds.")
+    max_replicas_per_node: int | None = Field(
+        None, ge=0, le=256, description="Replicas on one node, 0: any number; a change starts replicas anew."
+    )
 
     def apply(self, before: Scaling) -> Scaling:
         """Return the changed scaling.
@@ -80,15 +139,15 @@ class ScalingChange(OfEngine):
 class NewEngine(ScalingChange):
     """An engine to create."""
 
-    dedicated: bool = False
-    "Run it in a deployment of its own instead of in the API replicas."
+    dedicated: bool = Field(
+        False, description="Run it in a deployment of its own instead of in the API replicas."
+    )
 
 
 class PlaceEngine(OfEngine):
     """Where an engine shall run."""
 
-    placement: str
-    "`embedded` or `dedicated`."
+    placement: str = Field(description="`embedded` or `dedicated`.")
 
 
 class ExploreEngine(OfEngine):
@@ -103,8 +162,7 @@ class ExploreEngine(OfEngine):
 class DeleteEngine(OfEngine):
     """An engine to delete."""
 
-    force: bool = False
-    "Delete it even though it is being asked."
+    force: bool = Field(False, description="Delete it even though it is being asked.")
 
 
 async def list_apps(services: AdminServices) -> list[App]:
@@ -192,7 +250,9 @@ def build_engine(given: NewEngine, now_ms: int) -> Engine:
     )
 
 
-@operation("engines.create", "POST", "/apps/{app_id}/engines", "owner")
+@operation(
+    "engines.create", "POST", "/apps/{app_id}/engines", "owner", check=lambda given: build_engine(given, 0)
+)
 async def create_engine(services: AdminServices, given: NewEngine) -> EngineView:
     """Create an engine that reads its app's products and interactions.
 
@@ -215,7 +275,12 @@ async def create_engine(services: AdminServices, given: NewEngine) -> EngineView
 
 
 @operation(
-    "engines.place", "POST", "/apps/{app_id}/engines/{engine_id}/place", "owner", read_before=get_engine
+    "engines.place",
+    "POST",
+    "/apps/{app_id}/engines/{engine_id}/place",
+    "owner",
+    read_before=get_engine,
+    check=lambda given: parse_placement(given.placement),
 )
 async def place_engine(services: AdminServices, given: PlaceEngine) -> EngineView:
     """Move an engine between the API replicas and a dedicated deployment.
@@ -245,7 +310,7 @@ def parse_placement(word: str) -> Placement:
 @operation(
     "engines.scale", "POST", "/apps/{app_id}/engines/{engine_id}/scale", "owner", read_before=get_engine
 )
-async def scale_engine(services: AdminServices, given: ScalingChange) -> EngineView:
+async def scale_engine(services: AdminServices, given: ScalingChange) -> EngineScaling:
     """Change how a dedicated engine scales."""
 
     def scaled(engine: Engine) -> Engine:
@@ -258,7 +323,7 @@ async def scale_engine(services: AdminServices, given: ScalingChange) -> EngineV
         )
 
     changed = await _change_engine(services.stores, given, scaled)
-    return await read_engine_view(services.stores, changed, services.now_ms())
+    return EngineScaling(await read_engine_view(services.stores, changed, services.now_ms()))
 
 
 @operation(

@@ -12,10 +12,12 @@ from pydantic import Field
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
+from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
 from cluster.records.engine import Promotion
 from deployments.operations.frame.operation import OfEngine, operation
 from deployments.operations.frame.principal import Principal
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.snapshots import (
     OfSnapshot,
@@ -40,8 +42,10 @@ class PromoteSnapshot(OfEngine):
 class RollBack(OfEngine):
     """What shall serve again."""
 
-    to: str = Field(default="", pattern=_VERSION)
-    "A version or its start, or `none`: no trained model; empty: what served before."
+    to: str = Field(
+        default="", pattern=_VERSION,
+        description="A version or its start, or `none`: no trained model; empty: what served before.",
+    )  # fmt: skip
 
 
 class ReadHistory(OfEngine):
@@ -104,6 +108,22 @@ class PromotionView:
 
 
 @dataclass(frozen=True, slots=True)
+class RolledBack(PromotionView):
+    """What serves again."""
+
+    app_id: str
+    engine_id: str
+
+    def to_lines(self) -> ResultLines:
+        """Return what serves, and what served before."""
+        entry = self.entry
+        serving = f"snapshot {entry.version}" if entry.version else "live signals, no trained model"
+        return (
+            f"Engine {self.engine_id} of {self.app_id} serves {serving} again, instead of {entry.before}.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PromotionHistory:
     """What served an engine, newest first."""
 
@@ -120,6 +140,31 @@ class PromotionHistory:
             "serving": self.serving,
             "history": [entry.model_dump(mode="json") for entry in self.entries],
         }
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the entries."""
+        rows = []
+        for entry in self.entries:
+            figure = entry.figures.get("ndcg@10")
+            rows.append(
+                (
+                    iso_ms(entry.at_ms)[:19],
+                    entry.kind.replace("_", " "),
+                    entry.version or "none",
+                    entry.by,
+                    entry.run_id,
+                    "" if figure is None else f"{figure:.4f}",
+                    f"forced: {entry.reason}" if entry.forced else entry.reason.partition(":")[0],
+                )
+            )
+        table = ResultTable(
+            ("since", "what", "snapshot", "by", "run", "ndcg@10", "why"),
+            rows,
+            f"Nothing that was learned ever served engine {self.engine_id} of {self.app_id}.",
+            ids=("snapshot", "run"),
+            droppable=("run", "by"),
+        )
+        return (table,)
 
 
 @operation("promotions.preview", "GET", "/apps/{app_id}/engines/{engine_id}/snapshots/{version}/promotion")
@@ -166,7 +211,7 @@ async def promote_snapshot(services: AdminServices, given: PromoteSnapshot) -> P
 
 
 @operation("promotions.roll_back", "POST", "/apps/{app_id}/engines/{engine_id}/rollback", "editor")
-async def roll_back(services: AdminServices, given: RollBack) -> PromotionView:
+async def roll_back(services: AdminServices, given: RollBack) -> RolledBack:
     """Let serve again what served before.
 
     Nothing restarts.
@@ -186,7 +231,7 @@ async def roll_back(services: AdminServices, given: RollBack) -> PromotionView:
         by=name_of(services.principal),
         to=to,
     )
-    return PromotionView(entry)
+    return RolledBack(entry, app_id, engine_id)
 
 
 def name_of(principal: Principal) -> str:

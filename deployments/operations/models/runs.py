@@ -11,9 +11,10 @@ from pydantic import Field
 
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
-from cluster.records.run import Run
+from cluster.records.run import FACT_LABELS, Run
 from cluster.store.stores import Stores
 from deployments.operations.frame.operation import Arguments, OfApp, operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.models.engines import check_app, list_visible, no_app_error
 from deployments.operations.models.recipes import choose_recipe
@@ -77,6 +78,38 @@ class RunView:
         """Return it as JSON."""
         return run_to_dict(self.run)
 
+    def to_lines(self) -> ResultLines:
+        """Return its stages, figures, parts and verdict, or why it failed."""
+        run = self.run
+        figures = ", ".join(f"{key} {value:.4f}" for key, value in run.figures.items())
+        return (
+            f"{run.run_id}: {run.status}, engine {run.engine_id} of {run.app_id}, "
+            f"recipe {run.recipe.get('name', '')}, ordered {iso_ms(run.created_at)[:19]} "
+            f"by {run.by or 'nobody'}, attempt {run.attempt}",
+            *([f"now: {run.stage} {run.fraction:.0%} {run.message}"] if run.status == "running" else []),
+            *([_build_stage_table(run)] if run.stages else []),
+            *filter(None, (run.split.get("sentence"), figures)),
+            *([_build_part_table(run)] if run.parts else []),
+            *filter(
+                None,
+                (
+                    run.chosen,
+                    run.version and f"snapshot {run.version}",
+                    run.verdict,
+                    run.error and f"error: {run.error}",
+                ),
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CancelledRun(RunView):
+    """A run that was cancelled."""
+
+    def to_lines(self) -> ResultLines:
+        """Return its id."""
+        return (f"Run {self.run.run_id} is cancelled; nothing of it is published.",)
+
 
 @dataclass(frozen=True, slots=True)
 class RunList:
@@ -87,6 +120,31 @@ class RunList:
     def to_dict(self) -> dict[str, Any]:
         """Return them as JSON."""
         return {"runs": [run_to_dict(run) for run in self.runs]}
+
+    def to_lines(self) -> ResultLines:
+        """Return a table of the runs."""
+        rows = [
+            (
+                iso_ms(run.created_at)[:19],
+                run.app_id,
+                run.engine_id,
+                run.run_id,
+                run.status,
+                f"{run.stage} {run.fraction:.0%}" if run.status == "running" else "",
+                str(run.attempt),
+                run.by,
+                run.version,
+            )
+            for run in self.runs
+        ]
+        table = ResultTable(
+            ("ordered", "app", "engine", "run", "status", "stage", "attempt", "by", "snapshot"),
+            rows,
+            "There are no runs yet; `kiosk train` orders one.",
+            ids=("run", "snapshot"),
+            droppable=("attempt", "by", "engine"),
+        )
+        return (table,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +157,35 @@ class RunLog:
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON."""
         return {"run_id": self.run.run_id, "status": self.run.status, "lines": list(self.lines)}
+
+
+def _build_stage_table(run: Run) -> ResultTable:
+    rows = [
+        (
+            stage.name,
+            f"{stage.seconds:.1f}",
+            ", ".join(f"{FACT_LABELS.get(key, key)} {value}" for key, value in stage.facts.items()),
+        )
+        for stage in run.stages
+    ]
+    return ResultTable(("stage", "seconds", "facts"), rows)
+
+
+def _build_part_table(run: Run) -> ResultTable:
+    rows = []
+    for part in run.parts:
+        alone, weight, unseen = part.get("alone"), part.get("weight", 0.0), part.get("weight_unseen")
+        rows.append(
+            (
+                str(part.get("part", "")),
+                f"{weight:g}",
+                f"{weight if unseen is None else unseen:g}",
+                f"{part.get('weight_new', 0.0):g}",
+                "" if alone is None else f"{alone:.4f}",
+                str(part.get("reason", "")),
+            )
+        )
+    return ResultTable(("part", "weight", "new products", "without history", "alone", "why"), rows)
 
 
 def run_to_dict(run: Run) -> dict[str, Any]:
@@ -183,7 +270,7 @@ async def order_run(services: AdminServices, given: OrderRun) -> RunView:
 
 
 @operation("runs.cancel", "POST", "/apps/{app_id}/runs/{run_id}/cancel", "editor", read_before=get_run)
-async def cancel_run(services: AdminServices, given: OfRun) -> RunView:
+async def cancel_run(services: AdminServices, given: OfRun) -> CancelledRun:
     """Cancel a training; what serves stays.
 
     Its worker notices within seconds, and nothing of it is published.
@@ -191,7 +278,7 @@ async def cancel_run(services: AdminServices, given: OfRun) -> RunView:
     from jobs.refresh.runs.run_commands import cancel_training
 
     run = await _find(services, given.app_id, given.run_id)
-    return RunView(await cancel_training(services.stores, run.app_id, run.run_id, services.now_ms()))
+    return CancelledRun(await cancel_training(services.stores, run.app_id, run.run_id, services.now_ms()))
 
 
 async def find_run(stores: Stores, apps: Sequence[str], words: Sequence[str]) -> Run:

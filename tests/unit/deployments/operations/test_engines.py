@@ -23,7 +23,8 @@ async def test_an_engine_is_created_moved_scaled_and_deleted(shop: ModelShop) ->
     moved = await shop.perform("engines.place", engine_id="summer", placement="dedicated")
     assert (moved.engine.placement, moved.engine.moving_to) == ("door", "own")
     scaled = await shop.perform("engines.scale", engine_id="summer", target_requests=2.5)
-    assert (scaled.engine.scaling.target_requests, scaled.engine.scaling.replicas_max) == (2.5, 3)
+    scaling = scaled.view.engine.scaling
+    assert (scaling.target_requests, scaling.replicas_max) == (2.5, 3)
     listed = await shop.perform("engines.list")
     assert [view.engine.engine_id for view in listed.engines] == ["default", "summer"]
     await shop.perform("engines.delete", engine_id="summer")
