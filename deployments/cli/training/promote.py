@@ -52,7 +52,7 @@ HISTORY_EPILOG = """
 def register_commands(line: typer.Typer) -> None:
     """Add both commands to the command line."""
     line.command("promote", epilog=PROMOTE_EPILOG)(promote)
-    add_commands(line, (ROLLBACK,), promotions, names_app=False)
+    add_commands(line, (ROLLBACK,), promotions)
 
 
 def promote(

@@ -8,18 +8,17 @@ from urllib.parse import urlencode
 
 from starlette.responses import Response
 
+from deployments.console.model_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
+from deployments.operations.models.engines import ScalingChange
 
 MODELS = "/apps/{app_id}/models"
 ENGINE = MODELS + "/engines/{engine_id}"
 SNAPSHOT = ENGINE + "/snapshots/{version}"
 _OF_ENGINE = "engine_id=default"
 _NEEDS_SNAPSHOT = "-"
-SCALING = (
-    "replicas_min", "replicas_max", "target_requests", "memory_budget_mb", "num_cpus", "upscale_delay_s",
-    "downscale_delay_s", "look_back_s",
-)  # fmt: skip
+NOT_IN_FORM = frozenset({"app_id", "engine_id", "max_replicas_per_node"})
 SNAPSHOTS_A_PAGE = 20
 
 
@@ -77,7 +76,8 @@ async def show_engine(request: ConsoleRequest) -> Response:
     address = path_of(ENGINE, **engine)
     return request.page(
         "models/engine.html", view=view, engine=view.engine, facts=view.to_dict(), address=address,
-        snapshots=snapshots.snapshots, total=snapshots.total, history=history.entries, scaling=SCALING,
+        snapshots=snapshots.snapshots, total=snapshots.total, history=history.entries,
+        scaling=list_inputs(ScalingChange, view.engine.scaling, exclude=NOT_IN_FORM),
         newer=f"{address}?page={page - 1}" if page else "",
         older=f"{address}?page={page + 1}" if (page + 1) * SNAPSHOTS_A_PAGE < snapshots.total else "",
     )  # fmt: skip
@@ -91,7 +91,7 @@ async def place_engine(request: ConsoleRequest) -> Response:
 
 async def scale_engine(request: ConsoleRequest) -> Response:
     """Change how a dedicated engine scales."""
-    change = {name: request.form[name].strip() for name in SCALING if request.form.get(name, "").strip()}
+    change = arguments_from_form(ScalingChange, request.form, exclude=NOT_IN_FORM)
     await request.perform("engines.scale", **_engine(request), **change)
     return _to_engine(request, _text(request, "models.scaled"))
 

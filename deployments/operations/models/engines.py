@@ -104,18 +104,28 @@ class DeletedEngine:
 class ScalingChange(OfEngine):
     """What to change of how a dedicated engine scales; what is not named stays."""
 
-    replicas_min: int | None = Field(None, description="Replicas at rest.")
-    replicas_max: int | None = Field(None, description="Replicas under load.")
+    replicas_min: int | None = Field(None, title="Minimum replicas", description="Minimum replicas.")
+    replicas_max: int | None = Field(None, title="Maximum replicas", description="Maximum replicas.")
     target_requests: float | None = Field(
-        None, description="Requests under way per replica before another one starts."
+        None, title="Target requests in flight per replica",
+        description="Requests under way per replica before another one starts.",
+    )  # fmt: skip
+    memory_budget_mb: int | None = Field(
+        None, title="Memory per replica (MiB)", description="MiB a replica may hold."
     )
-    memory_budget_mb: int | None = Field(None, description="MiB a replica may hold.")
     num_cpus: float | None = Field(
-        None, description="Processors Ray keeps for a replica; a change starts replicas anew."
+        None, title="CPUs per replica",
+        description="Processors Ray keeps for a replica; a change starts replicas anew.",
+    )  # fmt: skip
+    upscale_delay_s: float | None = Field(
+        None, title="Scale-up delay (seconds)", description="Scale-up delay in seconds."
     )
-    upscale_delay_s: float | None = Field(None, description="Seconds of load before a replica is added.")
-    downscale_delay_s: float | None = Field(None, description="Seconds of rest before one is taken away.")
-    look_back_s: float | None = Field(None, description="Load is averaged over these seconds.")
+    downscale_delay_s: float | None = Field(
+        None, title="Scale-down delay (seconds)", description="Scale-down delay in seconds."
+    )
+    look_back_s: float | None = Field(
+        None, title="Averaging window (seconds)", description="Load is averaged over these seconds."
+    )
     max_replicas_per_node: int | None = Field(
         None, ge=0, le=256, description="Replicas on one node, 0: any number; a change starts replicas anew."
     )

@@ -111,15 +111,12 @@ class PromotionView:
 class RolledBack(PromotionView):
     """What serves again."""
 
-    app_id: str
-    engine_id: str
-
     def to_lines(self) -> ResultLines:
         """Return what serves, and what served before."""
         entry = self.entry
         serving = f"snapshot {entry.version}" if entry.version else "live signals, no trained model"
         return (
-            f"Engine {self.engine_id} of {self.app_id} serves {serving} again, instead of {entry.before}.",
+            f"Engine {entry.engine_id} of {entry.app_id} serves {serving} again, instead of {entry.before}.",
         )
 
 
@@ -231,7 +228,7 @@ async def roll_back(services: AdminServices, given: RollBack) -> RolledBack:
         by=name_of(services.principal),
         to=to,
     )
-    return RolledBack(entry, app_id, engine_id)
+    return RolledBack(entry)
 
 
 def name_of(principal: Principal) -> str:

@@ -72,7 +72,7 @@ def test_people_get_a_table_and_sentences() -> None:
     _run_json("apps", "create", "bookshop")
     assert "is embedded in the API replicas" in _run("engines", "create", "bookshop", "summer").stdout
     assert "with the API replicas" in _run("engines", "list").stdout
-    assert "Replicas under load" in _run("engines", "scale", "bookshop", "summer").stdout
+    assert "Maximum replicas" in _run("engines", "scale", "bookshop", "summer").stdout
 
 
 @pytest.mark.parametrize(
