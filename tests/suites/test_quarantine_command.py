@@ -25,7 +25,7 @@ from cluster.meter import SilentMeter
 from cluster.records.access import App, AppSettings
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
-from deployments.cli.__main__ import command_line
+from deployments.cli.__main__ import command_line, main
 from jobs.ingest.pipeline import IngestOrder, ingest
 from tests.suites.redis_process import RedisProcess
 
@@ -274,8 +274,18 @@ def test_what_no_app_owns_and_what_nothing_can_replay_is_shown_and_dropped(url: 
         ("replay", APP, "1-1", "--all"), ("replay", APP, "1-1"), ("drop", APP, "1-1", "--yes"),
     ],
 )  # fmt: skip
-def test_wrong_use_ends_with_2(url: str, words: tuple[str, ...]) -> None:
-    assert set(run_json(*words, code=2)) == {"error"}
+def test_wrong_use_ends_with_2(
+    url: str,
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["kiosk", "quarantine", *words, "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    _log_nothing()
+    assert ended.value.code == 2
+    assert set(json.loads(capsys.readouterr().out)) == {"error"}
 
 
 def test_a_read_only_app_takes_nothing_back(url: str) -> None:
