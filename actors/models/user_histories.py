@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Protocol
 
 import numpy as np
@@ -76,6 +77,10 @@ class EventTable(Protocol):
         ...
 
 
+HALVINGS = 12
+"A weight that was halved so often is next to nothing."
+
+
 class TimeDecay(BaseModel):
     """How the events of a history lose weight; the newest one always counts in full."""
 
@@ -90,6 +95,13 @@ class TimeDecay(BaseModel):
     "Number of newest distinct items that count."
     ordered: bool = False
     "Whether lines of one basket are ordered. If not, all events of one moment are equally recent."
+
+    @property
+    def depth(self) -> int:
+        """Return the number of newest distinct items of which the weights are not next to nothing."""
+        if self.half_life_items is None:
+            return self.newest
+        return min(self.newest, ceil(HALVINGS * self.half_life_items))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from actors.models.user_histories import DAY_S, TimeDecay, UserHistories
+from actors.models.user_histories import DAY_S, HALVINGS, TimeDecay, UserHistories
 from actors.vectors.types import Floats, Rows, Scores
 
-_NEXT_TO_NOTHING = 2.0**-12
+_NEXT_TO_NOTHING = 2.0**-HALVINGS
 _FEW = 1_000
 "Up to this number, values are sorted; more are summed in an array of all rows."
 _STRETCH = 512

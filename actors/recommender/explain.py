@@ -14,7 +14,7 @@ import numpy as np
 
 from actors.models.cohorts import LEAST_USERS
 from actors.recommender.messages import Boost, RecommendationResult, UserQuery
-from actors.recommender.ranking.candidates import recently_consumed
+from actors.recommender.ranking.candidates import list_consumed_rows
 from actors.recommender.ranking.query_context import (
     PageWindow,
     QueryContext,
@@ -239,7 +239,7 @@ def _explain_missing(
     query, catalog = request.query, request.catalog
     anchors = find_anchor_rows(query, catalog) if query.kind == "product_to_products" else []
     hidden = set(catalog.add_variants(anchors) if query.dedupe else anchors)
-    consumed = set(recently_consumed(request, user.history))
+    consumed = set(list_consumed_rows(request, user))
     ranked = _RankedList(request, user, page, ranks, consumed, set(anchors), hidden)
     missing: list[dict[str, Any]] = []
     for product_id in dict.fromkeys(query.explain_missing):
@@ -317,7 +317,9 @@ def _split_clauses(node: Node | None) -> tuple[Node, ...]:
 def _seen_reason(ranked: _RankedList, row: int, more: str = "") -> dict[str, Any]:
     """Build the reason of a product with a recent interaction of the user; `as` names the variant."""
     reason = {"reason": "seen", "told": "the reader dealt with it lately" + more}
-    recent = list_recent_rows(ranked.user.history)
+    recent = list_recent_rows(ranked.user.history, None)
+    if ranked.user.older is not None:
+        recent += ranked.user.older.rows.tolist()
     if row in recent:
         return reason
     catalog = ranked.request.catalog

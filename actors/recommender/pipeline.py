@@ -26,7 +26,7 @@ from actors.recommender.ranking.candidates import (
     SEEN_AGAIN,
     allow_rows,
     filter_rows,
-    recently_consumed,
+    list_consumed_rows,
     select_candidates,
     select_distinct,
     select_history_rows,
@@ -96,7 +96,7 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     query, state, catalog, priors = request.query, request.engine_state, request.catalog, request.item_priors
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(request)
-    consumed = recently_consumed(request, user.history)
+    consumed = list_consumed_rows(request, user)
     user = select_list_weights(request, user, consumed)
     scores = compute_user_scores(user, state, priors)
     ranking = rank(scores.prior, scores.personal, allow_rows(request), catalog.rows_of(query.exclude))
@@ -120,7 +120,7 @@ def user_to_trending(request: QueryContext) -> RecommendationResult:
     query, state, catalog, priors = request.query, request.engine_state, request.catalog, request.item_priors
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(request)
-    consumed = recently_consumed(request, user.history)
+    consumed = list_consumed_rows(request, user)
     user = select_list_weights(request, user, consumed)
     scores = compute_user_scores(user, state, priors)
     has_profile, cohort = user.profile.has_signal, user.cohort
@@ -250,7 +250,7 @@ def _rank_groups(
     """
     query, state, priors = request.query, request.engine_state, request.item_priors
     user = build_user_signals(request)
-    recent = recently_consumed(request, user.history)
+    recent = list_consumed_rows(request, user)
     user = select_list_weights(request, user, recent)
     filtered = _get_filtered_groups(request, groups)
     user_scores = compute_user_scores(user, state, priors)

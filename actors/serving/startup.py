@@ -58,8 +58,10 @@ def load_compacted_state(
     events = events_from_table(
         state.interactions, user_code=overlay.get_user_code, row_of=overlay.catalog.get_or_add_row
     )
+    overlay.load_histories(events)
+    pause()
     for start in range(0, len(events), _EVENTS_A_STEP):
-        overlay.add_events(events.select(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))
+        overlay.count_events(events.select(np.arange(start, min(start + _EVENTS_A_STEP, len(events)))))
         pause()
     # before the first query: the first filter on a field reads every record
     for step, _ in enumerate(overlay.catalog.columns.build_in_steps(PREBUILT_COLUMNS)):

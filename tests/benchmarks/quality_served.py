@@ -20,6 +20,7 @@ from actors.models.snapshot import Snapshot
 from actors.models.user_histories import UserHistories
 from actors.recommender.messages import UserQuery
 from actors.recommender.recommender import Recommender
+from actors.recommender.state.compact_histories import CompactHistories
 from actors.recommender.state.events import EventArrays
 from actors.recommender.state.serving_model import ServingModel
 from actors.serving import dispatch
@@ -172,6 +173,7 @@ class adopt_snapshot:
 
 def served_figure(recommender: Recommender, trial: EvaluationSplit, figure: str) -> float:
     """Query the recommender for each user of a split as an API replica does; return the metrics of the lists."""
+    _load_histories(recommender, trial.histories, trial.train.clock)
     lists = np.array([_list(recommender, trial, at, 20) for at in range(len(trial))], np.int64)
     hits = metrics.mark_hits(lists, trial.targets, trial.histories.n_items)
     measures: dict[str, Callable[[], Floats]] = {
@@ -182,11 +184,29 @@ def served_figure(recommender: Recommender, trial: EvaluationSplit, figure: str)
     return float(measures[figure]().mean())
 
 
+def _load_histories(recommender: Recommender, histories: UserHistories, clock: bool) -> None:
+    """Let the recommender have followed the log of the users of a split, who are called by their places."""
+    trained = np.flatnonzero(histories.items >= 0)
+    codes = np.array([recommender.overlay.get_user_code(f"u:{at}") for at in range(len(histories))], np.int64)
+    recommender.overlay.histories = CompactHistories()
+    recommender.overlay.load_histories(
+        EventArrays(
+            codes[histories.owners()[trained]],
+            histories.items[trained],
+            times_of(histories.at_s[trained], clock),
+            histories.weights[trained].astype(float),
+            np.ones(len(trained), np.uint8),
+        )
+    )
+
+
 def _list(recommender: Recommender, trial: EvaluationSplit, at: int, rows: int) -> list[int]:
     """Get the items of one user's list, -1 behind its end."""
     recents = recents_of(recommender, trial.histories, at, trial.train.clock)
     now_ms = int(times_of(trial.histories.now_s[at : at + 1], trial.train.clock)[0])
-    query = UserQuery(kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, user_id="u", rows=rows)
+    query = UserQuery(
+        kind="user_to_products", app_id="a", engine_id=DEFAULT_ENGINE, user_id=str(at), rows=rows
+    )
     found = dispatch.answer(recommender, query, recents, (), now_ms)
     taken = recommender.overlay.catalog.rows_of([product["product_id"] for product in found.products])
     return [*taken, *[-1] * (rows - len(taken))]

@@ -10,9 +10,9 @@ from tests.benchmarks.hot_path import HotPath, count_calls
 from tests.fakes.request_handler import StillClock
 from tests.fakes.stores.memory import memory_stores
 
-MOST_FILES = 48
+MOST_FILES = 49
 "With stores in memory. With Redis three files more: the recent list, the client and the multiplexer."
-MOST_CALLS = 286
+MOST_CALLS = 288
 
 
 async def test_one_recommendation_touches_few_files(tmp_path: Path) -> None:

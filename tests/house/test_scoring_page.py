@@ -36,7 +36,7 @@ def test_the_defaults_are_those_of_the_code() -> None:
         "a_prior": weights.prior_in_similar,
         "a_rerank": weights.profile_in_trending,
         "H_profile": user_profile._HALF_LIFE_ITEMS,
-        "N_profile": user_profile._MOST_ROWS,
+        "N_profile": user_profile.MOST_ROWS,
         "N_pairs": ranking_score._MOST_TOGETHER,
         "W_pairs": table._width,
         "D_pairs": table._half_ms / 86_400_000,

@@ -14,11 +14,11 @@ import numpy as np
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.query_context import QueryContext, UserSignals
 from actors.recommender.ranking.ranking import Ranking
-from actors.recommender.ranking.user_profile import list_recent_rows, select_history
+from actors.recommender.ranking.user_profile import MOST_HIDDEN, list_recent_rows, select_history
 from actors.recommender.state.catalog import Catalog
+from actors.recommender.state.compact_histories import list_older_rows
 from actors.recommender.state.cooccurrence import SESSION_GAP_MS
 from actors.recommender.state.events import EXPOSURE
-from actors.recommender.state.interaction_rows import InteractionRows
 from actors.vectors.types import Mask, Rows
 from cluster.records.validation.recent_events import GROUP
 
@@ -72,19 +72,21 @@ def allow_rows(request: QueryContext) -> Mask | None:
     return catalog.offered if allowed is None else catalog.offered & allowed
 
 
-def recently_consumed(request: QueryContext, history: InteractionRows) -> list[int]:
-    """List the rows that the user dealt with lately and should not see again, with variants when `dedupe` is set.
+def list_consumed_rows(request: QueryContext, user: UserSignals) -> list[int]:
+    """List the rows that the user dealt with and should not see again, with variants when `dedupe` is set.
 
     Without a snapshot these are the most recent rows. With a snapshot, if users take the same product again,
     only the rows of the running session count, else all known rows. If other events lead to purchases, the
     rows of the running session and the purchases count.
     """
     model = request.engine_state.serving_model
-    if model is None:
-        rows = list_recent_rows(history)
-    else:
-        since_ms = request.now_ms - SESSION_GAP_MS if model.allows_repeats else None
-        rows = list_recent_rows(history, None, since_ms=since_ms, kinds=model.consumed_kinds)
+    most = MOST_HIDDEN if model is None else None
+    kinds = frozenset[str]() if model is None else model.consumed_kinds
+    repeats = model is not None and model.allows_repeats
+    since_ms = request.now_ms - SESSION_GAP_MS if repeats else None
+    rows = list_recent_rows(user.history, most, since_ms=since_ms, kinds=kinds)
+    if user.older is not None:
+        rows = list(dict.fromkeys([*rows, *list_older_rows(user.older, since_ms, kinds)]))[:most]
     return request.catalog.add_variants(rows) if request.query.dedupe else rows
 
 

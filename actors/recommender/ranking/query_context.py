@@ -7,8 +7,14 @@ from dataclasses import dataclass
 
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.session_context import apply_session_context
-from actors.recommender.ranking.user_profile import UserProfile, build_user_profile, find_interaction_rows
+from actors.recommender.ranking.user_profile import (
+    MOST_ROWS,
+    UserProfile,
+    build_user_profile,
+    find_interaction_rows,
+)
 from actors.recommender.state.catalog import Catalog
+from actors.recommender.state.compact_histories import UnpackedEvents, read_older_events, take_newest
 from actors.recommender.state.engine_state import CohortScores, EngineState, ItemPriors
 from actors.recommender.state.interaction_rows import InteractionRows, RecentEventTuple
 from cluster.records.validation.recent_events import GROUP
@@ -125,6 +131,8 @@ class UserSignals:
     "The scores of users with equal attributes. None for a user with a history, and without a known cohort."
     unseen_only: bool = False
     "Whether the list has no product of the history, so that the snapshot's weights for such lists count."
+    older: UnpackedEvents | None = None
+    "The events before the recent interactions, newest first."
 
     @property
     def has_history(self) -> bool:
@@ -143,7 +151,11 @@ def build_user_signals(request: QueryContext) -> UserSignals:
     """
     query, state, priors = request.query, request.engine_state, request.item_priors
     history = find_interaction_rows(request.recent_events, state.catalog)
-    learned = build_user_profile(history, state.index)
+    older = read_older_events(
+        state.overlay.histories, query.user_id, history, len(request.recent_events), len(query.simulated)
+    )
+    counting = None if older is None else _select_profile_events(older, history, state)
+    learned = build_user_profile(history, state.index, counting)
     profile = learned
     if query.context:
         profile = apply_session_context(learned, query.context, state.catalog, state.index, priors)
@@ -151,7 +163,16 @@ def build_user_signals(request: QueryContext) -> UserSignals:
     attributes = {**query.context, **query.cohort}
     if attributes and not learned.has_signal:
         cohort = state.get_cohort_scores(attributes, priors, request.now_ms)
-    return UserSignals(history, learned, profile, cohort)
+    return UserSignals(history, learned, profile, cohort, older=older)
+
+
+def _select_profile_events(
+    older: UnpackedEvents, history: InteractionRows, state: EngineState
+) -> UnpackedEvents | None:
+    """Select the older events that still say something about the interests of a user."""
+    depth = MOST_ROWS if state.serving_model is None else max(MOST_ROWS, state.serving_model.history_depth)
+    newest = take_newest(older, history.rows, depth)
+    return newest if len(newest) else None
 
 
 def name_fallback_level(user: UserSignals, priors: ItemPriors) -> str:

@@ -16,8 +16,14 @@ import numpy as np
 import orjson
 
 from actors.recommender.state.catalog import Catalog
-from actors.recommender.state.events import EVENT_WEIGHTS, EXPOSURE, weigh_event
-from actors.recommender.state.interaction_rows import InteractionRows, RecentEventTuple, WeightedInteractions
+from actors.recommender.state.compact_histories import UnpackedEvents
+from actors.recommender.state.events import EVENT_WEIGHTS, EXPOSURE, KINDS, weigh_event
+from actors.recommender.state.interaction_rows import (
+    InteractionRows,
+    RecentEventTuple,
+    WeightedInteractions,
+    join_interactions,
+)
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Floats, Rows, Vector
 from cluster.records.interaction import RecentEvent
@@ -26,9 +32,10 @@ MOST_HIDDEN = 50
 "Number of a user's most recent products that are not recommended again."
 
 _HALF_LIFE_ITEMS = 15.0
-_MOST_ROWS = 80
+MOST_ROWS = 80
+"Newest products of a history that the profile weighs."
 _SHORT_NAMES = {"view": "product_detail_page_view", "cart": "add_to_cart", "purchase": "checkout"}
-_DECAY = tuple(0.5 ** (place / _HALF_LIFE_ITEMS) for place in range(_MOST_ROWS))
+_DECAY = tuple(0.5 ** (place / _HALF_LIFE_ITEMS) for place in range(MOST_ROWS))
 
 
 def _no_vector() -> None:
@@ -142,8 +149,12 @@ def select_history(events: Iterable[RecentEventTuple], history_type: str) -> Ite
     return (event for event in events if not kind or event[0] == kind)
 
 
-def build_user_profile(history: InteractionRows, index: VectorIndex) -> UserProfile:
+def build_user_profile(
+    history: InteractionRows, index: VectorIndex, older: UnpackedEvents | None = None
+) -> UserProfile:
     """Build the profile of a history: event weights, halved for every fifteen products further back.
+
+    `older` are events before the history, newest first.
 
     Cost:
         20 us for 50 events
@@ -163,10 +174,33 @@ def build_user_profile(history: InteractionRows, index: VectorIndex) -> UserProf
         if event != last:
             # all products of one event are equally recent, however many lines a basket has
             last, place = event, len(weights)
-        if weight and place < _MOST_ROWS:
+        if weight and place < MOST_ROWS:
             weights[row] = met(row, 0.0) + weight * _DECAY[place]
     steps = WeightedInteractions(history.rows, history.at_ms, amounts, history.kinds)
-    return profile_from_weights(weights, index, _drop_weightless(steps) if 0.0 in amounts else steps)
+    if 0.0 in amounts:
+        steps = _drop_weightless(steps)
+    if older is not None:
+        _add_older_weights(weights, older)
+        kinds = [KINDS[code] for code in older.kinds.tolist()]
+        before = WeightedInteractions(
+            older.rows.tolist(), older.at_ms.tolist(), older.weights.tolist(), kinds
+        )
+        steps = join_interactions(steps, before)
+    return profile_from_weights(weights, index, steps)
+
+
+def _add_older_weights(weights: dict[int, float], older: UnpackedEvents) -> None:
+    """Add the weights of older events to those of a history; events of one minute are equally recent."""
+    minute, place = -1, 0
+    for row, at_ms, weight in zip(
+        older.rows.tolist(), older.at_ms.tolist(), older.weights.tolist(), strict=True
+    ):
+        if at_ms != minute:
+            minute, place = at_ms, len(weights)
+            if place >= MOST_ROWS:
+                return
+        if weight:
+            weights[row] = weights.get(row, 0.0) + weight * _DECAY[place]
 
 
 def profile_from_weights(

@@ -19,8 +19,8 @@ from cluster.records.validation.recent_events import GROUP
 
 Ints = npt.NDArray[np.int64]
 
-EventTuple = tuple[int, int, int, float, bool]
-"Code of the user, row, milliseconds since 1970, weight, bought: one event of `EventArrays`."
+EventTuple = tuple[int, int, int, float, int]
+"Code of the user, row, milliseconds since 1970, weight, code of the type: one event of `EventArrays`."
 
 EVENT_WEIGHTS: Mapping[str, float] = {
     "checkout": 1.0,
@@ -49,6 +49,11 @@ EVENT_WEIGHTS: Mapping[str, float] = {
 }
 "Event type -> evidence of interest that one event gives. Other types have weight 0."
 
+KINDS = ("", *EVENT_WEIGHTS)
+"Event types by code; 0 is a type without a name."
+KIND_CODES: Mapping[str, int] = {kind: code for code, kind in enumerate(KINDS)}
+_CHECKOUT = KIND_CODES["checkout"]
+
 EXPOSURE = frozenset(("impression", "viewable_impression"))
 "Types that only show a product. All other types are actions of the user."
 
@@ -71,19 +76,30 @@ class EventArrays:
     rows: Ints
     at_ms: Ints
     weights: npt.NDArray[np.float64]
-    bought: npt.NDArray[np.bool_]
+    kinds: npt.NDArray[np.uint8]
+    "Codes of event types."
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def select(self, which: npt.NDArray[Any]) -> EventArrays:
-        """Return the events that a mask or positions select.
+    @property
+    def bought(self) -> npt.NDArray[np.bool_]:
+        """Return which events are lines of a checkout.
+
+        Shapes:
+            returns: bool [m]
+        """
+        bought: npt.NDArray[np.bool_] = np.equal(self.kinds, _CHECKOUT)
+        return bought
+
+    def select(self, which: npt.NDArray[Any] | slice) -> EventArrays:
+        """Return the events that a mask, positions or a slice select.
 
         Shapes:
             which: bool [m] or int64 [k]
         """
         return EventArrays(
-            self.users[which], self.rows[which], self.at_ms[which], self.weights[which], self.bought[which]
+            self.users[which], self.rows[which], self.at_ms[which], self.weights[which], self.kinds[which]
         )
 
     @classmethod
@@ -95,7 +111,7 @@ class EventArrays:
             np.array(columns[1], np.int64),
             np.array(columns[2], np.int64),
             np.array(columns[3], np.float64),
-            np.array(columns[4], np.bool_),
+            np.array(columns[4], np.uint8),
         )
 
     @classmethod
@@ -106,7 +122,7 @@ class EventArrays:
             np.concatenate((first.rows, second.rows)),
             np.concatenate((first.at_ms, second.at_ms)),
             np.concatenate((first.weights, second.weights)),
-            np.concatenate((first.bought, second.bought)),
+            np.concatenate((first.kinds, second.kinds)),
         )
 
 
@@ -155,7 +171,7 @@ def parse_interactions(
         if rows:  # only users with counted events get a code: otherwise the visitors of a crawl would fill the memory
             code = user_code(user_key)
             at_ms = min(_time_from_text_ms(item.get("timestamp"), latest_ms), latest_ms)
-            events += [(code, row, at_ms, weight, kind == "checkout") for row in rows]
+            events += [(code, row, at_ms, weight, KIND_CODES[kind]) for row in rows]
     return events
 
 
@@ -187,10 +203,8 @@ def events_from_table(
     who, place = np.unique(user_keys.indices.to_numpy(zero_copy_only=False)[owner], return_inverse=True)
     codes = [user_code(user) for user in user_keys.dictionary.take(pa.array(who)).to_pylist()]
     user = np.array(codes, np.int64)[place]
-    bought = np.array([name == "checkout" for name in names], np.bool_)
-    return EventArrays(
-        user, row, at_ms[owner], weights[owner], bought[kind[owner]] if len(names) else owner > 0
-    )
+    codes_of_kinds = np.array([*(KIND_CODES.get(name, 0) for name in names), 0], np.uint8)
+    return EventArrays(user, row, at_ms[owner], weights[owner], codes_of_kinds[kind[owner]])
 
 
 def user_key_from_item(item: Mapping[str, Any]) -> str:

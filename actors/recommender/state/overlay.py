@@ -14,6 +14,7 @@ import orjson
 
 from actors.language.embedder import Embedder, embedding_text
 from actors.recommender.state.catalog import Catalog
+from actors.recommender.state.compact_histories import CompactHistories, hash_user
 from actors.recommender.state.cooccurrence import CooccurrenceTable, build_basket_pairs, build_sequence_pairs
 from actors.recommender.state.events import (
     EventArrays,
@@ -65,6 +66,7 @@ class Overlay:
         self.is_damaged = False
         "Whether damaged segments were left out of the load."
         self.users = UserAttributes()
+        self.histories = CompactHistories()
         self.events_version = 0
         "Increases when events are counted and when attributes of users change."
         self._embedder = embedder
@@ -110,11 +112,12 @@ class Overlay:
     @property
     def nbytes(self) -> int:
         """Return an estimate of the memory of the overlay, in bytes."""
-        parts = (self.counts, self.votes, self.cooccurrence, self.baskets, self._contributions, self.users)
+        counts = (self.counts, self.votes, self.cooccurrence, self.baskets)
         catalog_bytes = (
             self.catalog.nbytes + self.index.nbytes + self.texts.nbytes + self.popular_queries.nbytes
         )
-        return catalog_bytes + sum(part.nbytes for part in parts)
+        people = (self._contributions, self.histories, self.users)
+        return catalog_bytes + sum(part.nbytes for part in (*counts, *people))
 
     def put_products(self, products: Sequence[Mapping[str, Any]], vectors: Matrix | None) -> None:
         """Add or replace products with their vectors; without vectors, embed the products.
@@ -185,12 +188,22 @@ class Overlay:
             act(items[start : start + _USERS_A_STEP])
             yield
 
+    def load_histories(self, events: EventArrays) -> None:
+        """Keep many events as histories of their users; `count_events` counts them."""
+        self.histories.load(self._contributions.hash_users(events.users), events)
+
     def add_events(self, events: EventArrays) -> None:
-        """Count events in the order of the change log.
+        """Count events in the order of the change log, and keep them as histories of their users.
 
         Cost:
             0.2 ms for one event, 2 s for 1,000,000 at once
         """
+        if len(events):
+            self.histories.record(self._contributions.hash_users(events.users), events)
+        self.count_events(events)
+
+    def count_events(self, events: EventArrays) -> None:
+        """Count events in the order of the change log."""
         self.index.reserve(len(self.catalog))
         if not len(events):
             return
@@ -233,6 +246,7 @@ class Overlay:
         """Undo the stored contributions of users to all counts."""
         self.popular_queries.delete(user_keys)
         for user_key in user_keys:
+            self.histories.erase(hash_user(user_key))
             slot = self._contributions.get_slot(user_key)
             events, votes = self._contributions.remove_user(user_key)
             if slot >= 0:

@@ -17,6 +17,7 @@ from actors.models.blend import Blend, BlendPart
 from actors.models.model import AccumulatingModel, Model, SharedScoresModel, SingleUserModel
 from actors.models.popularity import PopularityModel
 from actors.models.registry import LoadedSnapshot, is_builtin
+from actors.models.user_histories import TimeDecay
 from actors.models.user_history import UserHistory, compute_dense_scale, compute_sparse_scale
 from actors.recommender.state.events import EVENT_WEIGHTS, offset_time_ms
 from actors.recommender.state.interaction_rows import WeightedInteractions
@@ -96,6 +97,8 @@ class ServingModel:
         self._scorers_unseen = (
             _build_scorers(learned.blend.for_unseen()) if self.has_unseen_weights else self._scorers
         )
+        self.history_depth = _find_history_depth(learned)
+        "Number of newest distinct items of a history that the parts use."
         self._weight = sum(scorer.weight for scorer in self._scorers)
         self._weight_unseen = sum(scorer.weight for scorer in self._scorers_unseen)
         self.bind_rows(product_ids)
@@ -324,6 +327,18 @@ def _build_scorers(blend: Blend) -> list[ModelScorer]:
         for part in blend.parts
         if part.weight and not isinstance(part.model, SharedScoresModel)
     ]
+
+
+def _find_history_depth(learned: LoadedSnapshot) -> int:
+    """Return how many newest distinct items count in a part; a custom one may use as many as a recent list has."""
+    depths = [0]
+    for model in (*(part.model for part in learned.blend.parts), learned.content):
+        fading = getattr(model, "fading", None)
+        if isinstance(fading, TimeDecay):
+            depths.append(fading.depth)
+        elif isinstance(model, Model) and not (is_builtin(model) or isinstance(model, SharedScoresModel)):
+            depths.append(TimeDecay().newest)
+    return max(depths)
 
 
 def _build_scorer(name: str, model: Model, weight: float) -> ModelScorer:

@@ -6,16 +6,21 @@ a limit. Older events stay in the counts without a user, and decay.
 
 from __future__ import annotations
 
+from array import array
 from typing import NamedTuple
 
 import numpy as np
 
+from actors.recommender.state.compact_histories import hash_user
 from actors.recommender.state.cooccurrence import SESSION_GAP_MS
 from actors.recommender.state.events import EventArrays, Ints
 from actors.vectors.types import Floats, ensure_capacity
 
 _USER_BYTES = 220
 "Estimated bytes of a user's id, code and last position in two dictionaries."
+
+_FEW = 1_000
+"Up to this number, codes are looked up one by one."
 
 _ENTRY = np.dtype(
     [
@@ -24,7 +29,7 @@ _ENTRY = np.dtype(
         ("at_ms", np.int64),
         ("weight", np.float32),
         ("votes", np.float64),
-        ("bought", np.bool_),
+        ("kind", np.uint8),
         ("before", np.int32),
         ("slot", np.int32),
     ]
@@ -53,7 +58,7 @@ class UserContributions:
     def __init__(self, limit: int = 2_000_000) -> None:
         self._limit = limit
         self._codes: dict[str, int] = {}
-        self._next_code = 0
+        self._hashes = array("q")
         self._count = 0
         self._last: dict[int, int] = {}
         self._slots: dict[int, int] = {}
@@ -66,15 +71,27 @@ class UserContributions:
     @property
     def nbytes(self) -> int:
         """Return an estimate of the memory of events and ids, in bytes."""
-        return self._entries.nbytes + len(self._codes) * _USER_BYTES
+        return self._entries.nbytes + len(self._codes) * _USER_BYTES + 8 * len(self._hashes)
 
     def get_code(self, user_key: str) -> int:
         """Return the code of a user, a new one for a new user. No code is used twice."""
         code = self._codes.get(user_key)
         if code is None:
-            code = self._codes[user_key] = self._next_code
-            self._next_code += 1
+            code = self._codes[user_key] = len(self._hashes)
+            self._hashes.append(hash_user(user_key))
         return code
+
+    def hash_users(self, codes: Ints) -> Ints:
+        """Return the hashes of users (`hash_user`) by code; 0 for codes that `get_code` never returned.
+
+        Shapes:
+            codes: int64 [m]; returns: int64 [m]
+        """
+        if len(codes) < _FEW:
+            hashes = self._hashes
+            return np.array([hashes[code] if code < len(hashes) else 0 for code in codes.tolist()], np.int64)
+        every = np.append(np.frombuffer(self._hashes, np.int64), 0)
+        return every[np.minimum(codes, len(self._hashes))]
 
     def record(self, events: EventArrays, votes: Floats) -> None:
         """Record events and their votes.
@@ -86,7 +103,7 @@ class UserContributions:
         self._entries = ensure_capacity(self._entries, end)
         new = self._entries[start:end]
         new["reader"], new["row"], new["at_ms"] = events.users, events.rows, events.at_ms
-        new["weight"], new["votes"], new["bought"] = events.weights, votes, events.bought
+        new["weight"], new["votes"], new["kind"] = events.weights, votes, events.kinds
         users = events.users.tolist()
         new["before"] = self._link_events(start, users)
         new["slot"] = [self._slots.get(user, -1) for user in users] if self._slots else -1
@@ -141,7 +158,7 @@ class UserContributions:
             notes["row"].astype(np.int64),
             notes["at_ms"].copy(),
             notes["weight"].astype(np.float64),
-            notes["bought"].copy(),
+            notes["kind"].copy(),
         )
 
     def count_votes_since(self, at_ms: int, count: int) -> Floats:
