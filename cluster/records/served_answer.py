@@ -23,6 +23,12 @@ DITHERED: Final = 5
 ORIGINS: Final = ("ranked", "rule", "cold start", "explored", "repeated", "dithered")
 "Name of each code in `origins`."
 
+LIST_ENDPOINTS: Final = (
+    "user_to_products", "user_to_trending", "user_to_categories", "user_to_attributes", "user_to_history",
+    "product_to_products", "search",
+)  # fmt: skip
+"Endpoints whose answers are lists of products; reports of outcomes count these answers."
+
 Device = Literal["phone", "desktop", "tablet", "other"]
 
 

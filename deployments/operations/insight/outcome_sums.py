@@ -16,7 +16,7 @@ import polars as pl
 from actors.intake.attribution import VIEWS
 from cluster.artifacts.day_files import DAY_MS
 from cluster.artifacts.outcomes import SEEN
-from cluster.records.served_answer import ORIGINS
+from cluster.records.served_answer import LIST_ENDPOINTS, ORIGINS
 
 Dimension = Literal[
     "total", "endpoint", "engine", "snapshot", "recipe", "level", "place", "rule", "variant", "origin", "device",
@@ -61,7 +61,7 @@ class Sums:
 
 def columns_of(by: Dimension, *, with_products: bool) -> tuple[str, ...]:
     """Return the columns of the served log that sums read."""
-    names = {"user", _COLUMNS.get(by, "user")}
+    names = {"user", "endpoint", _COLUMNS.get(by, "user")}
     if with_products:
         names.add("products")
     return tuple(sorted(names))
@@ -79,7 +79,7 @@ def sum_answers(
     answers, people, shown = [_EMPTY_ANSWERS], [_EMPTY_PEOPLE], [_EMPTY_SHOWN]
     waiting = 0
     for table in tables:
-        given = _with_people(pl.DataFrame(pl.from_arrow(table)), "at")
+        given = _with_people(_only_lists(pl.DataFrame(pl.from_arrow(table))), "at")
         for dimension in _list_passes(by):
             frame = _with_groups(given, dimension, earlier)
             places = pl.col("_places").sum() if "_places" in frame.columns else pl.lit(0)
@@ -119,7 +119,7 @@ def sum_outcomes(outcomes: pl.DataFrame, by: Dimension, earlier: pl.Series | Non
     Shapes:
         outcomes: frame with `cluster.artifacts.outcomes.COLUMNS`
     """
-    frame = outcomes.sort("at", maintain_order=True)
+    frame = _only_lists(outcomes).sort("at", maintain_order=True)
     frame = frame.unique(["service_id", "type", "product"], keep="first", maintain_order=True)
     frame = _with_people(frame, "answered_at").with_columns(pl.col("answered_at").alias("at"))
     is_seen = pl.col("type") == SEEN
@@ -161,6 +161,11 @@ def _with_outcome_groups(frame: pl.DataFrame, by: Dimension, earlier: pl.Series 
     if by == "origin":
         return frame.with_columns(_origin_label(pl.col("origins")).alias("group"))
     return _with_groups(frame, by, earlier)
+
+
+def _only_lists(frame: pl.DataFrame) -> pl.DataFrame:
+    """Leave out completions, questions and calls of agents: they show few products, and would thin the rates."""
+    return frame.filter(pl.col("endpoint").is_in(LIST_ENDPOINTS))
 
 
 def _with_people(frame: pl.DataFrame, time: str) -> pl.DataFrame:

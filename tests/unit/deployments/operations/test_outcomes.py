@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from deployments.operations.insight.outcome_report import OutcomeReport, compute_gini, estimate_figure
-from deployments.operations.insight.outcome_sums import BUCKETS, DIMENSIONS, Dimension
+from deployments.operations.insight.outcome_sums import BUCKETS, DIMENSIONS, Dimension, sum_answers
 from deployments.operations.insight.outcomes import load_report, write_report
 from tests.fakes.request_handler import NOW_MS
 from tests.fakes.simulated_shop import APP, DAY_MS, PRODUCTS, ROWS, SimulatedShop, open_simulated_shop
@@ -147,3 +147,12 @@ def test_people_in_one_bucket_have_no_interval() -> None:
     lists[Random(1).randrange(BUCKETS)] = 9.0
     figure = estimate_figure(lambda kept, part: float(kept @ part["lists"]), {"lists": lists}, None)
     assert (figure.value, figure.low) == (9.0, None)
+
+
+def test_completions_questions_and_calls_of_agents_are_no_lists() -> None:
+    endpoints = ["user_to_products", "search", "autocomplete", "ask_question", "archive_ask_archive"]
+    log = pl.DataFrame({"endpoint": endpoints, "user": ["ada"] * 5, "at": range(5), "products": [["p1"]] * 5})
+    answers, people, shown = sum_answers([log.to_arrow()], "total", None, with_products=True)
+    assert answers["lists"].sum() == 2
+    assert people.height == 1
+    assert shown["count"].sum() == 2
