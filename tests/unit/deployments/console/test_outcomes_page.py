@@ -40,7 +40,8 @@ def fill(shop: AdminShop) -> None:
             outcomes.append(
                 dict.fromkeys(COLUMNS.names) | {
                     "at": at + 1, "answered_at": at, "type": "checkout", "product": "b", "value": 12.5, "places": [2],
-                    "origins": [0], "service_id": f"s{number}", "user": f"u{number}", "engine_id": engine, "endpoint": "search",
+                    "origins": [0], "service_id": f"s{number}", "user": f"u{number}", "engine_id": engine,
+                    "endpoint": "search",
                 }
             )  # fmt: skip
     ServedLogStore(shop.services.artifacts, shop.corner.clock).append(APP, answers, "1-0")
