@@ -22,6 +22,7 @@ from actors.models.popularity import PopularityModel
 from actors.models.repeat import RepeatModel
 from actors.models.sessions import SessionModel
 from actors.models.snapshot import Snapshot
+from actors.models.transformer import TransformerModel
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.errors import Fault, Invalid
 
@@ -46,11 +47,12 @@ LOADERS: Mapping[str, Callable[[ModelState], Model]] = MappingProxyType(
         "repeats": RepeatModel.load,
         "rules": NeighbourModel.load,
         "session_knn": SessionModel.load,
+        "transformer": TransformerModel.load,
     }
 )
 "Learner -> the function that loads its model."
 
-_BUILTIN = (PopularityModel, FactorModel, RepeatModel, NeighbourModel, SessionModel)
+_BUILTIN = (PopularityModel, FactorModel, RepeatModel, NeighbourModel, SessionModel, TransformerModel)
 _METHODS = ("train", "load")
 _MOVED_MODULES: Mapping[str, str] = MappingProxyType(
     {

@@ -19,6 +19,7 @@ from actors.models.popularity import PopularityModel
 from actors.models.registry import LoadedSnapshot, load_snapshot_models
 from actors.models.sessions import SessionModel
 from actors.models.snapshot import Snapshot, version_of
+from actors.models.transformer import TransformerModel
 from actors.models.user_histories import UserHistories
 from actors.vectors.snapshot_arrays import Array
 from cluster.errors import Fault, HouseError
@@ -77,6 +78,9 @@ def _validate_model(name: str, model: Model, count: int) -> None:
             width = model.items.shape[-1]
             _validate_numbers(name, model.items, (count, width))
             _validate_numbers(name, model.gram, (width, width))
+        case TransformerModel():
+            for array_name, array, shape in model.list_shapes(count):
+                _validate_numbers(f"{name} {array_name}", array, shape)
         case _:
             _validate_custom(name, model, count)
 

@@ -45,8 +45,9 @@ from jobs.refresh.learners.protocol import STRICT, CustomLearnerRecipe, PartReci
 from jobs.refresh.learners.repeat import RepeatsRecipe
 from jobs.refresh.learners.sequential_rules import RulesRecipe
 from jobs.refresh.learners.session_knn import SessionKnnRecipe
+from jobs.refresh.learners.transformer import TransformerRecipe
 
-PRESETS = ("default", "fast", "sequence", "shop", "session")
+PRESETS = ("default", "fast", "deep", "sequence", "shop", "session")
 
 Weights = Literal["auto"] | dict[str, Annotated[float, Field(ge=0, le=100)]]
 
@@ -66,6 +67,7 @@ _Popularity = Annotated[PopularityRecipe, Tag("popularity")]
 _Repeats = Annotated[RepeatsRecipe, Tag("repeats")]
 _Baskets = Annotated[BasketsRecipe, Tag("baskets")]
 _Als = Annotated[AlsRecipe, Tag("als")]
+_Transformer = Annotated[TransformerRecipe, Tag("transformer")]
 _Custom = Annotated[CustomLearnerRecipe, Tag("own")]
 
 AnyPart = Annotated[
@@ -79,6 +81,7 @@ AnyPart = Annotated[
     | _Repeats
     | _Baskets
     | _Als
+    | _Transformer
     | _Custom,
     Discriminator(_part_tag),
 ]
@@ -357,4 +360,5 @@ _LEARNERS: Mapping[str, type[PartRecipe]] = {
     "repeats": RepeatsRecipe,
     "baskets": BasketsRecipe,
     "als": AlsRecipe,
+    "transformer": TransformerRecipe,
 }

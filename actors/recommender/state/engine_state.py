@@ -196,6 +196,7 @@ class EngineState:
         self._cold_start = ColdStartTracker(overlay)
         self._item_priors: ItemPriors | None = None
         self._built_ms = 0
+        self._erasures = overlay.erasures
         self._cohort_cache: OrderedDict[tuple[CohortValue, ...], tuple[CohortVotes, CohortScores | None]] = (
             OrderedDict()
         )
@@ -302,6 +303,9 @@ class EngineState:
         return self._global_signals.sum_by_group(groups, priors.offered, priors.relative_popularity)
 
     def _build_priors(self, signals: GlobalSignals) -> ItemPriors:
+        if self.overlay.erasures != self._erasures and self.serving_model is not None:
+            self._erasures = self.overlay.erasures
+            self.serving_model.clear_caches()  # they hold scores from histories of erased users
         parts = list(self._list_components(signals))
         newcomers = (
             ColdStartItems()

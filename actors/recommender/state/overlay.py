@@ -68,6 +68,8 @@ class Overlay:
         self.users = UserAttributes()
         self.histories = CompactHistories()
         self.events_version = 0
+        self.erasures = 0
+        "Number of erasures of users that were applied."
         "Increases when events are counted and when attributes of users change."
         self._embedder = embedder
         self._contributions = UserContributions(ledger_limit)
@@ -244,6 +246,7 @@ class Overlay:
 
     def erase(self, user_keys: Sequence[str]) -> None:
         """Undo the stored contributions of users to all counts."""
+        self.erasures += 1
         self.popular_queries.delete(user_keys)
         for user_key in user_keys:
             self.histories.erase(hash_user(user_key))

@@ -18,6 +18,7 @@ from actors.models.model import AccumulatingModel, Model, SharedScoresModel, Sin
 from actors.models.popularity import PopularityModel
 from actors.models.registry import LoadedSnapshot, is_builtin
 from actors.models.user_histories import TimeDecay
+from actors.models.transformer import TransformerModel
 from actors.models.user_history import UserHistory, compute_dense_scale, compute_sparse_scale
 from actors.recommender.state.events import EVENT_WEIGHTS, offset_time_ms
 from actors.recommender.state.interaction_rows import WeightedInteractions
@@ -156,6 +157,12 @@ class ServingModel:
         before = self._before[:count]
         fresh = 1.0 - before / np.maximum(votes, 1e-9)
         self.fresh = np.where(before > 0, np.clip(fresh, 0.0, 1.0), 1.0).astype(np.float32)
+
+    def clear_caches(self) -> None:
+        """Drop all scores that were kept for users."""
+        for part in self.learned.blend.parts:
+            if isinstance(part.model, TransformerModel):
+                part.model.cache.clear()
 
     def build_history(self, steps: WeightedInteractions, now_ms: int) -> UserHistory:
         """Convert a user's events to the user history of the snapshot; no event is later than now."""

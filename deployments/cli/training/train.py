@@ -35,7 +35,7 @@ A running system trains with lower priority than it serves. Stopped, or with --l
 If the worker dies, another one continues the training. The serving version stays untouched.
 The command first waits until accepted data is compacted, so that the training reads it.
 Exit code 1: the training failed, was cancelled, or --promote was refused by the gate.
-Built-in recipes: default, fast, sequence, shop, session.
+Built-in recipes: default, fast, deep, sequence, shop, session.
 """
 
 WAIT_EVERY_S = 0.25

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from zlib import crc32
 
 import numpy as np
@@ -19,6 +20,7 @@ from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner, PartRec
 from jobs.refresh.learners.repeat import RepeatLearner, RepeatsRecipe
 from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
+from jobs.refresh.learners.transformer import TransformerLearner, TransformerRecipe, check_jax
 
 
 def build_learner(part: PartRecipe) -> Learner:
@@ -48,9 +50,21 @@ def build_learner(part: PartRecipe) -> Learner:
             return BasketsLearner(part)
         case AlsRecipe():
             return AlsLearner(part)
+        case TransformerRecipe():
+            return TransformerLearner(part)
         case CustomLearnerRecipe():
             return _build_custom_learner(part)
     raise Invalid(f"there is no learner for {type(part).__name__}")
+
+
+def check_packages(parts: Iterable[PartRecipe]) -> None:
+    """Check that the optional packages of components are installed.
+
+    Errors:
+        Invalid: a package is missing; the message says how to install it
+    """
+    if any(isinstance(part, TransformerRecipe) for part in parts):
+        check_jax()
 
 
 def build_rng(seed: int, purpose: str) -> np.random.Generator:

@@ -2,6 +2,7 @@
 
     runs/<app>/<run>/data.arrow       the training data, as arrays (Arrow IPC)
     runs/<app>/<run>/<name>.json      the plan, the report
+    runs/<app>/<run>/<name>.npz       the state of a long training, after an epoch
 
 Each file begins with its SHA-256, or with its MAC in an artifact store with a signer. A damaged, foreign or missing
 file reads as None, and the worker repeats the stage. No file is pickled.
@@ -9,7 +10,9 @@ file reads as None, and the worker repeats the stage. No file is pickled.
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 import structlog
 
+from actors.vectors.snapshot_arrays import ModelState
 from actors.vectors.vocabulary import Vocabulary
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.run_folders import RUNS
@@ -28,6 +32,7 @@ from jobs.refresh.runs.training_source import TrainingSource
 FOLDER = RUNS
 _COLUMNS = ("reader", "item", "at_s", "weight", "basket", "kind")
 _DIGEST = 64
+_FACTS = "facts of the state"
 
 
 class CheckpointStore:
@@ -46,6 +51,22 @@ class CheckpointStore:
         body = self._read(f"{name}.json")
         facts: dict[str, Any] | None = None if body is None else json.loads(body)
         return facts
+
+    def put_state(self, name: str, state: ModelState) -> None:
+        """Write the arrays and facts of a training under way, in place of an earlier state."""
+        body = io.BytesIO()
+        facts = np.frombuffer(json.dumps(state.facts).encode(), np.uint8)
+        np.savez(body, allow_pickle=False, **{_FACTS: facts}, **state.arrays)
+        self._write(f"{name}.npz", body.getvalue())
+
+    def get_state(self, name: str) -> ModelState | None:
+        """Return the state of a training under way, None without a valid file."""
+        body = self._read(f"{name}.npz")
+        if body is None:
+            return None
+        with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
+            facts = json.loads(arrays[_FACTS].tobytes())
+            return ModelState({key: arrays[key] for key in arrays.files if key != _FACTS}, facts)
 
     def put_source(self, source: TrainingSource) -> TrainingSource:
         """Write the data, so that all attempts train on the same; return it as later attempts read it."""
@@ -83,6 +104,26 @@ class CheckpointStore:
             return None
         body = data[_DIGEST:]
         return body if self._artifacts.is_digest(path, body, data[:_DIGEST]) else None
+
+
+class StoredProgress:
+    """Progress of the trainings of one run, with their states in its checkpoints."""
+
+    def __init__(self, checkpoints: CheckpointStore, show: Callable[[str], None]) -> None:
+        self._checkpoints = checkpoints
+        self._show = show
+
+    def show(self, text: str) -> None:
+        """Show a text beside the present step."""
+        self._show(text)
+
+    def load(self, name: str) -> ModelState | None:
+        """Return a stored state, None without a valid one."""
+        return self._checkpoints.get_state(name)
+
+    def store(self, name: str, state: ModelState) -> None:
+        """Store a state in place of an earlier one."""
+        self._checkpoints.put_state(name, state)
 
 
 def bytes_from_source(source: TrainingSource) -> bytes:

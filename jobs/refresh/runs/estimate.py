@@ -13,7 +13,7 @@ from cluster.store.data.changes import ChangeLog
 from jobs.refresh.build.fit import EASE_ITEMS, USABLE
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.event_account import EventAccount
-from jobs.refresh.learners import content_regression, ease, graph_filter
+from jobs.refresh.learners import content_regression, ease, graph_filter, transformer
 from jobs.refresh.learners.als import AlsRecipe
 from jobs.refresh.learners.content_regression import ContentRecipe
 from jobs.refresh.learners.ease import EaseRecipe
@@ -21,6 +21,7 @@ from jobs.refresh.learners.graph_filter import GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnnRecipe
 from jobs.refresh.learners.protocol import PartRecipe
 from jobs.refresh.learners.sequential_rules import RulesRecipe
+from jobs.refresh.learners.transformer import TransformerRecipe
 from jobs.refresh.recipe import Recipe
 from jobs.refresh.runs.stages import count_data
 from jobs.refresh.runs.training_source import TrainingSource
@@ -134,6 +135,8 @@ def _advice(part: PartRecipe | None) -> str:
         return "lower its `keep` or `window`, or events.newest"
     if isinstance(part, ItemKnnRecipe):
         return "lower its `neighbours`, or events.newest"
+    if isinstance(part, TransformerRecipe):
+        return "lower its `dimensions`, or set its `items_up_to` to leave it out of large catalogs"
     return "lower its sizes, set events.newest, or allow more"
 
 
@@ -155,6 +158,8 @@ def _memory_bytes(part: PartRecipe, size: DataSize) -> int:
         return graph_filter.estimate_memory_bytes(size.items, size.users, size.events, part)
     if isinstance(part, AlsRecipe):
         return 4 * part.factors * (6 * size.users + 6 * size.items) + 40 * size.events
+    if isinstance(part, TransformerRecipe):
+        return transformer.estimate_memory_bytes(size.items, size.events, part)
     return 80 * size.events + 16 * size.items
 
 
@@ -169,6 +174,8 @@ def _train_seconds(part: PartRecipe, size: DataSize) -> float:
         return graph_filter.estimate_seconds(size.items, size.users, size.events, part)
     if isinstance(part, AlsRecipe):
         return 1e-7 * part.rounds * part.factors * part.steps * size.events / 3
+    if isinstance(part, TransformerRecipe):
+        return transformer.estimate_seconds(size.items, size.events, part)
     return 2e-6 * size.events
 
 

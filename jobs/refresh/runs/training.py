@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,10 @@ from jobs.refresh.build.build import (
 from jobs.refresh.build.fit import TrainedEngine, build_content_weights, train_engine
 from jobs.refresh.data.split import TrainingSplit
 from jobs.refresh.evaluation.reports import ReportStore
+from jobs.refresh.learners.registry import check_packages
+from jobs.refresh.learners.training_progress import keep_progress
 from jobs.refresh.recipe import Recipe, parse_recipe
-from jobs.refresh.runs.checkpoint import FOLDER, CheckpointStore
+from jobs.refresh.runs.checkpoint import FOLDER, CheckpointStore, StoredProgress
 from jobs.refresh.runs.estimate import DataSize, check_memory
 from jobs.refresh.runs.stages import (
     apply_confirmation,
@@ -99,13 +101,14 @@ class Training:
         "Versions that are kept at any age: the serving ones and the targets of a rollback."
         self._checkpoints = CheckpointStore(bench.artifacts, run.app_id, run.run_id)
         self._version = ""
+        self._step: tuple[str, float] = ("", 0.0)
 
     def stages(self) -> Iterator[tuple[str, Stage]]:
         """Yield the stages in order, with their names."""
         yield "dataset", self._dataset
-        yield "plan", self._plan
-        yield "evaluate", self._evaluate
-        yield "train", self._train
+        progress = StoredProgress(self._checkpoints, self._show_detail)
+        for name, stage in (("plan", self._plan), ("evaluate", self._evaluate), ("train", self._train)):
+            yield name, partial(_run_with_progress, progress, stage)
         yield "publish", self._publish
 
     def outcome(self) -> dict[str, Any]:
@@ -214,7 +217,9 @@ class Training:
     @cached_property
     def _recipe(self) -> Recipe:
         ALLOWED.check_recipe(self._run.recipe)  # before the data is read, because the record comes from Redis
-        return parse_recipe(self._run.recipe)
+        recipe = parse_recipe(self._run.recipe)
+        check_packages(recipe.parts.values())
+        return recipe
 
     @cached_property
     def _source(self) -> TrainingSource:
@@ -305,15 +310,25 @@ class Training:
             return False
         return True
 
+    def _show_detail(self, text: str) -> None:
+        what, fraction = self._step
+        self._say(f"{what}: {text}", fraction)
+
     def _step_counter(self, steps: int) -> Callable[[str], None]:
         done = 0
 
         def show_step(what: str) -> None:
             nonlocal done
-            self._say(what, done / steps)
+            self._step = (what, done / steps)
+            self._say(*self._step)
             done += 1
 
         return show_step
+
+
+def _run_with_progress(progress: StoredProgress, stage: Stage) -> dict[str, Any]:
+    with keep_progress(progress):
+        return stage()
 
 
 def delete_leftovers(

@@ -23,6 +23,7 @@ from jobs.refresh.data.event_account import EventAccount, build_event_account
 from jobs.refresh.data.profiles import Profiles
 from jobs.refresh.learners.content_knn import ContentKnnRecipe
 from jobs.refresh.learners.protocol import CustomLearnerRecipe
+from jobs.refresh.learners.transformer import TransformerRecipe
 from jobs.refresh.recipe import Recipe
 
 
@@ -106,7 +107,7 @@ def read_training_source(
 def needs_content(recipe: Recipe) -> bool:
     """Return true if a component uses content vectors; custom learners count as such."""
     parts = recipe.parts.values()
-    return any(isinstance(part, ContentKnnRecipe | CustomLearnerRecipe) for part in parts)
+    return any(isinstance(part, ContentKnnRecipe | TransformerRecipe | CustomLearnerRecipe) for part in parts)
 
 
 def build_item_vectors(products: Iterable[CompactedProduct], items: Vocabulary) -> Matrix | None:
