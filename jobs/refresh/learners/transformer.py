@@ -319,9 +319,9 @@ def estimate_seconds(items: int, events: int, recipe: TransformerRecipe) -> floa
 _COPIES = 8
 "Copies of the item vectors: parameters, gradients, moments, the best epoch and the stored state."
 _LIBRARY_BYTES = 500 << 20
-_FLOPS_PER_S = 1.5e10
+_FLOPS_PER_S = 3.5e10
 "Throughput of one core, including functions that are no products of matrices."
-_ITEM_STEP_S = 1.5e-6
+_ITEM_STEP_S = 7e-7
 "Time of the optimizer for one item vector in one step."
 _USUAL_EPOCHS = 20
 _COMPILE_S = 15.0
