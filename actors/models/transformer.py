@@ -99,7 +99,11 @@ class CandidateCache:
             self._entries.clear()
 
     def get(self, key: bytes) -> tuple[Codes, Scores] | None:
-        """Return an entry, None without one."""
+        """Return an entry, None without one.
+
+        Shapes:
+            returns: int32 [k], items, and float32 [k], their scores
+        """
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
@@ -107,7 +111,11 @@ class CandidateCache:
             return entry
 
     def put(self, key: bytes, entry: tuple[Codes, Scores]) -> None:
-        """Store an entry; drop the oldest one above the limit."""
+        """Store an entry; drop the oldest one above the limit.
+
+        Shapes:
+            entry: int32 [k], items, and float32 [k], their scores
+        """
         with self._lock:
             self._entries[key] = entry
             if len(self._entries) > self._most:
@@ -234,7 +242,11 @@ class TransformerModel:
         return cls(parts.array("items"), arrays, config, bool(parts.facts["clock"]), parts.facts["training"])
 
     def list_shapes(self, count: int) -> list[tuple[str, npt.NDArray[np.float32], tuple[int, ...]]]:
-        """Return name, array and right shape of each array, for a catalog of `count` items."""
+        """Return name, array and right shape of each array, for a catalog of `count` items.
+
+        Shapes:
+            returns: float32 arrays, as in the class
+        """
         config, width = self.config, self.items.shape[-1]
         wide = self.arrays["0.narrow"].shape[0] if config.blocks else 0
         shapes: dict[str, tuple[int, ...]] = {

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from cluster.local.bill_of_materials import read_lock
 from tests.house.tree import PACKAGES, ROOT, sources
 
-NEEDS_AN_EXTRA = {"jobs.encoders.onnx_graph": "onnx"}
+NEEDS_AN_EXTRA = {"jobs.encoders.onnx_graph": "onnx", "jobs.refresh.learners.transformer_steps": "jax"}
 "Modules that only the feature of an extra imports, with the package that each misses first."
 
 _IMPORT_ALL = """

@@ -52,7 +52,7 @@ NOUNS = _words(
     store stores stream submission subprocess suggestions sum sums summary
     supervisor sweep sweeper sync synonyms syntax
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
-    traces tracker trainings transport treatment treatments tree trust types upload url usage user users
+    traces tracker trainings transformer transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
       argument arguments audit authentication chain gauges master measurement measurements people reseal
      fields units calls explanations imports proposal snippets tryout

@@ -35,8 +35,8 @@ _STORE_INTERVAL_S = 20.0
 "Minimum time between two stored states; the last one is always stored."
 _SCORE_PARAMETERS = {"tune", "items_up_to", "items_from", "candidates", "power"}
 "Parameters that do not change the training."
-_HELD_OUT_SHARE = 0.2
-_HELD_OUT = 1_000
+_STOPPING_SHARE = 0.2
+_STOPPING_USERS = 1_000
 _SAMPLE_POWER = 0.5
 "Exponent of the item frequency with which items are sampled."
 _WARM_UP = 100
@@ -150,7 +150,7 @@ class _Training:
         self._jax, self._steps = jax, steps
         self._step_config = steps.StepConfig(config, recipe.dropout, recipe.decay)
         self._content = content
-        self._held_out = self._hold_out(sequences)
+        self._last_events = self._hold_out(sequences)
         self._sequences = sequences
         counts = np.bincount(np.maximum(sequences.targets, 0), minlength=n_items) + 1.0
         self._shares: Floats = counts**_SAMPLE_POWER / (counts**_SAMPLE_POWER).sum()
@@ -234,7 +234,7 @@ class _Training:
         rng = np.random.default_rng([self._seed, 2**31])
         ends = sequences.starts[1:] - 2
         possible = np.flatnonzero((sequences.lengths > 2) & (sequences.targets[ends] >= 0))
-        count = min(_HELD_OUT, int(len(possible) * _HELD_OUT_SHARE))
+        count = min(_STOPPING_USERS, int(len(possible) * _STOPPING_SHARE))
         users = np.sort(rng.choice(possible, count, replace=False))
         items = sequences.targets[ends[users]].astype(np.int64)
         sequences.targets[ends[users]] = -1
@@ -242,7 +242,7 @@ class _Training:
 
     def _measure(self, parameters: dict[str, Any]) -> float:
         """Return the NDCG of the held-out events among the items that are new to the user."""
-        users, ends, targets = self._held_out
+        users, ends, targets = self._last_events
         gains = []
         for first in range(0, len(users), _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
@@ -256,9 +256,9 @@ class _Training:
             for row, (user, end, target) in enumerate(
                 zip(users[part].tolist(), ends[part].tolist(), targets[part].tolist(), strict=True)
             ):
-                own = scores[row, target]
+                target_score = scores[row, target]
                 scores[row, self._sequences.items[self._sequences.starts[user] : end]] = -np.inf
-                place = int(np.count_nonzero(scores[row] > own))
+                place = int(np.count_nonzero(scores[row] > target_score))
                 gains.append(1 / np.log2(place + 2))
         return float(np.mean(gains)) if gains else 0.0
 

@@ -78,7 +78,11 @@ class PackedRows:
         return len(self.items)
 
     def batches(self, size: int) -> Iterator[dict[str, Codes]]:
-        """Yield batches of equal size; the last is filled with padding."""
+        """Yield batches of equal size; the last is filled with padding.
+
+        Shapes:
+            yields: int32 [size, t] for each name
+        """
         for first in range(0, len(self), size):
             part = slice(first, first + size)
             missing = max(0, first + size - len(self))

@@ -130,18 +130,18 @@ def compute_loss(
     vectors = compute_item_vectors(parameters, content)
     outputs = encode(parameters, vectors, rows, config, key).reshape(-1, vectors.shape[1])
     targets = rows["targets"].reshape(-1)
-    asked = (targets >= 0).astype(jnp.float32)
+    is_target = (targets >= 0).astype(jnp.float32)
     chosen = jnp.maximum(targets, 0)
     if sampled is None:
         logits = outputs @ vectors.T
-        own = jnp.take_along_axis(logits, chosen[:, None], axis=1)[:, 0]
-        losses = jax.nn.logsumexp(logits, axis=1) - own
+        target_logits = jnp.take_along_axis(logits, chosen[:, None], axis=1)[:, 0]
+        losses = jax.nn.logsumexp(logits, axis=1) - target_logits
     else:
-        own = (outputs * vectors[chosen]).sum(axis=1) - sampled["counts"][chosen]
+        target_logits = (outputs * vectors[chosen]).sum(axis=1) - sampled["counts"][chosen]
         logits = outputs @ vectors[sampled["items"]].T - sampled["counts"][sampled["items"]]
         logits = jnp.where(sampled["items"] == chosen[:, None], _NEVER, logits)
-        losses = jnp.logaddexp(jax.nn.logsumexp(logits, axis=1), own) - own
-    return (losses * asked).sum() / jnp.maximum(asked.sum(), 1.0)
+        losses = jnp.logaddexp(jax.nn.logsumexp(logits, axis=1), target_logits) - target_logits
+    return (losses * is_target).sum() / jnp.maximum(is_target.sum(), 1.0)
 
 
 def _update(

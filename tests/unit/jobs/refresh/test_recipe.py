@@ -48,7 +48,9 @@ def test_an_invalid_recipe_has_a_reason(tmp_path: Path) -> None:
         load_recipe_file(tmp_path / "broken.toml")
     with pytest.raises(Invalid, match=r"broken\.json is not JSON"):
         load_recipe_file(tmp_path / "broken.json")
-    with pytest.raises(NotFound, match="neither a file nor one of default, fast, sequence, shop, session"):
+    with pytest.raises(
+        NotFound, match="neither a file nor one of default, fast, deep, sequence, shop, session"
+    ):
         load_recipe_file("shops")
 
 

@@ -174,7 +174,7 @@ def test_other_data_or_parameters_do_not_continue_it() -> None:
     assert len(memory.states) == 3
 
 
-def test_without_jax_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_jax_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transformer_module, "find_spec", lambda name: None)
     with pytest.raises(Invalid, match=r"pip install 'kiosk\[sequence\]'"):
         check_packages([SMALL])
