@@ -17,8 +17,8 @@ from actors.models.blend import Blend, BlendPart
 from actors.models.model import AccumulatingModel, Model, SharedScoresModel, SingleUserModel
 from actors.models.popularity import PopularityModel
 from actors.models.registry import LoadedSnapshot, is_builtin
-from actors.models.user_histories import TimeDecay
 from actors.models.transformer import TransformerModel
+from actors.models.user_histories import TimeDecay
 from actors.models.user_history import UserHistory, compute_dense_scale, compute_sparse_scale
 from actors.recommender.state.events import EVENT_WEIGHTS, offset_time_ms
 from actors.recommender.state.interaction_rows import WeightedInteractions
@@ -343,6 +343,8 @@ def _find_history_depth(learned: LoadedSnapshot) -> int:
         fading = getattr(model, "fading", None)
         if isinstance(fading, TimeDecay):
             depths.append(fading.depth)
+        elif isinstance(model, TransformerModel):
+            depths.append(model.config.events)
         elif isinstance(model, Model) and not (is_builtin(model) or isinstance(model, SharedScoresModel)):
             depths.append(TimeDecay().newest)
     return max(depths)
