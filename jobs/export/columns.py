@@ -68,7 +68,8 @@ SCHEMAS: Final[Mapping[str, Any]] = {
     ),
     "interactions": _build_schema(
         "user_id anonymous_id type timestamp product_ids product_group_ids quantities duration revenue rating "
-        "custom_action_name category search question_id result_type value service_id context written_at",
+        "custom_action_name category search question_id result_type value service_id event_id context "
+        "written_at",
         **dict.fromkeys(["product_ids", "product_group_ids", "category"], _TEXTS),
         **dict.fromkeys(["duration", "revenue", "rating"], _NUMBER),
         quantities=_NUMBERS,
