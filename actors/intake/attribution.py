@@ -32,6 +32,9 @@ REFUND_WINDOW_MS: Final = 30 * 86_400_000
 REPEAT_MS: Final = 1_000
 SKEW_MS: Final = 60_000
 "How far a client's clock may be behind ours."
+MOST_REVENUE: Final = 1e12
+MOST_QUANTITY: Final = 1e9
+"Larger numbers of clients count as these: sums must stay finite."
 _GROUP: Final = "group:"
 
 _ANSWER: Final = ["service_id", "answered_at", *ANSWER_FACTS]
@@ -68,7 +71,11 @@ def parse_events(table: Any) -> pl.DataFrame:
         text.str.json_path_match("$.service_id").str.to_lowercase().alias("service_id"),
         text.str.json_path_match("$.event_id").alias("event_id"),
         pl.when(is_checkout)
-        .then(text.str.json_path_match("$.revenue").cast(pl.Float64, strict=False))
+        .then(
+            text.str.json_path_match("$.revenue")
+            .cast(pl.Float64, strict=False)
+            .clip(-MOST_REVENUE, MOST_REVENUE)
+        )
         .alias("revenue"),
         pl.when(is_checkout)
         .then(text.str.json_path_match("$.quantities").str.strip_chars("[]").str.split(","))
@@ -79,7 +86,12 @@ def parse_events(table: Any) -> pl.DataFrame:
     many = pl.col("quantity").list.len() == pl.col("product").list.len()
     frame = frame.with_columns(at.alias("_at"), many.alias("_many")).explode("product", "_at")
     index = pl.when(pl.col("_many")).then(pl.col("_at")).otherwise(0)
-    quantity = pl.col("quantity").list.get(index, null_on_oob=True).cast(pl.Float64, strict=False)
+    quantity = (
+        pl.col("quantity")
+        .list.get(index, null_on_oob=True)
+        .cast(pl.Float64, strict=False)
+        .clip(0, MOST_QUANTITY)
+    )
     return (
         frame.with_columns(quantity.fill_null(1.0).alias("quantity"))
         .drop("_at", "_many")

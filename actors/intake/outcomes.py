@@ -49,6 +49,8 @@ LOAD = 20
 "The pause after a round is so many times its duration: attribution takes at most 5 % of the time."
 MOST_LINKED = 20_000
 "Users of one day whose visitors are looked up; of further ones, only the ids in their interactions count."
+MOST_IDS = 50
+"Ids of one person. A user with more is many people, as `guest`, and each of their ids stands for itself."
 _ANSWER_COLUMNS = ("service_id", "products", "origins", *ANSWER_FACTS)
 _FIRST_DAY = date(1970, 1, 1)
 _DAYS = WINDOW_MS // DAY_MS
@@ -99,6 +101,9 @@ class OutcomeAttributor:
                 raise
             except HouseError as error:
                 self._log.error("attribution_refused", app=app_id, reason=error.message)
+            except Exception:  # noqa: BLE001
+                # the next apps must not wait for one whose interactions can't be read
+                self._log.exception("attribution_failed", app=app_id)
             now_s = self._clock.monotonic_s()
             self._due_s[app_id] = now_s + max(EVERY_S, LOAD * (now_s - started_s))
         return computed
@@ -112,15 +117,15 @@ class OutcomeAttributor:
             await asyncio.to_thread(self._outcomes.tidy, app_id, at_once=True)
 
     async def _run_app(self, app_id: str, keep_days: int, at_once: bool) -> int:
+        oldest_ms = self._clock.now_ms() - keep_days * DAY_MS
+        async with self._lock:  # also of an app that gives no more answers
+            await asyncio.to_thread(self._outcomes.drop_before, app_id, oldest_ms)
         plan = await asyncio.to_thread(self._plan, app_id, at_once)
         if plan is None:
             return 0
         for at, day in enumerate(plan.days, start=1):
             async with self._lock:
                 await self._attribute_day(app_id, day, plan, (*plan.days[at:], *plan.later))
-        oldest_ms = self._clock.now_ms() - keep_days * DAY_MS
-        async with self._lock:
-            await asyncio.to_thread(self._outcomes.drop_before, app_id, oldest_ms)
         return len(plan.days)
 
     def _plan(self, app_id: str, at_once: bool) -> _Plan | None:
@@ -221,7 +226,7 @@ class OutcomeAttributor:
         lasting = events.filter(~pl.col("type").is_in([*VIEWS, *IMPRESSIONS]))
         user_keys = events["user_key"].unique(maintain_order=True).to_list()
         buyers = [key[2:] for key in lasting["user_key"].unique(maintain_order=True) if key.startswith("u:")]
-        visitors = await self._stores.interactions.visitors(app_id, buyers[:MOST_LINKED])
+        visitors = await self._stores.interactions.visitors(app_id, buyers[:MOST_LINKED], MOST_IDS)
         alone = [key[2:] for key in user_keys if key.startswith("a:")]
         links = {
             user_key_from_anonymous_id(visitor): user_key_from_id(user_id)
@@ -259,8 +264,8 @@ def list_people(user_keys: Iterable[str], links: Mapping[str, str], salt: bytes)
     rows = [
         (user_key, pseudonym(salt, member))
         for user_key in user_keys
-        for person in (links.get(user_key, user_key),)
-        for member in members.get(person, (person,))
+        for ids in (members.get(links.get(user_key, user_key), ()),)
+        for member in (ids if 0 < len(ids) <= MOST_IDS else (user_key,))
     ]
     return pl.DataFrame(rows, schema={"user_key": pl.String, "user": pl.String}, orient="row")
 

@@ -27,7 +27,7 @@ class InteractionSuite:
         visitors = ["x", "q", "y", *(f"n{n}" for n in range(1_500))]
         assert await stores.interactions.links(APP, visitors) == {"x": "ada", "y": "bob"}
         assert await stores.interactions.links(APP, []) == {}
-        assert await stores.interactions.visitors(APP, ["ada", "carl"]) == {"ada": ["x"]}
+        assert await stores.interactions.visitors(APP, ["ada", "carl"], 50) == {"ada": ["x"]}
 
     async def test_an_append_is_one_change_with_its_payload(self, stores: Stores) -> None:
         payload = b'[{"type":"click"},{"type":"home_page_view"}]'

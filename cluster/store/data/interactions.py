@@ -98,17 +98,22 @@ class InteractionStore:
             }
         return linked
 
-    async def visitors(self, app_id: str, user_ids: Sequence[str]) -> dict[str, list[str]]:
-        """Return the visitors that are linked to each user; users without any are absent."""
+    async def visitors(self, app_id: str, user_ids: Sequence[str], most: int) -> dict[str, list[str]]:
+        """Return the visitors that are linked to each user, of a user with more than `most` only some; users without
+        any are absent.
+        """
         linked: dict[str, list[str]] = {}
         for start in range(0, len(user_ids), _PAGE):
             page = user_ids[start : start + _PAGE]
             replies = await asyncio.gather(
-                *(self._server.execute_slow("SMEMBERS", keys.linked(app_id, user_id)) for user_id in page)
+                *(
+                    self._server.execute_slow("SSCAN", keys.linked(app_id, user_id), 0, "COUNT", most)
+                    for user_id in page
+                )
             )
             linked |= {
                 user_id: sorted(map(name_of, members))
-                for user_id, members in zip(page, replies, strict=True)
+                for user_id, (_, members) in zip(page, replies, strict=True)
                 if members
             }
         return linked

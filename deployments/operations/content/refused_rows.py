@@ -34,11 +34,12 @@ class RefusedRowsPage:
         writer = csv.writer(out)
         writer.writerow(("row", "reason", "text"))
         for row in self.rows:
-            writer.writerow((row["row"], _without_formula(row["reason"]), _without_formula(row["text"])))
+            writer.writerow((row["row"], escape_formula(row["reason"]), escape_formula(row["text"])))
         return out.getvalue().encode("utf-8", "replace")
 
 
-def _without_formula(text: str) -> str:
+def escape_formula(text: str) -> str:
+    """Return the text of a cell so that no spreadsheet computes it."""
     return "'" + text if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 

@@ -233,7 +233,7 @@ class _GroupBuilder:
             )
 
         group = OutcomeGroup(
-            group=name,
+            group=name or "total",
             lists=int(lists.sum()),
             people=self._people.get(name, 0),
             places=int(cells["places"].sum()),

@@ -28,8 +28,8 @@ BUCKETS: Final = 20
 CONVERSIONS: Final = ("checkout", "subscribe", "submit", "complete")
 CARTS: Final = ("add_to_cart",)
 MONEY: Final = ("checkout", "refund")
-TOTAL: Final = "total"
-"Group of all answers."
+TOTAL: Final = ""
+"Group of all answers: a name that no engine and no rule can have."
 _OVERLAPPING: Final = frozenset({"place", "rule", "variant", "origin"})
 "Dimensions in which an answer can be in several groups."
 NONE: Final = "none"

@@ -18,6 +18,8 @@ from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.clock import from_ms
+from cluster.errors import Fault, NotFound
+from deployments.operations.content.refused_rows import escape_formula
 from deployments.operations.frame.app_access import require_app
 from deployments.operations.frame.operation import Download, OfApp, operation
 from deployments.operations.frame.services import AdminServices
@@ -30,6 +32,7 @@ MOST_ANSWERS: Final = 2_000_000
 FRESH_MS: Final = 30 * DAY_MS
 LASTING_MS: Final = 37 * DAY_MS
 "The longest time from an answer to its last outcome: a purchase after 7 days, a refund after 30 more."
+_READ_TRIES: Final = 5
 MEDIA_TYPES: Final = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 
@@ -85,6 +88,9 @@ def write_report(report: OutcomeReport, form: str) -> bytes:
     sink = io.BytesIO()
     frame = flatten_report(report)
     if form == "csv":
+        if report.by in frame.columns:
+            names = pl.Series(report.by, map(escape_formula, frame[report.by]), pl.String)
+            frame = frame.with_columns(names)
         frame.write_csv(sink)
     else:
         frame.write_parquet(sink)
@@ -118,9 +124,22 @@ def load_report(
 ) -> OutcomeReport:
     """Read the answers and outcomes of a period, and of the period before, and build the report.
 
+    Errors:
+        Fault: the files of the log of answers keep changing
     Cost:
         10,000,000 answers of ten products: 44 s of processor time, 1.7 GB
     """
+    for _ in range(_READ_TRIES):
+        try:
+            return _load_report(artifacts, app_id, by, max(0, since_ms), until_ms, most)
+        except NotFound:  # the intake merged files during the read
+            continue
+    raise Fault("the files of the log of answers keep changing")
+
+
+def _load_report(
+    artifacts: ArtifactStore, app_id: str, by: Dimension, since_ms: int, until_ms: int, most: int | None
+) -> OutcomeReport:
     served, outcomes = ServedLogStore(artifacts), OutcomeStore(artifacts)
     commit = served.commit(app_id)
     begin_ms = _shorten(commit, since_ms, until_ms, most)

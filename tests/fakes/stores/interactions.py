@@ -107,9 +107,9 @@ class MemoryInteractions(InteractionStore):
         links = self._state.apps[app_id].links
         return {visitor: links[visitor] for visitor in anonymous_ids if visitor in links}
 
-    async def visitors(self, app_id: str, user_ids: Sequence[str]) -> dict[str, list[str]]:
+    async def visitors(self, app_id: str, user_ids: Sequence[str], most: int) -> dict[str, list[str]]:
         linked = self._state.apps[app_id].linked
-        return {user_id: sorted(linked[user_id]) for user_id in user_ids if linked.get(user_id)}
+        return {user_id: sorted(linked[user_id])[: most + 1] for user_id in user_ids if linked.get(user_id)}
 
     async def erase(self, app_id: str, user_ids: Sequence[str]) -> None:
         app = self._state.apps[app_id]

@@ -9,6 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from actors.intake.attribution import MOST_REVENUE
+from actors.intake.outcomes import MOST_IDS, OutcomeAttributor, list_people
 from cluster.artifacts.day_files import DAY_MS
 from cluster.artifacts.outcomes import SEEN
 from cluster.clock import iso_ms
@@ -163,3 +165,44 @@ async def test_outcomes_leave_with_the_log_of_answers(visitor: Visitor) -> None:
     visitor.shop.clock.pass_ms(92 * DAY_MS)
     await visitor.shop.ask("v0")
     assert await visitor.outcomes() == []
+
+
+async def test_outcomes_leave_although_the_app_gives_no_more_answers(visitor: Visitor) -> None:
+    shown = await visitor.shop.ask("v0")
+    await visitor.track("click", shown.products[0], service_id=shown.service_id)
+    assert len(await visitor.outcomes()) == 1
+    visitor.shop.clock.pass_ms(92 * DAY_MS)
+    assert await visitor.outcomes() == []
+
+
+async def test_one_app_does_not_stop_the_attribution_of_others(
+    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attributor, run_app = visitor.shop.intake._attributor, OutcomeAttributor._run_app
+    assert attributor is not None
+
+    async def run_or_fail(self: OutcomeAttributor, app_id: str, *more: Any) -> int:
+        if app_id == "broken":
+            raise pl.exceptions.ComputeError("no JSON")
+        return await run_app(self, app_id, *more)
+
+    monkeypatch.setattr(OutcomeAttributor, "_run_app", run_or_fail)
+    await visitor.shop.ask("v0")
+    await visitor.shop._served_log.write()
+    await visitor.shop.intake.compact_round(at_once=True)
+    assert await attributor.run_once({"broken": 90, APP: 90}, at_once=True) == 1
+
+
+async def test_a_huge_revenue_stays_finite(visitor: Visitor) -> None:
+    shown = await visitor.shop.ask("v0")
+    await visitor.track("checkout", shown.products[0], revenue=1.7e308, quantities=1e308)
+    [(*_, value, _)] = await visitor.outcomes()
+    assert value == MOST_REVENUE
+
+
+def test_a_user_with_very_many_visitors_is_many_people() -> None:
+    visitors = [f"a:{number}" for number in range(MOST_IDS + 1)]
+    links = dict.fromkeys(visitors, "u:guest")
+    assert list_people(["u:guest", *visitors], links, b"salt").height == len(visitors) + 1
+    some = dict.fromkeys(visitors[:3], "u:ada")
+    assert list_people(["u:ada", *visitors[:3]], some, b"salt").height == 4 * 4

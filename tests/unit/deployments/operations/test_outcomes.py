@@ -12,6 +12,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.served_log import ServedLogStore
+from cluster.errors import NotFound
+from cluster.records.served_answer import ServedAnswer
 from deployments.operations.insight.outcome_report import OutcomeReport, compute_gini, estimate_figure
 from deployments.operations.insight.outcome_sums import BUCKETS, DIMENSIONS, Dimension, sum_answers
 from deployments.operations.insight.outcomes import load_report, write_report
@@ -156,3 +160,47 @@ def test_completions_questions_and_calls_of_agents_are_no_lists() -> None:
     assert answers["lists"].sum() == 2
     assert people.height == 1
     assert shown["count"].sum() == 2
+
+
+def report_engines(folder: Path, *engines: str) -> OutcomeReport:
+    artifacts = ArtifactStore.open(folder)
+    answers = [
+        ServedAnswer(f"s{at}", NOW_MS + at, "search", engine, user=f"u{at}", products=("a",))
+        for at, engine in enumerate(engines)
+    ]
+    ServedLogStore(artifacts).append(APP, answers, "1-0")
+    return load_report(artifacts, APP, "engine", NOW_MS - 1, NOW_MS + DAY_MS)
+
+
+def test_an_engine_named_total_is_no_total(tmp_path: Path) -> None:
+    result = report_engines(tmp_path, "total", "total", "default")
+    assert (result.total.group, result.total.lists) == ("total", 3)
+    assert [(group.group, group.lists) for group in result.groups] == [("total", 2), ("default", 1)]
+
+
+def test_no_spreadsheet_computes_a_name(tmp_path: Path) -> None:
+    result = report_engines(tmp_path, "=1+1")
+    assert b"\n'=1+1," in write_report(result, "csv")
+    assert pl.read_parquet(io.BytesIO(write_report(result, "parquet")))["engine"].to_list() == ["=1+1"]
+
+
+def test_a_report_reads_again_what_the_intake_merged_meanwhile(
+    shop: SimulatedShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, failures = ServedLogStore._table, [NotFound("merged")]
+
+    def read_or_fail(self: ServedLogStore, *given: object) -> object:
+        if failures:
+            raise failures.pop()
+        return read(self, *given)  # type: ignore[arg-type]
+
+    expected = report(shop).total.lists
+    monkeypatch.setattr(ServedLogStore, "_table", read_or_fail)
+    assert report(shop).total.lists == expected
+    assert not failures
+
+
+def test_a_period_longer_than_the_calendar_is_everything(shop: SimulatedShop) -> None:
+    now_ms = shop.clock.now_ms() + 1
+    everything = load_report(shop.artifacts, APP, "total", now_ms - 999_999 * 7 * DAY_MS, now_ms)
+    assert everything.total.lists == report(shop).total.lists
