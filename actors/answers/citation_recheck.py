@@ -1,4 +1,4 @@
-"""Check answers again when an article changes or is removed: keep, revise or withdraw them.
+"""Check answers again when an article changes, is removed or locked: keep, revise or withdraw them.
 
     log of products --> answers that cite the product --> each sentence against the current passages
 
@@ -28,6 +28,7 @@ from actors.hosting.log_follower import LogFollower
 from cluster.clock import Clock
 from cluster.errors import HouseError
 from cluster.meter import Meter
+from cluster.records.access_tier import NOBODY, may_read
 from cluster.records.question import ANSWER_WITHIN_MS, RECHECK, Answer, CitedPassage, CitedSentence
 from cluster.store.archive.questions import StoredQuestion
 from cluster.store.data.changes import ChangeLogEntry, Follower
@@ -142,7 +143,9 @@ class CitationRechecker:
             recorded = await store.read(app_id, question_id)
             if recorded is None or not recorded.answer.finished:
                 return False
-            revise = partial(recheck_answer, recorded.answer, now)
+            # A task of text generation names its products: only the publisher's server starts and reads it.
+            current = now if recorded.question.generation is not None else _open_documents(now)
+            revise = partial(recheck_answer, recorded.answer, current)
             answer = await asyncio.get_running_loop().run_in_executor(self._thinking, revise)
             if answer is None:
                 return False
@@ -163,6 +166,14 @@ class CitationRechecker:
             "answer_revised", question_id=recorded.question.question_id, withdrawn=withdrawn,
             sentences=len(answer.sentences), before=len(recorded.answer.sentences),
         )  # fmt: skip
+
+
+def _open_documents(now: CurrentDocuments) -> CurrentDocuments:
+    """Return current documents with None for locked ones: an answer quotes none, whoever reads it."""
+    return {
+        product_id: document if document is not None and may_read(document.access, NOBODY) else None
+        for product_id, document in now.items()
+    }
 
 
 def recheck_answer(answer: Answer, now: CurrentDocuments) -> Answer | None:

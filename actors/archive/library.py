@@ -14,6 +14,7 @@ from actors.archive.passages import Document
 from actors.archive.segment import PassageSegment, build_segment, merge_segments
 from actors.language.analysis import Analyzers
 from actors.language.embedder import Embedder
+from cluster.records.access_tier import MOST_TIERS
 
 _TYPICAL_LENGTH = 90.0
 _BATCH = 200
@@ -105,7 +106,17 @@ class PassageLibrary:
         for document in {document.product_id: document for document in documents}.values():
             newest.setdefault(document.access, []).append(document)
         for access, of_access in newest.items():
-            yield from self._put_steps_of(access, of_access)
+            if self._has_room(access):
+                yield from self._put_steps_of(access, of_access)
+            else:
+                self.remove(document.product_id for document in of_access)
+
+    def _has_room(self, access: str) -> bool:
+        """Return whether documents of an access are taken; those of too many tiers are not."""
+        if not access:
+            return True
+        tiers = frozenset(tier for segment in self.segments for tier in segment.accesses if tier)
+        return access in tiers or len(tiers) < MOST_TIERS
 
     def _put_steps_of(self, access: str, documents: Sequence[Document]) -> Iterator[None]:
         """Add documents of one access, whose segments hold no others: so locked ones change nothing in open ones."""

@@ -40,6 +40,7 @@ from actors.vectors.compact import CompactVectors
 from actors.vectors.types import Scores
 from cluster.artifacts.manifest import Manifest
 from cluster.errors import Conflict, Invalid
+from cluster.records.access_tier import MOST_TIERS
 from cluster.secrecy import Signer
 
 TRAINED_ON = 20_000
@@ -122,7 +123,7 @@ class _SnapshotWriter:
         """First pass: papers, words, the frame."""
         tallies: list[PassageTermCounts] = []
         with (self._folder / PAPERS).open("wb") as papers:
-            for batch in _batches(documents, _BATCH):
+            for batch in _batches(_drop_excess_tiers(documents), _BATCH):
                 tallies.append(count_terms(self._terms(batch)))
                 for document in batch:
                     data = document_to_bytes(document)
@@ -234,6 +235,17 @@ class _SnapshotWriter:
             done += len(batch)
             self._watch("vectors", done)
         return CompactVectors(codes, np.ones(embedder.dimensions, np.float32) if scales is None else scales)
+
+
+def _drop_excess_tiers(documents: Iterable[Document]) -> Iterator[Document]:
+    """Leave out the documents of more tiers than an archive may have, as a library does."""
+    tiers: set[str] = set()
+    for document in documents:
+        if document.access and document.access not in tiers:
+            if len(tiers) >= MOST_TIERS:
+                continue
+            tiers.add(document.access)
+        yield document
 
 
 def _batches(things: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -173,6 +173,9 @@ class AccountAdmin:
             NotFound: no such account
         """
         before = await self.find(username)
+        if before.tiers == tiers:
+            # A nightly synchronization of all accounts ends no token, and fills no list of ended ones.
+            return before
         # Revoked first: after a crash in between, tokens are refused, and no subscription outlives its end.
         await self._grants.revoke_tiers(before.user_id, [before.tier_epoch], now_ms=now_ms)
         after = await self.update(

@@ -68,6 +68,8 @@ INTERNAL_HEADERS = (
 )
 READING_POSTS = "/v1/recommendation/ /v1/search/"
 "POST endpoints that change nothing, so they may be sent again."
+NAMED_ARCHIVE_PATH = "^/mcp/[a-z0-9-]+/?$"
+"The addresses of named archives; every other path below `/mcp/` is no resource with a token."
 UNSENT = 501
 """Status that an API replica gives a write that it could not begin, because its connection to Redis is away. HAProxy
 sends the write to another replica; if none can, the client gets 503. Kiosk uses this status for nothing else."""
@@ -326,8 +328,9 @@ def _caller_lines(options: HAProxyOptions) -> list[str]:
         "acl is_keyed path_beg /v1/",
         "acl is_keyed path /mcp",
         "http-request set-var(txn.proves) bool(true) if has_key is_keyed !METH_OPTIONS",
-        # Calls of named archives; pages below the same path ask for no token.
-        "http-request set-var(txn.proves) bool(true) if has_key METH_POST { path_beg /mcp/ }",
+        # Calls of named archives. Other paths below get a 404 that proves no token, escaped names among them.
+        "http-request set-var(txn.proves) bool(true) if has_key METH_POST "
+        f"{{ path -m reg {NAMED_ARCHIVE_PATH} }}",
         # The rest bounds other clients, or concerns bodies and headers that a shop's own server does not send.
         "http-request allow if is_exempt METH_GET",
         *(f"http-request del-header {name}" for name in INTERNAL_HEADERS),

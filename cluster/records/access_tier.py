@@ -12,6 +12,10 @@ from typing import Any
 
 TIER_FORM = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 "Form of the name of a tier."
+MOST_TIERS = 64
+"""Tiers of the articles of one app. Each has separate segments in an archive, so their number bounds the cost of a
+question; articles of further tiers are in no archive.
+"""
 OPEN = "open"
 REGISTERED = "registered"
 NOBODY: frozenset[str] = frozenset()

@@ -13,6 +13,7 @@ from actors.history.significance import UploadedArticle
 from actors.history.tracker import new_question_id
 from actors.language.embedder import HashingEmbedder
 from cluster.clock import SystemClock
+from cluster.records.access_tier import NOBODY, may_read
 from cluster.records.times import moment_ms
 from cluster.store.stores import Stores
 
@@ -47,9 +48,9 @@ def open_answering(stores: Stores) -> AnswerService:
 
 
 def read_article(record: Mapping[str, Any]) -> UploadedArticle | None:
-    """Read a stored product as an article; return None if it has no text or is excluded from answers."""
+    """Read a stored product as an article; return None if it has no text, is excluded from answers, or locked."""
     document = read_product(record)
-    if document is None:
+    if document is None or not may_read(document.access, NOBODY):
         return None
     passages = tuple(document.passage_text(passage) for passage in document.passages[:_MOST_PASSAGES])
     published_ms = _moment(document.published)

@@ -316,6 +316,24 @@ async def test_an_answer_whose_article_goes_is_withdrawn(house: House) -> None:
     assert again["answer"] != before["answer"]
 
 
+async def test_an_answer_whose_article_is_locked_is_withdrawn(house: House) -> None:
+    question = await house.answered()
+    rechecker = house.open[0].rechecker
+    await rechecker.run_once()
+    assert "treaty" in str(await house.shown(question))
+    children = [{"id": "1", "html": "<p>Velmora and Ostrany signed a treaty, and a secret protocol.</p>"}]
+    await upload(
+        house.stores,
+        [{**TREATY, "access": "subscriber", "children": [*TREATY["children"], *children]}],
+        app_id=APP,
+    )
+    await rechecker.run_once()
+    record = await house.shown(question)
+    assert record["sources"] == []
+    assert "river-treaty" not in str(record), record
+    assert "secret protocol" not in str(record)
+
+
 async def test_an_answer_loses_sentences_its_article_dropped(house: House) -> None:
     question = await house.answered()
     await _rechecked(house)

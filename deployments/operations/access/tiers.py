@@ -84,6 +84,8 @@ async def set_tiers(services: AdminServices, given: SetTiers) -> AccountTiers:
             raise Invalid(
                 f"{tier[:64]!r} is no name of a tier: lower case letters, digits, - and _, as subscriber"
             )
-    tiers = dict.fromkeys(given.tiers, given.until or 0)
+    # 0 in an account means no end; a caller's 0 is a moment long ago.
+    end_ms = 0 if given.until is None else max(given.until, 1)
+    tiers = dict.fromkeys(given.tiers, end_ms)
     account = await account_admin(services).set_tiers(given.username, tiers, services.now_ms())
     return AccountTiers(account.username, account.tiers)

@@ -27,7 +27,8 @@ from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
-from cluster.records.access_tier import may_read
+from cluster.records.access_tier import MOST_TIERS, may_read
+from deployments.hosts.gateway import read_article
 from tests.fakes.stores.memory import memory_stores
 
 NOW_MS = 1_717_200_000_000
@@ -230,3 +231,31 @@ def test_words_of_locked_articles_change_no_score_of_a_snapshot(tmp_path: Path) 
     assert [(result.snippets, result.coverage) for result in results[0]] == [
         (result.snippets, result.coverage) for result in results[1]
     ]
+
+
+def test_articles_of_too_many_tiers_are_left_out_of_library_and_snapshot(tmp_path: Path) -> None:
+    draw = random.Random(11)
+    records = [a_record(number, f"tier-{number}", draw) for number in range(MOST_TIERS + 20)]
+    everything = frozenset(record["access"] for record in records)
+    library = build_library([a_record(MOST_TIERS + 5, "", draw)])
+    for record in records:
+        apply_records(library, [record])
+    store = PassageSnapshotStore(ArtifactStore.open(tmp_path))
+    documents = [document for record in records if (document := read_product(record))]
+    store.write(
+        "news", documents, offset="1-0", written_at_ms=1, meaning=WeightedEmbedder(HashingEmbedder(), 0.0)
+    )
+    opened = store.open("news")
+    assert opened is not None
+    for archive in (library, opened[0]):
+        assert (
+            len(frozenset().union(*(segment.accesses for segment in archive.segments)) - {""}) == MOST_TIERS
+        )
+        assert get_article(archive, f"a-{MOST_TIERS - 1}", 0, everything) is not None
+        assert get_article(archive, f"a-{MOST_TIERS + 5}", 0, everything) is None
+
+
+def test_a_locked_article_is_no_news_of_a_thread() -> None:
+    record = a_record(1, "gold", random.Random(12))
+    assert read_article(record) is None
+    assert read_article({**record, "access": "open"}) is not None

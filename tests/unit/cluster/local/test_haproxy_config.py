@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from cluster.local.haproxy_config import HAProxyOptions, tighten
+import pytest
+
+from cluster.local.haproxy_config import NAMED_ARCHIVE_PATH, HAProxyOptions, tighten
 from cluster.process.sockets import is_loopback
 from cluster.runtime.ray_environment import is_behind_haproxy
 
@@ -85,3 +88,22 @@ def test_metrics_are_read_on_loopback_unless_a_setting_names_an_address() -> Non
 
 def test_the_readiness_check_passes_and_other_paths_of_serve_do_not() -> None:
     assert "!{ path /-/healthz /-/ready }" in tighten(WRITTEN, WISHES)
+
+
+@pytest.mark.parametrize(
+    ("path", "proves"),
+    [
+        ("/mcp/sports", True),
+        ("/mcp/sports/", True),
+        ("/mcp/sports/x", False),
+        ("/mcp/sports/server-card", False),
+        ("/mcp/a%2Fb", False),
+        ("/mcp/", False),
+        ("/mcp//", False),
+        ("/mcp/sports//", False),
+    ],
+)
+def test_only_addresses_of_archives_prove_a_token(path: str, proves: bool) -> None:
+    assert f"path -m reg {NAMED_ARCHIVE_PATH}" in tighten(WRITTEN, WISHES)
+    assert "path_beg /mcp/ }" not in tighten(WRITTEN, WISHES)
+    assert bool(re.search(NAMED_ARCHIVE_PATH, path)) == proves

@@ -48,6 +48,16 @@ async def test_tiers_are_set_shown_and_taken_away(shop: AdminShop) -> None:
     assert len(shop.audit.rows) == 2
 
 
+async def test_equal_tiers_end_no_token_and_a_moment_of_zero_is_an_end(shop: AdminShop) -> None:
+    for _ in range(3):
+        await perform(shop, "tiers.set", username="ada", tiers=["gold"], until=0)
+    account = await shop.services.stores.accounts.get("ada")
+    assert account is not None
+    assert account.tier_epoch == 1
+    assert account.tiers_at(shop.corner.clock.now_ms())[0] == frozenset()
+    assert len((await shop.services.stores.grants.revocations()).grant_ids) == 1
+
+
 @pytest.mark.parametrize("tiers", [["open"], ["registered"], ["Gold"], ["a b"], [""], ["x" * 65], ["a"] * 21])
 async def test_what_is_no_tier_is_refused(shop: AdminShop, tiers: list[str]) -> None:
     with pytest.raises(Invalid):
