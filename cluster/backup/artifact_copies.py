@@ -9,12 +9,17 @@ from pathlib import Path
 
 from cluster.artifacts.artifact_store import ArtifactStore, StoredFile, checksum
 from cluster.artifacts.manifest import FileEntry, Manifest, manifest_kind
+from cluster.artifacts.outcomes import OutcomeStore
+from cluster.artifacts.query_log import QueryLogStore
+from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.signing import is_manifest
 from cluster.backup.catalogue import ArtifactCopy, Backup
 from cluster.backup.chunks import PIECE_BYTES, ChunkWriter, read_chunk
 from cluster.errors import Conflict, Fault, NotFound
 
 _TRIES = 5
+_LOGS = frozenset({QueryLogStore.kind, ServedLogStore.kind, OutcomeStore.kind})
+"Folders of apps whose files are replaced every minute, so each is listed right before its copy."
 Report = Callable[[str, int], None]
 
 
@@ -29,12 +34,12 @@ def copy_artifacts(
         Fault: a file differs from its manifest
         Conflict: files are replaced faster than they are copied
     """
-    for _ in range(_TRIES):
-        try:
-            return _copy_once(source, chunks, earlier, report)
-        except NotFound:  # a compaction or a cleanup removed it since the listing
-            continue
-    raise Conflict("files of the artifact store are replaced faster than they are copied; try again")
+    earlier_copies = {} if earlier is None else {copy.sha256: copy for copy in earlier.facts.artifacts}
+    logs = dict.fromkeys(map(_log_folder, [entry.path for entry in source.entries("")]))
+    copies: list[ArtifactCopy] = []
+    for folder in dict.fromkeys(["", *logs]):
+        copies += _copy_folder(source, folder, chunks, earlier_copies, earlier, len(copies), report)
+    return copies
 
 
 def restore_artifacts(target: ArtifactStore, backup: Backup, into: ArtifactStore, report: Report) -> int:
@@ -59,20 +64,37 @@ def restore_artifacts(target: ArtifactStore, backup: Backup, into: ArtifactStore
     return len(files)
 
 
-def _copy_once(
-    source: ArtifactStore, chunks: ChunkWriter, earlier: Backup | None, report: Report
+def _log_folder(path: str) -> str:
+    """Return the folder of a file of a log; empty for other files."""
+    folder = path.rpartition("/")[0]
+    return folder if folder.count("/") == 1 and folder.rpartition("/")[2] in _LOGS else ""
+
+
+def _copy_folder(
+    source: ArtifactStore,
+    folder: str,
+    chunks: ChunkWriter,
+    earlier_copies: dict[str, ArtifactCopy],
+    earlier: Backup | None,
+    done: int,
+    report: Report,
 ) -> list[ArtifactCopy]:
-    earlier_copies = {} if earlier is None else {copy.sha256: copy for copy in earlier.facts.artifacts}
-    copies: list[ArtifactCopy] = []
-    for entry, expected in _list_files(source):
-        copies.append(_copy_file(source, entry, expected, chunks, earlier_copies, earlier))
-        report("artifacts", len(copies))
-    return copies
+    """Copy one folder of a log; empty: all files of no log."""
+    for _ in range(_TRIES):
+        copies: list[ArtifactCopy] = []
+        try:
+            for entry, expected in _list_files(source, folder):
+                copies.append(_copy_file(source, entry, expected, chunks, earlier_copies, earlier))
+                report("artifacts", done + len(copies))
+            return copies
+        except NotFound:  # a compaction or a cleanup removed it since the listing
+            continue
+    raise Conflict("files of the artifact store are replaced faster than they are copied; try again")
 
 
-def _list_files(source: ArtifactStore) -> Iterator[tuple[StoredFile, FileEntry | None]]:
+def _list_files(source: ArtifactStore, log: str) -> Iterator[tuple[StoredFile, FileEntry | None]]:
     """Yield the files to copy; a file that a manifest names comes with its entry."""
-    listed = source.entries("")
+    listed = [entry for entry in source.entries(log) if _log_folder(entry.path) == log]
     named: dict[str, FileEntry] = {}
     folders: set[str] = set()
     for entry in listed:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from starlette.responses import Response
 
+from cluster.errors import HouseError
 from cluster.records.administration import AppRole
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
@@ -31,7 +33,8 @@ async def show_start(request: ConsoleRequest) -> Response:
     done = sum(step["is_done"] for step in steps)
     outcomes = None
     if request.may("analyst"):
-        outcomes = await request.perform("outcomes.report", app_id=request.app_id)
+        with suppress(HouseError):  # the steps help also while the report can't be read
+            outcomes = await request.perform("outcomes.report", app_id=request.app_id)
     return request.page(
         "start/start.html", steps=steps, done=text("start.done", done=done, count=len(steps)),
         outcomes=outcomes, note=UNKNOWABLE, address=request.services.origin(request.raw),
