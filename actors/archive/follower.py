@@ -175,8 +175,10 @@ class ArchiveFollower:
             return library, offset
         if not library.knows_access:
             # The snapshot has locked articles as open ones. What was compacted tells which these are.
-            records = self._segments.load_records_since(self._app_id, "product", "0", salvage=True).puts
-            apply_records(library, [orjson.loads(record) for record in records if b'"access"' in record])
+            locked = self._segments.load_records_since(
+                self._app_id, "product", "0", salvage=True, containing=b'"access"'
+            )
+            apply_records(library, [orjson.loads(record) for record in locked.puts])
         settled = self._segments.offsets(self._app_id).get("product", "0")
         if position_from_offset(settled) <= position_from_offset(offset):
             return library, offset

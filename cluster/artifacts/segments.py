@@ -222,9 +222,9 @@ class SegmentStore:
         return table.filter(pc.is_in(table["reader"], value_set=pa.array(user_keys, pa.string())))
 
     def load_records_since(
-        self, app_id: str, noun: Noun, after: str, *, salvage: bool = False
+        self, app_id: str, noun: Noun, after: str, *, salvage: bool = False, containing: bytes = b""
     ) -> CompactedRecords:
-        """Return the records of a noun after an offset, for a caller with all earlier records.
+        """Return the records of a noun after an offset that contain some bytes, for a caller with earlier ones.
 
         Only the newest row of an id counts. Rows from before may be included; applying them again is harmless.
         """
@@ -243,7 +243,7 @@ class SegmentStore:
                 record
                 for table in tables
                 for record, record_id in zip(table["json"].to_pylist(), table["id"].to_pylist(), strict=True)
-                if record_id in living
+                if record_id in living and containing in record
             ]
             return CompactedRecords(_offsets(manifest).get(noun, "0"), puts, living)
 

@@ -195,7 +195,10 @@ async def test_a_snapshot_of_an_earlier_release_is_locked_by_the_compacted_recor
     records = [a_record(number, ("", "gold")[number % 2], draw) for number in range(20)]
     puts = [orjson.dumps(record) for record in records]
     segments = SimpleNamespace(
-        load_records_since=lambda *_, **__: SimpleNamespace(puts=puts), offsets=lambda _: {"product": "1-0"}
+        load_records_since=lambda *_, containing, **__: SimpleNamespace(
+            puts=[record for record in puts if containing in record]
+        ),
+        offsets=lambda _: {"product": "1-0"},
     )
     opened = [document for record in records if (document := read_product({**record, "access": None}))]
     library = PassageLibrary(HashingEmbedder(), share=0.1, knows_access=False)

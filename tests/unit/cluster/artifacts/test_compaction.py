@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import order_by_offset
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.tables import RECORDS
 
 
 def table(*rows: tuple[str, str]) -> Any:
@@ -35,3 +39,16 @@ def test_numbers_of_offsets_are_compared_and_not_their_texts() -> None:
 
 def test_no_tables_have_an_order_too() -> None:
     assert order_by_offset([]) == []
+
+
+def test_records_that_contain_some_bytes_are_loaded_without_the_others(tmp_path: Path) -> None:
+    segments = SegmentStore(ArtifactStore.open(tmp_path))
+    rows = [
+        {"offset": f"{at}-0", "id": name, "gone": False, "json": record}
+        for at, (name, record) in enumerate([("a", b'{"access":"gold"}'), ("b", b"{}")], 1)
+    ]
+    segments.append("news", "product", pa.Table.from_pylist(rows, RECORDS), first="1-0", last="2-0")
+    assert segments.load_records_since("news", "product", "0", containing=b'"access"').puts == [
+        rows[0]["json"]
+    ]
+    assert len(segments.load_records_since("news", "product", "0").puts) == 2
