@@ -180,7 +180,7 @@ def read_product(record: Mapping[str, Any]) -> Document | None:
     attributes = record.get("custom_attributes") or {}
     return Document(
         product_id=str(record["product_id"]),
-        type=str(record.get("type") or ""),
+        type=str(record.get("type") or "").replace(_LOCKED, ""),
         title=title,
         authors=tuple(_line(author) for author in record.get("authors") or ()),
         published=str(record.get("published_at") or record.get("created_at") or ""),

@@ -262,3 +262,9 @@ def test_a_locked_article_is_no_news_of_a_thread() -> None:
     record = a_record(1, "gold", random.Random(12))
     assert read_article(record) is None
     assert read_article({**record, "access": "open"}) is not None
+
+
+def test_a_type_can_not_look_like_a_lock() -> None:
+    document = read_product({**a_record(1, "", random.Random(13)), "type": "article\x00gold"})
+    assert document is not None
+    assert split_kind(document.kind) == ("articlegold", "")
