@@ -169,10 +169,11 @@ class OutcomeAttributor:
     async def _attribute_day(self, app_id: str, day: int, plan: _Plan, rest: Sequence[int]) -> None:
         begins_ms = day * DAY_MS
         stream = SegmentStream(self._artifacts, app_id)
-        tables = await asyncio.to_thread(stream.events, begins_ms, begins_ms + DAY_MS)
-        events = await asyncio.to_thread(_parse_all, tables)
+        parts = await asyncio.to_thread(stream.events, begins_ms, begins_ms + DAY_MS, parse_events)
+        events = await asyncio.to_thread(_join_events, parts)
         people = await self._list_people(app_id, events)
-        events = value_events(events, await self._read_prices(app_id, list_baskets(events)))
+        baskets = await asyncio.to_thread(list_baskets, events)
+        events = await asyncio.to_thread(value_events, events, await self._read_prices(app_id, baskets))
         await asyncio.to_thread(self._write_day, app_id, day, events, people, plan, rest)
 
     def _write_day(
@@ -225,19 +226,14 @@ class OutcomeAttributor:
 
     async def _list_people(self, app_id: str, events: pl.DataFrame) -> pl.DataFrame:
         """Return each user key of interactions with the pseudonyms of all ids of the person."""
-        lasting = events.filter(~pl.col("type").is_in([*VIEWS, *IMPRESSIONS]))
-        user_keys = events["user_key"].unique(maintain_order=True).to_list()
-        buyers = [key[2:] for key in lasting["user_key"].unique(maintain_order=True) if key.startswith("u:")]
+        user_keys, buyers, links = await asyncio.to_thread(_list_names, events)
         visitors = await self._stores.interactions.visitors(app_id, buyers[:MOST_LINKED], MOST_IDS)
         alone = [key[2:] for key in user_keys if key.startswith("a:")]
+        stored = await self._stores.interactions.links(app_id, alone)
         links = {
             user_key_from_anonymous_id(visitor): user_key_from_id(user_id)
-            for visitor, user_id in (await self._stores.interactions.links(app_id, alone)).items()
-        }
-        seen = events.drop_nulls("visitor").select("user_key", "visitor").unique(maintain_order=True)
-        for user_key, visitor in seen.iter_rows():
-            if user_key.startswith("u:"):
-                links[user_key_from_anonymous_id(visitor)] = user_key
+            for visitor, user_id in stored.items()
+        } | links
         for user_id, ids in visitors.items():
             links |= dict.fromkeys(map(user_key_from_anonymous_id, ids), user_key_from_id(user_id))
         salt = await self._stores.served.salt(app_id)
@@ -277,13 +273,27 @@ def number_day(name: str) -> int:
     return (date.fromisoformat(name) - _FIRST_DAY).days
 
 
-def _parse_all(tables: Sequence[Any]) -> pl.DataFrame:
+def _list_names(events: pl.DataFrame) -> tuple[list[str], list[str], dict[str, str]]:
+    """Return the user keys of interactions, the ids of users with lasting ones, and visitor -> user key."""
+    lasting = events.filter(~pl.col("type").is_in([*VIEWS, *IMPRESSIONS]))
+    user_keys = events["user_key"].unique(maintain_order=True).to_list()
+    buyers = [key[2:] for key in lasting["user_key"].unique(maintain_order=True) if key.startswith("u:")]
+    seen = events.drop_nulls("visitor").select("visitor", "user_key").unique(maintain_order=True)
+    links = {
+        user_key_from_anonymous_id(visitor): user_key
+        for visitor, user_key in seen.iter_rows()
+        if user_key.startswith("u:")
+    }
+    return user_keys, buyers, links
+
+
+def _join_events(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return the interactions of several segments together, numbered anew."""
     frames: list[pl.DataFrame] = []
     first = 0
-    for table in tables or ():
-        frame = parse_events(table)
+    for frame in parts:
         frames.append(frame.with_columns(pl.col("event") + first))
-        first += table.num_rows
+        first += frame.select(pl.col("event").max().fill_null(0)).item() + 1
     return pl.concat(frames) if frames else parse_events(_NO_EVENTS)
 
 

@@ -9,9 +9,9 @@ returned ids, interactions after the last offset. All methods block: call them f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,8 @@ from cluster.artifacts.tables import Noun
 from cluster.clock import SystemClock
 from cluster.errors import Fault, NotFound
 from cluster.ids import position_from_offset
+
+T = TypeVar("T")
 
 _READ_TRIES = 5
 _RECORDS = ("id", "gone", "offset", "json")
@@ -110,7 +112,11 @@ class SegmentStream:
                 continue
 
     def event_days(self, after: str) -> set[int]:
-        """Return the days (since 1970, UTC) of the interactions after an offset."""
+        """Return the days (since 1970, UTC) of the interactions after an offset.
+
+        Errors:
+            Fault: the manifest or a segment is damaged, or the segments keep changing
+        """
         days: set[int] = set()
         for entries in self._attempts("interaction"):
             try:
@@ -124,16 +130,16 @@ class SegmentStream:
                 continue
         return days
 
-    def events(self, since_ms: int, until_ms: int) -> list[Any]:
-        """Return the interactions from a time on and before another, of one table for each segment.
+    def events(self, since_ms: int, until_ms: int, convert: Callable[[Any], T]) -> list[T]:
+        """Return what `convert` makes of the interactions of each segment from a time on and before another.
 
         Errors:
-            Fault: the manifest or a segment is damaged
+            Fault: the manifest or a segment is damaged, or the segments keep changing
         Cost:
-            memory for one segment and for the result; segments that were written before `since_ms` are not read
+            memory for one segment and for the results; segments that were written before `since_ms` are not read
         """
         for entries in self._attempts("interaction"):
-            tables = []
+            results = []
             try:
                 for entry in entries:
                     if position_from_offset(entry.facts["last"])[0] < since_ms:
@@ -141,8 +147,8 @@ class SegmentStream:
                     table = self._files.table(self._app_id, entry, _EVENTS)
                     times = table["at_ms"]
                     inside = pc.and_(pc.greater_equal(times, since_ms), pc.less(times, until_ms))
-                    tables.append(table.filter(inside))
-                return tables
+                    results.append(convert(table.filter(inside)))
+                return results
             except NotFound:
                 continue
         return []

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from actors.intake.attribution import MOST_REVENUE
-from actors.intake.outcomes import MOST_IDS, OutcomeAttributor, list_people
+from actors.intake.outcomes import MOST_IDS, OutcomeAttributor, _join_events, list_people
 from cluster.artifacts.day_files import DAY_MS
 from cluster.artifacts.outcomes import SEEN
 from cluster.clock import iso_ms
@@ -206,3 +206,11 @@ def test_a_user_with_very_many_visitors_is_many_people() -> None:
     assert list_people(["u:guest", *visitors], links, b"salt").height == len(visitors) + 1
     some = dict.fromkeys(visitors[:3], "u:ada")
     assert list_people(["u:ada", *visitors[:3]], some, b"salt").height == 4 * 4
+
+
+def test_interactions_of_several_segments_have_different_numbers() -> None:
+    numbers: list[list[int]] = [[0, 0, 2], [], [0, 1]]
+    parts = [pl.DataFrame({"event": events}, schema={"event": pl.UInt32}) for events in numbers]
+    events = _join_events(parts)["event"].to_list()
+    assert len(set(events)) == 4
+    assert events[:3] == [0, 0, 2]
