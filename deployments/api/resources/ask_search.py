@@ -21,6 +21,7 @@ from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.serving.client import RecommenderClient
 from cluster.errors import NotFound
 from cluster.ids import ServiceId
+from cluster.records.access_tier import access_of
 from deployments.api.http.confidential_fields import (
     check_names,
     check_query,
@@ -47,6 +48,7 @@ MOST_RANKED = 1_000
 "Products ordered by both ranks; later pages continue with the engine's order."
 MOST_PASSAGES = 200
 ALWAYS_SHOWN = ("title", "authors", "tags", "categories")
+_READ_FOR_SNIPPETS = ("description", "access")
 SNIPPET_CHARS = 320
 _RANK_DAMPING = 60.0
 "Source: reciprocal rank fusion, Cormack et al. 2009"
@@ -199,7 +201,8 @@ class AskSearchResource:
             page = fuse_rankings(answered.products, list(snippets))[body.start : body.start + body.rows]
         marks = {str(product["product_id"]): product for product in page}
         named = ManyProducts.model_construct(
-            product_ids=list(marks), fl=["*"] if "*" in body.fl else [*body.fl, *ALWAYS_SHOWN, "description"]
+            product_ids=list(marks),
+            fl=["*"] if "*" in body.fl else [*body.fl, *ALWAYS_SHOWN, *_READ_FOR_SNIPPETS],
         )
         user_query = to_named_query(named, app_id=request.app_id)
         records = (
@@ -222,10 +225,13 @@ class AskSearchResource:
     ) -> dict[str, Any]:
         product_id = str(record["product_id"])
         passage = snippets.get(product_id)
-        text = passage.text if passage is not None else str(record.get("description") or "")
+        text = passage.text if passage is not None else ""
+        if passage is None and not access_of(record):
+            text = str(record.get("description") or "")
         chars = SNIPPET_CHARS if body.snippet_max_chars is None else body.snippet_max_chars
-        if not {"description", "*"} & set(body.fl):
-            record.pop("description", None)
+        for name in _READ_FOR_SNIPPETS:
+            if not {name, "*"} & set(body.fl):
+                record.pop(name, None)
         underscored = {name: value for name, value in marks[product_id].items() if name.startswith("_")}
         if passage is not None:
             underscored["_search_score"] = max(underscored.get("_search_score", 0.0), round(passage.score, 6))
