@@ -294,11 +294,12 @@ def drop_events(packed: Packed, events: Iterator[tuple[int, int, int]], since_ms
         packed: uint64 [m]; returns: uint64 [k], k <= m
     """
     minutes = packed & _MINUTES
-    late = minutes >= np.uint64(since_ms // MINUTE_MS)
+    late = minutes >= np.uint64(max(since_ms, 0) // MINUTE_MS)
     if not late.any():
         return packed
     dropped = np.array(
-        [row << _ROW_SHIFT | kind << _KIND_SHIFT | at_ms // MINUTE_MS for row, kind, at_ms in events],
+        # a time before 1970 is packed as 1970
+        [row << _ROW_SHIFT | kind << _KIND_SHIFT | max(at_ms, 0) // MINUTE_MS for row, kind, at_ms in events],
         np.uint64,
     )
     kept = ~late
