@@ -37,7 +37,8 @@ BLOCK_ARRAYS = ("norm", "attend", "gate", "mix", "distance", "norm_wide", "widen
 "Arrays of one block, in the order of their use."
 
 _ROUNDING = np.float32(1e-6)
-_CACHED_USERS = 4_000
+_CACHED_SCORES = 1_200_000
+"Limit of kept scores of a model: 10 MB, of 4,000 users with 300 candidates."
 _AT_ONCE = 512
 
 
@@ -85,8 +86,9 @@ class CandidateCache:
     No user id is stored. Safe for several threads.
     """
 
-    def __init__(self, most: int = _CACHED_USERS) -> None:
+    def __init__(self, most: int = _CACHED_SCORES) -> None:
         self._most = most
+        self._count = 0
         self._entries: OrderedDict[bytes, tuple[Codes, Scores]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -97,6 +99,7 @@ class CandidateCache:
         """Drop all entries."""
         with self._lock:
             self._entries.clear()
+            self._count = 0
 
     def get(self, key: bytes) -> tuple[Codes, Scores] | None:
         """Return an entry, None without one.
@@ -111,15 +114,18 @@ class CandidateCache:
             return entry
 
     def put(self, key: bytes, entry: tuple[Codes, Scores]) -> None:
-        """Store an entry; drop the oldest one above the limit.
+        """Store an entry; drop the oldest ones while there are more scores than the limit.
 
         Shapes:
             entry: int32 [k], items, and float32 [k], their scores
         """
         with self._lock:
+            replaced = self._entries.pop(key, None)
             self._entries[key] = entry
-            if len(self._entries) > self._most:
-                self._entries.popitem(last=False)
+            self._count += len(entry[0]) - (0 if replaced is None else len(replaced[0]))
+            while self._count > self._most:
+                _, (dropped, _) = self._entries.popitem(last=False)
+                self._count -= len(dropped)
 
 
 @dataclass(frozen=True, slots=True)

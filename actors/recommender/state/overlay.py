@@ -68,9 +68,9 @@ class Overlay:
         self.users = UserAttributes()
         self.histories = CompactHistories()
         self.events_version = 0
+        "Increases when events are counted and when attributes of users change."
         self.erasures = 0
         "Number of erasures of users that were applied."
-        "Increases when events are counted and when attributes of users change."
         self._embedder = embedder
         self._contributions = UserContributions(ledger_limit)
         self._votes = DailyVotes()

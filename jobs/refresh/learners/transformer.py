@@ -258,7 +258,8 @@ class _Training:
             ):
                 target_score = scores[row, target]
                 scores[row, self._sequences.items[self._sequences.starts[user] : end]] = -np.inf
-                place = int(np.count_nonzero(scores[row] > target_score))
+                # scores of a diverged training are no numbers: they must rank last, not first
+                place = int(np.count_nonzero(~(scores[row] <= target_score)))
                 gains.append(1 / np.log2(place + 2))
         return float(np.mean(gains)) if gains else 0.0
 

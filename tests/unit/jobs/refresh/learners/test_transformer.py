@@ -139,6 +139,32 @@ def test_the_cache_is_bounded() -> None:
     assert (cache.get(b"a") is None, cache.get(b"b") is None, len(cache)) == (False, True, 2)
 
 
+def test_the_cache_is_bounded_by_scores_not_by_users() -> None:
+    cache = CandidateCache(most=10)
+    for count in (4, 4, 8, 8):
+        cache.put(bytes([count]), (np.zeros(count, np.int32), np.zeros(count, np.float32)))
+    assert (cache.get(b"\x04") is None, len(cache)) == (True, 1)
+    cache.clear()
+    cache.put(b"a", (np.zeros(10, np.int32), np.zeros(10, np.float32)))
+    assert len(cache) == 1
+
+
+def test_a_diverged_epoch_is_never_the_best() -> None:
+    training = _prepare(SMALL)
+    state = training._begin()
+    broken = {name: array * np.nan for name, array in state.parameters.items()}
+    assert training._measure(broken) < training._measure(state.parameters)
+    assert training._measure(broken) < 0.5
+
+
+def _prepare(recipe: TransformerRecipe) -> transformer_module._Training:
+    config = TransformerConfig(recipe.blocks, recipe.heads, recipe.events, recipe.candidates, recipe.power)
+    data = ring_data()
+    return transformer_module._Training(
+        recipe, config, sequences_from_interactions(data), data.n_items, None, 1
+    )
+
+
 def test_equal_seeds_train_equal_models(model: TransformerModel) -> None:
     again = _train(SMALL)
     np.testing.assert_array_equal(again.items, model.items)
