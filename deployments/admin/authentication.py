@@ -20,7 +20,7 @@ from cluster.secrecy import is_token, key_sha256
 from cluster.store.stores import Stores
 from deployments.edge.http.caller import HEADER as KEY_HEADER
 from deployments.edge.http.caller import PARAMETER
-from deployments.edge.limits.signin_limits import AddressLimits, BucketRate
+from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 from deployments.operations.frame.principal import Principal, principal_of
 
 SessionPrincipal = Callable[[Request], Awaitable[Principal | None]]
@@ -53,7 +53,7 @@ class Authenticator:
         self._clock = clock
         self._session = session
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        self._limits = AddressLimits(clock)
+        self._limits = TokenBuckets(clock)
 
     async def authenticate(self, request: Request, address: str) -> Principal:
         """Return the principal of a request.

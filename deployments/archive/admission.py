@@ -1,8 +1,5 @@
 """Admission of archive clients: the publisher's rules, reread every second, and the clients' rate limits.
 
-Replicas lease tokens from the shared bucket in the store. So all replicas together keep to one rate, and few calls
-wait for the store. While the store is unavailable, every replica continues with its last lease.
-
 `ArchiveCaller` is the account that signed in, and its client.
 """
 
@@ -15,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cluster.clock import Clock
-from cluster.errors import HouseError, Invalid, TooMany
+from cluster.errors import Invalid, TooMany
 from cluster.records.access_tier import SIGNED_IN
 from cluster.records.archive_client import (
     DEFAULT_CALLS_PER_MINUTE,
@@ -27,6 +24,7 @@ from cluster.records.archive_client import (
 from cluster.store.archive.archive_calls import ClientRuleStore
 from cluster.store.installation.limits import LimitStore
 from cluster.store.refreshing_cache import RefreshingCache
+from deployments.edge.limits.leased_buckets import LEASE_S, LeasedBucket, cancel_leases
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +47,8 @@ NOT_ALLOWED = "This client is not allowed to use the archive; ask its publisher"
 TOO_MANY = "Too many calls; try again in {seconds} s"
 _BUCKET = "archive"
 _RULES = "rules"
-_LEASE_S = 0.2
 _BURST_S = 5.0
 _MOST_LEASED = 4096
-
-
-@dataclass(slots=True)
-class _CallBucket:
-    tokens: float = 0.0
-    refused_until_s: float = 0.0
 
 
 class ClientAdmission:
@@ -71,7 +62,7 @@ class ClientAdmission:
         self._find_app = find_app
         self._clock = clock
         self._rules: Mapping[str, ClientRule] = {}
-        self._leased: OrderedDict[str, _CallBucket] = OrderedDict()
+        self._leased: OrderedDict[str, LeasedBucket] = OrderedDict()
         self._cache = RefreshingCache(self._load, clock)
 
     async def start(self) -> None:
@@ -80,6 +71,7 @@ class ClientAdmission:
 
     async def close(self) -> None:
         """Stop following the rules."""
+        await cancel_leases(self._leased.values())
         await self._cache.close()
 
     async def read(self) -> None:
@@ -114,10 +106,12 @@ class ClientAdmission:
         per_minute, who = self._rate_of(rule, person)
         if not per_minute:
             return
-        leased = self._bucket(who)
-        if leased.tokens < 1:
-            await self._refill(leased, who, per_minute / 60)
-        leased.tokens -= 1
+        bucket = self._bucket(who, per_minute / 60)
+        wait_s = await bucket.wait_s()
+        if wait_s:
+            seconds = max(1, math.ceil(wait_s))
+            raise TooMany(TOO_MANY.format(seconds=seconds), retry_after_s=seconds)
+        bucket.spend()
 
     def _rate_of(self, rule: ClientRule, person: ArchiveCaller) -> tuple[float, str]:
         if rule.client != EVERYBODY and rule.calls_per_minute is not None:
@@ -126,36 +120,21 @@ class ClientAdmission:
         rate = everybody.calls_per_minute if everybody is not None else None
         return DEFAULT_CALLS_PER_MINUTE if rate is None else rate, f"person {person.user_id}"
 
-    def _bucket(self, who: str) -> _CallBucket:
-        leased = self._leased.pop(who, None) or _CallBucket()
-        self._leased[who] = leased
+    def _bucket(self, who: str, rate: float) -> LeasedBucket:
+        bucket = self._leased.pop(who, None)
+        if bucket is None or bucket.rate != rate:
+            bucket = LeasedBucket(
+                self._limits,
+                self._clock,
+                (self._find_app(), _shorten(who), _BUCKET),
+                rate=rate,
+                burst=max(1, math.ceil(rate * _BURST_S)),
+                lease_size=max(1, math.ceil(rate * LEASE_S)),
+            )
+        self._leased[who] = bucket
         if len(self._leased) > _MOST_LEASED:
             self._leased.popitem(last=False)
-        return leased
-
-    async def _refill(self, leased: _CallBucket, who: str, rate: float) -> None:
-        now_s = self._clock.monotonic_s()
-        if now_s < leased.refused_until_s:
-            raise _too_many(leased.refused_until_s - now_s)
-        burst = max(1, math.ceil(rate * _BURST_S))
-        lease_size = max(1, math.ceil(rate * _LEASE_S))
-        try:
-            lease = await self._limits.take(
-                self._find_app(), _shorten(who), _BUCKET,
-                rate=rate, burst=burst, want=lease_size, now_ms=self._clock.now_ms(),
-            )  # fmt: skip
-        except HouseError:
-            leased.tokens += lease_size
-            return
-        leased.tokens += lease.granted
-        if leased.tokens < 1:
-            leased.refused_until_s = now_s + max(lease.retry_after_ms, 1) / 1000
-            raise _too_many(lease.retry_after_ms / 1000)
-
-
-def _too_many(wait_s: float) -> TooMany:
-    seconds = max(1, math.ceil(wait_s))
-    return TooMany(TOO_MANY.format(seconds=seconds), retry_after_s=seconds)
+        return bucket
 
 
 def _shorten(who: str) -> str:

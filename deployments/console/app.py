@@ -29,7 +29,7 @@ from deployments.console.services import ConsoleServices
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.http.errors import status_from_error
 from deployments.edge.http.request import ClientDisconnected
-from deployments.edge.limits.signin_limits import BucketRate
+from deployments.edge.limits.token_buckets import BucketRate
 from deployments.operations.frame.principal import principal_of
 from deployments.sign_in.sessions import PATH, BrowserSessions, Session
 

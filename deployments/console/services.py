@@ -15,7 +15,7 @@ from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.http.body_pace import UploadSlots
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.server_addresses import ServerAddresses
-from deployments.edge.limits.signin_limits import AddressLimits
+from deployments.edge.limits.token_buckets import TokenBuckets
 from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.result_cache import ResultCache
 from deployments.sign_in.sign_in import Browser, SignIn
@@ -29,7 +29,7 @@ class ConsoleServices:
     administration: Administration[Any]
     accounts: AccountStore
     sign_in: SignIn
-    limits: AddressLimits
+    limits: TokenBuckets
     "Of people and of addresses, in this process."
     clock: Clock
     addresses: ServerAddresses
@@ -88,7 +88,7 @@ def open_console(
         administration=administration,
         accounts=accounts,
         sign_in=sign_in,
-        limits=AddressLimits(clock),
+        limits=TokenBuckets(clock),
         clock=clock,
         addresses=addresses,
         client_addresses=client_addresses,

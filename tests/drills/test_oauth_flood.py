@@ -21,7 +21,7 @@ from cluster.store.connect import OpenStores
 from deployments.archive.oauth.rate_limits import OAuthLimits
 from deployments.archive.oauth.services import OAuthServices, open_oauth
 from deployments.edge.http.server_addresses import ServerAddresses
-from deployments.edge.limits.signin_limits import BucketRate
+from deployments.edge.limits.token_buckets import BucketRate
 from tests.fakes.archive_oauth import (
     MASTER,
     RESOURCE,

@@ -10,6 +10,7 @@ events of few users. A new list of an unproven user lives for a day unless the u
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,6 @@ from cluster.records.validation.upload import rejected_upload_error
 from cluster.store.data.append_plan import BrowserWriter
 from deployments.edge.access.proof import ClaimedIdentity, verify_identity
 from deployments.edge.http.request import ApiRequest
-from deployments.edge.limits.token_buckets import digest_address
 
 PROOFS = ("user_hash", "anonymous_hash", "user_type")
 _DAY_MS = 86_400_000
@@ -146,5 +146,7 @@ def daily_address_digest(request: ApiRequest, now_ms: int) -> str:
 
 
 def _digest(request: ApiRequest, period: int) -> str:
+    """Return a keyed digest of the client's address, which changes with each period."""
     secrets = request.credential.secrets
-    return digest_address(secrets[0] if secrets else b"", period, request.ip)
+    message = f"{period}\0{request.ip}".encode("utf-8", "surrogatepass")
+    return hmac.digest((secrets and secrets[0]) or b"kiosk", message, "sha256").hex()[:16]

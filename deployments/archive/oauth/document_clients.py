@@ -27,7 +27,7 @@ from deployments.archive.oauth.client_metadata import read_client_document, read
 from deployments.archive.oauth.clients import OAuthClient, short_id
 from deployments.archive.oauth.replies import OAuthError
 from deployments.edge.http.document_client import DocumentClient, DocumentError
-from deployments.edge.limits.signin_limits import AddressLimits, BucketRate
+from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 
 MOST_CACHED = 256
 "Clients of fetched documents in the memory of one process; the one used longest ago goes first."
@@ -64,7 +64,7 @@ class DocumentClients:
         self._pinned = pinned
         self._clock = clock
         self._documents = documents or DocumentClient()
-        self._limits = AddressLimits(clock)
+        self._limits = TokenBuckets(clock)
         self._cached: OrderedDict[str, tuple[OAuthClient, float]] = OrderedDict()
 
     @property

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from cluster.clock import Clock
 from cluster.store.installation.limits import LimitStore
 from deployments.edge.http.body_pace import SMALL_BODY
-from deployments.edge.limits.signin_limits import APP, BucketRate, SignInRates
+from deployments.edge.limits.signin_limits import SignInRates, wait_for_shared
+from deployments.edge.limits.token_buckets import BucketRate
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,4 @@ class ChangeLimit:
 
     async def wait_s(self) -> int:
         """Count one change; return 0 to admit it, else the seconds to wait."""
-        lease = await self._store.take(
-            APP, "all", "registration-changes",
-            rate=self._rate.per_s, burst=self._rate.burst, want=1, now_ms=self._clock.now_ms(),
-        )  # fmt: skip
-        return 0 if lease.granted else max(1, math.ceil(lease.retry_after_ms / 1000))
+        return await wait_for_shared(self._store, self._clock, "all", "registration-changes", self._rate)

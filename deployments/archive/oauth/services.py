@@ -22,7 +22,7 @@ from deployments.archive.oauth.replies import OAuthError
 from deployments.archive.oauth.signing import OAuthSigner
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.server_addresses import ServerAddresses
-from deployments.edge.limits.signin_limits import AddressLimits, BucketRate
+from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 from deployments.sign_in.identity_provider import IdentityProvider, ProviderConfig
 from deployments.sign_in.sign_in import Browser, SignIn
 
@@ -48,7 +48,7 @@ class OAuthServices:
     addresses: ServerAddresses
     bearer: AccessTokens
     "The code that mounts the routes starts and closes it."
-    address_limits: AddressLimits
+    address_limits: TokenBuckets
     sign_in: SignIn
     changes: ChangeLimit
     limits: OAuthLimits
@@ -123,7 +123,7 @@ def open_oauth(
         clock=clock,
         addresses=addresses,
         bearer=AccessTokens(stores.grants, signing, clock),
-        address_limits=AddressLimits(clock),
+        address_limits=TokenBuckets(clock),
         sign_in=SignIn(
             stores,
             vault,

@@ -13,7 +13,7 @@ from cluster.records.account import Account
 from deployments.console.page import Page
 from deployments.console.pages.signin import HOME, go_on, show_form
 from deployments.console.request import ConsoleRequest
-from deployments.edge.limits.signin_limits import BucketRate
+from deployments.edge.limits.token_buckets import BucketRate
 from deployments.sign_in.identity_provider import Identity, IdentityProvider, SignInFlow
 from deployments.sign_in.sessions import PATH
 from deployments.sign_in.sign_in import SignInResult, safe_goal

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import structlog
 
@@ -18,32 +18,136 @@ from cluster.errors import HouseError, TooMany, messages
 from cluster.records.access import Limits as AppLimits
 from cluster.store.installation.limits import LimitStore
 from deployments.edge.http.caller import Credential
-from deployments.edge.limits.token_buckets import AddressBuckets
+from deployments.edge.limits.token_buckets import TokenBuckets
 
 _log = structlog.get_logger()
 
-_LEASE_S = 0.2
+LEASE_S = 0.2
 "Seconds of the allowed rate in one lease; all API replicas together can exceed the rate by one lease each."
+MOST_ADDRESSES = 20_000
+"Addresses in one of two tables: about 4 MB in both."
 _LEAST_RATE = 0.001
 _AWAY_S = 1.0
 "Seconds for which an API replica uses its local bucket before it retries an unavailable store."
+_LEAST_WAIT_S = 0.001
 
 
-@dataclass(slots=True)
-class _LeasedTokens:
-    """Tokens of one key that this replica may spend without asking the store."""
+class LeasedBucket:
+    """Tokens of one shared bucket that this replica may spend without asking the store."""
 
-    limits: AppLimits
-    rate: float
-    burst: int
-    lease_size: int
-    tokens: float = 0.0
-    refused_until_s: float = 0.0
-    "Monotonic: when to ask the store again after it refused."
-    away_until_s: float = 0.0
-    "Monotonic: when to ask an unavailable store again; until then `tokens` refill locally."
-    filled_at_s: float = 0.0
-    lease_task: asyncio.Task[None] | None = None
+    __slots__ = (
+        "_away_until_s", "_clock", "_filled_at_s", "_lease_size", "_name", "_refused_until_s", "_store", "burst",
+        "lease_task", "rate", "tokens",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        store: LimitStore,
+        clock: Clock,
+        name: tuple[str, str, str],
+        *,
+        rate: float,
+        burst: int,
+        lease_size: int,
+    ) -> None:
+        """Start empty; `name` are the app, the key and the bucket in the store, `rate` is in tokens per second."""
+        self._store = store
+        self._clock = clock
+        self._name = name
+        self.rate = rate
+        self.burst = burst
+        self._lease_size = lease_size
+        self.tokens = 0.0
+        self._refused_until_s = 0.0
+        "Monotonic: when to ask the store again after it refused."
+        self._away_until_s = 0.0
+        "Monotonic: when to ask an unavailable store again; until then `tokens` refill locally."
+        self._filled_at_s = 0.0
+        self.lease_task: asyncio.Task[None] | None = None
+
+    async def wait_s(self) -> float:
+        """Wait for the store if no token is left; return 0 if there is a token, else the seconds until the next."""
+        while self.tokens < 1:
+            now_s = self._clock.monotonic_s()
+            if now_s < self._refused_until_s:
+                return _rounded(self._refused_until_s - now_s)
+            if self._away_until_s:
+                self._refill(now_s)
+                if self.tokens >= 1:
+                    break
+                if now_s < self._away_until_s:
+                    return _rounded((1 - self.tokens) / self.rate)
+            # Shielded: a cancelled request must not cancel the lease that other requests wait for.
+            await asyncio.shield(self.lease_task or self._start_lease())
+        return 0.0
+
+    def spend(self) -> None:
+        """Spend a token, and request the next lease if few are left. Only after `wait_s` returned 0."""
+        self.tokens -= 1
+        if self.lease_task is None:
+            if self._away_until_s:
+                needs_lease = self._clock.monotonic_s() >= self._away_until_s
+            else:
+                needs_lease = self.tokens * 2 < self._lease_size
+            if needs_lease:
+                self._start_lease()
+
+    def _start_lease(self) -> asyncio.Task[None]:
+        self.lease_task = asyncio.get_running_loop().create_task(self._lease())
+        return self.lease_task
+
+    async def _lease(self) -> None:
+        app_id, key_id, bucket = self._name
+        try:
+            lease = await self._store.take(
+                app_id,
+                key_id,
+                bucket,
+                rate=self.rate,
+                burst=self.burst,
+                want=self._lease_size,
+                now_ms=self._clock.now_ms(),
+            )
+        except HouseError:
+            self._refill_locally()
+        else:
+            if self._away_until_s:
+                _log.info("limits_shared_again", app=app_id)
+                self._away_until_s = 0.0
+                self.tokens = 0.0
+            self.tokens += lease.granted
+            if not lease.granted and self.tokens < 1:
+                wait_s = max(lease.retry_after_ms, 1) / 1000
+                self._refused_until_s = self._clock.monotonic_s() + wait_s
+        finally:
+            self.lease_task = None
+
+    def _refill_locally(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if not self._away_until_s:
+            _log.warning("limits_local", reason="store away")
+            self.tokens = float(self._lease_size)
+            self._filled_at_s = now_s
+        self._away_until_s = now_s + _AWAY_S
+        self._refill(now_s)
+
+    def _refill(self, now_s: float) -> None:
+        earned = (now_s - self._filled_at_s) * self.rate
+        self.tokens = min(self.tokens + earned, float(max(self.burst, 1)))
+        self._filled_at_s = now_s
+
+
+def _rounded(wait_s: float) -> float:
+    # The store counts milliseconds: 1.0000000001 seconds must not become 2 in a header of whole seconds.
+    return max(_LEAST_WAIT_S, round(wait_s, 3))
+
+
+async def cancel_leases(buckets: Iterable[LeasedBucket]) -> None:
+    """Cancel the leases in progress."""
+    tasks = [bucket.lease_task for bucket in buckets if bucket.lease_task is not None]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class RateLimiter:
@@ -52,8 +156,8 @@ class RateLimiter:
     def __init__(self, store: LimitStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._leased: dict[tuple[str, str], _LeasedTokens] = {}
-        self._addresses = AddressBuckets(clock)
+        self._leased: dict[tuple[str, str], tuple[AppLimits, LeasedBucket]] = {}
+        self._addresses = TokenBuckets(clock, MOST_ADDRESSES)
 
     async def spend(self, credential: Credential, bucket: str, address: str = "") -> None:
         """Spend one token of the key.
@@ -66,24 +170,18 @@ class RateLimiter:
         Cost: half a microsecond while the lease lasts, as much again for the address; one store round trip per lease,
             off the request's path.
         """
-        leased = self._leased_tokens(credential, bucket)
+        limits, leased = self._leased.get((credential.key_id, bucket), (None, None))
+        if leased is None or limits is not credential.app.settings.limits:
+            leased = self._open(credential, bucket)
         if address and not credential.is_secret:
             share = credential.app.settings.address_share
             if share < 1:
                 burst = max(1.0, leased.burst * share)
-                wait_s = self._addresses.spend(credential.key_id, bucket, address, leased.rate * share, burst)
-                if wait_s:
-                    raise _too_many(wait_s)
+                name = (credential.key_id, bucket, address)
+                _refuse(self._addresses.spend(name, leased.rate * share, burst))
         if leased.tokens < 1:
-            await self._wait_for_token(credential, bucket, leased)
-        leased.tokens -= 1
-        if leased.lease_task is None:
-            if leased.away_until_s:
-                needs_lease = self._clock.monotonic_s() >= leased.away_until_s
-            else:
-                needs_lease = leased.tokens * 2 < leased.lease_size
-            if needs_lease:
-                self._start_lease(credential, bucket, leased)
+            _refuse(await leased.wait_s())
+        leased.spend()
 
     def spend_daily(self, credential: Credential, what: str, address: str, count: int, most: int) -> None:
         """Count an action against the daily limit of an address; each replica counts separately.
@@ -92,9 +190,7 @@ class RateLimiter:
             TooMany: the address reached its limit
         """
         if count and most:
-            wait_s = self._addresses.spend(credential.key_id, what, address, most / 86_400, most, count)
-            if wait_s:
-                raise _too_many(wait_s)
+            _refuse(self._addresses.spend((credential.key_id, what, address), most / 86_400, most, count))
 
     def prune(self, live: frozenset[str]) -> None:
         """Delete the state of revoked keys, so that memory does not grow with rotations."""
@@ -103,84 +199,19 @@ class RateLimiter:
 
     async def close(self) -> None:
         """Cancel the leases in progress."""
-        lease_task = [leased.lease_task for leased in self._leased.values() if leased.lease_task is not None]
-        for task in lease_task:
-            task.cancel()
-        await asyncio.gather(*lease_task, return_exceptions=True)
+        await cancel_leases(bucket for _, bucket in self._leased.values())
 
-    def _leased_tokens(self, credential: Credential, bucket: str) -> _LeasedTokens:
-        place = (credential.key_id, bucket)
-        leased = self._leased.get(place)
+    def _open(self, credential: Credential, bucket: str) -> LeasedBucket:
         limits = credential.app.settings.limits
-        if leased is None or leased.limits is not limits:
-            rate = max(limits.writes_per_s if bucket == "write" else limits.queries_per_s, _LEAST_RATE)
-            burst = limits.write_burst if bucket == "write" else limits.query_burst
-            lease_size = max(1, min(math.ceil(rate * _LEASE_S), math.ceil(burst * _LEASE_S)))
-            leased = self._leased[place] = _LeasedTokens(limits, rate, burst, lease_size)
+        rate = max(limits.writes_per_s if bucket == "write" else limits.queries_per_s, _LEAST_RATE)
+        burst = limits.write_burst if bucket == "write" else limits.query_burst
+        lease_size = max(1, min(math.ceil(rate * LEASE_S), math.ceil(burst * LEASE_S)))
+        name = (credential.app.app_id, credential.key_id, bucket)
+        leased = LeasedBucket(self._store, self._clock, name, rate=rate, burst=burst, lease_size=lease_size)
+        self._leased[credential.key_id, bucket] = limits, leased
         return leased
 
-    async def _wait_for_token(self, credential: Credential, bucket: str, leased: _LeasedTokens) -> None:
-        """Wait for at least one token or raise."""
-        while leased.tokens < 1:
-            now_s = self._clock.monotonic_s()
-            if now_s < leased.refused_until_s:
-                raise _too_many(leased.refused_until_s - now_s)
-            if leased.away_until_s:
-                self._refill(leased, now_s)
-                if leased.tokens >= 1:
-                    return
-                if now_s < leased.away_until_s:
-                    raise _too_many((1 - leased.tokens) / leased.rate)
-            if leased.lease_task is None:
-                self._start_lease(credential, bucket, leased)
-            lease_task = leased.lease_task
-            if lease_task is not None:
-                # Shielded: a cancelled request must not cancel the lease that other requests wait for.
-                await asyncio.shield(lease_task)
 
-    def _start_lease(self, credential: Credential, bucket: str, leased: _LeasedTokens) -> None:
-        leased.lease_task = asyncio.get_running_loop().create_task(self._lease(credential, bucket, leased))
-
-    async def _lease(self, credential: Credential, bucket: str, leased: _LeasedTokens) -> None:
-        try:
-            lease = await self._store.take(
-                credential.app.app_id,
-                credential.key_id,
-                bucket,
-                rate=leased.rate,
-                burst=leased.burst,
-                want=leased.lease_size,
-                now_ms=self._clock.now_ms(),
-            )
-        except HouseError:
-            self._refill_locally(leased)
-        else:
-            if leased.away_until_s:
-                _log.info("limits_shared_again", app=credential.app.app_id)
-                leased.away_until_s = 0.0
-                leased.tokens = 0.0
-            leased.tokens += lease.granted
-            if not lease.granted and leased.tokens < 1:
-                wait_s = max(lease.retry_after_ms, 1) / 1000
-                leased.refused_until_s = self._clock.monotonic_s() + wait_s
-        finally:
-            leased.lease_task = None
-
-    def _refill_locally(self, leased: _LeasedTokens) -> None:
-        now_s = self._clock.monotonic_s()
-        if not leased.away_until_s:
-            _log.warning("limits_local", reason="store away")
-            leased.tokens = float(leased.lease_size)
-            leased.filled_at_s = now_s
-        leased.away_until_s = now_s + _AWAY_S
-        self._refill(leased, now_s)
-
-    @staticmethod
-    def _refill(leased: _LeasedTokens, now_s: float) -> None:
-        earned = (now_s - leased.filled_at_s) * leased.rate
-        leased.tokens = min(leased.tokens + earned, float(max(leased.burst, 1)))
-        leased.filled_at_s = now_s
-
-
-def _too_many(wait_s: float) -> TooMany:
-    return TooMany(messages.TOO_MANY, retry_after_s=max(1, math.ceil(wait_s)), wait_s=wait_s)
+def _refuse(wait_s: float) -> None:
+    if wait_s:
+        raise TooMany(messages.TOO_MANY, retry_after_s=max(1, math.ceil(wait_s)), wait_s=wait_s)

@@ -14,7 +14,7 @@ from cluster.clock import Clock
 from cluster.errors import Forbidden, HouseError, NotFound, TooMany, Unavailable, Unprocessable
 from cluster.log import redact, redact_keys
 from cluster.records.administration import AuditRow
-from deployments.edge.limits.signin_limits import AddressLimits, BucketRate
+from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 from deployments.operations.frame.operation import Arguments, OfApp, Operation, result_to_json
 from deployments.operations.frame.principal import Principal
 
@@ -58,7 +58,7 @@ class Administration(Generic[S]):
         self._audit = audit
         self._clock = clock
         self._bind = bind
-        self._refused = AddressLimits(clock)
+        self._refused = TokenBuckets(clock)
         self._paused_s: dict[str, float] = {}
         self._running: set[asyncio.Task[Any]] = set()
 

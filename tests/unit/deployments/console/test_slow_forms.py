@@ -13,7 +13,7 @@ from cluster.store.stores import Stores
 from deployments.console import app as console
 from deployments.console import forms
 from deployments.edge.http.body_pace import BodyPace
-from deployments.edge.limits.signin_limits import BucketRate
+from deployments.edge.limits.token_buckets import BucketRate
 from deployments.sign_in.sessions import RENEW_AFTER_S
 from tests.fakes.archive_oauth import PASSWORD, an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
