@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, get_origin
 
 from starlette.datastructures import QueryParams
@@ -11,16 +11,19 @@ from cluster.errors import Unprocessable
 from cluster.records.validation.json_limits import load_json
 from deployments.operations.frame.operation import Operation
 
+PREFIX = "/v1/admin"
 MOST_FIELDS = 100
 
+AnyOperation = Operation[Any, Any]
 
-def takes_body(operation: Operation[Any, Any]) -> bool:
+
+def takes_body(operation: AnyOperation) -> bool:
     """Return whether the arguments of an operation stand in the body, not in the query string."""
     return operation.method not in ("GET", "DELETE") and not operation.stream_field
 
 
 def collect_arguments(
-    operation: Operation[Any, Any], values: Sequence[str], query: QueryParams, body: bytes
+    operation: AnyOperation, in_path: Mapping[str, str], query: QueryParams, body: bytes
 ) -> dict[str, Any]:
     """Return the arguments that a request gives, not validated.
 
@@ -36,13 +39,13 @@ def collect_arguments(
             raise _fault(f"{next(iter(query))}: this operation takes no query parameters", ["query"])
     else:
         given = _from_query(operation, query)
-    twice = sorted(set(given) & set(operation.path_fields))
+    twice = sorted(set(given) & set(in_path))
     if twice:
         raise _fault(f"{twice[0]}: it stands in the path", [twice[0]])
-    return {**given, **dict(zip(operation.path_fields, values, strict=True))}
+    return {**given, **in_path}
 
 
-def _from_query(operation: Operation[Any, Any], query: QueryParams) -> dict[str, Any]:
+def _from_query(operation: AnyOperation, query: QueryParams) -> dict[str, Any]:
     if len(query.multi_items()) > MOST_FIELDS:
         raise _fault("too many query parameters", ["query"])
     given: dict[str, Any] = {}

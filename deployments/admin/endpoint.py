@@ -14,14 +14,14 @@ from starlette.routing import BaseRoute, Route
 from cluster.clock import Clock
 from cluster.deadline import run_within
 from cluster.errors import HouseError, Malformed, TooMany, Unavailable, messages
-from deployments.admin.arguments import collect_arguments, takes_body
+from deployments.admin.arguments import PREFIX, AnyOperation, collect_arguments, takes_body
 from deployments.admin.authentication import Authenticator
-from deployments.admin.paths import PREFIX, AdminPath, AdminPaths, AnyOperation
 from deployments.edge.http.body_pace import FILE, FORM, UploadSlots
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.envelope import NO_STORE, NOSNIFF, Header, Reply, success
 from deployments.edge.http.errors import method_not_allowed_reply, reply_from_error, unknown_path_reply
-from deployments.edge.http.request import ClientDisconnected, DeadlineExceeded, read_body
+from deployments.edge.http.path_table import PathMatch, PathTable, raw_path
+from deployments.edge.http.request import ClientDisconnected, DeadlineExceeded, Scope, read_body
 from deployments.edge.http.request_log import HEADER as REQUEST_ID
 from deployments.edge.http.request_log import AccessLog, RequestCounts, request_id_from
 from deployments.operations.frame.administration import Administration
@@ -32,9 +32,14 @@ MOST_BYTES = 1 << 20
 MOST_IN_FLIGHT = 32
 MOST_OF_PERSON = 8
 "Requests of one person at once: slow bodies of one must not take all places."
+LONGEST_VALUE = 512
+"Characters of a value in a path."
 OPERATION_S = 60.0
 UPLOAD_S = 7_200.0
 "Enough for the largest file at the slowest pace."
+
+
+AdminMatch = PathMatch[AnyOperation]
 
 
 @dataclass(slots=True)
@@ -55,7 +60,7 @@ class AdminEndpoint:
 
     def __init__(self, services: AdminEndpointServices) -> None:
         self._services = services
-        self._paths = AdminPaths(services.administration.operations.values())
+        self._paths = PathTable(services.administration.operations.values(), slashes=False)
         self._in_flight = 0
         self._of_person: Counter[str] = Counter()
 
@@ -65,8 +70,8 @@ class AdminEndpoint:
         started_s = clock.monotonic_s()
         request = Request(scope, receive)
         request_id = request_id_from(_header(scope, REQUEST_ID))
-        path = self._paths.find(scope.get("raw_path") or scope["path"].encode())
-        operation = _operation(path, request.method)
+        path = self._find(scope)
+        operation = None if path is None else path.endpoint(request.method)
         name = f"admin.{operation.name}" if operation is not None else "admin.none"
         try:
             reply = await self._reply(request, path, operation, request_id)
@@ -80,11 +85,18 @@ class AdminEndpoint:
         self._services.counts.record(name, status, took_ms)
         self._services.access_log.record(request_id, name, status, took_ms)
 
+    def _find(self, scope: Scope) -> AdminMatch | None:
+        """Return the match of a path; a slash in a value is `%2F`."""
+        below = raw_path(scope).removeprefix(PREFIX.encode()).strip(b"/")
+        match = self._paths.find(b"/" + below)
+        is_valid = match is not None and all(map(_is_value, match.ids.values()))
+        return match if is_valid else None
+
     async def _reply(
-        self, request: Request, path: AdminPath | None, operation: AnyOperation | None, request_id: str
+        self, request: Request, path: AdminMatch | None, operation: AnyOperation | None, request_id: str
     ) -> Reply | Download:
         if request.method == "OPTIONS" and path is not None:
-            return Reply(204, b"", ((b"allow", ", ".join(path.allowed).encode()),))
+            return Reply(204, b"", ((b"allow", ", ".join(_allowed(path)).encode()),))
         try:
             if self._in_flight >= MOST_IN_FLIGHT:
                 raise TooMany(messages.OVERLOADED, retry_after_s=1)
@@ -103,7 +115,7 @@ class AdminEndpoint:
             return reply
 
     async def _answer(
-        self, request: Request, path: AdminPath | None, operation: AnyOperation | None
+        self, request: Request, path: AdminMatch | None, operation: AnyOperation | None
     ) -> Reply | Download:
         services = self._services
         address = services.addresses.find(request.scope)
@@ -111,7 +123,7 @@ class AdminEndpoint:
         if path is None:
             return unknown_path_reply()
         if operation is None:
-            return method_not_allowed_reply(path.allowed)
+            return method_not_allowed_reply(_allowed(path))
         who = principal.user_id
         if self._of_person[who] >= MOST_OF_PERSON:
             raise TooMany("too many requests of this account at once", retry_after_s=1)
@@ -124,14 +136,13 @@ class AdminEndpoint:
                 del self._of_person[who]
 
     async def _perform(
-        self, request: Request, path: AdminPath, operation: AnyOperation, principal: Principal
+        self, request: Request, path: AdminMatch, operation: AnyOperation, principal: Principal
     ) -> Reply | Download:
         administration = self._services.administration
-        in_path = dict(zip(operation.path_fields, path.values, strict=True))
-        if operation.scope != "app" or "app_id" in in_path:  # before the body is read
-            await administration.authorize(principal, operation, in_path)
+        if operation.scope != "app" or "app_id" in path.ids:  # before the body is read
+            await administration.authorize(principal, operation, path.ids)
         body = await _read(request) if takes_body(operation) else b""
-        given = collect_arguments(operation, path.values, request.query_params, body)
+        given = collect_arguments(operation, path.ids, request.query_params, body)
         work = administration.perform
         if not operation.stream_field:
             return await _reply_within(operation, work(principal, operation.name, given), OPERATION_S)
@@ -159,8 +170,12 @@ def build_admin_routes(services: AdminEndpointServices) -> list[BaseRoute]:
     ]
 
 
-def _operation(path: AdminPath | None, method: str) -> AnyOperation | None:
-    return None if path is None else path.operations.get("GET" if method == "HEAD" else method)
+def _is_value(text: str) -> bool:
+    return len(text) <= LONGEST_VALUE and text.isprintable()
+
+
+def _allowed(path: AdminMatch) -> tuple[str, ...]:
+    return tuple(sorted(path.entry.allowed, key=("HEAD", "OPTIONS").count))
 
 
 def _header(scope: Mapping[str, Any], name: bytes) -> bytes | None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from deployments.admin.arguments import takes_body
-from deployments.admin.paths import PREFIX, AnyOperation
+from deployments.admin.arguments import PREFIX, AnyOperation, takes_body
 from deployments.operations.frame.argument_fields import describe_argument
 from deployments.operations.frame.examples import example_arguments, example_result
 

@@ -11,14 +11,14 @@ A request counts once its key is valid and its body is complete. Hot reads, othe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from cluster.clock import Clock
 from cluster.errors import HouseError, TooMany, Unauthenticated, Unavailable, messages
 from cluster.store.data.idempotency import IdempotencyStore
-from deployments.api.http.endpoint import Endpoint, PathMatch, PathTable, validate_and_answer
+from deployments.api.http.endpoint import Endpoint
 from deployments.edge.access import idempotency
-from deployments.edge.access.admission import AdmissionServices, admit, bearer_user
+from deployments.edge.access.admission import AdmissionServices, admit, bearer_user, validate_request
 from deployments.edge.http.caller import HEADER as KEY_HEADER
 from deployments.edge.http.caller import PARAMETER, find_key, key_fault
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
@@ -42,6 +42,7 @@ from deployments.edge.http.errors import (
     timeout_reply,
     unknown_path_reply,
 )
+from deployments.edge.http.path_table import PathMatch, PathTable, raw_path
 from deployments.edge.http.request import (
     ApiRequest,
     ClientDisconnected,
@@ -117,11 +118,13 @@ class RequestHandler:
         """Answer one request."""
         await self.serve(self.find(scope), scope, receive, send)
 
-    def find(self, scope: Scope) -> PathMatch | None:
+    def find(self, scope: Scope) -> PathMatch[Endpoint] | None:
         """Return the match of a request's path; None if the path does not exist."""
         return self._paths.find(raw_path(scope))
 
-    async def serve(self, match: PathMatch | None, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(
+        self, match: PathMatch[Endpoint] | None, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         """Answer a request whose path is already matched."""
         request = ApiRequest(scope, receive, self._clock, self._addresses)
         endpoint = match.endpoint(request.method) if match is not None else None
@@ -183,7 +186,7 @@ class RequestHandler:
                 return replace(reply, status=UNSENT_STATUS)
             return reply
 
-    def _answer_unknown_path(self, match: PathMatch | None, request: ApiRequest) -> Reply:
+    def _answer_unknown_path(self, match: PathMatch[Endpoint] | None, request: ApiRequest) -> Reply:
         """Answer a path or a method that does not exist; a wrong key gets status 401 first.
 
         HAProxy treats a 404 to a request with a key as proof that the key is valid.
@@ -261,6 +264,25 @@ class RequestHandler:
         self._access_log.record(request.request_id, name, reply.status, took_ms, app=app)
 
 
+_REFUSED: Final = 400
+
+
+async def validate_and_answer(request: ApiRequest, endpoint: Endpoint) -> Reply:
+    """Answer an admitted request; link the user and the visitor that it names.
+
+    Errors:
+        HouseError: the endpoint refuses the request
+    """
+    await validate_request(request, endpoint.rules, endpoint.schema)
+    if request.trace is not None:
+        request.trace.mark("parse")
+    reply = await endpoint.answer(request)
+    body = request.payload
+    if reply.status < _REFUSED and type(body) is dict and "anonymous_id" in body:
+        request.gate.link_identities(request)
+    return reply
+
+
 KEY_IN_ADDRESS: Final = (
     "the secret key came in the address, which proxies write into their logs; send it in the header X-API-KEY"
 )
@@ -269,13 +291,6 @@ KEY_IN_ADDRESS: Final = (
 def _warn_of_address(reply: Reply) -> Reply:
     """Warn a client that sent its secret key as `api_key`."""
     return with_warning(reply, PARAMETER, KEY_IN_ADDRESS) if reply.status < 300 else reply
-
-
-def raw_path(scope: Scope) -> bytes:
-    """Return the path as the client sent it, before any decoding."""
-    raw: Any = scope.get("raw_path")
-    path = bytes(raw) if raw else scope["path"].encode("utf-8", "surrogatepass")
-    return path.partition(b"?")[0]
 
 
 def _request_parts(request: ApiRequest) -> tuple[bytes, ...]:

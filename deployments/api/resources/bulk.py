@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from cluster.errors import TooMany, Unavailable
-from deployments.api.http.endpoint import Endpoint, validate_and_answer
+from deployments.api.http.endpoint import Endpoint
+from deployments.api.http.request_handler import validate_and_answer
 from deployments.api.wire.bulk import Bulk, BulkItem
 from deployments.api.wire.faults import unprocessable_from
 from deployments.edge.access.admission import (

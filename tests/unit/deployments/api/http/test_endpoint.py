@@ -5,8 +5,9 @@ from collections.abc import Iterable
 import pytest
 
 from cluster.clock import SystemClock
-from deployments.api.http.endpoint import Endpoint, PathTable
+from deployments.api.http.endpoint import Endpoint
 from deployments.api.http.endpoints import ApiServices, build_endpoints
+from deployments.edge.http.path_table import PathTable
 from tests.fakes.request_handler import ScriptedRecommender
 from tests.fakes.stores.memory import memory_stores
 
@@ -18,11 +19,11 @@ def table() -> tuple[Endpoint, ...]:
 
 
 @pytest.fixture(scope="module")
-def paths(table: tuple[Endpoint, ...]) -> PathTable:
+def paths(table: tuple[Endpoint, ...]) -> PathTable[Endpoint]:
     return PathTable(table)
 
 
-def match_path(paths: PathTable, method: str, raw: bytes) -> tuple[str, dict[str, str]] | None:
+def match_path(paths: PathTable[Endpoint], method: str, raw: bytes) -> tuple[str, dict[str, str]] | None:
     match = paths.find(raw)
     endpoint = match.endpoint(method) if match is not None else None
     return None if match is None or endpoint is None else (endpoint.name, dict(match.ids))
@@ -61,7 +62,7 @@ def match_path(paths: PathTable, method: str, raw: bytes) -> tuple[str, dict[str
     ],
 )
 def test_a_path_leads_to_its_endpoint(
-    paths: PathTable, method: str, raw: bytes, name: str, ids: dict[str, str]
+    paths: PathTable[Endpoint], method: str, raw: bytes, name: str, ids: dict[str, str]
 ) -> None:
     assert match_path(paths, method, raw) == (name, ids)
 
@@ -74,11 +75,11 @@ def test_a_path_leads_to_its_endpoint(
         b"/v1/recommendation", b"/v1/recommendation/user_to_products//", b"/v1/recommendation/user_to_products/x",
     ],
 )  # fmt: skip
-def test_other_paths_lead_nowhere(paths: PathTable, raw: bytes) -> None:
+def test_other_paths_lead_nowhere(paths: PathTable[Endpoint], raw: bytes) -> None:
     assert paths.find(raw) is None
 
 
-def test_a_path_knows_its_methods(paths: PathTable) -> None:
+def test_a_path_knows_its_methods(paths: PathTable[Endpoint]) -> None:
     def allowed(raw: bytes) -> Iterable[str]:
         match = paths.find(raw)
         assert match is not None
