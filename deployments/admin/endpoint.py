@@ -21,9 +21,9 @@ from deployments.edge.http.client_address import DIRECT, ClientAddresses
 from deployments.edge.http.envelope import NO_STORE, NOSNIFF, Header, Reply, success
 from deployments.edge.http.errors import method_not_allowed_reply, reply_from_error, unknown_path_reply
 from deployments.edge.http.path_table import PathMatch, PathTable, raw_path
-from deployments.edge.http.request import ClientDisconnected, DeadlineExceeded, Scope, read_body
-from deployments.edge.http.request_log import HEADER as REQUEST_ID
-from deployments.edge.http.request_log import AccessLog, RequestCounts, request_id_from
+from deployments.edge.http.request import DeadlineExceeded, Scope, read_body
+from deployments.edge.http.request_shell import HEADER as REQUEST_ID
+from deployments.edge.http.request_shell import ClientDisconnected, RequestLog, RequestShell, send_reply
 from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.operation import Download, result_to_json
 from deployments.operations.frame.principal import Principal
@@ -49,8 +49,7 @@ class AdminEndpointServices:
     administration: Administration[Any]
     authenticator: Authenticator
     clock: Clock
-    counts: RequestCounts
-    access_log: AccessLog
+    log: RequestLog
     addresses: ClientAddresses = DIRECT
     uploads: UploadSlots = field(default_factory=UploadSlots)
 
@@ -60,30 +59,25 @@ class AdminEndpoint:
 
     def __init__(self, services: AdminEndpointServices) -> None:
         self._services = services
+        self._shell = RequestShell(services.clock, services.log)
         self._paths = PathTable(services.administration.operations.values(), slashes=False)
         self._in_flight = 0
         self._of_person: Counter[str] = Counter()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request."""
-        clock = self._services.clock
-        started_s = clock.monotonic_s()
         request = Request(scope, receive)
-        request_id = request_id_from(_header(scope, REQUEST_ID))
         path = self._find(scope)
         operation = None if path is None else path.endpoint(request.method)
         name = f"admin.{operation.name}" if operation is not None else "admin.none"
-        try:
+
+        async def answer(request_id: str) -> int:
             reply = await self._reply(request, path, operation, request_id)
-        except ClientDisconnected:
-            return
-        if isinstance(reply, Download):
-            status = await _send_download(reply, request, request_id, send)
-        else:
-            status = await _send(reply, request, request_id, send)
-        took_ms = (clock.monotonic_s() - started_s) * 1000
-        self._services.counts.record(name, status, took_ms)
-        self._services.access_log.record(request_id, name, status, took_ms)
+            if isinstance(reply, Download):
+                return await _send_download(reply, request, request_id, send)
+            return await _send(reply, request, request_id, send)
+
+        await self._shell.run(name, _header(scope, REQUEST_ID), answer)
 
     def _find(self, scope: Scope) -> AdminMatch | None:
         """Return the match of a path; a slash in a value is `%2F`."""
@@ -223,9 +217,7 @@ async def _send(reply: Reply, request: Request, request_id: str, send: Any) -> i
     ]  # fmt: skip
     if reply.status == 204:
         headers = headers[2:]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if request.method == "HEAD" else reply.body})
-    return reply.status
+    return await send_reply(reply, headers, request.method, send)
 
 
 async def _send_download(download: Download, request: Request, request_id: str, send: Any) -> int:

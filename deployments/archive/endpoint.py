@@ -25,16 +25,8 @@ from deployments.archive.stateless_methods import StatelessMethods
 from deployments.archive.stateless_request import read_stateless
 from deployments.archive.transport import AllowedOrigins
 from deployments.edge.http.envelope import Reply
-from deployments.edge.http.request import (
-    ClientDisconnected,
-    Deadline,
-    DeadlineExceeded,
-    Receive,
-    Scope,
-    Send,
-    read_body,
-)
-from deployments.edge.http.request_log import HEADER, AccessLog, RequestCounts, request_id_from
+from deployments.edge.http.request import Deadline, DeadlineExceeded, Receive, Scope, read_body
+from deployments.edge.http.request_shell import HEADER, RequestLog, RequestShell, Send
 from deployments.edge.http.server_addresses import ServerAddresses
 
 MOST_BYTES = 1 << 20
@@ -83,8 +75,7 @@ class McpEndpoint:
         addresses: ServerAddresses,
         origins: AllowedOrigins,
         clock: Clock,
-        request_counts: RequestCounts,
-        access_log: AccessLog,
+        log: RequestLog,
         most_bytes: int = MOST_BYTES,
         body_s: float = BODY_S,
         most_at_once: int = MOST_AT_ONCE,
@@ -94,8 +85,7 @@ class McpEndpoint:
         self._addresses = addresses
         self._origins = origins
         self._clock = clock
-        self._request_counts = request_counts
-        self._access_log = access_log
+        self._shell = RequestShell(clock, log)
         self._most_bytes = most_bytes
         self._body_s = body_s
         self._most_at_once = most_at_once
@@ -105,14 +95,13 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        started_s = self._clock.monotonic_s()
         method: str = scope["method"]
         headers = _Headers(scope)
-        request_id = request_id_from(headers.one(HEADER))
         server_origin = self._addresses.origin_for_host((headers.one(b"host") or b"").decode("latin-1"))
         origin = headers.one(b"origin")
         allowed = origin if origin is not None and self._origins.allows(origin, server_origin) else None
-        try:
+
+        async def answer(request_id: str) -> int:
             reply = self._refuse(method, headers, origin, allowed)
             if reply is None:
                 archive = await self._archives.find(scope.get("path_params", {}).get("archive", ""))
@@ -121,12 +110,9 @@ class McpEndpoint:
                     reply = transport.unauthorized_reply(server_origin)
                 else:
                     reply = await self._reply(archive, headers, receive, server_origin, request_id)
-            await transport.write(reply, method, allowed, request_id, send)
-        except ClientDisconnected:
-            return
-        took_s = self._clock.monotonic_s() - started_s
-        self._request_counts.record(_NAME, reply.status, took_s * 1000)
-        self._access_log.record(request_id, _NAME, reply.status, took_s * 1000)
+            return await transport.write(reply, method, allowed, request_id, send)
+
+        await self._shell.run(_NAME, headers.one(HEADER), answer)
 
     @staticmethod
     def _refuse(method: str, headers: _Headers, origin: bytes | None, allowed: bytes | None) -> Reply | None:

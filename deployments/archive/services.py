@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from random import Random
 
 from starlette.routing import BaseRoute, Route
 
@@ -34,7 +33,7 @@ from deployments.archive.tools import CONNECTOR_TOOLS, SUBJECTS, Tool, build_too
 from deployments.archive.transport import AllowedOrigins
 from deployments.archive.usage_log import UsageLog
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
-from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.http.request_shell import RequestLog
 from deployments.edge.http.server_addresses import ServerAddresses
 from deployments.edge.observation.request_observer import RequestObserver
 from deployments.edge.observation.request_tracing import TracedApp
@@ -134,9 +133,8 @@ def open_archive(
     clock: Clock,
     config: ArchiveConfig,
     apps: ArchiveApps | None = None,
-    request_counts: RequestCounts | None = None,
+    log: RequestLog | None = None,
     *,
-    access_log: AccessLog | None = None,
     on_call: Callable[[str, ArchiveCall], None] = lambda app_id, call: None,
 ) -> ArchiveServices:
     """Create the services; nothing runs before `start`. `apps` knows the apps that agents read at present;
@@ -189,8 +187,7 @@ def open_archive(
         addresses=addresses,
         origins=AllowedOrigins.from_config(config.origins),
         clock=clock,
-        request_counts=request_counts or RequestCounts(),
-        access_log=access_log or AccessLog(0.0, Random()),
+        log=log or RequestLog(),
     )
     return ArchiveServices(config, apps, oauth, workers, archives, endpoint)
 

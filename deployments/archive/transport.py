@@ -14,7 +14,7 @@ from cluster.origin import WEB, canonical_origin, is_loopback
 from deployments.archive.jsonrpc import RpcError, render_error
 from deployments.archive.oauth.addresses import resource_metadata_of
 from deployments.edge.http.envelope import JSON_TYPE, NO_STORE, NOSNIFF, Header, Reply, dumps
-from deployments.edge.http.request import Send
+from deployments.edge.http.request_shell import Send, send_reply
 
 NOT_SIGNED_IN = "valid bearer token required"
 WRONG_METHOD = "Method Not Allowed"
@@ -94,8 +94,8 @@ class AllowedOrigins:
         )
 
 
-async def write(reply: Reply, method: str, origin: bytes | None, request_id: str, send: Send) -> None:
-    """Send a reply; pages of `origin`, an allowed one, may then read it."""
+async def write(reply: Reply, method: str, origin: bytes | None, request_id: str, send: Send) -> int:
+    """Send a reply and return its status; pages of `origin`, an allowed one, may then read it."""
     headers: list[Header] = [
         (b"content-length", b"%d" % len(reply.body)),
         (b"x-request-id", request_id.encode()),
@@ -109,8 +109,7 @@ async def write(reply: Reply, method: str, origin: bytes | None, request_id: str
             (b"access-control-expose-headers", b"WWW-Authenticate, X-Request-Id"),
         ]
     headers += [(b"vary", b"Origin"), *reply.headers]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else reply.body})
+    return await send_reply(reply, headers, method, send)
 
 
 def _body(code: str, message: str, status: int, hint: str = "") -> bytes:

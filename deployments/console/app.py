@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 from urllib.parse import quote
 
 import structlog
@@ -28,7 +28,7 @@ from deployments.console.request import ConsoleRequest
 from deployments.console.services import ConsoleServices
 from deployments.console.texts.console_texts import ConsoleTexts
 from deployments.edge.http.errors import status_from_error
-from deployments.edge.http.request import ClientDisconnected
+from deployments.edge.http.request_shell import ClientDisconnected, ResponseEndpoint
 from deployments.edge.limits.token_buckets import BucketRate
 from deployments.operations.frame.principal import principal_of
 from deployments.sign_in.sessions import PATH, BrowserSessions, Session
@@ -66,29 +66,16 @@ def build_console_routes(
     return [
         Route(STATIC + "/{version}/{name}", assets.answer, methods=["GET"]),
         Route(PATH, _to_overview, methods=["GET"]),
-        *(Route(PATH + path, endpoint=_Endpoint(console, path)) for path in paths),
-        Route(PATH + "/{rest:path}", endpoint=_Endpoint(console, "")),
+        *(
+            Route(PATH + path, endpoint=ResponseEndpoint(partial(console.answer, path=path)))
+            for path in paths
+        ),
+        Route(PATH + "/{rest:path}", endpoint=ResponseEndpoint(partial(console.answer, path=""))),
     ]
 
 
 async def _to_overview(_: Request) -> Response:
     return Response(status_code=307, headers={**PAGE_HEADERS, "location": PATH + "/"})
-
-
-class _Endpoint:
-    """One path: an object, so that the framework calls it as an ASGI application and filters no methods."""
-
-    def __init__(self, console: _Console, path: str) -> None:
-        self._console = console
-        self._path = path
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        request = Request(scope, receive)
-        try:
-            response = await self._console.answer(request, self._path)
-        except ClientDisconnected:
-            return
-        await response(scope, receive, send)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from deployments.console.services import open_console
 from deployments.demo.routes import DemoServices, build_demo_routes
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.body_pace import UploadSlots
-from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.http.request_shell import RequestLog
 from deployments.front.import_processes import ImportProcesses
 from deployments.front.preview_processes import PreviewProcesses
 from deployments.operations.all_operations import OPERATIONS
@@ -45,11 +45,10 @@ def build_administration_routes(
     keyring: Keyring,
     handler: RequestHandler,
     recommender: RecommenderClient,
-    access_log: AccessLog,
     data_dir: Path,
     disk_limit: float,
     environment: Callable[[], Mapping[str, str]],
-    request_counts: RequestCounts,
+    log: RequestLog,
     why_full: Callable[[], str],
 ) -> list[BaseRoute]:
     """Return the routes of the console, of `/v1/admin` and of the demonstrations.
@@ -73,7 +72,7 @@ def build_administration_routes(
         client_addresses=config.client_addresses, version=config.version,
     )  # fmt: skip
     http = AdminEndpointServices(
-        admin, Authenticator(stores, clock, find_session_principal(console)), clock, request_counts, access_log,
+        admin, Authenticator(stores, clock, find_session_principal(console)), clock, log,
         config.client_addresses, uploads,
     )  # fmt: skip
     demos = build_demo_routes(DemoServices(keyring))

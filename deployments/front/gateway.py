@@ -8,7 +8,6 @@ import itertools
 import os
 from dataclasses import asdict
 from functools import partial
-from random import Random
 from typing import Any
 
 from ray import serve
@@ -71,7 +70,7 @@ from deployments.demo.script import build_script_routes
 from deployments.edge.access.admission import AdmissionServices
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.client_address import ClientAddresses
-from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.http.request_shell import RequestLog
 from deployments.edge.limits.leased_buckets import RateLimiter
 from deployments.edge.observation.live_figures import LiveMeter
 from deployments.edge.observation.readiness import Readiness
@@ -111,7 +110,8 @@ class Gateway:
         self._identity = await IdentityWatch.open(stores, settings, has_key=True)
         vault = await begin_audit(stores.audit, settings, clock)
         artifact_store = open_artifact_store(settings)
-        self._keyring, self._counts = Keyring(stores.access, vault), RequestCounts()
+        self._keyring = Keyring(stores.access, vault)
+        self._log = RequestLog(ACCESS_SHARE)
         self._limits = RateLimiter(self._stores.limits, clock)
         self._keyring.on_change(self._limits.prune)
         self._identity.follow(artifact_store)
@@ -135,7 +135,7 @@ class Gateway:
             clock,
             config,
             self._keyring,
-            self._counts,
+            self._log,
             on_call=self._served_log.record_call,
         )
         self._memory = guard_writes(settings.data_dir, settings.disk_limit, self._stores.infos, meter, clock)
@@ -145,7 +145,7 @@ class Gateway:
         observer = open_observer(clock, meter, *settings.observed)
         self.handler = RequestHandler(
             build_endpoints(self._open_services(settings, artifact_store, clock)), gate, clock=clock,
-            replays=stores.idempotency, request_counts=self._counts, access_log=AccessLog(ACCESS_SHARE, Random()),
+            replays=stores.idempotency, log=self._log,
             addresses=config.client_addresses, observer=observer,
             is_behind_haproxy=is_behind_haproxy(os.environ),
             readiness=Readiness(self._host.probe, self._keyring, stores.server, clock, self._identity),
@@ -167,8 +167,8 @@ class Gateway:
         if settings.console:
             routes += build_administration_routes(
                 stores, vault, clock, artifact_store, self._archive, self._keyring, self.handler, self._engine_router,
-                AccessLog(ACCESS_SHARE, Random()), settings.data_dir, settings.disk_limit,
-                _build_environment, self._counts, self._memory.refusal_reason,
+                settings.data_dir, settings.disk_limit,
+                _build_environment, self._log, self._memory.refusal_reason,
             )  # fmt: skip
         return build_application(
             self.handler, version=installed_version(), close=self.close, more=routes, pages=settings.console,
@@ -234,7 +234,7 @@ class Gateway:
         for second in itertools.count(1):
             await asyncio.gather(asyncio.sleep(1.0), self._memory.refresh())
             if second % REPORT_EVERY_S == 0:
-                self._counts.flush(self._meter)
+                self._log.flush(self._meter)
                 await self._meter.report(LiveFigureStore(self._stores.server), SystemClock().now_ms())
                 self._meter.gauge("kiosk_slow_front", float(not is_behind_haproxy(os.environ)))
                 await record_running(self._stores, SystemClock().now_ms())

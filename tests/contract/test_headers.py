@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from random import Random
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from cluster.secrecy import Vault
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
-from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.http.request_shell import RequestLog
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, MASTER, Corner, open_corner
 
@@ -38,7 +37,7 @@ async def corner() -> Corner:
 def app(request: pytest.FixtureRequest, corner: Corner) -> Any:
     archive = open_archive(
         corner.stores, Vault(MASTER), LocalArchiveClient(corner.archive), corner.clock, ArchiveConfig(),
-        request_counts=RequestCounts(), access_log=AccessLog(0.0, Random(1)),
+        log=RequestLog(),
     )  # fmt: skip
     ordinary = build_application(corner.handler, version="0", more=build_archive_routes(archive))
     return HotLayer(ordinary, lambda: corner.handler) if request.param == "front" else ordinary

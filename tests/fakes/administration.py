@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any, cast
 
 from starlette.applications import Starlette
@@ -17,7 +16,7 @@ from cluster.store.connect import OpenStores
 from cluster.store.stores import Stores
 from deployments.admin.authentication import Authenticator, SessionPrincipal
 from deployments.admin.endpoint import AdminEndpointServices, build_admin_routes
-from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.http.request_shell import RequestLog
 from deployments.operations.open_admin import Admin, open_admin
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.doing import NOW
@@ -30,9 +29,7 @@ APPS = ("shop", "news")
 def serve(admin: Admin, session: SessionPrincipal | None = None) -> Any:
     """Return the HTTP application of an administration."""
     stores, clock = admin.services.stores, admin.services.clock
-    services = AdminEndpointServices(
-        admin, Authenticator(stores, clock, session), clock, RequestCounts(), AccessLog(0.0, Random(1))
-    )
+    services = AdminEndpointServices(admin, Authenticator(stores, clock, session), clock, RequestLog())
     return Starlette(routes=build_admin_routes(services))
 
 

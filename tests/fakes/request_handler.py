@@ -34,7 +34,7 @@ from deployments.api.resources.questions import AskServices
 from deployments.edge.access.admission import AdmissionServices
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
-from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.http.request_shell import RequestLog
 from deployments.edge.limits.leased_buckets import RateLimiter
 from tests.fakes.stores.memory import memory_stores
 
@@ -183,7 +183,7 @@ async def open_corner(
     keyring = Keyring(stores.access, vault)
     rate_limiter = RateLimiter(stores.limits, clock)
     recommender = ScriptedRecommender(stores)
-    request_counts = RequestCounts()
+    log = RequestLog(share, Random(1))
     experiments = LocalExperimentClient(stores.experiments, clock)
     archive = ArchiveHost(stores, None, None, clock, SilentMeter())
     local = LocalArchiveClient(archive)
@@ -213,8 +213,7 @@ async def open_corner(
         ),
         replays=stores.idempotency,
         clock=clock,
-        request_counts=request_counts,
-        access_log=AccessLog(share, Random(1)),
+        log=log,
         addresses=addresses,
     )
     corner = Corner(stores, clock, vault, keyring, recommender, handler, experiments, archive, asking, links)

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import orjson
@@ -32,7 +31,7 @@ from deployments.api.http.endpoints import ApiServices, build_endpoints
 from deployments.api.http.request_handler import RequestHandler
 from deployments.edge.access.admission import AdmissionServices
 from deployments.edge.access.keyring import Keyring
-from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.http.request_shell import RequestLog
 from deployments.edge.limits.leased_buckets import RateLimiter as Purses
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import PLENTY
@@ -103,8 +102,7 @@ async def open_house(stores: Stores, artifacts: Path) -> AsyncIterator[House]:
         AdmissionServices(keyring, Purses(stores.limits, CLOCK), meter, most_bytes=32 << 20),
         replays=stores.idempotency,
         clock=CLOCK,
-        request_counts=RequestCounts(),
-        access_log=AccessLog(0.0, Random(1)),
+        log=RequestLog(),
     )
     rules = IntakeConfig(
         block_ms=50, lease_ms=1_000, apps_every_s=0.05, compaction=CompactionConfig(every_s=3600)

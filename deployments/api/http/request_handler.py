@@ -43,16 +43,8 @@ from deployments.edge.http.errors import (
     unknown_path_reply,
 )
 from deployments.edge.http.path_table import PathMatch, PathTable, raw_path
-from deployments.edge.http.request import (
-    ApiRequest,
-    ClientDisconnected,
-    Deadline,
-    DeadlineExceeded,
-    Receive,
-    Scope,
-    Send,
-)
-from deployments.edge.http.request_log import AccessLog, RequestCounts
+from deployments.edge.http.request import ApiRequest, Deadline, DeadlineExceeded, Receive, Scope
+from deployments.edge.http.request_shell import ClientDisconnected, RequestLog, Send
 from deployments.edge.observation.readiness import Readiness
 from deployments.edge.observation.request_observer import HEADER as TRACE_HEADER
 from deployments.edge.observation.request_observer import RequestObserver
@@ -76,8 +68,7 @@ class RequestHandler:
         *,
         replays: IdempotencyStore,
         clock: Clock,
-        request_counts: RequestCounts,
-        access_log: AccessLog,
+        log: RequestLog,
         most_reads: int = 256,
         most_slow_reads: int = 64,
         most_writes: int = 128,
@@ -92,8 +83,7 @@ class RequestHandler:
         self._gate = gate
         self._replays = replays
         self._clock = clock
-        self._request_counts = request_counts
-        self._access_log = access_log
+        self._log = log
         self._deadline_s = deadline_s
         self._addresses = addresses
         self._observer = observer
@@ -260,8 +250,7 @@ class RequestHandler:
         observer = self._observer
         if observer is not None and (request.trace is not None or took_ms >= observer.slow_ms):
             observer.end(request, name, reply.status, app, took_ms)
-        self._request_counts.record(name, reply.status, took_ms)
-        self._access_log.record(request.request_id, name, reply.status, took_ms, app=app)
+        self._log.record(request.request_id, name, reply.status, took_ms, app=app)
 
 
 _REFUSED: Final = 400

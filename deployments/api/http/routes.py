@@ -67,7 +67,7 @@ def build_application(
     paths = dict.fromkeys(endpoint.path for endpoint in handler.endpoints)
     for path in sorted(paths, key=lambda path: "{" in path):
         # No methods: the request handler checks them and renders the error.
-        routes.append(Route(path.replace("}", ":path}"), endpoint=_HandlerEndpoint(handler)))
+        routes.append(Route(path.replace("}", ":path}"), endpoint=handler))
     described = PublishedDocument(lambda: dumps(document()), "application/json", _OPEN)
     written = PublishedDocument(lambda: render_docs(document()), "text/html", HEADERS)
     administered = PublishedDocument(
@@ -89,16 +89,6 @@ async def _render_http_error(_: Request, error: Exception) -> Response:
     """Render what a route refuses by its method, as JSON."""
     assert isinstance(error, HTTPException)
     return JSONResponse({"detail": error.detail}, error.status_code, headers=error.headers)
-
-
-class _HandlerEndpoint:
-    """The request handler as the endpoint of a route: an object, so that Starlette calls it as an ASGI application."""
-
-    def __init__(self, handler: RequestHandler) -> None:
-        self._handler = handler
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._handler(scope, receive, send)
 
 
 async def _show_try_page(_: Request) -> Response:

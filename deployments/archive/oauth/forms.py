@@ -12,7 +12,8 @@ from starlette.requests import Request
 from cluster.errors import HouseError
 from deployments.archive.oauth.replies import OAuthError
 from deployments.edge.http.body_pace import BodyPace
-from deployments.edge.http.request import ClientDisconnected, DeadlineExceeded, read_body
+from deployments.edge.http.request import DeadlineExceeded, read_body
+from deployments.edge.http.request_shell import ClientDisconnected
 
 MOST_BYTES = 20_000
 MOST_FIELDS = 60

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import structlog
 from starlette.requests import Request
@@ -35,7 +34,7 @@ from deployments.archive.oauth.revocation import RevocationEndpoint
 from deployments.archive.oauth.services import OAuthServices
 from deployments.archive.oauth.signin import SignInPage
 from deployments.archive.oauth.token import TokenEndpoint
-from deployments.edge.http.request import ClientDisconnected
+from deployments.edge.http.request_shell import ClientDisconnected, ResponseEndpoint
 
 Answering = Callable[[Request], Awaitable[Response]]
 READ = ("GET", "HEAD")
@@ -75,27 +74,18 @@ def build_oauth_routes(services: OAuthServices) -> list[BaseRoute]:
         (CLIENTS_PATH, ConnectedClientsPage(services, pages, sign_in)),
     ]
     return [
-        *(Route(path, endpoint=_JsonEndpoint(answering, methods)) for path, answering, methods in programs),
-        *(Route(path, endpoint=_PageEndpoint(answering, pages, services)) for path, answering in people),
+        *(
+            Route(path, endpoint=ResponseEndpoint(_JsonEndpoint(answering, methods).answer))
+            for path, answering, methods in programs
+        ),
+        *(
+            Route(path, endpoint=ResponseEndpoint(_PageEndpoint(answering, pages, services).answer))
+            for path, answering in people
+        ),
     ]
 
 
-class _Endpoint:
-    """Base of endpoints: an object, so that the framework calls it as an ASGI application and filters no methods."""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        request = Request(scope, receive)
-        try:
-            response = await self.answer(request)
-        except ClientDisconnected:
-            return
-        await response(scope, receive, send)
-
-    async def answer(self, request: Request) -> Response:
-        raise NotImplementedError
-
-
-class _JsonEndpoint(_Endpoint):
+class _JsonEndpoint:
     """An endpoint whose errors are JSON, for every origin."""
 
     def __init__(self, answering: Answering, methods: tuple[str, ...]) -> None:
@@ -120,7 +110,7 @@ class _JsonEndpoint(_Endpoint):
             return render_error(_oauth_error_from(error))
 
 
-class _PageEndpoint(_Endpoint):
+class _PageEndpoint:
     """An endpoint whose errors are pages."""
 
     def __init__(self, answering: Answering, pages: OAuthPages, services: OAuthServices) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 from cluster import ids
 from cluster.clock import Clock
-from cluster.errors import HouseError, Malformed, TooLarge, messages
+from cluster.errors import Malformed, TooLarge, messages
 from cluster.tracing import RequestTrace
 from deployments.edge.http.caller import Caller, Credential, UserToken, parse_query
 from deployments.edge.http.client_address import DIRECT, ClientAddresses
-from deployments.edge.http.request_log import HEADER, request_id_from
+from deployments.edge.http.request_shell import HEADER, ClientDisconnected, request_id_from
 
 
 class DeadlineExceeded(Exception):
@@ -60,12 +60,6 @@ class Deadline:
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
-
-
-class ClientDisconnected(HouseError):
-    """The client disconnected before its request was complete, so there is no reply."""
-
-    code = "gone"
 
 
 async def read_body(
@@ -114,7 +108,6 @@ def _too_large(most_bytes: int) -> TooLarge:
 
 
 Scope = Mapping[str, Any]
-Send = Callable[[Any], Awaitable[None]]
 
 
 class ApiRequest:

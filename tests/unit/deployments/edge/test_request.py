@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from cluster.errors import Malformed, TooLarge
-from deployments.edge.http.request import ClientDisconnected, Deadline, DeadlineExceeded, Receive, read_body
+from deployments.edge.http.request import Deadline, DeadlineExceeded, Receive, read_body
+from deployments.edge.http.request_shell import ClientDisconnected
 
 MB = 1 << 20
 

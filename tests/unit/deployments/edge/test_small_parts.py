@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from deployments.edge.http import envelope
-from deployments.edge.http.request_log import AccessLog, RequestCounts, request_id_from
+from deployments.edge.http.request_shell import RequestLog, request_id_from
 
 
 class Notes:
@@ -41,7 +41,7 @@ def test_a_harmless_request_id_is_kept() -> None:
 
 
 def test_access_lines_are_a_sample_but_failures_are_all_there() -> None:
-    log = AccessLog(0.1, Random(3))
+    log = RequestLog(0.1, Random(3))
     with structlog.testing.capture_logs() as lines:
         for _ in range(1000):
             log.record("r", "users.read", 200, 1.234567)
@@ -54,10 +54,10 @@ def test_access_lines_are_a_sample_but_failures_are_all_there() -> None:
 
 
 def test_a_tally_counts_everything_and_keeps_a_sample_of_times() -> None:
-    tally, notes = RequestCounts(), Notes()
+    tally, notes = RequestLog(), Notes()
     for at in range(100):
-        tally.record("users.read", 200, float(at))
-    tally.record("users.read", 404, 1.0)
+        tally.record("r", "users.read", 200, float(at))
+    tally.record("r", "users.read", 404, 1.0)
     tally.flush(notes)
     assert notes.counts == {("users.read", "200"): 100, ("users.read", "404"): 1}
     assert len(notes.times) == 33
