@@ -38,7 +38,7 @@ from actors.answers.extractive.followups import (
     validate_rewriting,
 )
 from actors.answers.extractive.injection_filter import clean_text
-from actors.answers.llm.prompt import Draft
+from actors.answers.llm.draft import Draft
 from actors.answers.passage_filter import filter_passages, load_products
 from actors.answers.render import (
     composed_from_answer,

@@ -19,7 +19,7 @@ import structlog
 from actors.answers.answer_lease import AnswerLease
 from actors.answers.answer_pipeline import AnswerPipeline, AnswerServices, LanguageModelError
 from actors.answers.extractive.answer_composer import ComposedAnswer
-from actors.answers.llm.prompt import Draft
+from actors.answers.llm.draft import Draft
 from actors.answers.passage_filter import load_products
 from actors.answers.render import drop_uncited, passage_from_snippet, sentences_from_composed
 from actors.archive.messages import Snippet

@@ -250,9 +250,6 @@ def excerpts_from_article(article: ArchiveArticle) -> list[Snippet]:
     ]
 
 
-# Find the picture of a cited product in its record: a cover, else the first of its images.
-
-
 _WEB = re.compile(r"https?://[^\s/?#]+\S*\Z", re.IGNORECASE)
 _ADDRESSES = ("image_src", "src", "url")
 _WORDS = ("image_alt", "alt", "title")

@@ -61,9 +61,6 @@ class GenerateUpdateResult:
     "A thread without a subscription takes no updates, so no answer is generated for it."
 
 
-# The port through which the monitor asks questions; a composition root supplies the implementation.
-
-
 @dataclass(frozen=True, slots=True)
 class ThreadAnswer:
     """The progress of an answer."""

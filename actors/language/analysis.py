@@ -16,9 +16,6 @@ import Stemmer
 
 from actors.language.folding import fold, tokenize
 
-# Stop words by language, in lower case, with their accents.
-
-
 _EN = """
 a about above after again against all also am an and any are as at be because been before being below between
 both but by can could did do does doing down during each few for from further had has have having he her here

@@ -131,9 +131,6 @@ def _to_16_bits(char: str) -> str:
     return char if ord(char) <= 0xFFFF else chr(_PRIVATE + ord(char) % _PRIVATE_SIZE)
 
 
-# Words and character n-grams of folded texts.
-
-
 _WORD = re.compile(r"\w+")
 _IDEOGRAPHS = re.compile(r"[぀-ヿ㐀-鿿가-힯]")
 

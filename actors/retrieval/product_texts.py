@@ -21,11 +21,7 @@ from actors.retrieval.snapshot_format import SearchSnapshot, product_fingerprint
 from actors.vectors.index import VectorIndex
 from actors.vectors.types import Mask, Rows, Scores, ensure_capacity
 
-# Lexical and vector search in one ranking: the best of each list, scaled to 0..1, added by the share of vectors.
-#
 # Only the best 100 of each list are scaled, by their minimum and maximum.
-
-
 BEST: Final = 100
 "So many of each list are scaled."
 _LEFT: Final = 1e-3

@@ -32,9 +32,6 @@ from cluster.store.data.changes import ChangeLog, ChangeLogEntry
 from cluster.store.stores import Stores
 from jobs.export.columns import NOUN_OF, Subject
 
-# The change log after the compacted segments: read once into files, so that memory stays bounded.
-
-
 _PAGE = 1_000
 _COLUMNS = {"interaction": ("reader", "at_ms", "offset", "json")}
 _RECORD = ("id", "gone", "offset", "json")

@@ -108,13 +108,9 @@ def _parse_timestamp(text: Any) -> int:
     return (gone.days * 86_400 + gone.seconds) * 1000 + int(fraction)
 
 
-# Plain interactions in columnar form, without a conversion to rows.
-#
 # The result has the same bytes as from rows: in the log, in the recent lists, and in the payload that an interrupted
 # ingest looks for. If one row of a chunk is not plain, the chunk is validated as rows. A text that JSON must escape
 # also makes a row not plain.
-
-
 _ACTORS = ("user_id", "anonymous_id")
 _FIELDS = frozenset((*_ACTORS, "type", "product_ids", "timestamp"))
 _SECONDS_BELOW = 100_000_000_000

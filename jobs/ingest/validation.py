@@ -331,9 +331,6 @@ def _time_warnings(mapping: FieldMap, records: Sequence[dict[str, Any]]) -> Iter
         yield f"{missing} of the first {len(records)} rows have no timestamp; such events get the time of the import"
 
 
-# Counts of rejected rows by reason, with an example for each.
-
-
 MOST_REASONS = 200
 "Maximum number of reasons that are counted separately; later ones are counted together."
 SHOWN = 3

@@ -153,9 +153,6 @@ def _format_time(at_ms: int) -> str:
     return from_ms(at_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-# Articles to product records of type `article`: full text as HTML, its parts as children.
-
-
 NEWS_SITE = "https://news.playground.example"
 PUBLISHER = "The Harbour Post"
 

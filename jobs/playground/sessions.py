@@ -9,8 +9,6 @@ from jobs.playground.preferences import SampleCatalog, SampleItem, Weights, buil
 from jobs.playground.seeded_random import SeededRandom
 from jobs.playground.users import SampleUser, build_users
 
-# Recording of one user's session as interactions in the upload format.
-
 
 class SessionRecorder:
     """One session: a clock that advances with every action, and the recorded interactions."""

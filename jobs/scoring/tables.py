@@ -144,9 +144,6 @@ def _key_from_row(row: Mapping[str, Any], at: int) -> UserKey:
     return UserKey(*ids)
 
 
-# Recommendations as tables: one row for each product (long), or one for each user (nested).
-
-
 LONG: Final = pa.schema(
     [
         ("user_id", pa.string()),

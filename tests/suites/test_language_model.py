@@ -15,7 +15,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from actors.answers.answer_pipeline import LanguageModelError
 from actors.answers.llm.model_address import ModelConfig
-from actors.answers.llm.writer import FAILURES_TO_OPEN, ModelWriter
+from actors.answers.llm.model_breaker import FAILURES_TO_OPEN
+from actors.answers.llm.writer import ModelWriter
 from actors.answers.wiring import LocalQuestionClient, open_question_client
 from actors.archive.client import LocalArchiveClient
 from actors.archive.host import ArchiveHost

@@ -16,11 +16,8 @@ from actors.language.folding import tokenize as words_of
 from actors.language.language_data import any_of, collect, compile_pattern, load_languages
 from actors.language.language_schema import FollowupWords
 
-# Patterns of follow-up questions, made of the sections `followups` of all language files.
-#
+
 # The form of a pattern is the same for all languages and stands here; its words stand in `data/*.toml`.
-
-
 def _any(select: Callable[[FollowupWords], Iterable[str]]) -> str:
     return any_of(collect(lambda data: select(data.followups)))
 

@@ -13,9 +13,6 @@ from actors.archive.messages import Snippet
 from actors.language.analysis import STOP_WORDS
 from actors.language.language_data import FALLBACK_LANGUAGE, load_languages
 
-# Link the key terms of an answer to a search for them: names in the answer, each once.
-
-
 PLACEHOLDER = "%s"
 "Placeholder of the term in the template."
 MAX_TERMS = 8

@@ -164,9 +164,6 @@ def _starts_sentence(text: str, start: int) -> bool:
     return not before or before[-1] in ".!?…:\n"
 
 
-# Text to sentences, with their places; abbreviations, initials, numbers and scripts without blanks included.
-
-
 _END = re.compile(r"(?<![.!?…])[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？؟।]+[」』”]*|\n\s*\n|\n(?=[-*•#])")
 _NAME_START = re.compile(r"\s{1,2}([^\W\d_]{3,14})\b")
 _BEFORE = re.compile(r"(\w[\w.]*)\Z")

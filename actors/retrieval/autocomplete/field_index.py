@@ -205,11 +205,7 @@ def _empty_index() -> RowTextIndex:
     return RowTextIndex(TextIndex.of([], marks, np.zeros(0)), np.zeros(0, np.int64))
 
 
-# The completion indexes of an app, by field: out of a snapshot, or built when the first query names the field.
-#
 # A product is served from the snapshot only while its fingerprint is the same; changed products are indexed here.
-
-
 MOST_FIELDS = 32
 "Fields whose indexes are in memory at a time."
 

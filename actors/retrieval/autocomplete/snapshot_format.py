@@ -35,9 +35,6 @@ from actors.vectors.types import Floats, Rows
 from actors.vectors.vocabulary import Vocabulary
 from cluster.errors import Fault
 
-# A completion index as named arrays, as a snapshot stores it. The arrays may be mapped from files.
-
-
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 

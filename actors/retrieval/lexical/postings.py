@@ -87,9 +87,6 @@ def starts_of_kept(starts: npt.NDArray[np.int64], kept: Mask) -> npt.NDArray[np.
     return new_starts
 
 
-# How often each passage has each term, before the mean length of passages is known.
-
-
 @dataclass(frozen=True, slots=True)
 class PassageTermCounts(Postings):
     """Counts of terms: see `Postings` for the first three arrays.

@@ -167,9 +167,6 @@ def _count_codes(
     return present, counts[present]
 
 
-# Counts of the values of a field, for `_aggregate`.
-
-
 @dataclass(frozen=True, slots=True)
 class FieldAggregate:
     """Values of a field with their record counts, the most frequent first."""

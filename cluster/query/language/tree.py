@@ -88,9 +88,6 @@ class Everything:
 Node: TypeAlias = Term | Phrase | Wildcard | Regex | Exists | Range | All | Any | Not | Everything
 
 
-# A tree as filter text for people; it parses to the same tree again.
-
-
 _PLAIN = frozenset("_.-")
 _OPERATORS = frozenset({"AND", "OR", "NOT"})
 

@@ -229,12 +229,8 @@ def _candidate_weights(weights: Floats, part: int, rivals: list[int]) -> list[fl
     return list(LADDER)
 
 
-# Confirmation of blend weights on other users than those of the choice.
-#
 # A blend can be worse than one of its components if validation and test data differ. On the newest events, the blend is
 # therefore compared with each component alone, and with the blend without each component.
-
-
 CONFIRMATION_USERS = 2_000
 "Maximum number of users for the confirmation."
 

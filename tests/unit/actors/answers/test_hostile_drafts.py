@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from actors.answers.llm.prompt import Draft, build_answer_messages
+from actors.answers.llm.draft import Draft
+from actors.answers.llm.prompt import build_answer_messages
 from tests.unit.actors.answers.llm.test_prompt import a_snippet
 
 FACT = "The mill closed in winter."

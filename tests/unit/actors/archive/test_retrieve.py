@@ -12,7 +12,8 @@ from actors.archive.candidates import CandidatePassages, find_nearest
 from actors.archive.library import PassageLibrary
 from actors.archive.messages import ArchiveQuery, Snippet
 from actors.archive.passages import Document, read_product
-from actors.archive.retrieve import DateRange, get_article, is_fast, parse_date_range, search_passages
+from actors.archive.question_dates import DateRange, parse_date_range
+from actors.archive.retrieve import get_article, is_fast, search_passages
 from actors.language.embedder import HashingEmbedder
 from tests.fakes.small_archive import ARTICLES
 

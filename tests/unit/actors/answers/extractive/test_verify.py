@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.answers.extractive.verify import MIN_SUPPORT, parse_numbers, score_support
+from actors.answers.extractive.number_parser import parse_numbers
+from actors.answers.extractive.verify import MIN_SUPPORT, score_support
 from jobs.playground import data_files
 
 VOLK = (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from actors.answers.llm.prompt import MOST_CHARS, MOST_SENTENCES, NO_ANSWER, Draft
+from actors.answers.llm.draft import MOST_CHARS, MOST_SENTENCES, NO_ANSWER, Draft
 from actors.archive.messages import Snippet
 
 FIRST = "Velmora and Ostrany signed a treaty in Dunmere. The U.S. envoy Mr. Hale was there."
