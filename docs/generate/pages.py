@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from docs.generate import administration, commands, errors, metrics, rest, settings
+from docs.generate import administration, commands, errors, metrics, modules, rest, settings
 
 FOLDER = Path(__file__).parents[1] / "reference"
 _BUILDERS = {
@@ -12,6 +12,7 @@ _BUILDERS = {
     "commands.md": commands.build_page,
     "errors.md": errors.build_page,
     "metrics.md": metrics.build_page,
+    "modules.md": modules.build_page,
     "rest.md": rest.build_page,
     "administration.md": administration.build_page,
 }
