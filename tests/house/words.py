@@ -37,7 +37,7 @@ NOUNS = _words(
     markdown matcher materials message matrix mcp mediawiki memory messages metadata meter methods metrics model
     models monitor mounts multiplexer names neighbours niceness node notifier numbers oauth offsets onnx openapi
     operations operator origin outcomes overlay page pages pagination paragraph paragraphs parameter
-    parser parts passage passages password paths patterns person phrases pictures placement pipeline pkce places
+    parser parts passage policy passages password paths patterns person phrases pictures placement pipeline pkce places
     assertions digest document documents renewal replica
     plan playground plots popularity ports postings preferences prefixes preview prior priority probe
     process processes product products profile profiles progress promotion promotions prompt proof protocol qa

@@ -1,0 +1,236 @@
+"""Off-policy estimates: what lists of another ranking would have earned, from a log of lists with propensities.
+
+Values are rewards for each list. All three estimators treat the places of a list as independent, given the place
+(S. Li et al., Offline Evaluation of Ranking Policies with Click Models, KDD 2018).
+
+    ips     rewards of places where the policy shows the same product, weighted by 1 / propensity
+    snips   the same, normalized by the mean weight of each place (Swaminathan and Joachims 2015)
+    dr      a reward model for all places, corrected by weighted residuals of the same places (Dudik et al. 2011)
+
+The reward model is fitted on other people than those whose places it predicts. Intervals are 95 % sandwich intervals,
+clustered by person, because lists of a person depend on each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf, sqrt
+
+import numpy as np
+
+from actors.vectors.types import Floats, Mask, Rows
+from cluster.errors import Invalid
+
+LEAST_SUPPORT = 0.95
+"Least share of a policy's places at which the log shows its product with a positive probability."
+LEAST_EFFECTIVE = 500
+"Least effective number of places."
+_Z = 1.959963985
+_FOLDS = 5
+_RIDGE = 1.0
+_NEWTON_STEPS = 25
+_PLANNED_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedPlaces:
+    """Lists that were shown, as one entry for each place; places of rules are left out.
+
+    Shapes:
+        lists, places: int64 [n], number of the list (ascending) and place in it, from 0
+        propensities: float64 [n], NaN where the log has none
+        rewards: float64 [n], for example 1 for a click
+        people: int64 [t], number of the person of each list, from 0
+        features: float64 [n, d], of the product shown, for the reward model
+    """
+
+    lists: Rows
+    places: Rows
+    propensities: Floats
+    rewards: Floats
+    people: Rows
+    features: Floats
+    days: float = 1.0
+    "Days that the lists cover, for advice."
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyPlaces:
+    """What a policy shows at the same places.
+
+    Shapes:
+        matches: bool [n], the policy shows the same product
+        supported: bool [n], the log can show the product of the policy there
+        features: float64 [n, d], of the product that the policy shows
+    """
+
+    matches: Mask
+    supported: Mask
+    features: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEstimate:
+    """The estimated reward for each list, with its 95 % interval.
+
+    Shapes:
+        influence: float64 [t], of each list; their sum has the variance of the estimate
+    """
+
+    value: float
+    low: float
+    high: float
+    influence: Floats
+
+
+def estimate_policy(log: LoggedPlaces, policy: PolicyPlaces) -> dict[str, PolicyEstimate]:
+    """Return the estimates by name: `ips`, `snips` and `dr`.
+
+    Errors:
+        Invalid: the log has no propensities, or can't support the policy; the message names the exploration that
+        would help
+    """
+    check_support(log, policy)
+    weights = np.where(policy.matches, 1 / log.propensities, 0.0)
+    shown, chosen = _predict_rewards(log, policy.features)
+    return {
+        "ips": _sum_up(log, weights * log.rewards),
+        "snips": _normalize(log, weights),
+        "dr": _sum_up(log, chosen + weights * (log.rewards - shown)),
+    }
+
+
+def compare_estimates(first: PolicyEstimate, second: PolicyEstimate, people: Rows) -> PolicyEstimate:
+    """Return the difference of two estimates from the same lists: far narrower than the two intervals.
+
+    Shapes:
+        people: int64 [t], as in the log
+    """
+    return _with_interval(first.value - second.value, first.influence - second.influence, people)
+
+
+def check_support(log: LoggedPlaces, policy: PolicyPlaces) -> None:
+    """Refuse a policy that the log can't judge.
+
+    Errors:
+        Invalid: a propensity is missing, too many products of the policy have none at their places, or too few places
+        match; the message names the exploration that would help
+    """
+    if not len(log.lists) or np.isnan(log.propensities).any():
+        raise Invalid(
+            "the log has lists without propensities; leave out lists with dithering or diversification"
+        )
+    support = float(np.mean(policy.supported))
+    if support < LEAST_SUPPORT:
+        raise Invalid(
+            f"the log can show {support:.1%} of the products of this ranking at their places, and {LEAST_SUPPORT:.0%} "
+            f"are necessary; {_advise(log, policy)}"
+        )
+    weights = 1 / log.propensities[policy.matches]
+    effective = float(weights.sum() ** 2 / max(np.square(weights).sum(), 1e-300))
+    if effective < LEAST_EFFECTIVE:
+        raise Invalid(
+            f"the log has the information of {effective:.0f} places of this ranking, and {LEAST_EFFECTIVE} are "
+            f"necessary; {_advise(log, policy)}"
+        )
+
+
+def _advise(log: LoggedPlaces, policy: PolicyPlaces, pool: int = 100) -> str:
+    """Name an exploration that would give the least effective number of places, at the traffic of the log.
+
+    A place where the ranking differs has weight p R N / e with probability e / (R N). So the mean squared weight is
+    1 - f + f R N / e, with f the share of such places, R the places of a list, N the pool, and e the share.
+    """
+    rows = float(np.max(log.places)) + 1 if len(log.places) else 1.0
+    differing = 1 - float(np.mean(policy.matches))
+    square = 1 - differing + differing * rows * pool / _PLANNED_SHARE
+    a_day = max(len(log.lists) / log.days, 1e-9)
+    days = max(1, ceil(LEAST_EFFECTIVE * square / a_day))
+    return (
+        f"`kiosk engines explore APP ENGINE --share {_PLANNED_SHARE} --pool {pool}` would need about {days:,} "
+        f"day{'s' * (days != 1)} at this traffic"
+    )
+
+
+def _sum_up(log: LoggedPlaces, values: Floats) -> PolicyEstimate:
+    """Return the mean over lists of the summed values of their places."""
+    count = len(log.people)
+    totals = np.bincount(log.lists, values, count)
+    value = float(totals.mean())
+    return _with_interval(value, (totals - value) / count, log.people)
+
+
+def _normalize(log: LoggedPlaces, weights: Floats) -> PolicyEstimate:
+    """Return the self-normalized estimate: the weighted mean of each place, times the share of lists that have it."""
+    count, places = len(log.people), log.places
+    total = np.bincount(places, weights)
+    share = np.bincount(places) / count
+    rate = np.bincount(places, weights * log.rewards) / np.maximum(total, 1e-300)
+    # Delta method; a list without a place has the influence of its absence.
+    residual = share[places] * weights * (log.rewards - rate[places]) / np.maximum(total[places], 1e-300)
+    influence = np.bincount(log.lists, residual + rate[places] / count, count) - float(share @ rate) / count
+    return _with_interval(float(share @ rate), influence, log.people)
+
+
+def _with_interval(value: float, influence: Floats, people: Rows) -> PolicyEstimate:
+    """Add the sandwich interval: the contributions of a person are added before they are squared."""
+    persons = np.bincount(people, influence)
+    persons = persons[np.bincount(people) > 0]
+    count = len(persons)
+    error = sqrt(float(np.square(persons).sum()) * count / (count - 1)) if count > 1 else inf
+    return PolicyEstimate(value, value - _Z * error, value + _Z * error, influence)
+
+
+def _predict_rewards(log: LoggedPlaces, chosen: Floats) -> tuple[Floats, Floats]:
+    """Predict the rewards of the products shown and of those of the policy; each fold by a model of the others.
+
+    Shapes:
+        chosen: float64 [n, d]; returns: float64 [n], float64 [n]
+    """
+    shown = _design(log.places, log.features)
+    other = _design(log.places, chosen)
+    is_binary = bool(np.isin(log.rewards, (0.0, 1.0)).all())
+    folds = log.people[log.lists] % _FOLDS
+    results = np.zeros((2, len(log.lists)))
+    for fold in range(_FOLDS):
+        inside = folds == fold
+        weights = _fit_rewards(shown[~inside], log.rewards[~inside], is_binary=is_binary)
+        for result, design in zip(results, (shown, other), strict=True):
+            values = design[inside] @ weights
+            result[inside] = _logistic(values) if is_binary else values
+    return results[0], results[1]
+
+
+def _design(places: Rows, features: Floats) -> Floats:
+    """Return the inputs of the reward model: one column for each of the first twenty places, and the features."""
+    return np.hstack([np.eye(20)[np.minimum(places, 19)], features])
+
+
+def _logistic(values: Floats) -> Floats:
+    # Beyond 30 the curve is flat in double precision, and exp could overflow.
+    result: Floats = 1 / (1 + np.exp(-np.clip(values, -30, 30)))
+    return result
+
+
+def _fit_rewards(design: Floats, rewards: Floats, *, is_binary: bool) -> Floats:
+    """Fit a ridge regression, logistic by Newton's method if all rewards are 0 or 1.
+
+    Shapes:
+        design: float64 [m, d]; rewards: float64 [m]; returns: float64 [d]
+    """
+    size = design.shape[1]
+    weights = np.zeros(size)
+    ridge = _RIDGE * np.eye(size)
+    if not is_binary:
+        solution: Floats = np.linalg.solve(design.T @ design + ridge, design.T @ rewards)
+        return solution
+    for _ in range(_NEWTON_STEPS):
+        chances = _logistic(design @ weights)
+        curve = chances * (1 - chances)
+        step = np.linalg.solve(
+            (design * curve[:, None]).T @ design + ridge, design.T @ (rewards - chances) - _RIDGE * weights
+        )
+        weights += step
+        if np.abs(step).max() < 1e-6:
+            break
+    return weights
