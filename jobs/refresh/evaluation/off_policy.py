@@ -67,6 +67,19 @@ class PolicyPlaces:
     matches: Mask
     supported: Mask
     features: Floats
+    candidates_known: bool = True
+    """False if `supported` is the most that is possible. Support is then the mean weight, an unbiased estimate: a place
+    has the expected weight 1 if the log can show the product there, and else 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySupport:
+    """How well a log can judge a policy."""
+
+    share: float
+    "Share of the places whose product the log can show there."
+    effective: float
+    "Number of places with the same information, if all weights were equal."
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +113,11 @@ def estimate_policy(log: LoggedPlaces, policy: PolicyPlaces) -> dict[str, Policy
     }
 
 
+def measure_shown(log: LoggedPlaces) -> PolicyEstimate:
+    """Return the reward of the lists as they were shown, explored products included."""
+    return _sum_up(log, log.rewards)
+
+
 def compare_estimates(first: PolicyEstimate, second: PolicyEstimate, people: Rows) -> PolicyEstimate:
     """Return the difference of two estimates from the same lists: far narrower than the two intervals.
 
@@ -109,30 +127,35 @@ def compare_estimates(first: PolicyEstimate, second: PolicyEstimate, people: Row
     return _with_interval(first.value - second.value, first.influence - second.influence, people)
 
 
-def check_support(log: LoggedPlaces, policy: PolicyPlaces) -> None:
-    """Refuse a policy that the log can't judge.
+def check_support(log: LoggedPlaces, policy: PolicyPlaces) -> PolicySupport:
+    """Return how well the log can judge a policy, and refuse one that it can't judge.
 
     Errors:
         Invalid: a propensity is missing, too many products of the policy have none at their places, or too few places
         match; the message names the exploration that would help
     """
-    if not len(log.lists) or np.isnan(log.propensities).any():
+    if not len(log.lists):
+        raise Invalid("the log has no places that can be judged")
+    if np.isnan(log.propensities).any():
         raise Invalid(
             "the log has lists without propensities; leave out lists with dithering or diversification"
         )
+    weights = np.where(policy.matches, 1 / log.propensities, 0.0)
     support = float(np.mean(policy.supported))
+    if not policy.candidates_known:
+        support = min(support, float(weights.mean()))
     if support < LEAST_SUPPORT:
         raise Invalid(
             f"the log can show {support:.1%} of the products of this ranking at their places, and {LEAST_SUPPORT:.0%} "
-            f"are necessary; {_advise(log, policy)}"
+            f"are necessary; {_advise(log, policy)}, but never supports another order of the same products"
         )
-    weights = 1 / log.propensities[policy.matches]
     effective = float(weights.sum() ** 2 / max(np.square(weights).sum(), 1e-300))
     if effective < LEAST_EFFECTIVE:
         raise Invalid(
             f"the log has the information of {effective:.0f} places of this ranking, and {LEAST_EFFECTIVE} are "
             f"necessary; {_advise(log, policy)}"
         )
+    return PolicySupport(support, effective)
 
 
 def _advise(log: LoggedPlaces, policy: PolicyPlaces, pool: int = 100) -> str:

@@ -101,6 +101,13 @@ def test_intervals_cover_the_truth_and_estimates_have_its_order() -> None:
         assert name == "ips" or ordered == 8, name
 
 
+@pytest.mark.drill
+def test_intervals_cover_the_truth_over_a_hundred_logs() -> None:
+    for name, (covered, ordered) in prove(range(100)).items():
+        assert covered >= 460, name  # of 500; 95 % are 475
+        assert name == "ips" or ordered >= 95, name
+
+
 def test_the_paired_difference_to_the_serving_ranker_is_right_and_narrower() -> None:
     world = simulate(1)
     served = estimate_policy(world.log, world.serving)["dr"]
