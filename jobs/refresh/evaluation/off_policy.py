@@ -192,7 +192,7 @@ def _normalize(log: LoggedPlaces, weights: Floats) -> PolicyEstimate:
     # Delta method; a list without a place has the influence of its absence.
     residual = share[places] * weights * (log.rewards - rate[places]) / np.maximum(total[places], 1e-300)
     influence = np.bincount(log.lists, residual + rate[places] / count, count) - float(share @ rate) / count
-    return _with_interval(float(share @ rate), influence, log.people)
+    return _with_interval(float(share @ rate), influence.astype(np.float64), log.people)
 
 
 def _with_interval(value: float, influence: Floats, people: Rows) -> PolicyEstimate:
@@ -242,11 +242,10 @@ def _fit_rewards(design: Floats, rewards: Floats, *, is_binary: bool) -> Floats:
         design: float64 [m, d]; rewards: float64 [m]; returns: float64 [d]
     """
     size = design.shape[1]
-    weights = np.zeros(size)
+    weights: Floats = np.zeros(size)
     ridge = _RIDGE * np.eye(size)
     if not is_binary:
-        solution: Floats = np.linalg.solve(design.T @ design + ridge, design.T @ rewards)
-        return solution
+        return np.asarray(np.linalg.solve(design.T @ design + ridge, design.T @ rewards), np.float64)
     for _ in range(_NEWTON_STEPS):
         chances = _logistic(design @ weights)
         curve = chances * (1 - chances)
