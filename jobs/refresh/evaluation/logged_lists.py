@@ -98,7 +98,7 @@ def place_ranking(lists: LoggedLists, rank: Callable[[str, str], Iterable[str]])
                 can_move.append(bool(choice) and origin_of.get(choice) != RANKED)
     matches = np.array(chosen, object) == np.array(shown, object)
     supported = matches | (np.array(can_move, np.bool_) & (lists.log.propensities < 1))
-    return PolicyPlaces(matches, supported, _look_up(lists.features, chosen), candidates_known=False)
+    return PolicyPlaces(matches, supported, _look_up(lists.features, chosen), is_exact=False)
 
 
 def _conditions() -> dict[str, pl.Expr]:

@@ -30,6 +30,7 @@ _FOLDS = 5
 _RIDGE = 1.0
 _NEWTON_STEPS = 25
 _PLANNED_SHARE = 0.1
+_MODELED_PLACES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class PolicyPlaces:
     matches: Mask
     supported: Mask
     features: Floats
-    candidates_known: bool = True
+    is_exact: bool = True
     """False if `supported` is the most that is possible. Support is then the mean weight, an unbiased estimate: a place
     has the expected weight 1 if the log can show the product there, and else 0."""
 
@@ -142,7 +143,7 @@ def check_support(log: LoggedPlaces, policy: PolicyPlaces) -> PolicySupport:
         )
     weights = np.where(policy.matches, 1 / log.propensities, 0.0)
     support = float(np.mean(policy.supported))
-    if not policy.candidates_known:
+    if not policy.is_exact:
         support = min(support, float(weights.mean()))
     if support < LEAST_SUPPORT:
         raise Invalid(
@@ -191,8 +192,9 @@ def _normalize(log: LoggedPlaces, weights: Floats) -> PolicyEstimate:
     rate = np.bincount(places, weights * log.rewards) / np.maximum(total, 1e-300)
     # Delta method; a list without a place has the influence of its absence.
     residual = share[places] * weights * (log.rewards - rate[places]) / np.maximum(total[places], 1e-300)
-    influence = np.bincount(log.lists, residual + rate[places] / count, count) - float(share @ rate) / count
-    return _with_interval(float(share @ rate), influence.astype(np.float64), log.people)
+    value = float(share @ rate)
+    influence = np.bincount(log.lists, residual + rate[places] / count, count) - value / count
+    return _with_interval(value, np.asarray(influence, np.float64), log.people)
 
 
 def _with_interval(value: float, influence: Floats, people: Rows) -> PolicyEstimate:
@@ -226,7 +228,8 @@ def _predict_rewards(log: LoggedPlaces, chosen: Floats) -> tuple[Floats, Floats]
 
 def _design(places: Rows, features: Floats) -> Floats:
     """Return the inputs of the reward model: one column for each of the first twenty places, and the features."""
-    return np.hstack([np.eye(20)[np.minimum(places, 19)], features])
+    width = min(_MODELED_PLACES, int(places.max()) + 1)
+    return np.hstack([np.eye(width)[np.minimum(places, width - 1)], features])
 
 
 def _logistic(values: Floats) -> Floats:
@@ -242,7 +245,7 @@ def _fit_rewards(design: Floats, rewards: Floats, *, is_binary: bool) -> Floats:
         design: float64 [m, d]; rewards: float64 [m]; returns: float64 [d]
     """
     size = design.shape[1]
-    weights: Floats = np.zeros(size)
+    weights = np.zeros(size)
     ridge = _RIDGE * np.eye(size)
     if not is_binary:
         return np.asarray(np.linalg.solve(design.T @ design + ridge, design.T @ rewards), np.float64)
