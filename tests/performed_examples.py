@@ -77,6 +77,7 @@ async def _seed(shop: AdminShop) -> None:
     click = dict.fromkeys(OUTCOME_COLUMNS.names) | {
         "at": NOW_MS - 7_000, "answered_at": NOW_MS - 9_000, "type": "click", "product": "b-1", "value": 0.0,
         "service_id": "list-9000", "places": [1], "origins": [0], "user": "ada", "engine_id": "default",
+        "endpoint": "user_to_products",
     }  # fmt: skip
     table = pa.Table.from_pylist([click], schema=OUTCOME_COLUMNS)
     OutcomeStore(services.artifacts).replace_days(APP, {name_day(NOW_MS // DAY_MS): table}, {})

@@ -86,6 +86,6 @@ def _draw(report: OutcomeReport, label: str, unit: str, read: Any) -> dict[str, 
 
 PAGES = (
     Page(OUTCOMES, show_outcomes, role="analyst"),
-    Page(OUTCOMES + "/file", download_outcomes, role="analyst"),
+    Page(OUTCOMES + "/file", download_outcomes, role="analyst", example="-"),
 )
 NAVIGATION = (NavigationEntry("outcomes.nav", OUTCOMES, role="analyst", icon="model"),)

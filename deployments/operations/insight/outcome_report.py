@@ -133,20 +133,11 @@ class OutcomeReport:
     def to_lines(self) -> ResultLines:
         """Return what the command line prints."""
         period = f"{iso_ms(self.since)[:16]} to {iso_ms(self.until)[:16]}"
-        columns = (
-            self.by,
-            "lists",
-            "people",
-            "clicks",
-            "CTR",
-            "conversion",
-            "revenue",
-            "per 1000 lists",
-            "coverage",
-        )
         groups = [*self.groups, self.total] if self.by != "total" else self.groups
         table = ResultTable(
-            columns,
+            (
+                self.by, "lists", "people", "clicks", "CTR", "conversion", "revenue", "per 1000 lists", "coverage",
+            ),
             [
                 (
                     group.group, f"{group.lists:,}", f"{group.people:,}", f"{group.clicks:,}", group.ctr.to_text(),

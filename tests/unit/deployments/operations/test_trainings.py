@@ -133,6 +133,7 @@ async def test_recipes_and_learners_are_listed(shop: ModelShop, monkeypatch: pyt
     assert [recipe["name"] for recipe in found["recipes"]] == [
         "default",
         "fast",
+        "deep",
         "sequence",
         "shop",
         "session",
