@@ -158,7 +158,10 @@ class CompactHistories:
         newer = self._newer.get(user)
         if newer is not None:
             events = np.concatenate((events, np.array(newer, np.uint64)))
-        return events[-MOST_EVENTS:]
+        if len(events) > MOST_EVENTS:
+            # by time, not by arrival: a state that is loaded later drops the same events
+            events = events[np.argsort(events & _MINUTES, kind="stable")[-MOST_EVENTS:]]
+        return events
 
     def _find_settled(self, user: int) -> tuple[int, int]:
         """Return the bounds of a user's settled events; equal if there are none, or if they were erased."""
@@ -198,9 +201,11 @@ def _group(users: Ints, packed: Packed, oldest: int) -> tuple[Ints, Ints, Packed
     """Group the events that are not before a minute by user; return the users, how many each has, and the events."""
     kept = packed & _MINUTES >= np.uint64(oldest)
     users, packed = users[kept], packed[kept]
-    order = np.argsort(users, kind="stable")
     distinct, counts = np.unique(users, return_counts=True)
     lengths = np.minimum(counts, MOST_EVENTS)
+    # the newest by time are kept, whenever they arrived; most apps have no user with too many
+    is_cut = bool((counts > MOST_EVENTS).any())
+    order = np.lexsort((packed & _MINUTES, users)) if is_cut else np.argsort(users, kind="stable")
     return distinct, lengths, packed[order[expand_runs(np.cumsum(counts) - lengths, lengths)]]
 
 

@@ -92,6 +92,18 @@ def test_a_person_keeps_the_newest_events() -> None:
         assert _rows(histories, ADA) == list(range(300, MOST_EVENTS + 300))
 
 
+def test_old_events_that_arrive_late_replace_no_newer_ones() -> None:
+    newest, late = _events(*range(MOST_EVENTS)), _events(*range(9_000, 9_100), minute=MINUTE - 200)
+    loaded, followed, merged = CompactHistories(), CompactHistories(), CompactHistories(newer_limit=50)
+    loaded.load(np.full(len(late), ADA), late)
+    _record(loaded, ADA, newest)
+    for histories in (followed, merged):
+        histories.load(np.full(len(newest), ADA), newest)
+        _record(histories, ADA, late)
+    for histories in (loaded, followed, merged):
+        assert sorted(_rows(histories, ADA)) == list(range(MOST_EVENTS))
+
+
 def test_an_app_keeps_the_newest_events() -> None:
     histories = CompactHistories(limit=100)
     histories.load(np.arange(1, 501), _events(*range(500)))
