@@ -125,17 +125,18 @@ def test_events_that_a_list_has_are_dropped_by_row_type_and_minute() -> None:
     at_ms = (MINUTE + 2) * MINUTE_MS
     left = drop_events(
         histories.find(ADA),
-        iter([(3, KIND_CODES["like"], at_ms + 59_999), (4, KIND_CODES["click"], at_ms + MINUTE_MS)]),
-        at_ms,
+        (3, 4),
+        (KIND_CODES["like"], KIND_CODES["click"]),
+        (at_ms + 59_999, at_ms + MINUTE_MS),
     )
     assert unpack(left).rows.tolist() == [1, 2, 4]
-    assert len(drop_events(histories.find(ADA), iter([]), at_ms + 99 * MINUTE_MS)) == 4
+    later = drop_events(histories.find(ADA), [3], [KIND_CODES["like"]], [at_ms + 99 * MINUTE_MS])
+    assert len(later) == 4
 
 
 def test_an_event_before_1970_is_left_out_as_it_was_packed() -> None:
     histories = CompactHistories()
     _record(histories, ADA, _events(5, minute=-90))
     _record(histories, ADA, _events(6))
-    early = [(5, KIND_CODES["like"], -90 * MINUTE_MS)]
-    left = drop_events(histories.find(ADA), iter(early), -90 * MINUTE_MS)
+    left = drop_events(histories.find(ADA), [5], [KIND_CODES["like"]], [-90 * MINUTE_MS])
     assert unpack(left).rows.tolist() == [6]
