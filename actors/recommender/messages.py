@@ -6,12 +6,14 @@ The API replica parses filters, so a query carries a tree and never a text.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from actors.retrieval.messages import AnswerQuery, AnswerResult, SearchQuery, SearchResult
 from cluster.query.language.tree import Node
 from cluster.records.interaction import RecentEvent
+
+_DAY_MS = 86_400_000
 
 QueryKind = Literal[
     "user_to_products",
@@ -132,6 +134,8 @@ class UserQuery:
     "Explain the place of every product."
     explain_missing: tuple[str, ...] = ()
     "Explain why these products are missing."
+    repeat_after_ms: tuple[tuple[str, int], ...] = ()
+    "Pairs of a type of interaction (`*`: any other) and how long lists leave its products out. Set by the host."
     service_id: str = field(default="", compare=False)
     "Id of the answer, which draws its exploration; empty: the answer is not explored."
     traceparent: str = field(default="", compare=False)
@@ -143,6 +147,11 @@ class UserQuery:
         user = ("u:" + self.user_id,) if self.user_id else ()
         visitor = ("a:" + self.anonymous_id,) if self.anonymous_id else ()
         return user + visitor
+
+
+def with_repeat_pauses(query: UserQuery, days: Mapping[str, float]) -> UserQuery:
+    """Return the query with the pauses of its engine: days by type of interaction."""
+    return replace(query, repeat_after_ms=tuple((kind, round(day * _DAY_MS)) for kind, day in days.items()))
 
 
 @dataclass(frozen=True, slots=True)

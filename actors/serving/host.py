@@ -10,7 +10,7 @@ import structlog
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
 from actors.language.embedder import Embedder, HashingEmbedder
-from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.recommender.messages import RecommendationResult, UserQuery, with_repeat_pauses
 from actors.recommender.ranking.query_context import Draw
 from actors.recommender.rerank.exploration import draw_exploration
 from actors.serving.app_follower import AppFollower
@@ -97,6 +97,8 @@ class EngineHost:
             if engine is None or query.app_id not in self._apps_with_products:
                 engine = await self._check_engine(query.app_id, query.engine_id)
             draw = draw_exploration(engine.exploration, query) if engine.exploration.share else None
+            if engine.repeat_after_days:
+                query = with_repeat_pauses(query, engine.repeat_after_days)
             follower = await self._followers.get(query.app_id)
             recent = await self._read_recent(query)
             if query.pagination_id:

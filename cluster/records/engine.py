@@ -15,6 +15,8 @@ Placement = Literal["door", "own"]
 ENGINE_NAME = r"[a-z0-9][a-z0-9-]{0,63}"
 MOST_EXPLORED = 0.2
 "Largest share of lists with an explored place: users see worse lists for it."
+MOST_PAUSES = 32
+"Types of interaction of an engine with a pause before their products are recommended again."
 
 
 class Scaling(BaseModel):
@@ -82,6 +84,9 @@ class Engine(BaseModel):
     "Version in the artifact store that serves; empty before the first training."
     created_at: int = 0
     exploration: Exploration = Exploration()
+    repeat_after_days: dict[str, float] = Field(default_factory=dict)
+    """Days after an interaction in which lists leave its products out, by type of interaction; `*` is any other type.
+    A type without an entry follows the snapshot (`docs/concepts/scoring.md`)."""
 
     @property
     def is_default(self) -> bool:

@@ -19,6 +19,7 @@ from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.compact_histories import list_older_rows
 from actors.recommender.state.cooccurrence import SESSION_GAP_MS
 from actors.recommender.state.events import EXPOSURE
+from actors.recommender.state.interaction_rows import ALWAYS, EVER_MS, ConsumptionTimes
 from actors.vectors.types import Mask, Rows
 from cluster.records.validation.recent_events import GROUP
 
@@ -77,17 +78,31 @@ def list_consumed_rows(request: QueryContext, user: UserSignals) -> list[int]:
 
     Without a snapshot these are the most recent rows. With a snapshot, if users take the same product again,
     only the rows of the running session count, else all known rows. If other events lead to purchases, the
-    rows of the running session and the purchases count.
+    rows of the running session and the purchases count. For the types of interaction with a pause
+    (`repeat_after_ms`), the rows of the pause count instead.
     """
     model = request.engine_state.serving_model
     most = MOST_HIDDEN if model is None else None
-    kinds = frozenset[str]() if model is None else model.consumed_kinds
-    repeats = model is not None and model.allows_repeats
-    since_ms = request.now_ms - SESSION_GAP_MS if repeats else None
-    rows = list_recent_rows(user.history, most, since_ms=since_ms, kinds=kinds)
+    within = _consumption_times(request)
+    rows = list_recent_rows(user.history, most, within=within)
     if user.older is not None:
-        rows = list(dict.fromkeys([*rows, *list_older_rows(user.older, since_ms, kinds)]))[:most]
+        rows = list(dict.fromkeys([*rows, *list_older_rows(user.older, within)]))[:most]
     return request.catalog.add_variants(rows) if request.query.dedupe else rows
+
+
+def _consumption_times(request: QueryContext) -> ConsumptionTimes:
+    model, now_ms, pauses = request.engine_state.serving_model, request.now_ms, request.query.repeat_after_ms
+    if model is None or not model.allows_repeats:
+        default_ms, since_ms = EVER_MS, dict[str, int]()
+    else:
+        default_ms, since_ms = now_ms - SESSION_GAP_MS, dict.fromkeys(model.consumed_kinds, EVER_MS)
+    if not pauses:
+        return ConsumptionTimes(default_ms, since_ms) if default_ms > EVER_MS else ALWAYS
+    paused = {kind: now_ms - pause_ms for kind, pause_ms in pauses}
+    others_ms = paused.pop("*", None)
+    if others_ms is not None:
+        return ConsumptionTimes(others_ms, paused)
+    return ConsumptionTimes(default_ms, {**since_ms, **paused})
 
 
 def select_list_weights(request: QueryContext, user: UserSignals, consumed: Sequence[int]) -> UserSignals:

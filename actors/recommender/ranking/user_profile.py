@@ -7,7 +7,7 @@ and simulated events need nothing special.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import cast
@@ -19,6 +19,8 @@ from actors.recommender.state.catalog import Catalog
 from actors.recommender.state.compact_histories import UnpackedEvents
 from actors.recommender.state.events import EVENT_WEIGHTS, EXPOSURE, KINDS, weigh_event
 from actors.recommender.state.interaction_rows import (
+    ALWAYS,
+    ConsumptionTimes,
     InteractionRows,
     RecentEventTuple,
     WeightedInteractions,
@@ -125,20 +127,17 @@ def find_interaction_rows(events: Sequence[RecentEventTuple], catalog: Catalog) 
 
 
 def list_recent_rows(
-    history: InteractionRows,
-    most: int | None = MOST_HIDDEN,
-    *,
-    since_ms: int | None = None,
-    kinds: Collection[str] = (),
+    history: InteractionRows, most: int | None = MOST_HIDDEN, *, within: ConsumptionTimes = ALWAYS
 ) -> list[int]:
-    """List the most recent distinct products of a history, newest first, of any event type; `most` None: all.
+    """List the most recent distinct products of a history, newest first; `most` None: all.
 
-    With `since_ms` only those of later events, and those of earlier events of `kinds`.
+    Only events that count as consumption `within` some times are listed.
     """
     rows = history.rows
-    if since_ms is not None:
+    if within is not ALWAYS:
         each = zip(rows, history.at_ms, history.kinds, strict=True)
-        rows = [row for row, at_ms, kind in each if at_ms > since_ms or kind in kinds]
+        since_ms, default_ms = within.since_ms.get, within.default_ms
+        rows = [row for row, at_ms, kind in each if at_ms > since_ms(kind, default_ms)]
     return list(dict.fromkeys(rows))[:most]
 
 

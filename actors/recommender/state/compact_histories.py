@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from actors.recommender.state.events import KIND_CODES, KINDS, EventArrays, Ints
-from actors.recommender.state.interaction_rows import InteractionRows
+from actors.recommender.state.interaction_rows import ALWAYS, ConsumptionTimes, InteractionRows
 from actors.vectors.top import expand_runs
 from actors.vectors.types import Floats
 from cluster.store.data.append_plan import CAP
@@ -279,14 +279,13 @@ def take_newest(older: UnpackedEvents, recent_rows: Collection[int], depth: int)
     return UnpackedEvents(older.rows[:count], older.at_ms[:count], older.weights[:count], older.kinds[:count])
 
 
-def list_older_rows(older: UnpackedEvents, since_ms: int | None, kinds: Collection[str]) -> list[int]:
-    """List the rows of older events; with `since_ms` those of later events, and those of earlier ones of `kinds`."""
+def list_older_rows(older: UnpackedEvents, within: ConsumptionTimes) -> list[int]:
+    """List the rows of older events that count as consumption within some times."""
     rows = older.rows
-    if since_ms is not None:
-        chosen = older.at_ms > since_ms - MINUTE_MS
-        if kinds:
-            chosen |= np.isin(older.kinds, [code for code, kind in enumerate(KINDS) if kind in kinds])
-        rows = rows[chosen]
+    if within is not ALWAYS:
+        since_ms = np.array([within.since_ms.get(kind, within.default_ms) for kind in KINDS])
+        # the time of an event is its whole minute
+        rows = rows[older.at_ms > since_ms[older.kinds] - MINUTE_MS]
     listed: list[int] = rows.tolist()
     return listed
 

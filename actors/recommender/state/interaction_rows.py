@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from actors.recommender.state.cooccurrence import SESSION_GAP_MS
 
@@ -26,6 +26,23 @@ class InteractionRows:
     def of(cls, entries: Sequence[tuple[str, int, float, int, int]]) -> InteractionRows:
         """Build the rows of entries in the order of the fields."""
         return cls(*zip(*entries, strict=True)) if entries else cls()
+
+
+EVER_MS = -(1 << 62)
+"A time before all events."
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumptionTimes:
+    """Since when an interaction counts as consumption, so that lists leave its products out."""
+
+    default_ms: int = EVER_MS
+    since_ms: Mapping[str, int] = field(default_factory=dict)
+    "By type of interaction, where it differs from `default_ms`."
+
+
+ALWAYS = ConsumptionTimes()
+"Every interaction counts."
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,16 @@ EXPLORE_EPILOG = """
 The log of answers then has propensities that let it judge rankings which were not shown; users see slightly worse
 lists for it. A share above 0.2 is refused.
 """
+REPEAT_EPILOG = """
+[bold]Examples[/]
+
+  kiosk engines repeat-after bookshop default checkout --days 60    what was bought is out of lists for 60 days
+  kiosk engines repeat-after bookshop default '*' --days 1          all other types: a day
+  kiosk engines repeat-after bookshop default checkout              as the snapshot has learned
+
+Without a pause, a snapshot that met repeated purchases leaves out the running session; others leave out all
+products of the person's history.
+"""
 DELETE_EPILOG = """
 [bold]Example[/]
 
@@ -162,6 +172,7 @@ COMMANDS = (
         ranges=RANGES,
     ),
     OperationCommand("explore", "engines.explore", EXPLORE_EPILOG),
+    OperationCommand("repeat-after", "engines.repeat_after", REPEAT_EPILOG, {"type": "TYPE"}),
     OperationCommand("delete", "engines.delete", DELETE_EPILOG, wait=_delete_and_wait, view=DeletedEngine),
 )
 add_commands(app, COMMANDS, engines, names_app=False)

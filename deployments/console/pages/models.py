@@ -96,6 +96,14 @@ async def scale_engine(request: ConsoleRequest) -> Response:
     return _to_engine(request, _text(request, "models.scaled"))
 
 
+async def change_repeat_pause(request: ConsoleRequest) -> Response:
+    """Change how long an engine leaves out the products of a type of interaction."""
+    days = request.form.get("days", "").strip()
+    change = {"type": request.form.get("type", "").strip() or "*", **({"days": days} if days else {})}
+    await request.perform("engines.repeat_after", **_engine(request), **change)
+    return _to_engine(request, _text(request, "models.repeat_saved"))
+
+
 async def explore_engine(request: ConsoleRequest) -> Response:
     """Change how an engine explores."""
     change = {name: request.form.get(name, "").strip() for name in ("share", "pool")}
@@ -211,6 +219,7 @@ PAGES = (
     Page(ENGINE + "/place", place_engine, role="owner", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/scale", scale_engine, role="owner", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/explore", explore_engine, role="owner", methods=_POST, shown_on=ENGINE),
+    Page(ENGINE + "/repeat-after", change_repeat_pause, role="owner", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/delete", delete_engine, role="owner", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/rollback", roll_back, role="editor", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/evaluations", show_evaluations, example=_OF_ENGINE),

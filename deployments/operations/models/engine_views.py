@@ -58,6 +58,7 @@ class EngineView:
             "created_at": engine.created_at,
             "explore_share": engine.exploration.share,
             "explore_pool": engine.exploration.pool,
+            "repeat_after_days": engine.repeat_after_days,
         }
 
     def to_row(self) -> tuple[str, ...]:
@@ -97,7 +98,7 @@ class EngineView:
         )
 
     def to_lines(self) -> ResultLines:
-        """Return where the engine runs and how it explores."""
+        """Return where the engine runs, how it explores, and when it repeats products."""
         settings = self.engine.exploration
         explores = "It does not explore."
         if settings.share:
@@ -105,7 +106,11 @@ class EngineView:
                 f"One place of {settings.share:.3g} of its lists shows one of the {settings.pool} best products "
                 "behind the list."
             )
-        return self._to_sentence(), explores
+        pauses = (
+            f"It leaves out the products of {'any other' if kind == '*' else kind} interactions for {days:g} days."
+            for kind, days in self.engine.repeat_after_days.items()
+        )
+        return self._to_sentence(), explores, *pauses
 
 
 async def read_engine_view(stores: Stores, engine: Engine, at_ms: int) -> EngineView:

@@ -17,7 +17,15 @@ from cluster.admin.key_admin import KeyAdmin
 from cluster.errors import Conflict, HouseError, Invalid, NotFound
 from cluster.records.access import App
 from cluster.records.changes import with_changes
-from cluster.records.engine import ENGINE_NAME, MOST_EXPLORED, Engine, Exploration, Placement, Scaling
+from cluster.records.engine import (
+    ENGINE_NAME,
+    MOST_EXPLORED,
+    MOST_PAUSES,
+    Engine,
+    Exploration,
+    Placement,
+    Scaling,
+)
 from cluster.store.app_bounds import check_new_engine
 from cluster.store.stores import Stores
 from deployments.operations.frame.operation import Arguments, OfApp, OfEngine, operation
@@ -167,6 +175,15 @@ class ExploreEngine(OfEngine):
     "Share of lists in which one place gets a product from behind the list, at most 0.2; 0 turns exploration off."
     pool: int = Field(default=100, ge=1, le=1000)
     "Number of the best products behind the list from which the product is drawn."
+
+
+class RepeatAfter(OfEngine):
+    """When a product may be recommended again after an interaction."""
+
+    type: str = Field(default="*", min_length=1, max_length=64)
+    "Type of interaction, for example `checkout`; `*` is any type that has no pause."
+    days: float | None = Field(default=None, ge=0, le=36_500)
+    "Days in which lists leave out the products of such an interaction; absent: as the snapshot has learned."
 
 
 class DeleteEngine(OfEngine):
@@ -353,6 +370,35 @@ async def explore_engine(services: AdminServices, given: ExploreEngine) -> Engin
         return engine.model_copy(update={"exploration": exploration})
 
     changed = await _change_engine(services.stores, given, exploring)
+    return await read_engine_view(services.stores, changed, services.now_ms())
+
+
+@operation(
+    "engines.repeat_after",
+    "POST",
+    "/apps/{app_id}/engines/{engine_id}/repeat-after",
+    "owner",
+    read_before=get_engine,
+)
+async def change_repeat_pause(services: AdminServices, given: RepeatAfter) -> EngineView:
+    """Change how long the lists of an engine leave out the products of a type of interaction.
+
+    Errors:
+        NotFound: no such app or engine
+        Invalid: the engine has pauses for too many types
+    """
+
+    def pausing(engine: Engine) -> Engine:
+        pauses = {kind: days for kind, days in engine.repeat_after_days.items() if kind != given.type}
+        if given.days is not None:
+            pauses[given.type] = given.days
+        if len(pauses) > MOST_PAUSES:
+            raise Invalid(
+                f"an engine has pauses for at most {MOST_PAUSES} types of interaction; remove one first"
+            )
+        return engine.model_copy(update={"repeat_after_days": pauses})
+
+    changed = await _change_engine(services.stores, given, pausing)
     return await read_engine_view(services.stores, changed, services.now_ms())
 
 

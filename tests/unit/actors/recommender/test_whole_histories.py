@@ -160,3 +160,29 @@ def test_purchases_count_where_other_events_lead_to_them(model: LoadedSnapshot) 
     shown = _ids(shop, _recents(items))
     assert {name(1), name(2)}.isdisjoint(shown)
     assert {name(3), name(4)} <= set(shown)
+
+
+@pytest.mark.parametrize(
+    ("pauses", "hidden"),
+    [
+        ((("like", 0),), set()),
+        ((("*", 0),), set()),
+        ((("click", 0),), {0, 1, 2, 5, 6}),
+        ((("like", 4 * DAY_MS),), {5, 6}),
+        ((("*", 3 * DAY_MS + 2 * 60 * MINUTE_MS),), {6}),
+        ((("*", 0), ("like", 30 * DAY_MS)), {0, 1, 2, 5, 6}),
+    ],
+)
+def test_a_pause_by_type_replaces_what_the_snapshot_leaves_out(
+    model: LoadedSnapshot, pauses: tuple[tuple[str, int], ...], hidden: set[int]
+) -> None:
+    items = _happened(LONG)
+    shown = _ids(_open(items, model), _recents(items), repeat_after_ms=pauses)
+    assert set(shown) == {name(number) for number in range(RING) if number not in hidden}
+
+
+def test_pauses_hold_without_a_snapshot() -> None:
+    items = _happened([3, 4, 5])
+    shown = _ids(_open(items), _recents(items), repeat_after_ms=(("like", 3 * DAY_MS + 90 * MINUTE_MS),))
+    assert name(5) not in shown
+    assert {name(3), name(4)} <= set(shown)

@@ -26,7 +26,7 @@ from cluster.records.access import App
 from cluster.records.engine import Engine, Exploration
 from cluster.records.served_answer import EXPLORED
 from cluster.store.stores import Stores
-from tests.fakes.corner_shop import APP, NOW_MS, PRODUCTS, furnish, happen, upload, view, withdraw
+from tests.fakes.corner_shop import APP, MINUTE_MS, NOW_MS, PRODUCTS, furnish, happen, upload, view, withdraw
 from tests.fakes.counting_meter import CountingMeter
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
@@ -131,6 +131,15 @@ async def test_an_engine_without_any_product_is_refused_until_the_first_upload(
     assert isinstance(await host.answer(query()), Refusal)
     await upload(stores, PRODUCTS[:2])
     assert await ids(host, query())
+
+
+async def test_an_engine_repeats_products_after_its_pauses(stores: Stores, opened: Opened) -> None:
+    host = opened()
+    await furnish(stores)
+    await stores.engines.put(Engine(app_id=APP, engine_id="patient", repeat_after_days={"*": 0}))
+    await happen(stores, [view("ada", "draw-hoe", ago_ms=5 * MINUTE_MS)])
+    assert "draw-hoe" not in await ids(host, query(user_id="ada"))
+    assert "draw-hoe" in await ids(host, query(user_id="ada", engine_id="patient"))
 
 
 async def test_all_replicas_explore_the_same_answer_alike(stores: Stores, opened: Opened) -> None:

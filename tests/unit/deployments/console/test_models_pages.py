@@ -91,6 +91,11 @@ async def test_an_owner_creates_moves_scales_and_deletes_an_engine(shop: ModelSh
     page = await person.get(f"{BASE}/engines/summer")
     assert "Exploration saved." in page.text
     assert 'value="0.1"' in page.text
+    await person.post(f"{BASE}/engines/summer/repeat-after", type="checkout", days="60")
+    page = await person.get(f"{BASE}/engines/summer")
+    assert "checkout: 60 days" in page.text
+    await person.post(f"{BASE}/engines/summer/repeat-after", type="checkout", days="")
+    assert "checkout: 60 days" not in (await person.get(f"{BASE}/engines/summer")).text
     await person.post(f"{BASE}/engines/summer/place", placement="embedded")
     engine = await shop.stores.engines.get(APP, "summer")
     assert engine is not None

@@ -59,6 +59,7 @@ async def test_an_engine_is_created_moved_scaled_and_deleted(shop: ModelShop) ->
         ("delete", {"engine_id": "default"}, Invalid, "can't be deleted"),
         ("explore", {"engine_id": "default", "share": 0.21}, Invalid, "share: .*less than or equal to 0.2"),
         ("explore", {"engine_id": "nope", "share": 0.1}, NotFound, "there are: default"),
+        ("repeat_after", {"engine_id": "default", "days": -1}, Invalid, "days: .*greater than or equal to 0"),
     ],
 )
 async def test_what_is_wrong_is_named(
@@ -84,6 +85,7 @@ async def test_only_an_owner_places_scales_and_deletes(shop: ModelShop, role: st
         ("place", {"engine_id": "x", "placement": "embedded"}),
         ("scale", {"engine_id": "x"}),
         ("explore", {"engine_id": "x", "share": 0.1}),
+        ("repeat_after", {"engine_id": "x", "days": 1}),
         ("delete", {"engine_id": "x"}),
     ):
         if role == "owner":
@@ -110,3 +112,18 @@ async def test_lists_over_all_apps_show_only_apps_of_the_person(shop: ModelShop)
     await shop.stores.engines.put(Engine(app_id="other", engine_id="default"))
     listed = await shop.perform("engines.list_all", role="viewer")
     assert {view.engine.app_id for view in listed.engines} == {APP}
+
+
+async def test_pauses_are_set_changed_and_removed_by_type(shop: ModelShop) -> None:
+    async def change(**given: object) -> object:
+        view = await shop.perform("engines.repeat_after", engine_id="default", **given)
+        return view.to_dict()["repeat_after_days"]
+
+    assert await change(type="checkout", days=60) == {"checkout": 60.0}
+    assert await change(days=0.5) == {"checkout": 60.0, "*": 0.5}
+    assert await change(type="checkout") == {"*": 0.5}
+    assert await change() == {}
+    for number in range(32):
+        await change(type=f"type_{number}", days=1)
+    with pytest.raises(Invalid, match="at most 32 types"):
+        await change(type="one_more", days=1)
