@@ -135,7 +135,8 @@ def _show(report: dict[str, Any]) -> None:
     screen.print_lines(SEGMENT_NOTE)
     if "note" in report:
         screen.out().print(report["note"])
-    screen.out().print(f"coverage@{k} {report['coverage']:.3f}")
+    gini = f", gini@{k} {report['gini']:.3f}" if "gini" in report else ""
+    screen.out().print(f"coverage@{k} {report['coverage']:.3f}{gini}")
     if report.get("chosen"):
         screen.out().print(report["chosen"])
     for name, other in report["beside"].items():

@@ -7,7 +7,7 @@ evaluations of the same users, so that smaller differences become significant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -16,11 +16,14 @@ from actors.models.model import Batch
 from actors.models.user_histories import UserHistories
 from actors.vectors.types import Floats, Mask, Rows
 from cluster.errors import Invalid
-from jobs.refresh.data.split import EvaluationSplit
+from jobs.refresh.data.split import EvaluationSplit, Targets
 from jobs.refresh.evaluation import metrics
 
 LIGHT_USER_BELOW = 10
 "Users with fewer events are light, the others heavy."
+
+POPULAR_SHARE = 0.5
+"Popular targets are the items with the most training events that together have this share of all."
 
 _BLOCK_BYTES = 64 << 20
 _RESAMPLES = 1_000
@@ -54,6 +57,12 @@ class EvaluationResult:
     shown: Mask
     trained_items: int
     "Number of items in the training data."
+    gini: float = 0.0
+    """How unequally the first k places are spread over the trained items: 0 for all alike, near 1 for few of them
+    (Castells, Hurley and Vargas, Novelty and Diversity in Recommender Systems, 2015)."""
+    by_target: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)
+    """Metrics of the users with targets of a kind, as if these were their only targets: `popular targets`,
+    `other targets` and `new targets`, which have no training event. Kinds without targets are absent."""
 
     @property
     def coverage(self) -> float:
@@ -87,7 +96,9 @@ class EvaluationSummary:
     k: int
     coverage: float
     segments: tuple[SegmentMetrics, ...]
-    "All users first, then the non-empty groups of new, light and heavy users."
+    """All users first, then the non-empty groups of new, light and heavy users, then users by the popularity of their
+    targets."""
+    gini: float = 0.0
 
     @property
     def all(self) -> SegmentMetrics:
@@ -139,18 +150,56 @@ def evaluate(scorer: Scorer, trial: EvaluationSplit, *, k: int = 10, deep: int =
         raise Invalid(f"nobody can be asked in the trial {trial.name!r}; there is too little data")
     count = trial.histories.n_items
     popularity = np.bincount(trial.train.item, minlength=count).astype(np.float64)
+    kinds = _target_kinds(popularity)
     block = max(1, min(1_000, _BLOCK_BYTES // (4 * max(count, 1))))
-    shown = np.zeros(count, np.bool_)
-    blocks: list[dict[str, Floats]] = []
+    shown = np.zeros(count, np.int64)
+    blocks: list[dict[str, dict[str, Floats]]] = []
     for first in range(0, len(trial), block):
         part = trial.pick(np.arange(first, min(first + block, len(trial))))
         lists = rank_items(scorer, part, deep)
-        shown[lists[:, :k][lists[:, :k] >= 0]] = True
-        blocks.append(_user_metrics(lists, part, popularity, k, deep))
-    figures = {name: np.concatenate([part[name] for part in blocks]) for name in blocks[0]}
+        shown += np.bincount(lists[:, :k][lists[:, :k] >= 0], minlength=count)
+        hits = metrics.mark_hits(lists, part.targets, count)
+        figures = _user_metrics(hits, part.targets.lengths, k, deep)
+        figures[f"novelty@{k}"] = metrics.novelty(lists, popularity, k)
+        by_kind = {
+            kind: _metrics_of_targets(hits, lists, part.targets, members, k, deep)
+            for kind, members in kinds.items()
+        }
+        blocks.append({"": figures, **by_kind})
+    joined = {
+        group: {name: np.concatenate([part[group][name] for part in blocks]) for name in blocks[0][group]}
+        for group in blocks[0]
+    }
+    everybody = joined.pop("")
+    is_trained = popularity > 0
     return EvaluationResult(
-        trial.name, k, figures, trial.histories.lengths, shown, int(np.count_nonzero(popularity))
+        trial.name,
+        k,
+        everybody,
+        trial.histories.lengths,
+        shown > 0,
+        int(np.count_nonzero(is_trained)),
+        metrics.gini(shown[is_trained]),
+        {kind: figures for kind, figures in joined.items() if len(figures[f"ndcg@{k}"])},
     )
+
+
+def _target_kinds(popularity: Floats) -> dict[str, Mask]:
+    """Group items by their training events.
+
+    Shapes:
+        popularity: float64 [n]; returns: name -> bool [n]
+    """
+    order = np.argsort(-popularity, kind="stable")
+    before = np.cumsum(popularity[order]) - popularity[order]
+    popular = np.zeros(len(popularity), np.bool_)
+    popular[order] = before < POPULAR_SHARE * popularity.sum()
+    is_trained = popularity > 0
+    return {
+        "popular targets": popular & is_trained,
+        "other targets": ~popular & is_trained,
+        "new targets": ~is_trained,
+    }
 
 
 def rank_items(scorer: Scorer, trial: EvaluationSplit, k: int) -> metrics.RankedLists:
@@ -178,10 +227,19 @@ def rank_items(scorer: Scorer, trial: EvaluationSplit, k: int) -> metrics.Ranked
 def summarize_evaluation(examined: EvaluationResult, rng: np.random.Generator) -> EvaluationSummary:
     """Return the means of an evaluation and their intervals, by segment."""
     segments = tuple(
-        SegmentMetrics(name, int(members.sum()), _metric_estimates(examined, members, rng))
-        for name, members in segment_masks(examined.events).items()
+        SegmentMetrics(name, len(next(iter(figures.values()))), _estimate_metrics(figures, rng))
+        for name, figures in segment_figures(examined).items()
     )
-    return EvaluationSummary(examined.trial, examined.k, examined.coverage, segments)
+    return EvaluationSummary(examined.trial, examined.k, examined.coverage, segments, examined.gini)
+
+
+def segment_figures(examined: EvaluationResult) -> dict[str, Mapping[str, Floats]]:
+    """Return the metrics of the users of each segment: by the length of their history, then by their targets."""
+    by_history = {
+        name: {figure: values[members] for figure, values in examined.figures.items()}
+        for name, members in segment_masks(examined.events).items()
+    }
+    return {**by_history, **examined.by_target}
 
 
 def segment_masks(events: Rows) -> dict[str, Mask]:
@@ -233,11 +291,7 @@ def bootstrap_interval(values: Floats, rng: np.random.Generator) -> tuple[float,
     return float(low), float(high)
 
 
-def _user_metrics(
-    lists: metrics.RankedLists, trial: EvaluationSplit, popularity: Floats, k: int, deep: int
-) -> dict[str, Floats]:
-    hits = metrics.mark_hits(lists, trial.targets, trial.histories.n_items)
-    lengths = trial.targets.lengths
+def _user_metrics(hits: metrics.HitMask, lengths: Rows, k: int, deep: int) -> dict[str, Floats]:
     return {
         f"ndcg@{k}": metrics.ndcg(hits, lengths, k),
         f"recall@{k}": metrics.recall(hits, lengths, k),
@@ -246,16 +300,21 @@ def _user_metrics(
         f"hit_rate@{deep}": metrics.hit_rate(hits, deep),
         f"mrr@{k}": metrics.reciprocal_rank(hits, k),
         f"mrr@{deep}": metrics.reciprocal_rank(hits, deep),
-        f"novelty@{k}": metrics.novelty(lists, popularity, k),
     }
 
 
-def _metric_estimates(
-    examined: EvaluationResult, members: Mask, rng: np.random.Generator
-) -> dict[str, MetricEstimate]:
+def _metrics_of_targets(
+    hits: metrics.HitMask, lists: metrics.RankedLists, targets: Targets, members: Mask, k: int, deep: int
+) -> dict[str, Floats]:
+    """Return the metrics of the users with targets among some items, as if these were their only targets."""
+    lengths = np.bincount(targets.owners()[members[targets.items]], minlength=len(targets))
+    users = lengths > 0
+    return _user_metrics((hits & members[lists])[users], lengths[users], k, deep)
+
+
+def _estimate_metrics(figures: Mapping[str, Floats], rng: np.random.Generator) -> dict[str, MetricEstimate]:
     estimates = {}
-    for name, values in examined.figures.items():
-        chosen = values[members]
-        low, high = bootstrap_interval(chosen, rng)
-        estimates[name] = MetricEstimate(float(chosen.mean()), low, high)
+    for name, values in figures.items():
+        low, high = bootstrap_interval(values, rng)
+        estimates[name] = MetricEstimate(float(values.mean()), low, high)
     return estimates

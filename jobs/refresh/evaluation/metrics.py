@@ -126,6 +126,19 @@ def novelty(lists: RankedLists, counts: Floats, k: int) -> Floats:
     return mean
 
 
+def gini(counts: Rows) -> float:
+    """Compute how unequally counts are spread: 0 if all are alike, near 1 if few have nearly all; 0 without counts.
+
+    Shapes:
+        counts: int64 [n], none below 0
+    """
+    total = int(counts.sum())
+    if not total:
+        return 0.0
+    ordered, places = np.sort(counts), np.arange(1, len(counts) + 1)
+    return float((2 * places - len(counts) - 1) @ ordered / (len(counts) * total))
+
+
 def rank_discounts(k: int) -> Floats:
     """Return the gain of a target at each of the first k places.
 

@@ -194,7 +194,7 @@ def draw_reports(reports: Sequence[Mapping[str, Any]]) -> dict[str, BarChart]:
             {figure: _comparison_bars(report, "all", figure, everybody[figure]) for figure in figures},
         )
         drawn[f"{name}-segments"] = draw_bars(
-            f"{report['trial']}: NDCG@{k} by the length of a user's history",
+            f"{report['trial']}: NDCG@{k} by the user's history and by the targets",
             {
                 f"{segment['name']} ({segment['readers']:,})": _comparison_bars(
                     report, segment["name"], figures[0], segment["figures"][figures[0]]

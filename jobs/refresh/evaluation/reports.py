@@ -21,11 +21,12 @@ from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.split import EvaluationSplit
 from jobs.refresh.evaluation.evaluate import (
     LIGHT_USER_BELOW,
+    POPULAR_SHARE,
     EvaluationResult,
     MetricComparison,
     bootstrap_interval,
     compare_evaluations,
-    segment_masks,
+    segment_figures,
     summarize_evaluation,
 )
 from jobs.refresh.evaluation.gate import check_gate
@@ -41,6 +42,7 @@ def evaluation_to_dict(examined: EvaluationResult, rng: np.random.Generator) -> 
         "trial": summed.trial,
         "k": summed.k,
         "coverage": round(summed.coverage, 6),
+        "gini": round(summed.gini, 6),
         "segments": [
             {
                 "name": segment.name,
@@ -83,11 +85,11 @@ def metric_intervals(examined: EvaluationResult, figure: str) -> dict[str, dict[
     rng = np.random.default_rng(_SEED)
     return {
         segment: {
-            name: [_rounded(end) for end in bootstrap_interval(values[members], rng)]
-            for name, values in examined.figures.items()
+            name: [_rounded(end) for end in bootstrap_interval(values, rng)]
+            for name, values in figures.items()
             if segment == "all" or name == figure
         }
-        for segment, members in segment_masks(examined.events).items()
+        for segment, figures in segment_figures(examined).items()
     }
 
 
@@ -104,8 +106,8 @@ def per_user_metric(examined: EvaluationResult, figure: str, trial: EvaluationSp
 def mean_metrics(examined: EvaluationResult) -> dict[str, dict[str, float]]:
     """Return the mean metrics of each segment, without intervals."""
     return {
-        name: {figure: _rounded(values[members].mean()) for figure, values in examined.figures.items()}
-        for name, members in segment_masks(examined.events).items()
+        name: {figure: _rounded(values.mean()) for figure, values in figures.items()}
+        for name, figures in segment_figures(examined).items()
     }
 
 
@@ -160,11 +162,7 @@ def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> s
             lines += [sentence, ""]
         lines += ["| users | | " + " | ".join(names) + " |", "|" + " --- |" * (len(names) + 2)]
         for segment in report["segments"]:
-            figures = segment["figures"].values()
-            cells = [
-                f"{estimate['mean']:.4f} ({estimate['low']:.4f} to {estimate['high']:.4f})"
-                for estimate in figures
-            ]
+            cells = [_estimate_cell(segment["figures"].get(name)) for name in names]
             lines.append(f"| {segment['name']} | {segment['readers']} | " + " | ".join(cells) + " |")
         for name, other in report["beside"].items():
             cells = [_comparison_cell(other, figure) for figure in names]
@@ -172,12 +170,17 @@ def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> s
         lines += [
             "",
             *_unseen_lines(report.get("unseen")),
-            f"Coverage {report['coverage']:.3f}. {check_gate(report).sentence}.",
+            f"Coverage {report['coverage']:.3f}.{_gini_sentence(report)} {check_gate(report).sentence}.",
             "",
         ]
         notes = (report.get("chosen"), SEGMENT_NOTE, report.get("note"))
         lines += [f"{note[:1].upper()}{note[1:]}.\n" for note in notes if note]
     return "\n".join(lines)
+
+
+def _gini_sentence(report: Mapping[str, Any]) -> str:
+    """Return how unequally the places are spread; nothing for the report of an earlier release."""
+    return f" Gini {report['gini']:.3f}." if "gini" in report else ""
 
 
 def _unseen_lines(unseen: Mapping[str, Any] | None) -> list[str]:
@@ -190,6 +193,12 @@ def _unseen_lines(unseen: Mapping[str, Any] | None) -> list[str]:
         f"Lists without products of the history, {unseen['readers']:,} users: {figures}. Weights: {weights}.",
         "",
     ]
+
+
+def _estimate_cell(estimate: Mapping[str, float] | None) -> str:
+    if estimate is None:
+        return ""
+    return f"{estimate['mean']:.4f} ({estimate['low']:.4f} to {estimate['high']:.4f})"
 
 
 def _comparison_cell(other: Mapping[str, Any], figure: str) -> str:
@@ -252,7 +261,8 @@ def _path(app_id: str, engine_id: str, version: str) -> str:
 
 SEGMENT_NOTE = (
     f"new: no event before the test; light: 1 to {LIGHT_USER_BELOW - 1} events; "
-    f"heavy: {LIGHT_USER_BELOW} or more"
+    f"heavy: {LIGHT_USER_BELOW} or more; popular targets: the products that together have {POPULAR_SHARE:.0%} of "
+    "the events; new targets: products without an event"
 )
 
 

@@ -332,7 +332,8 @@ def test_a_report_tells_segments_apart_with_intervals(data: Interactions) -> Non
     engine = train_engine(make_plan(recipe_of(), split.validation).recipe, split.test.train)
     summed = summarize_evaluation(evaluate(engine, split.test), np.random.default_rng(0))
     assert [segment.name for segment in summed.segments][:2] == ["all", "new"]
-    assert summed.all.users == sum(segment.users for segment in summed.segments[1:]) == len(split.test)
+    by_history = [segment.users for segment in summed.segments if segment.name in ("new", "light", "heavy")]
+    assert summed.all.users == sum(by_history) == len(split.test)
     for segment in summed.segments:
         for figure in segment.figures.values():
             assert figure.low <= figure.mean <= figure.high
@@ -341,6 +342,27 @@ def test_a_report_tells_segments_apart_with_intervals(data: Interactions) -> Non
     assert light is not None
     assert light.figures["ndcg@10"].mean > new.figures["ndcg@10"].mean
     assert 0 < summed.coverage <= 1
+
+
+def test_targets_are_judged_by_their_popularity(data: Interactions, engine: TrainedEngine) -> None:
+    trial = leave_last_out(data).test
+    examined = evaluate(engine, trial)
+    counts = np.bincount(trial.train.item, minlength=trial.histories.n_items)
+    target = trial.targets.items
+    popular = examined.by_target["popular targets"]["ndcg@10"]
+    others = examined.by_target["other targets"]["ndcg@10"]
+    # each user has one target, so the groups divide the users
+    chosen = np.sort(counts)[::-1]
+    least = chosen[np.searchsorted(np.cumsum(chosen), counts.sum() / 2)]
+    assert (
+        np.count_nonzero(counts[target] > least) <= len(popular) <= np.count_nonzero(counts[target] >= least)
+    )
+    unseen = examined.by_target.get("new targets", {"ndcg@10": np.zeros(0)})["ndcg@10"]
+    assert len(unseen) == np.count_nonzero(counts[target] == 0)
+    together = np.concatenate((popular, others, unseen))
+    assert len(together) == len(trial)
+    np.testing.assert_allclose(np.sort(together), np.sort(examined.figures["ndcg@10"]))
+    assert 0 < examined.gini < 1
 
 
 def test_figures_do_not_depend_on_blocks(
@@ -352,7 +374,9 @@ def test_figures_do_not_depend_on_blocks(
     parts = evaluate(engine, trial)
     for name, values in whole.figures.items():
         np.testing.assert_allclose(parts.figures[name], values)
-    assert parts.coverage == whole.coverage
+    assert (parts.coverage, parts.gini) == (whole.coverage, whole.gini)
+    for kind, figures in whole.by_target.items():
+        np.testing.assert_allclose(parts.by_target[kind]["ndcg@10"], figures["ndcg@10"])
 
 
 def test_an_interval_is_as_wide_as_in_theory() -> None:

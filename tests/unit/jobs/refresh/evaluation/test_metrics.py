@@ -47,3 +47,15 @@ def test_rare_items_are_more_novel() -> None:
     lists = np.array([[0, 0], [1, 1], [1, -1]])
     novel = metrics.novelty(lists, np.array([99.0, 1.0]), 2)
     assert novel[1] == novel[2] > novel[0]
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [([3, 3, 3, 3], 0.0), ([0, 0, 0, 8], 0.75), ([1, 3], 0.25), ([0, 0], 0.0), ([], 0.0)],
+)
+def test_gini_is_the_mean_difference_over_twice_the_mean(counts: list[int], expected: float) -> None:
+    values = np.array(counts, np.int64)
+    assert metrics.gini(values) == pytest.approx(expected)
+    if values.sum():
+        differences = np.abs(values[:, None] - values[None, :]).mean()
+        assert metrics.gini(values) == pytest.approx(differences / (2 * values.mean()))
