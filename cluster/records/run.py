@@ -177,8 +177,17 @@ def _append_log(run: Run, now_ms: int, changes: Mapping[str, Any]) -> tuple[str,
     stage, message = str(changes.get("stage", run.stage)), str(changes.get("message", run.message))
     if (stage, message) == (run.stage, run.message) or not (stage if stage != run.stage else message):
         return run.log
-    line = f"{iso_ms(now_ms)[:19]}  {stage}{': ' if stage and message else ''}{message}"
+    return _with_line(run, now_ms, f"{stage}{': ' if stage and message else ''}{message}")
+
+
+def _with_line(run: Run, now_ms: int, text: str) -> tuple[str, ...]:
+    line = f"{iso_ms(now_ms)[:19]}  {text}"
     return (*run.log, line[:_LONGEST_LINE])[-MOST_LOG_LINES:]
+
+
+def add_log_line(run: Run, now_ms: int, text: str) -> Run:
+    """Return the run, which may have ended, with one more line in its log."""
+    return run.model_copy(update={"log": _with_line(run, now_ms, text)})
 
 
 def end_run(

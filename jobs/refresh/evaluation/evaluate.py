@@ -234,7 +234,11 @@ def summarize_evaluation(examined: EvaluationResult, rng: np.random.Generator) -
 
 
 def segment_figures(examined: EvaluationResult) -> dict[str, Mapping[str, Floats]]:
-    """Return the metrics of the users of each segment: by the length of their history, then by their targets."""
+    """Return the metrics of the users of each segment: by the length of their history, then by their targets.
+
+    Shapes:
+        returns: segment -> metric -> float64 [users of the segment]
+    """
     by_history = {
         name: {figure: values[members] for figure, values in examined.figures.items()}
         for name, members in segment_masks(examined.events).items()

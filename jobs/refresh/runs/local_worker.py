@@ -65,6 +65,7 @@ async def run_locally(
         NotFound: the run does not exist
         Unavailable: the store does not answer
     """
+    from jobs.refresh.runs.mlflow_tracking import URI_VARIABLE
     from jobs.refresh.runs.worker import (  # imports all learners, which the scheduler does not need
         TrainingWorker,
         WorkerContext,
@@ -73,5 +74,6 @@ async def run_locally(
     place = WorkerContext(
         stores, artifacts, SystemClock(), scratch, free_memory_mb(),
         release=current_release(), code_dir=code_path(scratch.parent),
+        tracking_uri=os.environ.get(URI_VARIABLE, ""),
     )  # fmt: skip
     return await TrainingWorker(place, owner, watch).work(app_id, run_id)

@@ -29,6 +29,7 @@ from cluster.records.run import (
     Run,
     RunStatus,
     StageResult,
+    add_log_line,
     claim_run,
     end_run,
     release_run,
@@ -36,7 +37,9 @@ from cluster.records.run import (
 )
 from cluster.store.stores import Stores
 from cluster.tracing import PROCESS, current_trace
+from jobs.refresh.evaluation.reports import ReportStore
 from jobs.refresh.runs.measurement import build_work
+from jobs.refresh.runs.mlflow_tracking import track_run
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_commands import get_run, update_run
 from jobs.refresh.runs.shipped_code import import_from_package
@@ -92,6 +95,8 @@ class WorkerContext:
     release: str = ""
     code_dir: Path = Path()
     "Folder of the code that was shipped with runs."
+    tracking_uri: str = ""
+    "Server of MLflow to which ended runs are copied; empty: none."
 
 
 class TrainingWorker:
@@ -137,7 +142,7 @@ class TrainingWorker:
             await self._wait_for_compaction(app_id)
             facts = {"kiosk.app": app_id, "kiosk.run": run_id, "kiosk.engine": run.engine_id}
             with PROCESS.trace("training", run.traceparent, always=True, attributes=facts):
-                return await self._run_to_end(training)
+                return await self._track(await self._run_to_end(training))
         except RunLost:
             self._log.info("run_left", app=app_id, run=run_id)
             now = await get_run(place.stores, app_id, run_id)
@@ -203,6 +208,26 @@ class TrainingWorker:
         except HouseError as error:
             self._log.warning("leftovers_stay", run=run.run_id, reason=error.message)
         return run
+
+    async def _track(self, run: Run) -> Run:
+        """Copy an ended run to MLflow. A failure leaves a line in the log of the run, which has ended well."""
+        place = self._place
+        if not place.tracking_uri or not run.has_ended:
+            return run
+        try:
+            reports = ReportStore(place.artifacts)
+            name = run.version or run.run_id
+            report = await asyncio.to_thread(reports.get, run.app_id, run.engine_id, name)
+            copy = await asyncio.to_thread(track_run, run, report, place.tracking_uri)
+            line = f"copied to MLflow: {copy}"
+        except HouseError as error:
+            self._log.warning("run_not_tracked", run=run.run_id, reason=error.message)
+            line = error.message
+        now_ms = place.clock.now_ms()
+        try:
+            return await update_run(place.stores, run, lambda now: add_log_line(now, now_ms, line)) or run
+        except HouseError:
+            return run
 
     async def _run_stages(self, training: Training) -> Training:
         """Execute the stages and return the completed training; restart if users were erased meanwhile.
