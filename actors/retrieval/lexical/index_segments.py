@@ -207,9 +207,16 @@ class IndexSegments:
         return bool(self._select_for_merge())
 
     def plan_merge(self, *, every: bool = False) -> Callable[[], MergedSegment]:
-        """Return a function that merges segments in another thread; later changes are kept."""
+        """Return a function that merges segments in another thread; later changes are kept.
+
+        With `every`, no merge is needed afterwards: what a query counts then does not depend on when one ends.
+        """
         numbers = (
-            tuple(number for number in self._segments if number not in self._mappings)
+            tuple(
+                number
+                for number, segment in self._segments.items()
+                if number not in self._mappings or self._is_mostly_stale(number, segment)
+            )
             if every
             else self._select_for_merge()
         )
@@ -242,17 +249,19 @@ class IndexSegments:
         self._owner[segment.owned if rows is None else rows] = number
         return number
 
+    def _is_mostly_stale(self, number: int, segment: IndexSegment) -> bool:
+        if number in self._mappings:
+            # processes share its memory pages, a merged copy would not be shared
+            return self._stale_counts[number] > _STALE_MAPPED * len(segment)
+        return self._stale_counts[number] > _STALE * max(len(segment), self._seal)
+
     def _select_for_merge(self) -> tuple[int, ...]:
         sizes: dict[int, list[int]] = {}
         for number, segment in self._segments.items():
-            if number in self._mappings:
-                # processes share its memory pages, a merged copy would not be shared
-                if self._stale_counts[number] > _STALE_MAPPED * len(segment):
-                    return (number,)
-                continue
-            if self._stale_counts[number] > _STALE * max(len(segment), self._seal):
+            if self._is_mostly_stale(number, segment):
                 return (number,)
-            sizes.setdefault(_size_class(segment, self._seal), []).append(number)
+            if number not in self._mappings:
+                sizes.setdefault(_size_class(segment, self._seal), []).append(number)
         alike: Sequence[int] = next(
             (same_size for same_size in sizes.values() if len(same_size) >= _ALIKE), ()
         )

@@ -5,6 +5,7 @@ Words and meaning in one list.
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -202,6 +203,31 @@ def test_a_later_snapshot_takes_over_and_the_old_one_is_let_go() -> None:
     assert overlay.texts.version == "v2"
     assert find_ids(overlay, "deluxe") == ["p0"]
     assert set(answers(overlay)["oak"]) == set(before["oak"])
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_after_a_load_no_rebuild_changes_a_score(seed: int) -> None:
+    rng = random.Random(seed)
+    snapshot = saved(rng.sample(SHOP, rng.randint(20, len(SHOP))))
+    present = rng.sample(SHOP, rng.randint(1, len(SHOP)))
+    changed = {record["product_id"] for record in rng.sample(present, rng.randint(0, len(present) // 2))}
+    overlay = Overlay(HashingEmbedder())
+    overlay.texts.pause_indexing()
+    overlay.put_products(
+        [
+            {**record, "title": "Copper bell"} if record["product_id"] in changed else record
+            for record in present
+        ],
+        None,
+    )
+    overlay.texts.bind_rows(snapshot)
+    overlay.texts.index_all()
+    before = answers(overlay)
+    # as a follower does aside, soon or late
+    while (work := overlay.texts.plan_rebuild()) is not None:
+        texts, build = work
+        texts.adopt(build())
+    assert answers(overlay) == before
 
 
 def test_a_snapshot_of_other_products_is_not_bound() -> None:
