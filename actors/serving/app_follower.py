@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -181,7 +181,7 @@ class AppFollower:
         """Return the number of loaded products."""
         return self._active.overlay.catalog.products
 
-    def find_unknown_products(self, product_ids: Sequence[str]) -> list[str]:
+    def find_unknown_products(self, product_ids: Iterable[str]) -> list[str]:
         """Return the ids that no product has; none while the catalog is empty or not loaded."""
         if self._recommender is None or not self._recommender.overlay.catalog.products:
             return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -110,7 +110,7 @@ class EngineHost:
         except HouseError as error:
             return Refusal.of(error)
 
-    def find_unknown_products(self, app_id: str, product_ids: Sequence[str]) -> list[str]:
+    def find_unknown_products(self, app_id: str, product_ids: Iterable[str]) -> list[str]:
         """Return the ids that the catalog of an app lacks; none while the app is not loaded here."""
         follower = self._followers.find(app_id)
         return [] if follower is None else follower.find_unknown_products(product_ids)

@@ -7,11 +7,12 @@ The fact `bound` of an error names the bound.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable
 
 from cluster.clock import Clock
 from cluster.errors import Conflict, Forbidden
-from cluster.records.access import App
+from cluster.records.access import App, AppSettings
 from cluster.records.intake import Noun
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
@@ -68,9 +69,21 @@ class StorageBounds:
     """Checks the bound on storage at each write of an API replica."""
 
     def __init__(self, usage: UsageStore, clock: Clock) -> None:
+        self._clock = clock
         self._cache = RefreshingCache[int](
             lambda app_id, _: usage.stored_bytes(app_id), clock, keep_s=MEASURE_KEEP_S
         )
+        self._passed: dict[str, tuple[AppSettings, float]] = {}
+        "App -> the settings with which it passed the check, and until when that holds, in seconds of the clock."
+
+    def has_passed(self, app: App, now_s: float) -> bool:
+        """Return whether an app passed the check with these settings, and its measurement is not too old.
+
+        Units:
+            now_s: seconds of the clock
+        """
+        passed = self._passed.get(app.app_id)
+        return passed is not None and passed[0] is app.settings and now_s < passed[1]
 
     async def check(self, app: App) -> None:
         """Check that an app may store more.
@@ -79,8 +92,11 @@ class StorageBounds:
             Forbidden: the app's storage reached its bound
             Unavailable: the store is unreachable and was never read
         """
+        until_s = math.inf
         if app.settings.max_storage_mb:
             check_stored_bytes(app, await self._cache.read(app.app_id))
+            until_s = self._clock.monotonic_s() + MEASURE_KEEP_S - self._cache.age_s(app.app_id)
+        self._passed[app.app_id] = app.settings, until_s
 
 
 async def check_new_engine(engines: EngineStore, app: App, engine_id: str) -> None:

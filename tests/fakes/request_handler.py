@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, get_args
@@ -172,7 +172,7 @@ async def open_corner(
     query_log: QueryLog | None = None,
     served_log: ServedLogWriter | None = None,
     artifacts: ArtifactStore | None = None,
-    find_unknown_products: Callable[[str, Sequence[str]], Sequence[str]] = lambda app_id, product_ids: (),
+    find_unknown_products: Callable[[str, Iterable[str]], Sequence[str]] = lambda app_id, product_ids: (),
     addresses: ClientAddresses = DIRECT,
     writer: AnswerWriter | None = None,
 ) -> Corner:

@@ -29,9 +29,10 @@ class WritePermission:
     """Checks the interactions of one request; implements `UploadCheck` for every key."""
 
     def __init__(self, request: ApiRequest) -> None:
+        credential = request.credential
         self._request = request
-        self._settings = request.credential.app.settings
-        self._is_secret = request.credential.is_secret
+        self._settings = credential.app.settings
+        self._is_secret = credential.is_secret
         self._body: Mapping[str, Any] = {}
         self._items: list[Any] = []
         self._proofs: dict[int, dict[str, Any]] = {}

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,7 +74,7 @@ _EVERYTHING = {
 _TASK = wire.build_envelope(wire.TaskId)
 
 
-def _know_all_products(app_id: str, product_ids: Sequence[str]) -> Sequence[str]:
+def _know_all_products(app_id: str, product_ids: Iterable[str]) -> Sequence[str]:
     return ()
 
 
@@ -96,7 +96,7 @@ class ApiServices:
     "None: the ask endpoints are missing."
     artifact_store: ArtifactStore | None = None
     "None: without compacted segments, experiment reports have no conversions."
-    find_unknown_products: Callable[[str, Sequence[str]], Sequence[str]] = _know_all_products
+    find_unknown_products: Callable[[str, Iterable[str]], Sequence[str]] = _know_all_products
     "Returns the ids that the loaded catalog of an app lacks; none while it is not loaded."
     new_task_id: Callable[[], ids.TaskId] = ids.new_task_id
     new_service_id: Callable[[], ids.ServiceId] = ids.new_service_id

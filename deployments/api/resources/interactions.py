@@ -6,7 +6,7 @@ Published in `docs/reference/rest.md`, section Interactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -43,7 +43,7 @@ class InteractionsResource:
         self,
         stores: Stores,
         clock: Clock,
-        find_unknown: Callable[[str, Sequence[str]], Sequence[str]],
+        find_unknown: Callable[[str, Iterable[str]], Sequence[str]],
     ) -> None:
         self._find_unknown = find_unknown
         self._store = stores.interactions
@@ -74,7 +74,7 @@ class InteractionsResource:
             Forbidden: the app reached its bound on storage
         """
         credential = request.credential
-        if credential.app.settings.max_storage_mb:
+        if not self._storage.has_passed(credential.app, request.started_s):
             await self._storage.check(credential.app)
         accepted: AcceptedInteractions
         accepted, writer, checkouts = request.parsed
@@ -89,7 +89,7 @@ class InteractionsResource:
             return mark_dry_run(_upload_reply(request, accepted, warnings))
         if 0 < accepted.count <= MOST_CHECKED:
             # engines of this process know the products, so the store is not read
-            unknown = self._find_unknown(credential.app.app_id, tuple(accepted.product_ids))
+            unknown = self._find_unknown(credential.app.app_id, accepted.product_ids)
             if unknown:
                 warnings += _unknown_warnings(accepted, unknown)
         if accepted.count:
