@@ -37,6 +37,9 @@ MOST_SEARCHED = 200_000
 "Products of an app that is searched. Without a snapshot, indexing a million texts takes minutes."
 _WORDS = 3
 _READ = 128
+_MOST_DESCRIBED = 3
+"Places of a list whose difference is described."
+_ID = "product_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,27 @@ class BoundedChangeLog:
 
     async def record_follower(self, app_id: str, follower: Follower) -> None:
         """Do nothing: this reader must not delay the trimming of the log."""
+
+
+def describe_difference(restored: SampledAnswer, expected: SampledAnswer) -> str:
+    """Return the parts of two answers that differ: the restored one, then that of the installation."""
+    parts = [
+        f"{name}: restored {value or 'none'}, installation {other or 'none'}"
+        for name in ("refusal", "snapshot", "served_by")
+        if (value := getattr(restored, name)) != (other := getattr(expected, name))
+    ]
+    pairs = zip_longest(restored.products, expected.products, fillvalue=cast(Mapping[str, Any], {}))
+    different = [(place, *pair) for place, pair in enumerate(pairs, 1) if pair[0] != pair[1]]
+    for place, product, other in different[:_MOST_DESCRIBED]:
+        names = [name for name in {**product, **other} if product.get(name) != other.get(name)]
+        # a product has its own fields, which say nothing where another product stands
+        if product.get(_ID) != other.get(_ID):
+            names = [name for name in names if name == _ID or name.startswith("_")]
+        values = [", ".join(f"{name} {side.get(name)}" for name in names) for side in (product, other)]
+        parts.append(f"place {place}: restored {values[0]}, installation {values[1]}")
+    if len(different) > _MOST_DESCRIBED:
+        parts.append(f"{len(different)} places differ")
+    return "; ".join(parts)
 
 
 def build_queries(

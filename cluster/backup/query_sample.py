@@ -3,13 +3,14 @@
 The installation went on serving. Its change log is read up to the cut only, so users, products and interactions are
 those of the cut again. Where its segments changed since, its log is read from the segments of the backup on, as long as
 it reaches back to them. An app whose log was trimmed, or whose engines or boost rules changed since, is not compared,
-and a user who did something since the backup began is not asked for.
+and a user whose recent list was continued since the backup began is not asked for.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,14 +24,19 @@ from cluster.backup.chunks import read_parts
 from cluster.clock import SystemClock
 from cluster.ids import position_from_offset
 from cluster.records.intake import Noun
+from cluster.records.interaction import RecentEvent
+from cluster.records.validation.recent_events import GROUP
 from cluster.store import keys
 from cluster.store.client.key_loader import KeyLoader, KeyPart
 from cluster.store.client.replies import name_of
 from cluster.store.connect import OpenStores
+from cluster.store.data.append_plan import CAP
 
 _READ = 128
 _MOST_PAGES = 400
 "Pages of keys that are looked through for recent lists."
+_Visit = tuple[str, str]
+"Type of an interaction, and its first product or group of products."
 _TITLES = ("title", "name", "headline", "product_id")
 
 
@@ -92,23 +98,52 @@ async def find_change_since(
     return artifacts, ""
 
 
-async def find_active_users(source: OpenStores, app_id: str, cut: AppCut) -> set[str]:
-    """Return the prefixed ids of users whose recent list may have changed since the backup began."""
+async def find_active_users(
+    source: OpenStores, restored: OpenStores, app_id: str, cut: AppCut, user_keys: Iterable[str]
+) -> set[str]:
+    """Return the prefixed ids of users whose recent list in the installation is newer than the restored one.
+
+    These are all users that the log names since the backup began. Of the others in `user_keys`, these are the users
+    with interactions of a visitor: the log names the visitor alone, who may be linked to another user since.
+    """
+    active, visits = set[str](), set[_Visit]()
     after: dict[Noun, str] = {"interaction": cut.start["interaction"]}
-    active, visitors = set[str](), set[str]()
     while entries := await source.changes.read(app_id, after, count=_READ, block_ms=0):
         for entry in entries:
             for record in orjson.loads(entry.payload):
                 if isinstance(record, str):
                     active.add(record)
                     continue
+                if visitor := record.get("anonymous_id"):
+                    active.add(f"a:{visitor}")
                 if user_id := record.get("user_id"):
                     active.add(f"u:{user_id}")
-                if visitor := record.get("anonymous_id"):
-                    visitors.add(visitor)
+                elif visitor:
+                    visits.add(_visit_from_record(record))
         after = {"interaction": entries[-1].offset}
-    links = await source.interactions.links(app_id, sorted(visitors)) if visitors else {}
-    return active | {f"a:{visitor}" for visitor in visitors} | {f"u:{user_id}" for user_id in links.values()}
+    for user_key in set(user_keys) - active if visits else ():
+        newer, older = [await stores.interactions.recent(app_id, [user_key]) for stores in (source, restored)]
+        if _continues(newer, older, visits):
+            active.add(user_key)
+    return active
+
+
+def _continues(newer: Sequence[bytes], older: Sequence[bytes], visits: AbstractSet[_Visit]) -> bool:
+    """Return whether a recent list is another one with interactions of visitors before it."""
+    for count, packed in enumerate(newer, 1):
+        event = RecentEvent.unpack(packed)
+        if (event.type, event.product_ids[0]) not in visits:
+            return False
+        if newer[count:] == older[: CAP - count]:
+            return True
+    return False
+
+
+def _visit_from_record(record: Mapping[str, Any]) -> _Visit:
+    ids = record.get("product_ids") or [
+        GROUP + group_id for group_id in record.get("product_group_ids") or ()
+    ]
+    return record["type"], ids[0] if ids else ""
 
 
 async def _is_trimmed(source: OpenStores, app_id: str, since: Mapping[Any, str]) -> bool:

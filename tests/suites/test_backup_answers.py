@@ -38,15 +38,19 @@ pytestmark = [pytest.mark.redis, pytest.mark.usefixtures("allow_world")]
 
 MARK = ("f" * 32,)
 MOST = 100
+VISITOR = "v1"
+"A visitor who is linked to the user r7."
 Place = tuple[OpenStores, ArtifactStore]
 
 
-async def click(stores: OpenStores, user: int, product: str) -> None:
-    """Let a user look at a product."""
+async def click(stores: OpenStores, user: int | None, product: str, visitor: str = "") -> None:
+    """Let a user, a visitor or both look at a product."""
     now_ms = SystemClock().now_ms()
-    event = {"type": "click", "user_id": f"r{user}", "product_ids": [product], "timestamp": iso_ms(now_ms)}
+    user_id = "" if user is None else f"r{user}"
+    who = {name: value for name, value in (("user_id", user_id), ("anonymous_id", visitor)) if value}
+    event = {"type": "click", "product_ids": [product], "timestamp": iso_ms(now_ms), **who}
     packed = RecentEvent("click", (product,), now_ms).pack()
-    await stores.interactions.append(APP, orjson.dumps([event]), [(f"r{user}", "", packed)])
+    await stores.interactions.append(APP, orjson.dumps([event]), [(user_id, visitor, packed)])
 
 
 @dataclass
@@ -86,6 +90,7 @@ async def shop(redis_stores: OpenStores, easy_stores: OpenStores, tmp_path: Path
     await put(stores, *records[: RING - 5], task_id="compacted")
     for user in range(40):
         await click(stores, user, name(user))
+    await stores.interactions.append(APP, b"[]", [("r7", VISITOR, b"")])
     await compactor.run_once([APP], at_once=True)
     await put(stores, *records[RING - 5 :], task_id="in the log")
     for user in range(40):
@@ -118,6 +123,24 @@ async def test_what_was_written_after_the_cut_is_no_difference(shop: Shop) -> No
     await put(stores, RecordPut(name(3), orjson.dumps(late), "bead"), task_id="late")
     verification = await shop.compare()
     assert (verification.compared, verification.different) == (95, [])
+
+
+async def test_interactions_of_a_visitor_who_moved_to_another_user_are_no_difference(shop: Shop) -> None:
+    stores = shop.source[0]
+    await click(stores, None, name(20), VISITOR)
+    await click(stores, 9, name(21), VISITOR)
+    assert await stores.interactions.links(APP, [VISITOR]) == {VISITOR: "r9"}
+    verification = await shop.compare()
+    assert verification.different == []
+    assert verification.is_good
+
+
+async def test_a_lost_recent_list_shows_whatever_visitors_do(shop: Shop) -> None:
+    await lose_a_recent_list(shop)
+    await click(shop.source[0], None, name(20), "v2")
+    (different,) = (await shop.compare()).different
+    assert "user_to_products u:r7 (place 1: restored" in different
+    assert "installation _personalization_score" in different
 
 
 async def lose_a_recent_list(shop: Shop) -> None:

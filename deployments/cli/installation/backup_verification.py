@@ -7,7 +7,13 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
-from actors.serving.answer_sample import MOST_SEARCHED, build_queries, compute_answers, has_equal_data
+from actors.serving.answer_sample import (
+    MOST_SEARCHED,
+    build_queries,
+    compute_answers,
+    describe_difference,
+    has_equal_data,
+)
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.backup.catalogue import Backup
 from cluster.backup.creation import BackupResult
@@ -38,7 +44,7 @@ class Verification:
     "Answers that the restored installation gave."
     compared: int = 0
     different: list[str] = field(default_factory=list)
-    "Queries with another answer."
+    "Queries with another answer, and what differs."
     apps: int = 0
     "Apps with products and an engine, whose answers can be compared."
     not_compared: dict[str, str] = field(default_factory=dict)
@@ -130,7 +136,7 @@ async def _compare_app(
     if source is not None:
         artifacts, reason = await find_change_since(*source, into, target, verification.backup, app_id)
         expected_place = (source[0], artifacts)
-        active = await find_active_users(source[0], app_id, cut)
+        active = await find_active_users(source[0], stores, app_id, cut, user_keys)
         user_keys = tuple(user_key for user_key in user_keys if user_key not in active)
     searches = await stores.records.count(app_id, "product") <= MOST_SEARCHED
     queries = build_queries(app_id, engine_ids, user_keys, sample.titles, most, searches=searches)
@@ -148,13 +154,14 @@ async def _compare_app(
     if moved := (await find_change_since(*source, into, target, verification.backup, app_id))[1]:
         verification.not_compared[app_id] = moved
         return
-    late = await find_active_users(source[0], app_id, cut)
+    late = await find_active_users(source[0], stores, app_id, cut, user_keys)
     for query, answer, other in zip(queries, answers, expected, strict=True):
         if late.isdisjoint(query.user_keys):
             verification.compared += 1
             if answer != other:
                 subject = query.user_keys or query.anchors or (query.search.text if query.search else "",)
-                verification.different.append(f"{app_id}/{query.engine_id} {query.kind} {' '.join(subject)}")
+                name = f"{app_id}/{query.engine_id} {query.kind} {' '.join(subject)}"
+                verification.different.append(f"{name} ({describe_difference(answer, other)})")
 
 
 def print_backup(result: BackupResult, sample: SampleVerification | None, *, as_json: bool) -> None:
