@@ -2,7 +2,9 @@
 
 assignment   choose a variant: forced, remembered, or by salted hashes, for events and queries; host is its Ray actor
 lifecycle    drafts, edits and changes of status
-report       conversions, guardrails and the check of the split, and the data that it counts
+report       conversions, guardrails and the check of the split; report_data loads what it counts
+goal_report  values and ratios of people, CUPED, corrections; goal_values sums them by person
+guardrails   pause an experiment that does certain harm
 statistics   always-valid intervals and the test of the split
 client       typed clients of the assigner and of the administration
 messages     what callers send and receive

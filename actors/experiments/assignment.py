@@ -27,7 +27,7 @@ from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
 from cluster.records.experiment import LATENCY_MS, Experiment, Exposure, Variant
 from cluster.store.data.append_plan import BrowserWriter
-from cluster.store.engines.experiments import AssignMode, ExperimentBook, ExperimentStore
+from cluster.store.engines.experiments import GUARD, AssignMode, ExperimentBook, ExperimentStore
 from cluster.store.refreshing_cache import RefreshingCache
 
 MAX_AGE_S = 0.5
@@ -169,6 +169,8 @@ def choose_variant(
 
 
 _OVER: Final = "over"
+MOST_GUARDED_MS: Final = 10_000
+"A longer request counts as this for the mean latency: one outlier must not hide a slow variant."
 
 
 def _no_writer() -> BrowserWriter | None:
@@ -186,6 +188,15 @@ class TreatmentAssigner:
         self._clock = clock
         self._meter = meter or SilentMeter()
         self._counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        self._guarded: set[tuple[str, str]] = set()
+
+    async def find(self, app_id: str, experiment_id: str) -> Experiment | None:
+        """Return an experiment from the cache, None when absent.
+
+        Errors:
+            Unavailable: the store is unreachable and the cache is empty
+        """
+        return await self._cache.find(app_id, experiment_id)
 
     async def assign(
         self,
@@ -195,10 +206,12 @@ class TreatmentAssigner:
         *,
         through: str,
         device: str = "",
+        only_rules: bool = False,
         writer: Callable[[], BrowserWriter | None] = _no_writer,
     ) -> tuple[ExperimentTreatment, ...]:
         """Return the variants of a user of an engine, oldest experiment first, and record the exposure.
 
+        With `only_rules` only the experiments with a stored rule count: engines and snapshots don't touch the request.
         When there is a new exposure to record, `writer` returns how many new users the caller may add. Without the
         store, the user gets the variant of the hash, which nearly all users have, and nothing is recorded.
 
@@ -215,31 +228,74 @@ class TreatmentAssigner:
             return ()
         now_ms, treatments = self._clock.now_ms(), []
         for experiment in serving:
+            if only_rules and not any(variant.boost_rule for variant in experiment.variants):
+                continue
             if engine_id in experiment.engines and experiment.is_running_at(now_ms):
                 met = Exposure("", now_ms, through=through, device=device)
                 choice = await self._choose(experiment, tuple(user_keys), met, writer())
                 if choice.in_experiment:
                     treatments.append(
-                        ExperimentTreatment(app_id, experiment.experiment_id, choice.variant, choice.forced)
+                        ExperimentTreatment(
+                            app_id,
+                            experiment.experiment_id,
+                            choice.variant,
+                            choice.forced,
+                            is_guarded=bool(experiment.guardrails),
+                        )
                     )
         return tuple(treatments)
 
-    def record(self, treatments: Sequence[ExperimentTreatment], took_ms: float, *, failed: bool) -> None:
+    def record(
+        self,
+        treatments: Sequence[ExperimentTreatment],
+        took_ms: float,
+        *,
+        failed: bool,
+        is_empty: bool = False,
+    ) -> None:
         """Count a treated request, its result and its latency."""
         at = bisect_left(LATENCY_MS, took_ms)
         bucket = str(LATENCY_MS[at]) if at < len(LATENCY_MS) else _OVER
         for treatment in treatments:
             counts = self._counts[treatment.app_id, treatment.experiment_id]
             counts[f"{treatment.variant.variant_id}:{'failed' if failed else bucket}"] += 1
+            if treatment.is_guarded and not treatment.forced:
+                self._guarded.add((treatment.app_id, treatment.experiment_id))
+                guard = f"{treatment.variant.variant_id}:{GUARD}"
+                if failed:
+                    counts[f"{guard}failed"] += 1
+                    continue
+                whole_ms = min(round(took_ms), MOST_GUARDED_MS)
+                counts[f"{guard}answered"] += 1
+                counts[f"{guard}empty"] += is_empty
+                counts[f"{guard}ms"] += whole_ms
+                counts[f"{guard}ms_ms"] += whole_ms * whole_ms
+
+    def take_guarded(self) -> set[tuple[str, str]]:
+        """Return apps and ids of the experiments with guardrails that were served since the last call."""
+        guarded, self._guarded = self._guarded, set()
+        return guarded
+
+    async def flush_experiment(self, app_id: str, experiment_id: str) -> None:
+        """Write the counts of one experiment to the store; keep them if the store refuses them.
+
+        Errors:
+            Unavailable: the store is unreachable
+        """
+        counts = self._counts.pop((app_id, experiment_id), None)
+        if counts:
+            try:
+                await self._store.record_served(app_id, experiment_id, counts)
+            except Unavailable:
+                self._counts[app_id, experiment_id].update(counts)
+                raise
 
     async def flush(self) -> None:
         """Write the counts to the store; keep those that the store refuses for the next time."""
-        for name, counts in list(self._counts.items()):
-            del self._counts[name]
+        for name in list(self._counts):
             try:
-                await self._store.record_served(*name, counts)
+                await self.flush_experiment(*name)
             except Unavailable:
-                self._counts[name].update(counts)
                 return
 
     async def _choose(

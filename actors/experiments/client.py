@@ -21,7 +21,7 @@ from actors.experiments.messages import (
     ExperimentEvent,
     LifecycleStep,
 )
-from actors.experiments.report import load_report, validate_snapshots
+from actors.experiments.report_data import load_report, validate_snapshots
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.deadline import run_within

@@ -39,7 +39,7 @@ from pydantic import ValidationError
 from cluster.clock import Clock, iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.changes import with_changes
-from cluster.records.experiment import STEPS, Experiment, ExperimentUpdate, Status, can_overlap
+from cluster.records.experiment import LISTS, STEPS, Experiment, ExperimentUpdate, Status, can_overlap
 from cluster.records.interaction import INTERACTION_TYPES
 from cluster.store.engines.experiments import ExperimentBook
 from cluster.store.stores import Stores
@@ -109,11 +109,18 @@ class ExperimentLifecycle:
             Conflict: another one has its part of the layer
             Invalid: its status does not allow the start, or all its variants serve the same
         """
+        before = await self.get(app_id, named)
+        if before.guardrails and before.status_at(self._clock.now_ms()) != "Active":
+            await self._stores.experiments.clear_guard_counts(app_id, before.experiment_id)
         return await self._change_status(
             app_id,
             named,
             "Active",
-            lambda experiment, now: {"starts_at": now, "ends_at": _future_end(experiment, now)},
+            lambda experiment, now: {
+                "starts_at": now,
+                "ends_at": _future_end(experiment, now),
+                "paused_by": "",
+            },
         )
 
     async def schedule(
@@ -130,13 +137,23 @@ class ExperimentLifecycle:
         if ends_at is not None and ends_at <= starts_at:
             raise Invalid("the end has to be after the start")
         return await self._change_status(
-            app_id, named, "Scheduled", lambda experiment, now: {"starts_at": starts_at, "ends_at": ends_at}
+            app_id,
+            named,
+            "Scheduled",
+            lambda experiment, now: {"starts_at": starts_at, "ends_at": ends_at, "paused_by": ""},
         )
 
-    async def pause(self, app_id: str, named: str) -> Experiment:
-        """Pause an experiment: no new user enters, and all users see the first variant until it starts again."""
+    async def pause(self, app_id: str, named: str, guardrail: str = "") -> Experiment:
+        """Pause an experiment: no new user enters, and all users see the first variant until it starts again.
+
+        `guardrail` names what paused it by itself.
+        """
         return await self._change_status(
-            app_id, named, "Scheduled", lambda experiment, now: {"starts_at": 0}, pausing=True
+            app_id,
+            named,
+            "Scheduled",
+            lambda experiment, now: {"starts_at": 0, "paused_by": guardrail},
+            pausing=True,
         )
 
     async def complete(self, app_id: str, named: str) -> Experiment:
@@ -276,6 +293,7 @@ _SERVER_FIELDS = (
     "ends_at",
     "created_at",
     "weights_at",
+    "paused_by",
     "revision",
 )
 "Fields that a draft may not have: the server generates them, or they result from a step of the life cycle."
@@ -334,6 +352,12 @@ def _build_experiment(
     for kind in experiment.goal:
         if kind not in INTERACTION_TYPES:
             raise Invalid(f"experiments.{at}.goal is invalid. There is no interaction of type {kind!r}")
+    for goal in experiment.goals:
+        for kind in (*goal.types, *goal.per):
+            if kind not in INTERACTION_TYPES and kind != LISTS:
+                raise Invalid(
+                    f"experiments.{at}.goals.{goal.name} is invalid. There is no interaction of type {kind!r}"
+                )
     return experiment
 
 
@@ -401,6 +425,8 @@ def _list_changes(experiment: Experiment, edit: ExperimentUpdate) -> dict[str, A
     changes = edit.list_changes()
     if changes.pop("weights", None):
         changes["variants"] = _apply_weights(experiment, edit.weights)
+    if edit.guardrails:
+        changes["guardrails"] = {**experiment.guardrails, **edit.guardrails}
     return {name: value for name, value in changes.items() if value != getattr(experiment, name)}
 
 

@@ -56,6 +56,8 @@ class ExperimentTreatment:
     variant: Variant
     forced: bool = False
     "An event of the client forced the variant."
+    is_guarded: bool = False
+    "The experiment has guardrails, so that the moments of its latency are counted."
 
 
 EXPERIMENT_MESSAGES: Final = MessageCodec({

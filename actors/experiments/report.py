@@ -8,14 +8,13 @@ guardrails    requests that the experiment treated itself: failed ones, and thos
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import isfinite
 from typing import Any, Final
 
+from actors.experiments.goal_report import ALPHA, GoalReport, effect_to_dict
 from actors.experiments.statistics import (
     EffectEstimate,
     SplitCheck,
@@ -23,16 +22,9 @@ from actors.experiments.statistics import (
     check_split_ratio,
     compare_samples,
 )
-from actors.hosting.uncompacted_interactions import read_uncompacted
-from cluster.artifacts.artifact_store import ArtifactStore
-from cluster.artifacts.segments import SegmentStore
-from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import from_ms
-from cluster.errors import NotFound
 from cluster.records.experiment import LATENCY_MS, Experiment, Exposure, Variant
-from cluster.store.stores import Stores
 
-ALPHA: Final = 0.05
 SLOW_MS: Final = 200
 DAY_MS: Final = 86_400_000
 _MOST_SLICES: Final = 200
@@ -99,6 +91,9 @@ class ExperimentReport:
     "Day (UTC) -> variant id -> users with an exposure on that day."
     settling: int = 0
     "Accepted conversions that are not compacted yet and not counted."
+    goals: tuple[GoalReport, ...] = ()
+    "All goals, the primary one first; empty for an experiment that only counts conversions."
+    segments: tuple[GoalReport, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON; an infinite interval has null ends."""
@@ -115,6 +110,9 @@ class ExperimentReport:
             },
             "days": self.days,
             "settling": self.settling,
+            "paused_by": self.experiment.paused_by,
+            "goals": [goal.to_dict() for goal in self.goals],
+            "segments": [part.to_dict() for part in self.segments],
         }
 
 
@@ -136,7 +134,7 @@ def build_report(
     Cost:
         1,000,000 people and as many conversions: some 5 s
     """
-    met, person_of = _collect_people(exposures, links)
+    met, person_of = collect_people(exposures, links)
     # before a change of weights another split was intended, and the users of both times differ
     met = {person: exposure for person, exposure in met.items() if exposure.at_ms >= experiment.weights_at}
     converted, conversions = _count_conversions(experiment, met, person_of, goal_interactions)
@@ -176,7 +174,7 @@ def serving_counts_from(counts: Mapping[str, int], variant_id: str) -> ServingCo
     return ServingCounts(answered + failed, failed, slow, p50, p95)
 
 
-def _collect_people(
+def collect_people(
     exposures: Iterable[tuple[str, Exposure]], links: Mapping[str, str]
 ) -> tuple[dict[str, Exposure], dict[str, str]]:
     """Return persons with their exposure, and the person of every user id."""
@@ -288,91 +286,11 @@ def _variant_to_dict(line: VariantReport) -> dict[str, Any]:
         "conversions": line.conversions,
         "rate": line.rate,
         "forced": line.forced,
-        "lift": _effect_to_dict(line.lift),
+        "lift": effect_to_dict(line.lift),
         "served": {
             "requests": served.requests, "failed": served.failed, "slow": served.slow,
             "p50_ms": served.p50_ms, "p95_ms": served.p95_ms,
         },
-        "guardrails": {"errors": _effect_to_dict(line.failures), "latency": _effect_to_dict(line.slowness)},
+        "guardrails": {"errors": effect_to_dict(line.failures), "latency": effect_to_dict(line.slowness)},
         "broken": line.broken,
     }  # fmt: skip
-
-
-def _effect_to_dict(effect: EffectEstimate | None) -> dict[str, Any] | None:
-    if effect is None:
-        return None
-    return {
-        "value": effect.value,
-        "low": effect.low if isfinite(effect.low) else None,
-        "high": effect.high if isfinite(effect.high) else None,
-        "relative": effect.relative,
-        "decided": effect.decided,
-        "p_value": effect.p_value,
-    }
-
-
-# Load the data of a report, and check that the artifact store holds the versions that variants name.
-#
-# Exposures and counters come from the store, conversions from compacted interactions. Interactions of the last half
-# minute may not be compacted yet: the report gives their number and counts them the next time.
-
-
-def validate_snapshots(experiment: Experiment, artifacts: ArtifactStore | None) -> None:
-    """Refuse versions that the artifact store does not hold: a variant would then change nothing.
-
-    Errors:
-        NotFound: names the version
-    """
-    for variant in experiment.variants:
-        if not variant.snapshot:
-            continue
-        for engine_id in (variant.engine_id,) if variant.engine_id else experiment.engines:
-            if variant.snapshot not in _snapshot_versions(artifacts, experiment.app_id, engine_id):
-                raise NotFound(
-                    f"variant {variant.slug}: engine {engine_id} has no snapshot {variant.snapshot!r}; "
-                    "see `kiosk engines history`"
-                )
-
-
-async def load_report(
-    stores: Stores, artifacts: ArtifactStore | None, experiment: Experiment
-) -> ExperimentReport:
-    """Read all data in a separate thread and build the report; without an artifact store there are no conversions.
-
-    Errors:
-        Fault: the manifest of the compacted interactions is damaged
-    """
-    app_id, name = experiment.app_id, experiment.experiment_id
-    exposures = [row async for row in stores.experiments.exposures(app_id, name)]
-    since_ms = min((exposure.at_ms for _, exposure in exposures), default=0)
-    visitors = [user_key[2:] for user_key, _ in exposures if user_key.startswith("a:")]
-    links = await stores.interactions.links(app_id, visitors)
-    user_keys = [*(user_key for user_key, _ in exposures), *(f"u:{user}" for user in links.values())]
-    goal_interactions, after = await asyncio.to_thread(
-        _read_conversions, artifacts, experiment, since_ms, user_keys
-    )
-    late = await read_uncompacted(stores.changes, app_id, after, experiment.goal) if exposures else []
-    served = await stores.experiments.served(app_id, name)
-    settling = [(interaction.user_key, interaction.at_ms) for interaction in late]
-    return await asyncio.to_thread(
-        build_report, experiment, exposures, goal_interactions, links=links, served=served, settling=settling
-    )
-
-
-def _snapshot_versions(artifacts: ArtifactStore | None, app_id: str, engine_id: str) -> set[str]:
-    if artifacts is None:
-        return set()
-    return {snapshot.version for snapshot in SnapshotStore(artifacts).versions(app_id, engine_id)}
-
-
-def _read_conversions(
-    artifacts: ArtifactStore | None, experiment: Experiment, since_ms: int, user_keys: Sequence[str]
-) -> tuple[list[tuple[str, int]], str]:
-    """Return the compacted conversions of some users and the offset up to which interactions are compacted."""
-    if artifacts is None:
-        return [], "0"
-    segments = SegmentStore(artifacts)
-    # an interaction that is compacted between the two reads appears in both
-    after = segments.offsets(experiment.app_id).get("interaction", "0")
-    table = segments.load_interaction_times(experiment.app_id, experiment.goal, since_ms, user_keys)
-    return list(zip(table["reader"].to_pylist(), table["at_ms"].to_pylist(), strict=True)), after

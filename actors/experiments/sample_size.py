@@ -15,7 +15,8 @@ from math import ceil, inf, sqrt
 from statistics import NormalDist
 from typing import Any
 
-from actors.experiments.report import ALPHA, ExperimentReport
+from actors.experiments.goal_report import ALPHA
+from actors.experiments.report import ExperimentReport
 from actors.experiments.statistics import VariantSample, compare_samples
 
 MOST_PEOPLE = 1_000_000_000
@@ -54,17 +55,30 @@ def estimate_sample_size(
     """
     raised = min(rate * (1 + relative_lift), 1.0)
     alpha = ALPHA / max(variants - 1, 1)
-    low, high = 100, 100
-    while high < MOST_PEOPLE and not _decides(high, rate, raised, alpha, power):
-        low, high = high, high * 2
-    if high >= MOST_PEOPLE:
-        return SampleSize(None, _fixed_size(rate, raised, alpha, power), None, None)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _decides(middle, rate, raised, alpha, power) else (middle, high)
-    total = high * variants
-    days = ceil(min(total / people_per_day, MOST_DAYS)) if people_per_day > 0 else None
-    return SampleSize(high, _fixed_size(rate, raised, alpha, power), total, days)
+    plan = _Plan(rate, raised, (rate * (1 - rate), raised * (1 - raised)), alpha, power)
+    return _find_size(plan, variants, people_per_day)
+
+
+def estimate_value_size(
+    mean: float,
+    spread: float,
+    relative_lift: float,
+    *,
+    correlation: float = 0.0,
+    variants: int = 2,
+    power: float = 0.8,
+    people_per_day: float = 0.0,
+) -> SampleSize:
+    """Return how many people find a relative difference of a value, as revenue, with a power.
+
+    Units:
+        mean, spread: mean and standard deviation of the value over all people, also those without any
+        correlation: with the same value in the 28 days before, which CUPED uses: 0 to 1
+    """
+    variance = spread**2 * (1 - correlation**2)
+    alpha = ALPHA / max(variants - 1, 1)
+    plan = _Plan(mean, mean * (1 + relative_lift), (variance, variance), alpha, power)
+    return _find_size(plan, variants, people_per_day)
 
 
 def estimate_missing_sample(report: ExperimentReport) -> SampleSize | None:
@@ -89,19 +103,46 @@ def estimate_missing_sample(report: ExperimentReport) -> SampleSize | None:
     return replace(size, days=ceil(min(max(size.total - users, 0) / pace, MOST_DAYS)))
 
 
-def _decides(people: int, rate: float, raised: float, alpha: float, power: float) -> bool:
-    control, treated = (VariantSample(people, people * mean, people * mean) for mean in (rate, raised))
-    effect = compare_samples(control, treated, alpha=alpha)
-    half = effect.high - effect.value
-    if half == inf:
-        return False
-    error = sqrt((control.variance + treated.variance) / people)
-    return abs(effect.value) >= half + NormalDist().inv_cdf(power) * error
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A difference to find, with the means and variances of a person's figure in both variants."""
+
+    mean: float
+    raised: float
+    variances: tuple[float, float]
+    alpha: float
+    power: float
+
+    def decides(self, people: int) -> bool:
+        """Return whether a report with so many people in each variant decides, with the power."""
+        control, treated = (
+            VariantSample(people, people * mean, people * (variance + mean**2))
+            for mean, variance in zip((self.mean, self.raised), self.variances, strict=True)
+        )
+        effect = compare_samples(control, treated, alpha=self.alpha)
+        half = effect.high - effect.value
+        if half == inf:
+            return False
+        error = sqrt(sum(self.variances) / people)
+        return abs(effect.value) >= half + NormalDist().inv_cdf(self.power) * error
+
+    def fixed_size(self) -> int:
+        """Return the people in each variant for a test that is read once."""
+        normal = NormalDist()
+        reach = normal.inv_cdf(1 - self.alpha / 2) + normal.inv_cdf(self.power)
+        gap = (self.raised - self.mean) ** 2
+        return max(ceil(min(reach**2 * sum(self.variances) / gap, LARGEST_SIZE)), 1) if gap else LARGEST_SIZE
 
 
-def _fixed_size(rate: float, raised: float, alpha: float, power: float) -> int:
-    normal = NormalDist()
-    spread = rate * (1 - rate) + raised * (1 - raised)
-    reach = normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(power)
-    gap = (raised - rate) ** 2
-    return max(ceil(min(reach**2 * spread / gap, LARGEST_SIZE)), 1) if gap else LARGEST_SIZE
+def _find_size(plan: _Plan, variants: int, people_per_day: float) -> SampleSize:
+    low, high = 100, 100
+    while high < MOST_PEOPLE and not plan.decides(high):
+        low, high = high, high * 2
+    if high >= MOST_PEOPLE:
+        return SampleSize(None, plan.fixed_size(), None, None)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if plan.decides(middle) else (middle, high)
+    total = high * variants
+    days = ceil(min(total / people_per_day, MOST_DAYS)) if people_per_day > 0 else None
+    return SampleSize(high, plan.fixed_size(), total, days)

@@ -22,7 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.units import Moment, Share
@@ -45,6 +45,84 @@ WHOLE_LAYER: Final = (0.0, 1.0)
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 _SLUG = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+
+CONVERSION: Final = "conversion"
+"Name of the goal that `Experiment.goal` describes: the share of the users with an interaction of its types."
+LISTS: Final = "lists"
+"Denominator of a ratio: the lists of products that were served to the user."
+_VALUE = r"^(|count|revenue|quantities|duration|rating|custom_context\.[A-Za-z0-9_]{1,64})$"
+
+
+class ExperimentGoal(BaseModel):
+    """A figure of each user that an experiment compares."""
+
+    model_config = _STRICT
+
+    name: str = Field(pattern=_SLUG)
+    types: tuple[str, ...] = Field(min_length=1, max_length=50)
+    "Types of interactions that it counts or sums."
+    value: str = Field(default="", pattern=_VALUE)
+    """Empty: whether the user has such an interaction. `count`: how many. Else the sum of a field of the interactions,
+    as `revenue`, `duration` in seconds, or `custom_context.margin` of their context."""
+    per: tuple[str, ...] = Field(default=(), max_length=50)
+    "Makes it a ratio: divided by the interactions of these types, or by `lists`."
+    cap: float | None = Field(default=None, gt=0)
+    "Larger sums of a user count as this: a few extreme users widen every interval."
+    better: Literal["more", "less"] = "more"
+
+    @model_validator(mode="after")
+    def _is_one_figure(self) -> ExperimentGoal:
+        if self.name == CONVERSION:
+            raise ValueError(
+                "'conversion' is the name of the goal that `goal` describes; choose another name"
+            )
+        if self.per and not self.value:
+            raise ValueError(
+                "a ratio needs a value: count, revenue, quantities, duration, rating, custom_context.NAME"
+            )
+        if LISTS in self.per and len(self.per) > 1:
+            raise ValueError("per is `lists`, or types of interactions")
+        return self
+
+
+GOALS: Final = (
+    ExperimentGoal(name="revenue", types=("checkout",), value="revenue"),
+    ExperimentGoal(name="order-value", types=("checkout",), value="revenue", per=("checkout",)),
+    ExperimentGoal(name="orders", types=("checkout",), value="count"),
+    ExperimentGoal(name="quantities", types=("checkout",), value="quantities"),
+    ExperimentGoal(
+        name="clicks-per-list", types=("click", "product_detail_page_view"), value="count", per=(LISTS,)
+    ),
+    ExperimentGoal(name="reading-time", types=("read",), value="duration"),
+)
+"Goals that a draft may name instead of describing them."
+_BY_NAME: Final = {goal.name: goal for goal in GOALS}
+
+GUARDRAILS: Final[dict[str, float]] = {"latency": 50.0, "errors": 0.005, "empty": 0.01}
+"Guardrail -> default tolerance: milliseconds of the mean latency, share of failed requests, share of empty answers."
+
+
+def _describe_goals(given: Any) -> Any:
+    if not isinstance(given, list | tuple):
+        return given
+    return [_BY_NAME.get(goal, goal) if isinstance(goal, str) else goal for goal in given]
+
+
+def _add_tolerances(given: Any) -> Any:
+    """Return guardrails with tolerances from a list of names; other goals get 0."""
+    if not isinstance(given, list | tuple):
+        return given
+    return {name: GUARDRAILS.get(name, 0.0) if isinstance(name, str) else 0.0 for name in given}
+
+
+Goals = Annotated[tuple[ExperimentGoal, ...], BeforeValidator(_describe_goals), Field(max_length=20)]
+Guardrails = Annotated[
+    dict[str, Annotated[float, Field(ge=0)]], BeforeValidator(_add_tolerances), Field(max_length=20)
+]
+Segments = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^(history|device|through|user\.[A-Za-z0-9_]{1,64})$")], ...],
+    Field(max_length=10),
+]
 
 
 class Variant(BaseModel):
@@ -97,6 +175,17 @@ class Experiment(BaseModel):
     "The shop's own code reports who met a variant, so variants may be the same for Kiosk."
     goal: tuple[str, ...] = ("checkout",)
     "Types of interactions that count as a conversion."
+    goals: Goals = ()
+    "Further figures: values and ratios."
+    primary: str = CONVERSION
+    "The goal that decides; the others are shown with a correction for their number."
+    segments: Segments = ()
+    "Parts of the users for which the report repeats the primary goal."
+    guardrails: Guardrails = Field(default_factory=dict)
+    """What pauses the experiment by itself -> tolerance: `latency` (ms), `errors` and `empty` (shares), or a goal
+    (share of the control's mean)."""
+    paused_by: str = ""
+    "Guardrail that paused it; empty again after the next start."
     created_at: int = 0
     weights_at: int = 0
     "When the weights last changed while it ran; reports count the exposures since then."
@@ -118,6 +207,16 @@ class Experiment(BaseModel):
             raise ValueError("a slice is a part of a layer; name the layer")
         if self.ends_at is not None and self.ends_at <= self.starts_at:
             raise ValueError("ends_at has to be after starts_at")
+        goals = [CONVERSION, *(goal.name for goal in self.goals)]
+        if len(set(goals)) < len(goals):
+            raise ValueError("goals need names of their own")
+        if self.primary not in goals:
+            raise ValueError(f"primary is not among the goals: {', '.join(goals)}")
+        for name in self.guardrails:
+            if name not in GUARDRAILS and name not in goals:
+                raise ValueError(
+                    f"there is no guardrail {name!r}; choose of {', '.join([*GUARDRAILS, *goals])}"
+                )
         return self
 
     def is_running_at(self, now_ms: int) -> bool:
@@ -177,6 +276,19 @@ class ExperimentUpdate(BaseModel):
     ends_at: Moment | None = Field(None, title="Ends at (UTC)", description="Moment at which it ends.")
     goal: Annotated[tuple[str, ...], Field(max_length=50)] | None = Field(
         None, title="Goal", description="Types of interactions that count as a conversion."
+    )
+    segments: Annotated[tuple[str, ...], Field(max_length=10)] | None = Field(
+        None,
+        title="Segments",
+        description="Parts of the users that the report compares: history, device, through, user.FIELD.",
+    )
+    guardrails: Annotated[dict[str, float], Field(max_length=20)] = Field(
+        default_factory=dict,
+        title="Guardrail",
+        description=(
+            "What pauses the experiment by itself -> tolerance: latency (ms), errors, empty (shares), or a goal "
+            "(share of the control's mean). Others stay as they are."
+        ),
     )
     layer: str | None = Field(
         None,

@@ -20,6 +20,7 @@ from actors.archive.host import ArchiveHost
 from actors.archive.messages import ArchiveQuery
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.experiments.client import ActorExperimentClient, LocalExperimentClient
+from actors.experiments.guardrails import GuardrailWatcher
 from actors.history.client import LocalHistoryClient
 from actors.hosting.memory_budget import MemoryBudget
 from actors.language.encoder_store import EncoderStore
@@ -163,6 +164,11 @@ class Gateway:
         restore_priority()
         self._loading_task = self.loop.create_task(self._load_in_background(config.app_id))
         self._metrics_task = self.loop.create_task(self._report_metrics())
+        guardrails = GuardrailWatcher(
+            stores, artifact_store, self._experiments.treatments, clock,
+            owner=self._replica, list_apps=lambda: self._keyring.app_ids,
+        )  # fmt: skip
+        self._guardrails_task = self.loop.create_task(guardrails.run())
         routes = [*build_archive_routes(self._archive, observer), *build_script_routes()]
         if settings.console:
             routes += build_administration_routes(
@@ -207,7 +213,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Close everything, dependents first."""
-        tasks = (self._metrics_task, self._loading_task, self._sweep_task)
+        tasks = (self._metrics_task, self._loading_task, self._sweep_task, self._guardrails_task)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -33,6 +33,7 @@ from deployments.operations.frame import audit
 from deployments.operations.frame.operation import Operation, list_operations
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight import (
+    experiment_plan,
     experiments,
     measurements,
     outcomes,
@@ -83,6 +84,7 @@ _MODULES: tuple[ModuleType, ...] = (
     rule_history,
     rule_preview,
     experiments,
+    experiment_plan,
     search_activity,
     outcomes,
     questions,

@@ -10,6 +10,7 @@ import pytest
 
 from cluster.records.experiment import Experiment, Exposure
 from cluster.store.data.append_plan import BrowserWriter
+from cluster.store.engines.experiments import GUARD
 from cluster.store.stores import Stores
 from tests.suites.doing import APP, NOW, OTHER
 
@@ -35,6 +36,12 @@ class ExperimentSuite:
     @pytest.fixture
     def stores(self) -> Stores:
         raise NotImplementedError
+
+    async def test_the_counters_of_guardrails_are_cleared_alone(self, stores: Stores) -> None:
+        await stores.experiments.record_served(APP, "one", {"a:10": 3, f"a:{GUARD}ms": 30, "b:failed": 1})
+        await stores.experiments.clear_guard_counts(APP, "one")
+        await stores.experiments.clear_guard_counts(APP, "two")
+        assert await stores.experiments.served(APP, "one") == {"a:10": 3, "b:failed": 1}
 
     async def test_an_experiment_reads_back_by_id_and_slug(self, stores: Stores) -> None:
         assert await stores.experiments.version(APP) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from cluster.records.experiment import Experiment, Exposure
 from cluster.store import keys
@@ -16,6 +16,9 @@ from cluster.store.client.script import Script
 from cluster.store.data.append_plan import MOST_ADDRESSES, STRANGER_LIFE_S, BrowserWriter
 from cluster.store.seals.quarantine import Quarantine
 from cluster.store.seals.sealed_hash import SealedHash
+
+GUARD: Final = "guard."
+"Begins the names of the counters that guardrails read, behind the variant's id."
 
 AssignMode = Literal["read", "take", "force"]
 "Mode of an assignment: only read; give the proposed variant to users without one; replace any variant."
@@ -145,6 +148,12 @@ class ExperimentStore:
         await asyncio.gather(
             *(self._server.execute_slow("HINCRBY", key, name, count) for name, count in counts.items())
         )
+
+    async def clear_guard_counts(self, app_id: str, experiment_id: str) -> None:
+        """Delete the counters that guardrails read: after a new start they judge the requests since then."""
+        names = [name for name in await self.served(app_id, experiment_id) if f":{GUARD}" in name]
+        if names:
+            await self._server.execute_slow("HDEL", keys.experiment_served(app_id, experiment_id), *names)
 
     async def served(self, app_id: str, experiment_id: str) -> dict[str, int]:
         flat = await self._server.execute_slow("HGETALL", keys.experiment_served(app_id, experiment_id))

@@ -151,6 +151,7 @@ def build_endpoints(services: ApiServices) -> tuple[Endpoint, ...]:
             services.new_service_id,
             services.query_log,
             suggestions,
+            treatment,
             services.served_log,
         )
         table = (*table, *ask_endpoints)

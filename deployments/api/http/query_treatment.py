@@ -14,8 +14,11 @@ from actors.experiments.client import ExperimentClient
 from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import UserQuery
 from actors.serving.client import PREVIEW, StoredRules
+from actors.serving.stored_rules import apply_rules
 from cluster.clock import Clock
 from cluster.errors import Invalid
+from cluster.ids import DEFAULT_ENGINE
+from cluster.records.question import Question
 from deployments.api.http.browser_writes import limit_new_users
 from deployments.edge.http.request import ApiRequest
 
@@ -23,13 +26,15 @@ from deployments.edge.http.request import ApiRequest
 class TreatmentOutcome:
     """Counts how the query of a treated user ended, when its `with` block ends: latency, and failure or success."""
 
-    __slots__ = ("_clock", "_record", "_started_s", "treatments")
+    __slots__ = ("_clock", "_record", "_started_s", "is_empty", "treatments")
 
     def __init__(
         self, record: Callable[..., None], treatments: Sequence[ExperimentTreatment], clock: Clock
     ) -> None:
         self._record = record
         self.treatments = treatments
+        self.is_empty = False
+        "Whether the answer showed nothing; set inside of the block."
         self._clock = clock
         self._started_s = clock.monotonic_s() if treatments else 0.0
 
@@ -43,7 +48,7 @@ class TreatmentOutcome:
         if self.treatments:
             took_ms = (self._clock.monotonic_s() - self._started_s) * 1000
             failed = kind is not None and not issubclass(kind, Invalid)
-            self._record(self.treatments, took_ms, failed=failed)
+            self._record(self.treatments, took_ms, failed=failed, is_empty=self.is_empty)
 
 
 class QueryTreatment:
@@ -78,6 +83,44 @@ class QueryTreatment:
             return await self._rules.apply(query), self._no_outcome
         outcome = TreatmentOutcome(self._treatments.record, treatments, request.clock)
         return await self._rules.apply(apply_treatments(query, treatments)), outcome
+
+    async def apply_variants(
+        self, request: ApiRequest, query: UserQuery
+    ) -> tuple[UserQuery, TreatmentOutcome]:
+        """Return a query of `/v1/ask/search` with the variants of its user; stored rules apply only by a variant."""
+        treatments = await self._treatments.assign(
+            query.app_id, query.engine_id, query.user_keys,
+            through="ask_search", device=classify_device(request.user_agent),
+            writer=partial(limit_new_users, request, query.user_id),
+        )  # fmt: skip
+        if not treatments:
+            return query, self._no_outcome
+        treated = apply_treatments(query, treatments)
+        rules = await self._rules.get_rules(treated.app_id, treated.engine_id) if treated.rule_names else ()
+        named = [ready for ready in rules if ready.rule.name in treated.rule_names]
+        return apply_rules(treated, named), TreatmentOutcome(
+            self._treatments.record, treatments, request.clock
+        )
+
+    async def apply_to_question(self, request: ApiRequest, question: Question) -> Question:
+        """Return a question that prefers the products of its user's variants: the `boost_fq` of their stored rules."""
+        # a visitor whose id Kiosk made up from the request is another one tomorrow
+        visitor = question.anonymous_id if request.payload.get("anonymous_id") else ""
+        query = UserQuery("search", question.app_id, DEFAULT_ENGINE, question.user_id, visitor)
+        treatments = await self._treatments.assign(
+            query.app_id, query.engine_id, query.user_keys,
+            through="ask_questions", device=classify_device(request.user_agent), only_rules=True,
+            writer=partial(limit_new_users, request, question.user_id),
+        )  # fmt: skip
+        names = {treatment.variant.boost_rule for treatment in treatments}
+        if not any(names):
+            return question
+        rules = await self._rules.get_rules(query.app_id, query.engine_id)
+        preferred = [
+            ready.rule.boost_fq for ready in rules if ready.rule.name in names and ready.rule.boost_fq
+        ]
+        clauses = [f"({clause})" for clause in (question.boost_fq, *preferred) if clause.strip()]
+        return question.model_copy(update={"boost_fq": " OR ".join(clauses)})
 
 
 def apply_treatments(query: UserQuery, treatments: Sequence[ExperimentTreatment]) -> UserQuery:

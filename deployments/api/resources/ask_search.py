@@ -31,6 +31,7 @@ from deployments.api.http.confidential_fields import (
 )
 from deployments.api.http.identity import RequestIdentity, identity_from_request
 from deployments.api.http.query_log_writer import QueryLog
+from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.resources.questions import (
     AskServices,
@@ -71,8 +72,10 @@ class AskSearchResource:
         recommender: RecommenderClient,
         new_service_id: Callable[[], ServiceId],
         query_log: QueryLog,
+        treatment: QueryTreatment,
         served_log: ServedLogWriter | None = None,
     ) -> None:
+        self._treatment = treatment
         self._served_log = served_log
         self._query_log = query_log
         self._services = services
@@ -94,9 +97,12 @@ class AskSearchResource:
         """Search products and passages, and create the question if an answer is requested."""
         body, identity, query = request.parsed
         question_id = await self._create_question(request, body, identity) if body.answer else None
-        snippets = await self._retrieve_passages(request.app_id, body)
-        answered = await self._search_products(query, list(snippets))
-        products = await self._page(request, body, query, answered, snippets)
+        treated, outcome = await self._treatment.apply_variants(request, query)
+        with outcome:
+            snippets = await self._retrieve_passages(request.app_id, body)
+            answered = await self._search_products(treated, list(snippets))
+            products = await self._page(request, body, query, answered, snippets)
+            outcome.is_empty = not products
         total = answered.search.total if answered.search is not None else 0
         self._query_log.record(
             request, "ask", body.q, total=total, served_by="ask_search", engine_id=query.engine_id
@@ -104,7 +110,9 @@ class AskSearchResource:
         service_id = self._new_service_id()
         if self._served_log is not None:
             shown = [str(product["product_id"]) for product in products]
-            self._served_log.record_items(request, service_id, query, shown, endpoint="ask_search")
+            self._served_log.record_items(
+                request, service_id, treated, shown, outcome.treatments, endpoint="ask_search"
+            )
         data: dict[str, Any] = {
             "took": request.took_ms(),
             "service_id": service_id,

@@ -16,6 +16,7 @@ from cluster.ids import DEFAULT_ENGINE, ServiceId
 from deployments.api.http.confidential_fields import check_names, hidden_fields
 from deployments.api.http.endpoint import Endpoint, EndpointTexts
 from deployments.api.http.query_log_writer import QueryLog
+from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.http.served_log_writer import ServedLogWriter
 from deployments.api.resources.ask_search import AskSearchResource
 from deployments.api.resources.completions import QuestionBankSuggestions
@@ -212,14 +213,17 @@ def build_ask_endpoints(
     new_service_id: Callable[[], ServiceId],
     query_log: QueryLog,
     suggestions: QuestionBankSuggestions,
+    treatment: QueryTreatment,
     served_log: ServedLogWriter | None = None,
 ) -> tuple[Endpoint, ...]:
     """Return the endpoints."""
-    questions = QuestionsResource(services, recommender, query_log)
+    questions = QuestionsResource(services, recommender, query_log, treatment)
     return (
         *_question_rows(questions),
         *_search_rows(
-            AskSearchResource(services, questions, recommender, new_service_id, query_log, served_log)
+            AskSearchResource(
+                services, questions, recommender, new_service_id, query_log, treatment, served_log
+            )
         ),
         *_suggestion_rows(AskSuggestionsResource(services, recommender, new_service_id, suggestions)),
     )

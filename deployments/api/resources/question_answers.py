@@ -71,6 +71,7 @@ class QuestionAnswersResource:
         treated, outcome = await self._treatment.apply(request)
         with outcome:
             answered = await self._recommender.answer(treated)
+            outcome.is_empty = answered.answers is None or not answered.answers.answers
         remove_hidden_fields(request, query, answered)
         answers = answered.answers or _NOTHING
         original = query.question.original if query.question is not None else ""

@@ -30,6 +30,7 @@ from cluster.store.archive.questions import QuestionStore, StoredQuestion
 from deployments.api.http.confidential_fields import check_format
 from deployments.api.http.identity import RequestIdentity, identity_from_request
 from deployments.api.http.query_log_writer import QueryLog
+from deployments.api.http.query_treatment import QueryTreatment
 from deployments.api.wire.ask import AnswerFormatBody, AskAnswers, AskBody, AskQuestion, parse_question_id
 from deployments.api.wire.faults import refuse, unprocessable_from
 from deployments.api.wire.shared import parse_filter
@@ -62,8 +63,15 @@ class AskServices:
 class QuestionsResource:
     """The endpoints that accept questions and return answers."""
 
-    def __init__(self, services: AskServices, recommender: RecommenderClient, query_log: QueryLog) -> None:
+    def __init__(
+        self,
+        services: AskServices,
+        recommender: RecommenderClient,
+        query_log: QueryLog,
+        treatment: QueryTreatment,
+    ) -> None:
         self._query_log = query_log
+        self._treatment = treatment
         self._services = services
         self._recommender = recommender
         self._put = record_in_history(services.history)
@@ -147,6 +155,7 @@ class QuestionsResource:
         if quota is not None and await self._is_over_quota(request.app_id, identity, day, quota):
             await services.client.refuse(question, QUOTA_SPENT)
             return question.question_id
+        question = await self._treatment.apply_to_question(request, question)
         only = await list_few_matching(self._recommender, question.app_id, question.fq, question.type)
         await services.client.submit(question.model_copy(update={"only": only}))
         if not has_link(question.text):

@@ -100,6 +100,7 @@ class RecommendationResource:
             query, outcome = await self._treatment.apply(request)
             with outcome:
                 answered = await self._recommender.answer(query)
+                outcome.is_empty = not (answered.products or answered.groups)
             service_id = request.parsed.service_id
             if self._served_log is not None:
                 self._served_log.record(request, service_id, query, answered, outcome.treatments)

@@ -74,6 +74,7 @@ class SearchResource:
         treated, outcome = await self._treatment.apply(request)
         with outcome:
             answered = await self._recommender.answer(treated)
+            outcome.is_empty = not answered.products
         service_id = self._new_service_id()
         if self._served_log is not None:
             self._served_log.record(request, service_id, treated, answered, outcome.treatments)

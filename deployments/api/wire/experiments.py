@@ -45,6 +45,12 @@ class ExperimentEdit(RequestModel):
     "Start and end of the range in the layer, 0 to 1."
     reports_exposure: bool | None = None
     "Whether your own code reports who met a variant, so variants may serve the same."
+    segments: Annotated[list[str], Field(max_length=10)] | None = None
+    "Parts of the users that the report compares: history, device, through, user.FIELD."
+    guardrails: Annotated[dict[str, Annotated[Real, Field(ge=0)]], Field(max_length=20)] = Field(
+        default_factory=dict
+    )
+    "What pauses the experiment by itself -> tolerance; others stay as they are."
 
 
 class ScheduleBody(RequestModel):
@@ -68,6 +74,19 @@ _VARIANT: dict[str, Any] = {
         "boost_rule": {"type": "string"},
     },
 }
+_GOAL: dict[str, Any] = {
+    "type": "object",
+    "description": "A value or ratio of each user.",
+    "required": ["name", "types"],
+    "properties": {
+        "name": {"type": "string"},
+        "types": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 50},
+        "value": {"type": "string"},
+        "per": {"type": "array", "items": {"type": "string"}, "maxItems": 50},
+        "cap": {"type": "number", "exclusiveMinimum": 0},
+        "better": {"type": "string", "enum": ["more", "less"]},
+    },
+}
 _DRAFT: dict[str, Any] = {
     "type": "object",
     "description": "An experiment that does not exist yet.",
@@ -80,6 +99,19 @@ _DRAFT: dict[str, Any] = {
         "slice": {"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2},
         "engines": {"type": "array", "items": {"type": "string"}},
         "goal": {"type": "array", "items": {"type": "string"}},
+        "goals": {
+            "type": "array",
+            "maxItems": 20,
+            "items": {"anyOf": [{"type": "string"}, {"$ref": "#/components/schemas/ExperimentDraftGoal"}]},
+        },
+        "primary": {"type": "string"},
+        "segments": {"type": "array", "items": {"type": "string"}, "maxItems": 10},
+        "guardrails": {
+            "anyOf": [
+                {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}},
+                {"type": "array", "items": {"type": "string"}},
+            ]
+        },
         "reports_exposure": {"type": "boolean"},
         "variants": {
             "type": "array",
@@ -102,6 +134,7 @@ EXPERIMENT_DRAFTS: dict[str, Any] = {
     "$defs": {
         "ExperimentDraft": _DRAFT,
         "ExperimentDraftVariant": _VARIANT,
+        "ExperimentDraftGoal": _GOAL,
         "ExperimentDrafts": {
             "type": "object",
             "description": "Several experiments that do not exist yet.",
@@ -158,6 +191,17 @@ class AdministeredVariant(BaseModel):
     boost_rule: str
 
 
+class ShownGoal(BaseModel):
+    """A value or ratio of each user that an experiment compares."""
+
+    name: str
+    types: list[str]
+    value: str
+    per: list[str]
+    cap: float | None
+    better: str
+
+
 class ShownExperiment(BaseModel):
     """An experiment with its settings."""
 
@@ -177,6 +221,11 @@ class ShownExperiment(BaseModel):
     engines: list[str]
     reports_exposure: bool
     goal: list[str]
+    goals: list[ShownGoal]
+    primary: str
+    segments: list[str]
+    guardrails: dict[str, float]
+    paused_by: str
     created_at: str
     weights_at: str | None
     revision: int
@@ -217,6 +266,32 @@ class ReportedVariant(BaseModel):
     broken: list[str]
 
 
+class ComparedGoal(BaseModel):
+    """The mean of a goal over the users of a variant."""
+
+    variant_id: str
+    people: int
+    mean: float
+    lift: ShownDifference | None
+    adjusted_p_value: float | None
+    verdict: str
+
+
+class ReportedGoal(BaseModel):
+    """One goal of all variants."""
+
+    name: str
+    primary: bool
+    variants: list[ComparedGoal]
+
+
+class ReportedSegment(ReportedGoal):
+    """The primary goal in one part of the users."""
+
+    segment: str
+    part: str
+
+
 class SplitPart(BaseModel):
     """Whether users were split as intended, and which part of the traffic deviates."""
 
@@ -240,3 +315,6 @@ class ShownReport(BaseModel):
         default=0,
         description="Conversions accepted a moment ago that are not counted yet; they are within a minute.",
     )
+    paused_by: str = Field(default="", description="The guardrail that paused the experiment.")
+    goals: list[ReportedGoal] = Field(default_factory=list)
+    segments: list[ReportedSegment] = Field(default_factory=list)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from actors.experiments.goal_report import GoalReport
 from actors.experiments.report import ExperimentReport, VariantReport
 from actors.experiments.statistics import EffectEstimate
 from cluster.clock import iso_ms
@@ -16,7 +17,7 @@ from deployments.cli.frame import screen
 from deployments.cli.frame.charts import BAR_COLOUR, WIDTH, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.insight import experiments
+from deployments.operations.insight import experiment_plan, experiments
 from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel
 
 app = typer.Typer(help="Experiments: which variant works.", no_args_is_help=True)
@@ -58,6 +59,18 @@ While it runs: name, end, weights, and traffic upwards. Everything else only of 
 report counts the people who met it since.
 """
 
+PLAN_EPILOG = """
+[bold]Examples[/]
+
+  kiosk experiments plan development --relative-lift 0.05                   checkouts, as in the last two weeks
+  kiosk experiments plan development --relative-lift 0.05 --goal revenue
+  kiosk experiments plan development --relative-lift 0.1 --rate 0.04 --people-per-day 2000
+  kiosk experiments plan development --relative-lift 0.1 --mean 3.2 --spread 14 --correlation 0.5
+
+Figures that you leave out are measured. The report may be read every day, so it needs more people than a test that is
+read once.
+"""
+
 COMMANDS = (
     OperationCommand(
         "create", "experiments.create", CREATE_EPILOG, {"experiments": "FILE"}, {"created": "experiments"}
@@ -70,8 +83,9 @@ COMMANDS = (
     OperationCommand("pause", "experiments.pause"),
     OperationCommand("complete", "experiments.complete"),
     OperationCommand("archive", "experiments.archive"),
+    OperationCommand("plan", "experiments.plan", PLAN_EPILOG),
 )
-add_commands(app, COMMANDS, experiments)
+add_commands(app, COMMANDS, experiments, experiment_plan)
 
 
 @app.command("report", epilog=REPORT_EPILOG)
@@ -131,6 +145,15 @@ def show_report(report: ExperimentReport) -> None:
                 f"{served.p50_ms or '-'}", f"{served.p95_ms or '-'}", _format_guardrails(line),
             )  # fmt: skip
         out.print(table, "")
+    for title, goals in (("goal", report.goals), ("segment", report.segments)):
+        if goals:
+            out.print(build_goal_table(title, report, goals), "")
+    if report.goals:
+        out.print(
+            "The primary goal decides by its interval; the verdicts of the others are corrected for their number.\n"
+        )
+    if report.experiment.paused_by:
+        out.print(screen.quote_text(f"Paused by the guardrail {report.experiment.paused_by}.\n"))
     split = report.split
     if split.mismatch:
         where = f"; it comes from {split.slice} (p = {split.slice_p_value:.2g})" if split.slice else ""
@@ -140,6 +163,34 @@ def show_report(report: ExperimentReport) -> None:
     forced = sum(line.forced for line in report.lines)
     if forced:
         out.print(f"{forced:,} people whose variant was chosen by name are left out.")
+
+
+def build_goal_table(
+    title: str, report: ExperimentReport, goals: Sequence[GoalReport]
+) -> screen.ResponsiveTable:
+    """Return a table of goals, or of the parts of segments, with a row for each variant."""
+    names = {variant.variant_id: variant.slug for variant in report.experiment.variants}
+    table = screen.build_table(
+        title, "variant", "users", "mean", "difference", "95% CI (sequential)", "adjusted p", "verdict"
+    )
+    for goal in goals:
+        what = f"{goal.segment} {goal.part}" if goal.segment else goal.goal.name
+        for side in goal.variants:
+            lift, p_value = side.lift, side.adjusted_p_value
+            interval = "" if lift is None else "not enough yet"
+            if lift is not None and isfinite(lift.low):
+                interval = f"{lift.low:+.4g} to {lift.high:+.4g}"
+            table.add_row(
+                screen.quote_text(f"{what}{' (primary)' if goal.is_primary else ''}"),
+                screen.quote_text(names[side.variant_id]),
+                f"{side.people:,}",
+                f"{side.mean:.4g}",
+                "" if lift is None else f"{lift.value:+.4g}",
+                interval,
+                "" if p_value is None else f"{p_value:.2g}",
+                side.verdict,
+            )
+    return table
 
 
 def build_charts(report: ExperimentReport) -> dict[str, BarChart]:

@@ -13,6 +13,7 @@ from actors.experiments.report import ExperimentReport
 from actors.experiments.sample_size import estimate_missing_sample
 from cluster.clock import iso_ms
 from cluster.errors import HouseError
+from cluster.records.experiment import CONVERSION, GOALS, GUARDRAILS
 from cluster.records.interaction import INTERACTION_TYPES
 from cluster.records.times import moment_ms
 from deployments.console.model_form import arguments_from_form, list_inputs
@@ -31,6 +32,9 @@ MOST_ENGINES, MOST_SNAPSHOTS = 10, 20
 MAIN_GOALS = ("checkout", "add_to_cart", "click", "subscribe", "product_detail_page_view", "read")
 "Interactions that the form shows first."
 IN_ADDRESS = frozenset({"app_id", "experiment"})
+CHECKED = ("goal", "goals", "segments", "guardrails", "engines")
+"Fields of the wizard that are check boxes."
+SEGMENTS = ("history", "device", "through")
 ONLY_DRAFTS = frozenset({"goal", "layer", "slice"})
 "Arguments of an edit that the wizard asks for; users who met the experiment would change places."
 STEPS = ("start", "pause", "complete", "archive")
@@ -64,7 +68,8 @@ async def show_wizard(request: ConsoleRequest) -> Response:
         snapshots=[option for options in lists for option in options],
         rules=sorted({rule.name for rule in rules.rules}), main_goals=MAIN_GOALS,
         more_goals=[kind for kind in INTERACTION_TYPES if kind not in MAIN_GOALS],
-        chosen={name: request.form_lists.get(name, []) for name in ("goal", "engines")}
+        values=[goal.name for goal in GOALS], conversion=CONVERSION, guardrails=GUARDRAILS, segments=SEGMENTS,
+        chosen={name: request.form_lists.get(name, []) for name in CHECKED}
         | {"declared": [name for name in ("reports_exposure",) if name in request.form]},
     )  # fmt: skip
 
@@ -99,7 +104,7 @@ async def show_plan(request: ConsoleRequest) -> Response:
         plan = await request.perform(
             "experiments.plan",
             app_id=request.app_id,
-            rate=parse_number(request.query.get("rate", ""), "rate") / 100,
+            **_figure_from_query(request.query),
             relative_lift=parse_number(request.query.get("lift", ""), "lift") / 100,
             variants=count_variants(request.query),
             people_per_day=parse_number(request.query.get("people_per_day") or "0", "people_per_day"),
@@ -107,6 +112,14 @@ async def show_plan(request: ConsoleRequest) -> Response:
     except HouseError as error:
         return request.fragment("experiments/plan.html", plan=None, message=error.message)
     return request.fragment("experiments/plan.html", plan=plan, message="")
+
+
+def _figure_from_query(query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the rate that a person typed; without one, the goal whose figures are to be measured."""
+    if query.get("rate", "").strip():
+        return {"rate": parse_number(query["rate"], "rate") / 100}
+    primary = query.get("primary", CONVERSION)
+    return {"goal": query.get("goal", "checkout") if primary == CONVERSION else primary}
 
 
 async def show_experiment(request: ConsoleRequest) -> Response:
@@ -119,11 +132,16 @@ async def show_experiment(request: ConsoleRequest) -> Response:
         "experiments/experiment.html", one=shown.experiment, stage=shown.status, report=report,
         edit_inputs=list_inputs(
             EditExperiment, shown.experiment, exclude=IN_ADDRESS | ONLY_DRAFTS,
-            keys={"weights": {variant.slug: (variant.name, variant.weight) for variant in shown.experiment.variants}},
+            keys={
+                "weights": {variant.slug: (variant.name, variant.weight) for variant in shown.experiment.variants},
+                "guardrails": {name: (name, limit) for name, limit in shown.experiment.guardrails.items()},
+            },
         ),
         schedule_inputs=list_inputs(ScheduleExperiment, exclude=IN_ADDRESS),
         intervals=interval_bars(report), chart=people_chart(request, report), steps=NEXT_STEPS[shown.status],
-        missing=estimate_missing_sample(report),
+        missing=estimate_missing_sample(report) if shown.experiment.primary == CONVERSION else None,
+        known_goals=(CONVERSION, *(goal.name for goal in GOALS)),
+        names={variant.variant_id: variant.name for variant in shown.experiment.variants},
     )  # fmt: skip
 
 
@@ -170,6 +188,14 @@ def draft_from_form(form: Mapping[str, str], lists: Mapping[str, Sequence[str]])
         "traffic": parse_number(form.get("traffic") or "100", "traffic") / 100,
         "variants": variants,
     }
+    for field in ("goals", "segments", "guardrails"):
+        if lists.get(field):
+            draft[field] = list(lists[field])
+    primary = form.get("primary", "").strip()
+    if primary:
+        draft["primary"] = primary
+        if primary != CONVERSION:
+            draft["goals"] = list(dict.fromkeys([*draft.get("goals", ()), primary]))
     if form.get("slug", "").strip():
         draft["slug"] = form["slug"].strip()
     if lists.get("engines"):

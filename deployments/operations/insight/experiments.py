@@ -8,18 +8,17 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from actors.experiments.lifecycle import ExperimentLifecycle, experiment_to_dict
-from actors.experiments.report import ExperimentReport, load_report, validate_snapshots
-from actors.experiments.sample_size import SampleSize, estimate_sample_size
+from actors.experiments.report import ExperimentReport
+from actors.experiments.report_data import load_report, validate_snapshots
 from cluster.clock import iso_ms
 from cluster.errors import Invalid
 from cluster.records.experiment import Experiment, ExperimentUpdate, Variant
 from cluster.records.units import Moment
 from deployments.operations.frame.app_access import require_app
-from deployments.operations.frame.operation import Arguments, OfApp, operation
+from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
 
-Real = Annotated[float, Field(allow_inf_nan=False)]
 _MOST_DRAFTS = 1_000
 
 
@@ -55,26 +54,6 @@ class EditExperiment(OfExperiment, ExperimentUpdate):
             raise Invalid("name at least one thing that is to be changed")
 
 
-class PlanExperiment(Arguments):
-    """What an experiment is to find; `app_id` only decides who may ask."""
-
-    app_id: str
-    rate: Annotated[Real, Field(gt=0, lt=1, description="Share of the people who convert today.")]
-    relative_lift: Annotated[
-        Real,
-        Field(
-            ge=-0.99,
-            le=10,
-            description="The smallest change that matters, relative to that share: 0.1 is a tenth more.",
-        ),
-    ]
-    variants: Annotated[int, Field(ge=2, le=50, description="Variants with the control.")] = 2
-    power: Annotated[
-        Real, Field(ge=0.5, le=0.99, description="Probability to find the change if it is there.")
-    ] = 0.8
-    people_per_day: Annotated[Real, Field(ge=0, description="People who take part; 0: unknown.")] = 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class ExperimentDetails:
     """An experiment at a time."""
@@ -103,6 +82,7 @@ class ExperimentDetails:
         return (
             f"{experiment.name} ({experiment.slug}, {experiment.experiment_id})",
             f"{self.status}, from {begin} to {end}, {experiment.traffic:.0%} of the users",
+            *([f"Paused by the guardrail {experiment.paused_by}"] if experiment.paused_by else []),
             "",
             ResultTable(("variant", "weight", "status", "does"), rows),
         )
@@ -317,27 +297,3 @@ async def report_experiment(services: AdminServices, given: OfExperiment) -> Exp
         lambda: load_report(services.stores, services.artifacts, experiment),
     )
     return report
-
-
-@operation(
-    "experiments.plan",
-    "GET",
-    "/apps/{app_id}/experiment-plan",
-)
-async def plan_experiment(services: AdminServices, given: PlanExperiment) -> SampleSize:
-    """Estimate how many people an experiment needs.
-
-    Errors:
-        Invalid: there is no difference to find, or a rate above 1
-    """
-    if given.relative_lift == 0:
-        raise Invalid("relative_lift is 0; name the smallest change that matters")
-    if given.rate * (1 + given.relative_lift) >= 1:
-        raise Invalid("the changed rate would be 1 or more; choose a smaller relative_lift")
-    return estimate_sample_size(
-        given.rate,
-        given.relative_lift,
-        variants=given.variants,
-        power=given.power,
-        people_per_day=given.people_per_day,
-    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from cluster.records.experiment import Experiment, Exposure
 from cluster.store.data.append_plan import BrowserWriter
-from cluster.store.engines.experiments import AssignMode, ExperimentBook, ExperimentStore
+from cluster.store.engines.experiments import GUARD, AssignMode, ExperimentBook, ExperimentStore
 
 
 @dataclass(slots=True)
@@ -110,6 +110,11 @@ class MemoryExperiments(ExperimentStore):
 
     async def record_served(self, app_id: str, experiment_id: str, counts: Mapping[str, int]) -> None:
         self._apps[app_id].served[experiment_id].update(counts)
+
+    async def clear_guard_counts(self, app_id: str, experiment_id: str) -> None:
+        counts = self._apps[app_id].served[experiment_id]
+        for name in [name for name in counts if f":{GUARD}" in name]:
+            del counts[name]
 
     async def served(self, app_id: str, experiment_id: str) -> dict[str, int]:
         return dict(self._apps[app_id].served[experiment_id])

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
-from actors.experiments.report import ExperimentReport, build_report, load_report, validate_snapshots
+from actors.experiments.report import ExperimentReport, build_report
+from actors.experiments.report_data import load_report, validate_snapshots
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from actors.experiments.lifecycle import ExperimentLifecycle
 from cluster.records.administration import AppRole
 from cluster.records.archive_client import ArchiveCall
 from cluster.records.boost_rule import BoostRule
+from cluster.records.experiment import Exposure
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, BankQuestion, CitedPassage, CitedSentence, Question
 from deployments.console.pages import archive, experiments, rules, search
@@ -242,6 +244,37 @@ async def test_an_experiment_is_made_planned_and_led_through_its_life(desk: Desk
     await visitor.get(address)
     await visitor.post(address, step="complete")
     assert "Completed" in (await visitor.get(address)).text
+
+
+async def test_the_wizard_makes_goals_segments_and_guardrails_that_the_page_shows(desk: Desk) -> None:
+    visitor = await desk.visit("editor")
+    await visitor.get("/apps/shop/experiments/new")
+    made = await visitor.post(
+        "/apps/shop/experiments/new", name="Values", variant_1="now", variant_2="blue", goals="orders",
+        primary="revenue", segments="device", guardrails="latency", reports_exposure="on",
+    )  # fmt: skip
+    address = made.headers["location"].removeprefix("/console")
+    experiment = (await desk.shop.perform("experiments.get", experiment="values")).experiment
+    assert [goal.name for goal in experiment.goals] == ["orders", "revenue"]
+    assert (experiment.primary, experiment.segments) == ("revenue", ("device",))
+    assert experiment.guardrails == {"latency": 50}
+    stores = desk.shop.corner.stores
+    for number in range(4):
+        exposure = Exposure(experiment.variants[number % 2].variant_id, NOW_MS, device="phone")
+        await stores.experiments.assign(experiment, [f"u:{number}"], exposure, "take")
+    page = (await visitor.get(address)).text
+    for text in ("Revenue per user", "Orders per user", "Users who convert", "device: phone", "primary"):
+        assert text in page
+    assert "Guardrail of latency" in page
+    await visitor.post(address, step="edit", **{"guardrails-latency": "20"})
+    experiment = (await desk.shop.perform("experiments.get", experiment="values")).experiment
+    assert experiment.guardrails == {"latency": 20}
+    await visitor.get(address)
+    await visitor.post(address, step="start")
+    await ExperimentLifecycle(stores, desk.shop.corner.clock).pause(APP, "values", "latency of blue")
+    assert "A guardrail paused the experiment: latency of blue." in (await visitor.get(address)).text
+    plan = await visitor.get("/apps/shop/experiments/plan?rate=&lift=15&primary=revenue", **HTMX)
+    assert "has no revenue in the last 14 days" in plan.text
 
 
 async def test_the_question_bank_and_clients_are_changed(desk: Desk) -> None:

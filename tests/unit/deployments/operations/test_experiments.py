@@ -6,12 +6,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import numpy as np
+import orjson
 import pytest
 
 from actors.experiments.sample_size import estimate_sample_size
 from actors.experiments.statistics import VariantSample, compare_samples
+from actors.intake.segment_rows import build_compaction_batch
+from cluster.artifacts.segments import SegmentStore
+from cluster.clock import iso_ms
 from cluster.errors import Forbidden, Invalid, NotFound
+from cluster.store.data.changes import ChangeLogEntry
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
+from tests.fakes.corner_shop import APP
 
 DRAFT = {
     "name": "Paywall",
@@ -44,6 +50,86 @@ async def test_an_experiment_is_made_run_reported_and_concluded(shop: AdminShop)
     assert (changes[0].before["status"], changes[0].after["status"]) == ("Active", "Completed")
 
 
+async def test_goals_and_guardrails_are_described_or_named(shop: AdminShop) -> None:
+    margin = {"name": "margin", "types": ["checkout"], "value": "custom_context.margin", "per": ["checkout"]}
+    draft = {**DRAFT, "goals": ["revenue", margin], "primary": "margin", "guardrails": ["latency", "revenue"]}
+    (made,) = (await shop.perform("experiments.create", experiments=[draft])).experiments
+    assert [goal.name for goal in made.goals] == ["revenue", "margin"]
+    assert made.guardrails == {"latency": 50, "revenue": 0}
+    await shop.perform("experiments.start", experiment="paywall")
+    edited = await shop.perform("experiments.edit", experiment="paywall", guardrails={"latency": 20})
+    assert edited.experiment.guardrails == {"latency": 20, "revenue": 0}
+    with pytest.raises(Invalid, match="no guardrail 'speed'"):
+        await shop.perform("experiments.edit", experiment="paywall", guardrails={"speed": 20})
+    report = await shop.perform("experiments.report", experiment="paywall")
+    assert [goal.goal.name for goal in report.goals] == ["margin", "conversion", "revenue"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"goals": ["income"]}, "goals"),
+        ({"goals": [{"name": "x", "types": ["purchase"]}]}, "no interaction of type 'purchase'"),
+        ({"goals": [{"name": "x", "types": ["click"], "value": "custom_context.a.b"}]}, "value"),
+        ({"goals": [{"name": "x", "types": ["click"], "per": ["click"]}]}, "A ratio needs a value"),
+        ({"goals": [{"name": "conversion", "types": ["click"]}]}, "choose another name"),
+        ({"goals": ["revenue", "revenue"]}, "names of their own"),
+        ({"primary": "revenue"}, "not among the goals"),
+        ({"segments": ["user.a.b"]}, "segments"),
+        ({"guardrails": {"latency": -1}}, "guardrails"),
+        ({"guardrails": {"speed": 1}}, "no guardrail 'speed'"),
+        ({"paused_by": "latency"}, "not for a draft"),
+    ],
+)
+async def test_drafts_whose_goals_make_no_sense_are_refused(
+    shop: AdminShop, fields: dict[str, object], message: str
+) -> None:
+    with pytest.raises(Invalid, match=message):
+        await shop.perform("experiments.create", experiments=[{**DRAFT, **fields}])
+
+
+async def test_a_plan_measures_what_is_not_given(shop: AdminShop) -> None:
+    with pytest.raises(Invalid, match="no conversion in the last 14 days"):
+        await shop.perform("experiments.plan", relative_lift=0.1)
+    rng, day_ms, now_ms = np.random.default_rng(6), 86_400_000, shop.corner.clock.now_ms()
+    items = []
+    for number in range(1_400):
+        taste = rng.gamma(2.0, 0.5)
+        items.append((number, "like", now_ms - day_ms, None))
+        for before_ms in (day_ms, 20 * day_ms):
+            if rng.random() < 0.3 * taste:
+                items.append((number, "checkout", now_ms - before_ms, round(40 * taste, 2)))
+    payload = orjson.dumps(
+        [
+            {"type": kind, "user_id": f"p{number}", "timestamp": iso_ms(at), "product_ids": ["p"]}
+            | ({} if revenue is None else {"revenue": revenue})
+            for number, kind, at, revenue in items
+        ]
+    )
+    offset = f"{now_ms}-0"
+    batch = build_compaction_batch("interaction", [ChangeLogEntry("interaction", offset, "put", payload)])
+    segments = SegmentStore(shop.services.artifacts)
+    segments.append(APP, "interaction", batch.table, first=offset, last=offset)
+    recent = [item for item in items if item[2] == now_ms - day_ms]
+    rate = sum(kind == "checkout" for _, kind, _, _ in recent) / 1_400
+    plan = await shop.perform("experiments.plan", role="viewer", relative_lift=0.1)
+    given = await shop.perform("experiments.plan", relative_lift=0.1, rate=rate, people_per_day=100)
+    assert plan.to_dict()["assumed"] == {**given.to_dict()["assumed"], "measured": True} | {
+        "spread": plan.spread
+    }
+    assert (plan.size, plan.people_per_day, plan.is_measured) == (given.size, 100, True)
+    value = await shop.perform("experiments.plan", relative_lift=0.1, goal="revenue")
+    assert value.mean == pytest.approx(sum(revenue or 0 for *_, revenue in recent) / 1_400)
+    assert 0.1 < value.correlation < 0.9
+    plain = await shop.perform(
+        "experiments.plan", relative_lift=0.1, mean=value.mean, spread=value.spread, people_per_day=100
+    )
+    assert value.size.per_variant == pytest.approx(
+        plain.size.per_variant * (1 - value.correlation**2), rel=0.1
+    )
+    assert "Measured over the last 14 days" in value.to_lines()[1]
+
+
 async def test_refusals_of_experiments(shop: AdminShop) -> None:
     with pytest.raises(Forbidden):
         await shop.perform("experiments.create", role="analyst", experiments=[DRAFT])
@@ -58,6 +144,12 @@ async def test_refusals_of_experiments(shop: AdminShop) -> None:
         await shop.perform("experiments.plan", rate=0.1, relative_lift=0)
     with pytest.raises(Invalid, match="would be 1 or more"):
         await shop.perform("experiments.plan", rate=0.6, relative_lift=1)
+    with pytest.raises(Invalid, match="not both"):
+        await shop.perform("experiments.plan", rate=0.6, mean=1, spread=1, relative_lift=0.1)
+    with pytest.raises(Invalid, match="go together"):
+        await shop.perform("experiments.plan", mean=1, relative_lift=0.1)
+    with pytest.raises(Invalid, match="no goal 'income'"):
+        await shop.perform("experiments.plan", goal="income", relative_lift=0.1)
 
 
 @pytest.mark.parametrize(("rate", "lift"), [(1e-7, 1e-7), (1e-300, 1e-9), (5e-324, 1.0), (0.1, 1e-15)])

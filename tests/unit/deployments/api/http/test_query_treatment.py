@@ -127,3 +127,57 @@ async def test_an_app_without_experiments_pays_nothing(corner: Corner) -> None:
         setattr(store, name, lambda *args, name=name: calls.append(name))
     await ask(corner, user_id="ada")
     assert calls == []
+
+
+async def list_exposures(corner: Corner) -> dict[str, str]:
+    return {
+        user_key: exposure.through
+        async for user_key, exposure in corner.stores.experiments.exposures("shop", "id-one")
+    }
+
+
+async def test_a_search_that_answers_takes_part_and_obeys_the_engine_and_the_rule(corner: Corner) -> None:
+    await put(corner, "one", {"engine_id": "news", "boost_rule": "sale"}, guardrails=["empty"])
+    await ask(corner, "ask/search", user_id="ada", q="hoe", answer=False)
+    query = next(query for query in corner.recommender.requests if query.search is not None)
+    assert (query.engine_id, [boost.name for boost in query.boosts]) == ("news", ["sale"])
+    assert await list_exposures(corner) == {"u:ada": "ask_search"}
+    await corner.experiments.treatments.flush()
+    served = await corner.stores.experiments.served("shop", "id-one")
+    assert served["b:guard.answered"] == 1
+
+
+async def test_without_an_experiment_a_search_that_answers_obeys_no_stored_rule(corner: Corner) -> None:
+    await corner.stores.boost_rules.put(
+        "shop", [RULE.model_copy(update={"name": "all", "boosting_tags": []})]
+    )
+    await ask(corner, "ask/search", user_id="ada", q="hoe")
+    assert all(not query.boosts for query in corner.recommender.requests)
+
+
+async def test_a_question_prefers_the_products_of_its_variant(corner: Corner) -> None:
+    await put(corner, "one", {"boost_rule": "sale"})
+    for boost_fq, expected in (
+        (None, "(brand:Alder)"),
+        ("brand:Birk", "(brand:Birk) OR (brand:Alder)"),
+    ):
+        body = {"user_id": "ada", "question": "Which hoe?", "boost_fq": boost_fq}
+        answer = await call(
+            corner.handler,
+            "POST",
+            "/v1/ask/questions",
+            headers=corner.headers(),
+            body=json.dumps(body).encode(),
+        )
+        stored = await corner.stores.questions.read("shop", answer.json()["data"]["question_id"])
+        assert stored is not None
+        assert stored.question.boost_fq == expected
+    assert await list_exposures(corner) == {"u:ada": "ask_questions"}
+
+
+async def test_a_question_is_no_exposure_to_another_engine(corner: Corner) -> None:
+    await put(corner, "one", {"engine_id": "news"})
+    body = json.dumps({"user_id": "ada", "question": "Which hoe?"}).encode()
+    answer = await call(corner.handler, "POST", "/v1/ask/questions", headers=corner.headers(), body=body)
+    assert answer.status == 200
+    assert await list_exposures(corner) == {}

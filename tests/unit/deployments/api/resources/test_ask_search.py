@@ -22,6 +22,7 @@ def test_the_description_of_a_locked_article_is_no_snippet(access: str | None, s
         cast(Any, None),
         cast(Any, None),
         cast(Any, None),
+        cast(Any, None),
     )
     body = AskSearch.model_construct(q="x", fl=[], snippet_max_chars=None)
     record = {"product_id": "a", "title": "t", "description": "secret"} | (

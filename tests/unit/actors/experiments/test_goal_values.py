@@ -1,0 +1,196 @@
+"""Figures of people from real segments and a real log of answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from actors.experiments.report import ExperimentReport
+from actors.experiments.report_data import load_people_figures, load_report
+from actors.intake.segment_rows import build_compaction_batch
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.day_files import DAY_MS
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.served_log import ServedLogStore
+from cluster.clock import SystemClock, iso_ms
+from cluster.records.experiment import Experiment, Exposure
+from cluster.records.logged_query import pseudonym
+from cluster.records.served_answer import ServedAnswer
+from cluster.store.data.changes import ChangeLogEntry
+from cluster.store.data.intake import RecordPut
+from cluster.store.stores import Stores
+from tests.fakes.stores.memory import memory_stores
+from tests.suites.doing import APP, put
+from tests.suites.experiments import an_experiment
+
+AT = 1_700_000_000_000
+MARGIN = {"name": "margin", "types": ["checkout"], "value": "custom_context.margin"}
+GOALS = ["revenue", "order-value", "quantities", "clicks-per-list", "reading-time", MARGIN]
+
+
+def happened(user_id: str, kind: str, after_ms: int, **fields: Any) -> dict[str, Any]:
+    who = {"anonymous_id": user_id[2:]} if user_id.startswith("a:") else {"user_id": user_id}
+    return {"type": kind, **who, "timestamp": iso_ms(AT + after_ms), "product_ids": ["p"], **fields}
+
+
+class Place:
+    def __init__(self, folder: Path) -> None:
+        self.stores: Stores = memory_stores()
+        self.artifacts = ArtifactStore.open(folder)
+        self._offset = AT
+
+    async def meet(self, experiment: Experiment, variants: dict[str, str], **fields: Any) -> None:
+        for user_key, variant_id in variants.items():
+            exposure = Exposure(variant_id, AT, **fields)
+            await self.stores.experiments.assign(experiment, [user_key], exposure, "take")
+
+    def compact(self, *items: dict[str, Any]) -> None:
+        """Write interactions into one segment."""
+        self._offset += 100 * DAY_MS
+        offset = f"{self._offset}-0"
+        batch = build_compaction_batch(
+            "interaction", [ChangeLogEntry("interaction", offset, "put", orjson.dumps(list(items)))]
+        )
+        SegmentStore(self.artifacts).append(APP, "interaction", batch.table, first=offset, last=offset)
+
+    async def values(self, experiment: Experiment) -> dict[str, tuple[list[float], Any, list[float]]]:
+        _, figures = await load_people_figures(self.stores, self.artifacts, experiment)
+        return {
+            goal.goal.name: (
+                goal.value.tolist(),
+                None if goal.per is None else goal.per.tolist(),
+                goal.before.tolist(),
+            )
+            for goal in figures.goals
+        }
+
+    async def report(self, experiment: Experiment) -> ExperimentReport:
+        return await load_report(self.stores, self.artifacts, experiment)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+async def test_values_are_summed_after_the_exposure_and_in_the_28_days_before(place: Place) -> None:
+    experiment = an_experiment(goals=GOALS)
+    await place.meet(experiment, {"u:ada": "a", "u:bob": "b", "a:x": "b"})
+    context = {"custom_context": {"margin": 2.5}}
+    place.compact(
+        happened("ada", "checkout", -30 * DAY_MS, revenue=1_000),
+        happened("ada", "checkout", -DAY_MS, revenue=7.5),
+        happened(
+            "ada", "checkout", 1, revenue=10, quantities=[2, 3], product_ids=["p", "q"], context=context
+        ),
+    )
+    place.compact(
+        happened("ada", "checkout", DAY_MS, revenue=20, quantities=4, product_ids=["p", "q"]),
+        happened("bob", "read", 5, duration=90),
+        happened("a:x", "checkout", 5, revenue="7"),
+        happened("bob", "click", 5),
+        happened("bob", "click", 5 + 2 * 3_600_000),
+        happened("zoe", "checkout", 5, revenue=99),
+    )
+    values = await place.values(experiment)
+    assert values["conversion"] == ([1, 0, 1], None, [1, 0, 0])
+    assert values["revenue"] == ([30, 0, 7], None, [7.5, 0, 0])
+    assert values["order-value"][:2] == ([30, 0, 7], [2, 0, 1])
+    assert values["quantities"][0] == [5 + 8, 0, 1]
+    assert values["reading-time"][0] == [0, 90, 0]
+    assert values["margin"][0] == [2.5, 0, 0]
+    assert values["clicks-per-list"][0] == [0, 2, 0]
+
+
+async def test_lists_are_those_of_the_log_of_answers(place: Place) -> None:
+    experiment = an_experiment(goals=["clicks-per-list"])
+    await place.meet(experiment, {"u:ada": "a", "u:bob": "b"})
+    salt = await place.stores.served.salt(APP)
+    rows = [
+        ServedAnswer(f"{number:032x}", at, endpoint, "default", user=pseudonym(salt, user_key))
+        for number, (user_key, at, endpoint) in enumerate(
+            [
+                ("u:ada", AT - 1, "search"), ("u:ada", AT, "search"), ("u:ada", AT + 9, "user_to_products"),
+                ("u:ada", AT + 9, "autocomplete"), ("u:zoe", AT + 9, "search"),
+            ]
+        )
+    ]  # fmt: skip
+    ServedLogStore(place.artifacts, SystemClock()).append(APP, rows, "1-0")
+    assert (await place.values(experiment))["clicks-per-list"][1] == [2, 0]
+
+
+async def test_a_beacon_sent_ten_times_counts_once(place: Place) -> None:
+    experiment = an_experiment(goals=["revenue", "orders"])
+    await place.meet(experiment, {"u:ada": "a"})
+    again = [happened("ada", "checkout", 5_000 * number, revenue=10, event_id="e-1") for number in range(10)]
+    double = [happened("ada", "checkout", 900_000 + 300 * number, revenue=10) for number in range(2)]
+    place.compact(*again[:5])
+    place.compact(*again[5:], *double)
+    values = await place.values(experiment)
+    assert (values["revenue"][0], values["orders"][0]) == ([20], [2])
+
+
+async def test_an_address_with_many_unverified_visitors_counts_for_few(place: Place) -> None:
+    experiment = an_experiment(goals=["orders"])
+    await place.meet(experiment, {f"a:{number}": "b" for number in range(60)})
+    place.compact(*(happened(f"a:{number}", "checkout", 5, _origin="0" * 16) for number in range(60)))
+    assert sum((await place.values(experiment))["orders"][0]) == 20
+
+
+async def test_hostile_numbers_count_as_nothing_or_as_the_largest(place: Place) -> None:
+    experiment = an_experiment(goals=["revenue", {**MARGIN, "cap": 5}])
+    await place.meet(experiment, {"u:ada": "a"})
+    place.compact(
+        happened("ada", "checkout", 1, revenue=1e300, context={"custom_context": {"margin": 1e9}}),
+        happened("ada", "checkout", 10_000, context={"custom_context": {"margin": {"deep": []}}}),
+        happened("ada", "checkout", 20_000, revenue=None, context="odd"),
+    )
+    values = await place.values(experiment)
+    assert (values["revenue"][0], values["margin"][0]) == ([1e12], [5])
+
+
+async def test_people_of_several_ids_and_before_new_weights(place: Place) -> None:
+    experiment = an_experiment(goals=["orders"], weights_at=AT)
+    await place.stores.experiments.assign(experiment, ["u:ada", "a:x"], Exposure("b", AT), "take")
+    await place.meet(experiment, {"u:old": "a"}, forced=True)
+    await place.stores.experiments.assign(experiment, ["u:early"], Exposure("a", AT - 1), "take")
+    place.compact(
+        happened("a:x", "checkout", 5), happened("ada", "checkout", 9_000), happened("old", "checkout", 5)
+    )
+    assert (await place.values(experiment))["orders"][0] == [2]
+
+
+async def test_the_primary_goal_comes_first_and_segments_have_its_figures(place: Place) -> None:
+    experiment = an_experiment(
+        goals=["revenue"], primary="revenue", segments=["history", "device", "user.tier"]
+    )
+    people = {f"u:{number}": "ab"[number % 2] for number in range(400)}
+    await place.meet(experiment, people, device="phone")
+    gold = orjson.dumps({"user_id": "1", "custom_attributes": {"tier": "gold"}})
+    await put(place.stores, RecordPut("1", gold), noun="user")
+    place.compact(
+        *(happened(f"{number}", "like", -5) for number in range(0, 400, 4)),
+        *(happened(f"{number}", "checkout", 5, revenue=10 + 10 * (number % 2)) for number in range(400)),
+    )
+    report = await place.report(experiment)
+    primary, conversion = report.goals
+    assert (primary.goal.name, primary.is_primary, primary.variants[1].mean) == ("revenue", True, 20)
+    assert conversion.variants[1].adjusted_p_value is not None
+    parts = {(part.segment, part.part): [side.people for side in part.variants] for part in report.segments}
+    assert parts["history", "returning"] == [100, 0]
+    assert parts["history", "new"] == [100, 200]
+    assert parts["device", "phone"] == [200, 200]
+    assert parts["user.tier", "gold"] == [0, 1]
+    shown = orjson.loads(orjson.dumps(report.to_dict()))
+    assert [goal["name"] for goal in shown["goals"]] == ["revenue", "conversion"]
+    assert shown["segments"][0]["segment"] == "history"
+
+
+async def test_an_experiment_that_counts_conversions_reads_no_values(place: Place) -> None:
+    experiment = an_experiment()
+    await place.meet(experiment, {"u:ada": "a"})
+    report = await place.report(experiment)
+    assert (report.goals, report.segments) == ((), ())
