@@ -111,7 +111,11 @@ def build_segment_reports(
 def sums_of_variants(
     experiment: Experiment, people: ExperimentPeople, values: GoalValues, chosen: Mask
 ) -> list[ValueSums]:
-    """Return the sums of a goal over the chosen people of each variant."""
+    """Return the sums of a goal over the chosen people of each variant.
+
+    Shapes:
+        chosen: one truth value for each person
+    """
     return [values.sums(chosen & (people.variants == at)) for at in range(len(experiment.variants))]
 
 

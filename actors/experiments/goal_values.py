@@ -65,7 +65,11 @@ class GoalValues:
     before: Floats
 
     def sums(self, chosen: Mask) -> ValueSums:
-        """Return the sums over some people."""
+        """Return the sums over some people.
+
+        Shapes:
+            chosen: one truth value for each person
+        """
         per = None if self.per is None else self.per[chosen]
         return ValueSums.from_users(self.value[chosen], per, self.before[chosen])
 
@@ -163,7 +167,7 @@ def read_events(
 
     def convert(table: Any) -> pl.DataFrame:
         table = table.filter(pc.is_in(table["reader"], value_set=user_keys))
-        frame = pl.DataFrame(pl.from_arrow(table)).rename({"reader": "user_key"})
+        frame = pl.DataFrame(pl.from_arrow(table)).with_columns(pl.col("reader").alias("user_key"))
         frame = frame.join(people.by_user_key, on="user_key", maintain_order="left")
         is_before = pl.col("at_ms") < pl.col("met_at")
         near = frame.filter(is_before & (pl.col("at_ms") >= pl.col("met_at") - BEFORE_MS))
@@ -204,7 +208,11 @@ def _drop_repeated(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def count_lists(store: ServedLogStore, app_id: str, people: ExperimentPeople, salt: bytes) -> Floats:
-    """Return how many lists of products each person was served after the exposure."""
+    """Return how many lists of products each person was served after the exposure.
+
+    Shapes:
+        result: one number for each person
+    """
     members = people.by_user_key.with_columns(
         pl.Series(
             "user", [pseudonym(salt, user_key) for user_key in people.by_user_key["user_key"]], pl.String

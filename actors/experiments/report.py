@@ -110,9 +110,9 @@ class ExperimentReport:
             },
             "days": self.days,
             "settling": self.settling,
-            "paused_by": self.experiment.paused_by,
-            "goals": [goal.to_dict() for goal in self.goals],
-            "segments": [part.to_dict() for part in self.segments],
+            **({"paused_by": self.experiment.paused_by} if self.experiment.paused_by else {}),
+            **({"goals": [goal.to_dict() for goal in self.goals]} if self.goals else {}),
+            **({"segments": [part.to_dict() for part in self.segments]} if self.segments else {}),
         }
 
 

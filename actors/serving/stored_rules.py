@@ -70,6 +70,13 @@ class StoredRules:
         rules = await self.get_rules(query.app_id, query.engine_id)
         return apply_rules(query, rules) if rules else query
 
+    async def apply_named(self, query: UserQuery) -> UserQuery:
+        """Return the query with the stored rules that it names, and no others."""
+        if not query.rule_names:
+            return query
+        rules = await self.get_rules(query.app_id, query.engine_id)
+        return apply_rules(query, [ready for ready in rules if ready.rule.name in query.rule_names])
+
     async def get_rules(self, app_id: str, engine_id: str) -> tuple[CompiledRule, ...]:
         """Return the rules of an engine that are in force now, highest priority first."""
         preview = PREVIEW.get()

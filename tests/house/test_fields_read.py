@@ -57,7 +57,6 @@ STORED_ONLY: Final[dict[str, str]] = {
     "CustomAction.custom_action_name": "the caller's own name of an action, stored and exported with it",
     "Feedback.result_type": "stored and exported; judgements are counted by question, whatever part they are of",
     "SearchTerms.filters": "stored and exported; only the words of a search are learned",
-    "Shared.context": _CIRCUMSTANCE,
     "User.profile_image": "for display, returned as it was uploaded",
 }
 "The same for fields of uploaded records, which no code names but the record's own model."

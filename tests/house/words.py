@@ -13,6 +13,7 @@ COMPOUNDS = frozenset({"sign_in"})
 NOUNS = _words(
     """
     daily served day outcome mlflow tracking
+    goal guardrails
     25 access account accounts acl actor actors address addresses admin administrator admission affiliation
     aggregation als archives tier tiers
     backup basket catalogue chunks classes copies creation evaluations pace recipes restoring verification

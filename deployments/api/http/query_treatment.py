@@ -14,7 +14,6 @@ from actors.experiments.client import ExperimentClient
 from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import UserQuery
 from actors.serving.client import PREVIEW, StoredRules
-from actors.serving.stored_rules import apply_rules
 from cluster.clock import Clock
 from cluster.errors import Invalid
 from cluster.ids import DEFAULT_ENGINE
@@ -95,12 +94,8 @@ class QueryTreatment:
         )  # fmt: skip
         if not treatments:
             return query, self._no_outcome
-        treated = apply_treatments(query, treatments)
-        rules = await self._rules.get_rules(treated.app_id, treated.engine_id) if treated.rule_names else ()
-        named = [ready for ready in rules if ready.rule.name in treated.rule_names]
-        return apply_rules(treated, named), TreatmentOutcome(
-            self._treatments.record, treatments, request.clock
-        )
+        treated = await self._rules.apply_named(apply_treatments(query, treatments))
+        return treated, TreatmentOutcome(self._treatments.record, treatments, request.clock)
 
     async def apply_to_question(self, request: ApiRequest, question: Question) -> Question:
         """Return a question that prefers the products of its user's variants: the `boost_fq` of their stored rules."""

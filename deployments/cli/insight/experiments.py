@@ -79,7 +79,12 @@ COMMANDS = (
     OperationCommand("show", "experiments.get"),
     OperationCommand("start", "experiments.start"),
     OperationCommand("schedule", "experiments.schedule", options={"starts_at": "--at", "ends_at": "--until"}),
-    OperationCommand("edit", "experiments.edit", EDIT_EPILOG, {"weights": "--weight", "ends_at": "--until"}),
+    OperationCommand(
+        "edit",
+        "experiments.edit",
+        EDIT_EPILOG,
+        {"weights": "--weight", "guardrails": "--guardrail", "ends_at": "--until"},
+    ),
     OperationCommand("pause", "experiments.pause"),
     OperationCommand("complete", "experiments.complete"),
     OperationCommand("archive", "experiments.archive"),

@@ -24,41 +24,41 @@ Figures = tuple[np.ndarray, np.ndarray | None, np.ndarray]
 "Value, denominator and value before, each [runs, users]."
 
 
-def draw_taste(rng: np.random.Generator, runs: int, users: int) -> np.ndarray:
+def draw_activity(rng: np.random.Generator, runs: int, users: int) -> np.ndarray:
     """How active each person is, before and during the experiment: [runs, users]."""
     return rng.gamma(2.0, 0.5, (runs, users)).astype(np.float32)
 
 
 def draw_revenue(rng: np.random.Generator, runs: int, users: int) -> Figures:
-    taste = draw_taste(rng, runs, users)
-    orders = rng.random((2, runs, users), np.float32) < 0.05 * taste
+    activity = draw_activity(rng, runs, users)
+    orders = rng.random((2, runs, users), np.float32) < 0.05 * activity
     spent = rng.lognormal(3.0, 1.0, (2, runs, users)) * orders
     return spent[0], None, spent[1]
 
 
 def draw_quantities(rng: np.random.Generator, runs: int, users: int) -> Figures:
-    taste = draw_taste(rng, runs, users)
-    counts = rng.poisson(0.5 * taste, (2, runs, users)).astype(float)
+    activity = draw_activity(rng, runs, users)
+    counts = rng.poisson(0.5 * activity, (2, runs, users)).astype(float)
     return counts[0], None, counts[1]
 
 
 def draw_duration(rng: np.random.Generator, runs: int, users: int) -> Figures:
-    taste = draw_taste(rng, runs, users)
-    seconds = rng.exponential(60.0, (2, runs, users)) * taste
+    activity = draw_activity(rng, runs, users)
+    seconds = rng.exponential(60.0, (2, runs, users)) * activity
     return seconds[0], None, seconds[1]
 
 
 def draw_order_value(rng: np.random.Generator, runs: int, users: int) -> Figures:
-    orders = rng.poisson(0.15 * draw_taste(rng, runs, users)).astype(float)
+    orders = rng.poisson(0.15 * draw_activity(rng, runs, users)).astype(float)
     spent = orders * rng.lognormal(3.0, 0.8, (runs, users))
     return spent, orders, np.zeros((runs, users))
 
 
 def draw_clicks_per_list(rng: np.random.Generator, runs: int, users: int) -> Figures:
-    taste = draw_taste(rng, runs, users)
-    lists = 1.0 + rng.poisson(3 * taste)
-    clicks = rng.binomial(lists.astype(int), np.clip(0.1 * taste, 0, 1)).astype(float)
-    earlier = rng.poisson(0.3 * taste).astype(float)
+    activity = draw_activity(rng, runs, users)
+    lists = 1.0 + rng.poisson(3 * activity)
+    clicks = rng.binomial(lists.astype(int), np.clip(0.1 * activity, 0, 1)).astype(float)
+    earlier = rng.poisson(0.3 * activity).astype(float)
     return clicks, lists, earlier
 
 
@@ -148,10 +148,10 @@ def test_the_intervals_of_a_ratio_hold_its_true_difference() -> None:
     """The variance of a ratio whose denominator varies is that of repeated experiments, not that of single lists."""
     rng = np.random.default_rng(5)
     runs, users = 1_000, 2_000
-    taste = rng.gamma(1.0, 1.0, (2, runs, users))
-    lists = 1 + rng.poisson(4 * taste)
+    activity = rng.gamma(1.0, 1.0, (2, runs, users))
+    lists = 1 + rng.poisson(4 * activity)
     lift = np.array([1.0, 1.2])[:, None, None]
-    clicks = rng.binomial(lists, np.clip(0.05 * taste * lift, 0, 1))
+    clicks = rng.binomial(lists, np.clip(0.05 * activity * lift, 0, 1))
     truth = 0.2 * (0.05 * (1 + 4 * 2)) / 5
     nothing = np.zeros(users)
     effects = [

@@ -32,7 +32,7 @@ HTMX = {"hx-request": "true"}
 
 
 @dataclass
-class Desk:
+class OpenConsole:
     shop: AdminShop
     app: Any
 
@@ -46,12 +46,12 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def console(tmp_path: Path) -> AsyncIterator[OpenConsole]:
     async with open_admin_shop(tmp_path) as shop:
         shop.services = replace(shop.services, config=AdminConfig(archive_app=APP))
         await _make_hostile(shop)
         services = open_console_services(shop.corner.stores, shop.corner.clock, services=shop.services)
-        yield Desk(shop, console_app(services))
+        yield OpenConsole(shop, console_app(services))
 
 
 async def _make_hostile(shop: AdminShop) -> None:
@@ -115,8 +115,10 @@ SHOWN = (
 
 
 @pytest.mark.parametrize("role", list(RANK))
-async def test_each_role_opens_what_it_may_and_no_text_becomes_markup(desk: Desk, role: AppRole) -> None:
-    visitor = await desk.visit(role)
+async def test_each_role_opens_what_it_may_and_no_text_becomes_markup(
+    console: OpenConsole, role: AppRole
+) -> None:
+    visitor = await console.visit(role)
     needed = {page.path: page.role for page in AREA_PAGES if "GET" in page.methods}
     for path in SHOWN:
         pattern = path.partition("?")[0].replace("/apps/shop", "/apps/{app_id}")
@@ -130,8 +132,8 @@ async def test_each_role_opens_what_it_may_and_no_text_becomes_markup(desk: Desk
 
 
 @pytest.mark.parametrize("role", ["viewer", "analyst", "editor"])
-async def test_each_role_changes_only_what_it_may(desk: Desk, role: AppRole) -> None:
-    visitor = await desk.visit(role)
+async def test_each_role_changes_only_what_it_may(console: OpenConsole, role: AppRole) -> None:
+    visitor = await console.visit(role)
     for page in AREA_PAGES:
         if "POST" not in page.methods:
             continue
@@ -141,8 +143,8 @@ async def test_each_role_changes_only_what_it_may(desk: Desk, role: AppRole) -> 
         assert (answer.status_code == 403) == (RANK[role] < RANK[page.role or "viewer"]), path
 
 
-async def test_viewers_see_no_query_texts(desk: Desk) -> None:
-    visitor = await desk.visit("viewer")
+async def test_viewers_see_no_query_texts(console: OpenConsole) -> None:
+    visitor = await console.visit("viewer")
     page = await visitor.get("/apps/shop/archive")
     assert "Top questions" not in page.text
     refused = await visitor.get("/apps/shop/search")
@@ -150,8 +152,8 @@ async def test_viewers_see_no_query_texts(desk: Desk) -> None:
     assert "/console/apps/shop/search" not in page.text
 
 
-async def test_a_rule_is_made_previewed_moved_deleted_and_brought_back(desk: Desk) -> None:
-    visitor = await desk.visit("editor")
+async def test_a_rule_is_made_previewed_moved_deleted_and_brought_back(console: OpenConsole) -> None:
+    visitor = await console.visit("editor")
     form = {
         "name": "boards", "engine_id": "default", "enabled": "on", "boost_fq": "product_id:cutting-board",
         "position": "1", "priority": "9", "try_users": "gina", "try_queries": "*",
@@ -188,16 +190,16 @@ async def test_a_rule_is_made_previewed_moved_deleted_and_brought_back(desk: Des
     assert undone.headers["location"] == "/console/apps/shop/rules"
     page = await visitor.get("/apps/shop/rules")
     assert "The change was undone." in page.text
-    stored = await desk.shop.perform("rules.list")
+    stored = await console.shop.perform("rules.list")
     assert "boards" in [rule.name for rule in stored.rules]
-    newest = (await desk.shop.perform("rules.history")).versions[0]
+    newest = (await console.shop.perform("rules.history")).versions[0]
     assert (newest.username, newest.change) == ("editor", "undo")
 
 
-async def test_many_rules_are_shown_page_by_page(desk: Desk) -> None:
+async def test_many_rules_are_shown_page_by_page(console: OpenConsole) -> None:
     many = [{"name": f"r{at:03}", "boost_fq": "brand:Birk", "position": [1]} for at in range(150)]
-    await desk.shop.perform("rules.put", rules=many)
-    visitor = await desk.visit("editor")
+    await console.shop.perform("rules.put", rules=many)
+    visitor = await console.visit("editor")
     first = await visitor.get("/apps/shop/rules")
     rest = await visitor.get("/apps/shop/rules?start=150")
     assert ("r000<" in first.text, "r149<" in first.text) == (True, False)
@@ -207,8 +209,8 @@ async def test_many_rules_are_shown_page_by_page(desk: Desk) -> None:
     assert (await visitor.get("/apps/shop/rules?start=x")).status_code == 200
 
 
-async def test_an_experiment_is_made_planned_and_led_through_its_life(desk: Desk) -> None:
-    visitor = await desk.visit("editor")
+async def test_an_experiment_is_made_planned_and_led_through_its_life(console: OpenConsole) -> None:
+    visitor = await console.visit("editor")
     plan = await visitor.get("/apps/shop/experiments/plan?rate=20&lift=15&people_per_day=1000", **HTMX)
     assert "5,766" in plan.text
     assert "is no number" in (await visitor.get("/apps/shop/experiments/plan?rate=x", **HTMX)).text
@@ -235,7 +237,7 @@ async def test_an_experiment_is_made_planned_and_led_through_its_life(desk: Desk
     await visitor.post(address, step="start")
     assert "Blue button is Active." in (await visitor.get(address)).text
     await visitor.post(address, step="edit", **{"weights-blue": "3", "traffic": ""})
-    experiment = (await desk.shop.perform("experiments.get", experiment="blue-button")).experiment
+    experiment = (await console.shop.perform("experiments.get", experiment="blue-button")).experiment
     assert [variant.weight for variant in experiment.variants] == [1, 3]
     await visitor.get(address)
     refused = await visitor.post(address, step="edit", traffic="10")
@@ -246,19 +248,21 @@ async def test_an_experiment_is_made_planned_and_led_through_its_life(desk: Desk
     assert "Completed" in (await visitor.get(address)).text
 
 
-async def test_the_wizard_makes_goals_segments_and_guardrails_that_the_page_shows(desk: Desk) -> None:
-    visitor = await desk.visit("editor")
+async def test_the_wizard_makes_goals_segments_and_guardrails_that_the_page_shows(
+    console: OpenConsole,
+) -> None:
+    visitor = await console.visit("editor")
     await visitor.get("/apps/shop/experiments/new")
     made = await visitor.post(
         "/apps/shop/experiments/new", name="Values", variant_1="now", variant_2="blue", goals="orders",
         primary="revenue", segments="device", guardrails="latency", reports_exposure="on",
     )  # fmt: skip
     address = made.headers["location"].removeprefix("/console")
-    experiment = (await desk.shop.perform("experiments.get", experiment="values")).experiment
+    experiment = (await console.shop.perform("experiments.get", experiment="values")).experiment
     assert [goal.name for goal in experiment.goals] == ["orders", "revenue"]
     assert (experiment.primary, experiment.segments) == ("revenue", ("device",))
     assert experiment.guardrails == {"latency": 50}
-    stores = desk.shop.corner.stores
+    stores = console.shop.corner.stores
     for number in range(4):
         exposure = Exposure(experiment.variants[number % 2].variant_id, NOW_MS, device="phone")
         await stores.experiments.assign(experiment, [f"u:{number}"], exposure, "take")
@@ -267,18 +271,18 @@ async def test_the_wizard_makes_goals_segments_and_guardrails_that_the_page_show
         assert text in page
     assert "Guardrail of latency" in page
     await visitor.post(address, step="edit", **{"guardrails-latency": "20"})
-    experiment = (await desk.shop.perform("experiments.get", experiment="values")).experiment
+    experiment = (await console.shop.perform("experiments.get", experiment="values")).experiment
     assert experiment.guardrails == {"latency": 20}
     await visitor.get(address)
     await visitor.post(address, step="start")
-    await ExperimentLifecycle(stores, desk.shop.corner.clock).pause(APP, "values", "latency of blue")
+    await ExperimentLifecycle(stores, console.shop.corner.clock).pause(APP, "values", "latency of blue")
     assert "A guardrail paused the experiment: latency of blue." in (await visitor.get(address)).text
     plan = await visitor.get("/apps/shop/experiments/plan?rate=&lift=15&primary=revenue", **HTMX)
     assert "has no revenue in the last 14 days" in plan.text
 
 
-async def test_the_question_bank_and_clients_are_changed(desk: Desk) -> None:
-    visitor = await desk.visit("owner")
+async def test_the_question_bank_and_clients_are_changed(console: OpenConsole) -> None:
+    visitor = await console.visit("owner")
     await visitor.get("/apps/shop/question-bank")
     await visitor.post("/apps/shop/question-bank", verb="add", question="Is it oak?", weight="2")
     await visitor.get("/apps/shop/question-bank")
@@ -290,7 +294,7 @@ async def test_the_question_bank_and_clients_are_changed(desk: Desk) -> None:
     refused = await visitor.post("/apps/shop/question-bank", verb="add", question="Is it ash?")
     assert (refused.status_code, "already" in refused.text) == (409, True)
     await visitor.post("/apps/shop/question-bank", verb="remove", question="Is it ash?")
-    assert (await desk.shop.perform("bank.list")).total == 1
+    assert (await console.shop.perform("bank.list")).total == 1
     await visitor.get("/apps/shop/archive")
     await visitor.post("/apps/shop/archive/clients", verb="rate", client="Bot", calls_per_minute="12")
     page = await visitor.get("/apps/shop/archive")
@@ -301,7 +305,7 @@ async def test_the_question_bank_and_clients_are_changed(desk: Desk) -> None:
     )
     assert "have to be a number" in refused.text
     await visitor.post("/apps/shop/archive/clients", verb="forget", client="Bot")
-    assert [one.client for one in (await desk.shop.perform("clients.list")).rules] == [HOSTILE]
+    assert [one.client for one in (await console.shop.perform("clients.list")).rules] == [HOSTILE]
 
 
 @pytest.mark.parametrize(
@@ -331,8 +335,8 @@ def test_a_rule_survives_its_form(rule: dict[str, Any]) -> None:
     assert again == stored
 
 
-async def test_products_are_picked_for_a_rule_from_a_search(desk: Desk) -> None:
-    visitor = await desk.visit("editor")
+async def test_products_are_picked_for_a_rule_from_a_search(console: OpenConsole) -> None:
+    visitor = await console.visit("editor")
     search = await visitor.get("/apps/shop/rules/products?q=steel+fork", **HTMX)
     assert 'data-pick="hand-fork"' in search.text
     assert "No products found." in (await visitor.get("/apps/shop/rules/products?q=zzzz", **HTMX)).text
@@ -342,7 +346,7 @@ async def test_products_are_picked_for_a_rule_from_a_search(desk: Desk) -> None:
             "pick": ["hand-fork", "tulip-bulbs"], "pick_position": ["2", "5"]}  # fmt: skip
     saved = await visitor.http.post("/console/apps/shop/rules/edit", data=body)
     assert saved.status_code == 303, saved.text
-    rules = {rule.name: rule for rule in (await desk.shop.perform("rules.list")).rules}
+    rules = {rule.name: rule for rule in (await console.shop.perform("rules.list")).rules}
     assert [(entry.query, entry.pin_position) for entry in rules["two"].boost] == [
         ("hand-fork", 2),
         ("tulip-bulbs", 5),
@@ -355,12 +359,12 @@ async def test_products_are_picked_for_a_rule_from_a_search(desk: Desk) -> None:
     assert re.findall(r'name="pick" value="([^"]+)"', refused.text) == ["hand-fork", "tulip-bulbs"]
 
 
-async def test_a_preview_names_the_new_place_of_a_buried_product(desk: Desk) -> None:
-    stored = [rule.name for rule in (await desk.shop.perform("rules.list")).rules]
-    await desk.shop.perform("rules.delete", engine_id="default", names=stored)
-    listed = await desk.shop.perform("catalog.search", q="*", limit=50)
+async def test_a_preview_names_the_new_place_of_a_buried_product(console: OpenConsole) -> None:
+    stored = [rule.name for rule in (await console.shop.perform("rules.list")).rules]
+    await console.shop.perform("rules.delete", engine_id="default", names=stored)
+    listed = await console.shop.perform("catalog.search", q="*", limit=50)
     first = listed["products"][0]["product_id"]
-    preview = await desk.shop.perform(
+    preview = await console.shop.perform(
         "rules.preview", engine_id="default", queries=["*"], rows=3,
         rule={"name": "last", "boost": [{"field": "product_id", "query": first, "action": "bury"}]},
     )  # fmt: skip

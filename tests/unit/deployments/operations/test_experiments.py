@@ -94,11 +94,11 @@ async def test_a_plan_measures_what_is_not_given(shop: AdminShop) -> None:
     rng, day_ms, now_ms = np.random.default_rng(6), 86_400_000, shop.corner.clock.now_ms()
     items = []
     for number in range(1_400):
-        taste = rng.gamma(2.0, 0.5)
+        activity = rng.gamma(2.0, 0.5)
         items.append((number, "like", now_ms - day_ms, None))
         for before_ms in (day_ms, 20 * day_ms):
-            if rng.random() < 0.3 * taste:
-                items.append((number, "checkout", now_ms - before_ms, round(40 * taste, 2)))
+            if rng.random() < 0.3 * activity:
+                items.append((number, "checkout", now_ms - before_ms, round(40 * activity, 2)))
     payload = orjson.dumps(
         [
             {"type": kind, "user_id": f"p{number}", "timestamp": iso_ms(at), "product_ids": ["p"]}
