@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
+from actors.archive.messages import (
+    ArchiveArticle,
+    ArchiveQuery,
+    ArchiveResult,
+    Citation,
+    CitationState,
+    Snippet,
+)
 from cluster.errors import Refusal
 from cluster.records.access_tier import NOBODY
+from cluster.records.article_revision import ArticleRevision
 from cluster.records.question import Format, Question
 from cluster.store.archive.questions import StoredQuestion
 
@@ -26,6 +35,24 @@ class ArchiveClient(Protocol):
         self, app_id: str, product_id: str, position: int, tiers: frozenset[str] = NOBODY
     ) -> ArchiveArticle | None:
         """Return the article of a passage; None when it does not exist (any more), or is locked for the tiers.
+
+        Errors:
+            Unavailable: the archive is still loading, or the store is unreachable
+        """
+        ...
+
+    async def check(
+        self, app_id: str, citations: Sequence[Citation], tiers: frozenset[str] = NOBODY
+    ) -> tuple[CitationState, ...]:
+        """Return what became of citations, in order, as a user with these tiers may know it.
+
+        Errors:
+            Unavailable: the archive is still loading, or the store is unreachable
+        """
+        ...
+
+    async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
+        """Return the corrections and withdrawals by product, the newest last; the mapping goes on changing.
 
         Errors:
             Unavailable: the archive is still loading, or the store is unreachable
@@ -90,6 +117,20 @@ class LocalArchiveClient:
         self, app_id: str, product_id: str, position: int, tiers: frozenset[str] = NOBODY
     ) -> ArchiveArticle | None:
         reply: ArchiveArticle | Refusal | None = await self._host.article(app_id, product_id, position, tiers)
+        if isinstance(reply, Refusal):
+            raise reply.error()
+        return reply
+
+    async def check(
+        self, app_id: str, citations: Sequence[Citation], tiers: frozenset[str] = NOBODY
+    ) -> tuple[CitationState, ...]:
+        reply: tuple[CitationState, ...] | Refusal = await self._host.check(app_id, citations, tiers)
+        if isinstance(reply, Refusal):
+            raise reply.error()
+        return reply
+
+    async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
+        reply: Mapping[str, ArticleRevision] | Refusal = await self._host.revisions(app_id)
         if isinstance(reply, Refusal):
             raise reply.error()
         return reply

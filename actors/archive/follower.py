@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -24,11 +24,13 @@ import structlog
 from actors.archive.library import PassageLibrary
 from actors.archive.passages import Document, read_product
 from actors.archive.retrieve import is_fast
+from actors.archive.revisions import ArticleRevisions
 from actors.hosting.log_follower import LogFollower
 from cluster.artifacts.segments import SegmentStore, position_from_offset
 from cluster.clock import Clock
 from cluster.errors import Unavailable
 from cluster.meter import Meter
+from cluster.records.article_revision import ArticleRevision
 from cluster.store.data.changes import ChangeLogEntry, Follower
 from cluster.store.stores import Stores
 
@@ -72,6 +74,7 @@ class ArchiveFollower:
         self._opener = ThreadPoolExecutor(1, thread_name_prefix=f"archive-opens-{app_id}")
         self._library: PassageLibrary | None = None
         self._offset = "0"
+        self._revisions = ArticleRevisions()
         self._tasks: list[asyncio.Task[None]] = []
         self._log = structlog.get_logger().bind(app=app_id)
 
@@ -82,6 +85,7 @@ class ArchiveFollower:
             Unavailable: the store is unreachable
             Fault: the manifest of the segments is damaged
         """
+        self._revisions = ArticleRevisions(await self._stores.article_revisions.all(self._app_id))
         await self._load()
         loop = asyncio.get_running_loop()
         following = LogFollower(
@@ -110,7 +114,12 @@ class ArchiveFollower:
         """Return the bytes in memory or mapped, estimated."""
         return 0 if self._library is None else self._library.nbytes
 
-    async def query(self, thought: Callable[[PassageLibrary], T]) -> T:
+    @property
+    def revisions(self) -> Mapping[str, ArticleRevision]:
+        """Return the corrections and withdrawals by product, the newest last."""
+        return self._revisions.by_product
+
+    async def query(self, thought: Callable[[PassageLibrary], T], *, in_thread: bool = False) -> T:
         """Run a query on the current library: a short one on the event loop, a long one in a thread.
 
         Errors:
@@ -119,7 +128,7 @@ class ArchiveFollower:
         library = self._library
         if library is None:
             raise Unavailable("the archive is not loaded", retry_after_s=1)
-        if is_fast(library):
+        if is_fast(library) and not in_thread:
             return thought(library)
         return await asyncio.get_running_loop().run_in_executor(self._read_threads, thought, library)
 
@@ -140,6 +149,7 @@ class ArchiveFollower:
                 await loop.run_in_executor(thread, self._apply_change, library, change)
             offset = changes[-1].offset
         self._library, self._offset = library, offset
+        await self._write_revisions()
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         self._log.info("archive_loaded", articles=library.documents, took_ms=took_ms, snapshot=self._sequence)
         self._meter.time("kiosk_archive_load_ms", took_ms)
@@ -183,9 +193,12 @@ class ArchiveFollower:
         if position_from_offset(settled) <= position_from_offset(offset):
             return library, offset
         since = self._segments.load_records_since(self._app_id, "product", offset, salvage=True)
-        library.remove([product_id for product_id in library.product_ids() if product_id not in since.living])
+        at_ms = position_from_offset(since.offset)[0]
+        removed = [product_id for product_id in library.product_ids() if product_id not in since.living]
+        self._revisions.remove(library, removed, at_ms)
         for start in range(0, len(since.puts), _BATCH):
-            apply_records(library, [orjson.loads(record) for record in since.puts[start : start + _BATCH]])
+            batch = [orjson.loads(record) for record in since.puts[start : start + _BATCH]]
+            self._revisions.apply_records(library, batch, at_ms)
         return library, since.offset
 
     async def _apply_changes(self) -> bool:
@@ -226,21 +239,33 @@ class ArchiveFollower:
         """Apply changes; a failing one is logged and skipped, and the next load applies it."""
         for change in changes:
             await self._run_in_writer(partial(self._apply_change, library, change))
+        await self._write_revisions()
         lag_ms = self._clock.now_ms() - position_from_offset(changes[-1].offset)[0]
         self._meter.time("kiosk_archive_follow_lag_ms", lag_ms)
         return changes[-1].offset
 
     def _apply_change(self, library: PassageLibrary, change: ChangeLogEntry) -> None:
         try:
-            items = orjson.loads(change.payload)
+            items, at_ms = orjson.loads(change.payload), position_from_offset(change.offset)[0]
             if change.op == "put":
                 for start in range(0, len(items), _BATCH):
-                    apply_records(library, items[start : start + _BATCH])
+                    self._revisions.apply_records(library, items[start : start + _BATCH], at_ms)
             elif change.op == "remove":
-                library.remove(items)
+                self._revisions.remove(library, items, at_ms)
         except Exception:  # noqa: BLE001  one poisonous change must not stop the others
             self._log.exception("archive_change_failed", offset=change.offset)
             self._meter.count("kiosk_archive_change_failures_total")
+
+    async def _write_revisions(self) -> None:
+        """Write new revisions to the store; while it is away they are kept for the next time."""
+        changes = self._revisions.take_unwritten()
+        if not changes:
+            return
+        try:
+            await self._stores.article_revisions.put(self._app_id, changes)
+        except Unavailable as error:
+            self._revisions.put_back(changes)
+            self._count_miss(error)
 
     async def _run_in_writer(self, work: Callable[[], Any]) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._writer, work)

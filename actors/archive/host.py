@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 
+from actors.archive.citations import check_citations
 from actors.archive.follower import ArchiveFollower, LibraryAtOffset
 from actors.archive.library import PassageLibrary
-from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult
+from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Citation, CitationState
 from actors.archive.retrieve import get_article, search_passages
 from actors.archive.snapshot_store import PassageSnapshotStore
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
@@ -18,6 +20,7 @@ from cluster.errors import HouseError, Refusal
 from cluster.ids import new_request_id
 from cluster.meter import Meter
 from cluster.records.access_tier import NOBODY
+from cluster.records.article_revision import ArticleRevision
 from cluster.store.stores import Stores
 
 _WORDS = LoadedAppLabels("the archive is still loading", "archive_left", "kiosk_archive_memory_bytes")
@@ -71,6 +74,23 @@ class ArchiveHost:
         except HouseError as error:
             return Refusal.of(error)
 
+    async def check(
+        self, app_id: str, citations: Sequence[Citation], tiers: frozenset[str] = NOBODY
+    ) -> tuple[CitationState, ...] | Refusal:
+        """Return what became of citations."""
+        try:
+            follower = await self._followers.get(app_id)
+            return await follower.query(partial(_check, citations, tiers, follower.revisions), in_thread=True)
+        except HouseError as error:
+            return Refusal.of(error)
+
+    async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision] | Refusal:
+        """Return the corrections and withdrawals of an app by product."""
+        try:
+            return (await self._followers.get(app_id)).revisions
+        except HouseError as error:
+            return Refusal.of(error)
+
     def _create_follower(self, app_id: str) -> ArchiveFollower:
         return ArchiveFollower(
             app_id,
@@ -97,6 +117,15 @@ class ArchiveHost:
 
 def _search(query: ArchiveQuery, now_ms: int, library: PassageLibrary) -> ArchiveResult:
     return search_passages(library, query, now_ms)
+
+
+def _check(
+    citations: Sequence[Citation],
+    tiers: frozenset[str],
+    revisions: Mapping[str, ArticleRevision],
+    library: PassageLibrary,
+) -> tuple[CitationState, ...]:
+    return check_citations(library, revisions, citations, tiers)
 
 
 def _get_article(

@@ -147,6 +147,18 @@ class PassageLibrary:
                 return segment.document_source.document(number)
         return None
 
+    def find_address(self, address: str) -> str:
+        """Return the product of a canonical web address; empty if no present document has it.
+
+        Cost:
+            the first call for a segment reads all of its documents, 15 us each
+        """
+        for segment in reversed(self.segments):
+            product_id = segment.find_address(address)
+            if product_id:
+                return product_id
+        return ""
+
     def _mark_removed(self, segments: Sequence[PassageSegment], product_id: str) -> None:
         for segment in segments:
             number = segment.find(product_id)

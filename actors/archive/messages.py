@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +85,33 @@ class ArchiveArticle:
     content: str
     "Plain text, sections under `## ` headings. Of very long articles only the section of the passage."
     licence: str
+    corrected_at: str = ""
+    "As uploaded; empty: it was never corrected."
+    correction_note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """What somebody took from an article: the article by id or address, and words by themselves or by digest."""
+
+    product_id: str
+    url: str = ""
+    "Counts where `product_id` is empty."
+    passage: str = ""
+    "Quoted words; empty: only the article is cited."
+    digest: str = ""
+    "`passage_digest` of the words; counts where `passage` is empty."
+
+
+@dataclass(frozen=True, slots=True)
+class CitationState:
+    """What became of a citation, see `actors.archive.citations`."""
+
+    status: Literal["stands", "changed", "withdrawn", "unknown"]
+    product_id: str
+    title: str = ""
+    url: str = ""
+    passage: str = ""
+    "Of a changed citation: the passage that now stands in the place of the quoted words; empty if there is none."
+    corrected_at: str = ""
+    correction_note: str = ""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from actors.archive.html_sections import HtmlSection, split_html_sections
 from cluster.records.access_tier import access_of
@@ -66,11 +67,22 @@ class Document:
     passages: tuple[Passage, ...]
     access: str = ""
     "Tier that its readers need; empty: it is open."
+    corrected_at: str = ""
+    "As uploaded: a day or a time in ISO 8601; empty: it was never corrected."
+    correction_note: str = ""
 
     @property
     def kind(self) -> str:
         """The type, and the access of a locked document: the unit of masks in a segment."""
         return f"{self.type}{_LOCKED}{self.access}" if self.access else self.type
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """The canonical web addresses of the document and its sections."""
+        addresses = {
+            canonical_address(url) for url in (self.url, *(section.url for section in self.sections))
+        }
+        return frozenset(addresses - {""})
 
     def passage_text(self, passage: Passage) -> str:
         """Return the indexed text of a passage: titles, a lead too short for a passage (first one only), its text."""
@@ -86,6 +98,18 @@ class Document:
         """Return the text of one section."""
         later = self.sections[number + 1].start if number + 1 < len(self.sections) else len(self.text)
         return self.text[self.sections[number].start : later].strip()
+
+
+def canonical_address(url: str) -> str:
+    """Return an address as citations of it are compared: without scheme, fragment and last slash; empty for others."""
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:
+        return ""
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        return ""
+    query = f"?{parts.query}" if parts.query else ""
+    return parts.netloc.lower() + parts.path.rstrip("/") + query
 
 
 def split_kind(kind: str) -> tuple[str, str]:
@@ -118,6 +142,8 @@ def read_product(record: Mapping[str, Any]) -> Document | None:
         sections=sections,
         passages=passages,
         access=access_of(record),
+        corrected_at=str(record.get("corrected_at") or ""),
+        correction_note=_line(record.get("correction_note")),
     )
 
 
@@ -228,7 +254,7 @@ def _group_sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Group sentences until a group has enough words."""
     results: list[tuple[int, int]] = []
     words = begun = closed = 0
-    for first, last, count in _split_sentences(text, start, end):
+    for first, last, count in split_sentences(text, start, end):
         if words and words + count > PASSAGE_WORDS * 1.2:
             results.append((begun, closed))
             words = 0
@@ -247,8 +273,8 @@ def _group_sentences(text: str, start: int, end: int) -> list[tuple[int, int]]:
     return results
 
 
-def _split_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Sentences with their words; one without an end is cut where a passage would be full."""
+def split_sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield start, end and words of each sentence; one without an end is cut where a passage would be full."""
     at = start
     while at < end:
         match = _SENTENCE_END.search(text, at, end)

@@ -113,6 +113,8 @@ def get_article(
         url=document.url,
         content=document.section_text(section) if is_long else document.text,
         licence=document.licence,
+        corrected_at=document.corrected_at,
+        correction_note=document.correction_note,
     )
 
 

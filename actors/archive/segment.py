@@ -34,6 +34,8 @@ from actors.vectors.types import Mask, Matrix
 from cluster.records.access_tier import NOBODY, may_read
 
 UNKNOWN_DAY = -(1 << 30)
+AddressIndex = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]
+"Sorted hashes of addresses, and the document of each."
 _EPOCH = date(1970, 1, 1).toordinal()
 _MOST_MASKS = 32
 "Masks of a segment that are kept, one for each set of kinds that somebody may read."
@@ -151,6 +153,8 @@ class PassageSegment:
     has_locked: bool = field(init=False)
     _masks: dict[str | None, Mask | None] = field(default_factory=dict)
     _locked_masks: dict[tuple[int, ...], Mask | None] = field(default_factory=dict)
+    _addresses: AddressIndex | None = None
+    "Built by the first look-up of an address."
 
     def __post_init__(self) -> None:
         """Mark all passages as present."""
@@ -187,6 +191,31 @@ class PassageSegment:
                 return number
             at += 1
         return None
+
+    def find_address(self, address: str) -> str:
+        """Return the product of a canonical web address; empty if no document that was not removed has it."""
+        if self._addresses is None:
+            self._addresses = self._index_addresses()
+        keys, places = self._addresses
+        key = np.uint64(key_from_product_id(address))
+        at = int(np.searchsorted(keys, key))
+        while at < len(keys) and keys[at] == key:
+            number = int(places[at])
+            if self.alive[self.frame.first[number]]:
+                document = self.document_source.document(number)
+                if address in document.addresses:
+                    return document.product_id
+            at += 1
+        return ""
+
+    def _index_addresses(self) -> AddressIndex:
+        pairs = [
+            (key_from_product_id(address), number)
+            for number in range(self.documents)
+            for address in self.document_source.document(number).addresses
+        ]
+        pairs.sort()
+        return np.array([key for key, _ in pairs], np.uint64), np.array([at for _, at in pairs], np.uint32)
 
     def mark_removed(self, number: int) -> None:
         """Mark a document as removed or replaced."""

@@ -39,6 +39,8 @@ MANIFEST = "manifest.json"
 PAPERS, PAPERS_AT, SCAN = "papers.bin", "papers-at.npy", "vectors-scan.faiss"
 SKETCHES = "vectors-sketches.faiss"
 
+_FACTS = 11
+"Members of every document; a corrected one has two more, its time and its note."
 _FRAME = ("owner", "first", "keys", "places", "kinds", "days")
 _POSTINGS = ("terms", "starts", "rows", "levels", "peaks", "lengths")
 
@@ -60,9 +62,8 @@ class MappedDocuments:
 
     def excerpt(self, number: int, position: int) -> PassageExcerpt:
         """Return a passage of a document; 5 us, because the rest of the document is not parsed."""
-        product_id, _, title, authors, published, url, licence, _, text, sections, passages = orjson.loads(
-            self._bytes(number)
-        )
+        facts = orjson.loads(self._bytes(number))[:_FACTS]
+        product_id, _, title, authors, published, url, licence, _, text, sections, passages = facts
         start, end, section = passages[position]
         _, child_title, child_id, child_url = sections[section]
         shown = child_url or url, text[start:end], licence, child_id, start
@@ -74,6 +75,7 @@ class MappedDocuments:
 
 def document_to_bytes(document: Document) -> bytes:
     """Serialize a document."""
+    correction = [document.corrected_at, document.correction_note] if document.corrected_at else []
     return orjson.dumps(
         [
             document.product_id,
@@ -87,14 +89,18 @@ def document_to_bytes(document: Document) -> bytes:
             document.text,
             [[part.start, part.title, part.child_id, part.url] for part in document.sections],
             [[part.start, part.end, part.section] for part in document.passages],
+            *correction,
         ]
     )
 
 
 def document_from_bytes(data: bytes | memoryview) -> Document:
     """Deserialize the result of `document_to_bytes`."""
-    *facts, sections, passages = orjson.loads(data)
-    product_id, kind, title, authors, published, url, licence, language, text = facts
+    facts = orjson.loads(data)
+    product_id, kind, title, authors, published, url, licence, language, text, sections, passages = facts[
+        :_FACTS
+    ]
+    corrected_at, correction_note = facts[_FACTS:] or ("", "")
     product_type, access = split_kind(kind)
     return Document(
         product_id=product_id,
@@ -109,6 +115,8 @@ def document_from_bytes(data: bytes | memoryview) -> Document:
         sections=tuple(DocumentSection(*values) for values in sections),
         passages=tuple(Passage(*values) for values in passages),
         access=access,
+        corrected_at=corrected_at,
+        correction_note=correction_note,
     )
 
 

@@ -147,6 +147,8 @@ class Product(Strict):
     location: Locations | None = None
     enable_question_answering: bool | None = None
     access: Annotated[str, Field(pattern=TIER_FORM)] | None = None
+    corrected_at: DayOrMoment | None = None
+    correction_note: ShortText | None = None
     custom_attributes: Attributes | None = None
 
     @property
@@ -156,7 +158,7 @@ class Product(Strict):
         return {name: given for name, given in extra.items() if given is not None}
 
 
-PRODUCT_TIMES: Final = ("created_at", "published_at", "updated_at")
+PRODUCT_TIMES: Final = ("created_at", "published_at", "updated_at", "corrected_at")
 "Fields that are rewritten into UTC."
 PRODUCT_MODELS: Final = (Product, Child, Translation, Location)
 "Everything a product may consist of."

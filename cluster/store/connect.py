@@ -20,6 +20,11 @@ from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.app_bounds import UsageStore
 from cluster.store.archive.archive_calls import ArchiveCallStore, ClientRuleStore
+from cluster.store.archive.article_revisions import (
+    ArticleReadStore,
+    ArticleRevisionStore,
+    PublisherKeyStore,
+)
 from cluster.store.archive.log_stream import LogStream
 from cluster.store.archive.question_bank import QuestionBankStore
 from cluster.store.archive.questions import QuestionStore
@@ -183,6 +188,9 @@ def open_stores(
         audit=AuditLog(server),
         archive_calls=ArchiveCallStore(server),
         client_rules=ClientRuleStore(server, quarantine),
+        article_revisions=ArticleRevisionStore(server, quarantine),
+        article_reads=ArticleReadStore(server),
+        publisher_keys=PublisherKeyStore(server, quarantine),
         experiments=ExperimentStore(server, quarantine),
         threads=ThreadStore(server, quarantine),
         questions=QuestionStore(server, quarantine),

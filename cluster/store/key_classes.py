@@ -24,7 +24,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "control": (
         "access_version", "access_app", "access_key", "access_exposed", "schema", "oauth_version", "oauth_revoked",
         "erasure_order", "noun_seen", "attribute_types", "intake", "task_open", "compacted_offset", "trimmed",
-        "client_rule", "engine", "boost_rule", "experiment", "experiment_revision", "experiment_slug",
+        "client_rule", "publisher_key", "engine", "boost_rule", "experiment", "experiment_revision", "experiment_slug",
         "experiment_version", "question_open", "question_checked", "query_salt", "question_bank",
         "question_bank_version", "run", "run_revision", "run_ids", "run_open", "schedule", "thread_version",
         "thread_judged", "installation", "audit_begun",
@@ -34,6 +34,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "audit_row", "audit_archive", "oauth_grant", "oauth_grants", "oauth_client_grants",
         "oauth_clients", "oauth_clients_used",
         "record", "product_type", "task", "quarantine", "recent", "link", "linked", "archive_call",
+        "article_revision", "article_read",
         "engine_history", "experiment_served", "exposure", "exposure_ids",
         "boost_rule_version", "question", "question_by", "question_recent", "question_citing", "question_frequency",
         "question_asker", "query", "served", "erasure",

@@ -301,6 +301,22 @@ def client_rule(app: str) -> str:
     return f"{{{app}}}:client-rule"
 
 
+def article_revision(app: str) -> str:
+    """Hash product_id -> sealed JSON `ArticleRevision`, about 10,000 at most. Owner: API replicas. For ever."""
+    return f"{{{app}}}:article-revision"
+
+
+def article_read(app: str) -> str:
+    """Stream, capped at about 100,000: which articles agents read (sealed JSON `ArticleRead`). Owner: API replicas."""
+    return f"{{{app}}}:article-read"
+
+
+def publisher_key(app: str) -> str:
+    """Hash key id -> sealed JSON `PublisherKey`: public keys of statements. Owner: API replicas and administrators.
+    For ever."""
+    return f"{{{app}}}:publisher-key"
+
+
 def engine(app: str) -> str:
     """Hash engine_id -> sealed JSON `TrainedEngine`. Owner: intake (the default one) and administrators. For ever."""
     return f"{{{app}}}:engine"

@@ -18,6 +18,11 @@ from cluster.store.administration.grants import GrantStore
 from cluster.store.administration.registrations import RegistrationStore
 from cluster.store.app_bounds import UsageStore
 from cluster.store.archive.archive_calls import ArchiveCallStore, ClientRuleStore
+from cluster.store.archive.article_revisions import (
+    ArticleReadStore,
+    ArticleRevisionStore,
+    PublisherKeyStore,
+)
 from cluster.store.archive.log_stream import LogStream
 from cluster.store.archive.question_bank import QuestionBankStore
 from cluster.store.archive.questions import QuestionStore
@@ -72,6 +77,9 @@ class Stores:
     audit: AuditLog
     archive_calls: ArchiveCallStore
     client_rules: ClientRuleStore
+    article_revisions: ArticleRevisionStore
+    article_reads: ArticleReadStore
+    publisher_keys: PublisherKeyStore
     experiments: ExperimentStore
     threads: ThreadStore
     queries: LogStream[LoggedQuery]

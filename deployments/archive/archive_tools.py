@@ -200,8 +200,8 @@ class ArchiveTools:
         metadata = {name: whole[name] for name in ("citation_format", "citation_instruction")}
         if whole["authors"]:
             metadata["authors"] = ", ".join(whole["authors"])
-        if "published_date" in whole:
-            metadata["published_date"] = whole["published_date"]
+        optional = ("published_date", "corrected_at", "correction_note")
+        metadata |= {name: whole[name] for name in optional if name in whole}
         document = {
             "id": arguments["id"],
             "title": _plain_title(article.title),
@@ -257,6 +257,10 @@ class ArchiveTools:
         result["authors"] = authors
         if article.published:
             result["published_date"] = article.published
+        if article.corrected_at:
+            result["corrected_at"] = article.corrected_at
+        if article.correction_note:
+            result["correction_note"] = fence_line(article.correction_note, self.fence_key)
         result["content"] = fence_text(article.content, self.fence_key)
         result["url"] = address
         result["citation_format"] = citation_format(title, address)

@@ -281,7 +281,7 @@ def _reverse_host(origin: str) -> str:
 
 
 _CONNECTORS = f"Clients of {REVISION} also see `search` and `fetch`, the two tools of connectors\n"
-_COUNTS = {2: "two", 4: "four"}
+_COUNTS = {3: "three", 5: "five"}
 _TEXT = """# {title}
 
 > A news archive{subjects} for AI agents: a remote MCP server over streamable HTTP \

@@ -18,6 +18,7 @@ from cluster.errors import HouseError, Malformed, TooLarge, Unavailable
 from cluster.tracing import current_trace
 from deployments.archive import transport
 from deployments.archive.admission import ArchiveCaller, ClientAdmission
+from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_message
 from deployments.archive.methods import BUSY, VERSIONS, McpMethods, rpc_error_from
 from deployments.archive.oauth.addresses import resource_of
@@ -54,6 +55,7 @@ class McpArchive:
     methods: McpMethods
     stateless: StatelessMethods
     gate: ClientAdmission
+    citations: CitationTools
 
 
 class ArchiveFinder(Protocol):

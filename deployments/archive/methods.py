@@ -17,8 +17,9 @@ import structlog
 from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import ArchiveTools, ToolResult
+from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
-from deployments.archive.tools import ASK, FETCH, GET, SEARCH, TOOLS, Tool
+from deployments.archive.tools import ASK, CHECK, FETCH, GET, SEARCH, TOOLS, Tool
 from deployments.archive.usage_log import PendingToolCall, UsageLog
 from deployments.edge.http.request import Deadline, DeadlineExceeded
 
@@ -52,6 +53,7 @@ class McpMethods:
     def __init__(
         self,
         research: ArchiveTools,
+        citations: CitationTools,
         usage: UsageLog,
         *,
         title: str,
@@ -59,8 +61,10 @@ class McpMethods:
         tools: Sequence[Tool] = TOOLS,
     ) -> None:
         self._usage = usage
+        self._citations = citations
         runs: dict[str, _Run] = {
-            ASK: research.ask, GET: research.article, SEARCH: research.search, FETCH: research.fetch
+            ASK: research.ask, GET: research.article, SEARCH: research.search, FETCH: research.fetch,
+            CHECK: citations.check,
         }  # fmt: skip
         self._tools: dict[str, tuple[Tool, _Run]] = {tool.name: (tool, runs[tool.name]) for tool in tools}
         self._initialized = dumps(
@@ -121,11 +125,14 @@ class McpMethods:
         usage = PendingToolCall.from_arguments(tool.name, person, arguments, begun_s)
         try:
             result = await run(person, tool.parse_arguments(arguments))
+            news = await self._citations.list_news(person)
+            if tool.name in (GET, FETCH):
+                await self._citations.record_read(person, result.articles[0])
         except HouseError as error:
             self._usage.record(usage.refuse(error.message))
             raise
         self._usage.record(usage.finish(result.articles, result.coverage))
-        return _render_tool_result(result.document)
+        return _render_tool_result({**result.document, "corrections": news} if news else result.document)
 
     def _find_tool(self, call: RpcCall) -> tuple[Tool, _Run, dict[str, Any]]:
         name = call.params.get("name")

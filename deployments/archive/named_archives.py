@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from cluster.records.named_archive import NamedArchive
 from deployments.archive.admission import ClientAdmission
 from deployments.archive.archive_apps import ArchiveApps
+from deployments.archive.citations.article_reads import ArticleReads
 from deployments.archive.endpoint import McpArchive
 from deployments.archive.usage_log import UsageLog
 
@@ -23,16 +24,19 @@ class ArchiveWorkers:
 
     gate: ClientAdmission
     usage: UsageLog
+    reads: ArticleReads
 
     async def start(self) -> None:
-        """Start to follow the rules for clients, and to write the log of calls."""
+        """Start to follow the rules for clients and what agents read, and to write the log of calls."""
         await self.gate.start()
         await self.usage.start()
+        await self.reads.start()
 
     async def close(self) -> None:
         """Stop, and write the remaining calls."""
         await self.gate.close()
         await self.usage.close()
+        await self.reads.close()
 
 
 @dataclass(frozen=True, slots=True)

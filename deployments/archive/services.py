@@ -9,6 +9,7 @@ from functools import partial
 from starlette.routing import BaseRoute, Route
 
 from actors.archive.client import ArchiveClient
+from cluster.admin.publisher_keys import PublisherKeys
 from cluster.clock import Clock
 from cluster.records.archive_client import ArchiveCall
 from cluster.records.named_archive import NamedArchive
@@ -20,10 +21,14 @@ from deployments.archive.archive_apps import ArchiveApps, DefaultArchive
 from deployments.archive.archive_tools import ArchiveTools, OffsetSigner
 from deployments.archive.card import build_pages
 from deployments.archive.citation import CitationRules
+from deployments.archive.citations import article_reads
+from deployments.archive.citations.article_reads import ArticleReads
+from deployments.archive.citations.citation_pages import build_citation_pages
+from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.endpoint import McpArchive, McpEndpoint
 from deployments.archive.methods import McpMethods
 from deployments.archive.named_archives import ArchiveWorkers, NamedArchives
-from deployments.archive.oauth.addresses import MCP_PATH
+from deployments.archive.oauth.addresses import MCP_PATH, resource_of
 from deployments.archive.oauth.clients import OAuthClient
 from deployments.archive.oauth.document_clients import DocumentClients
 from deployments.archive.oauth.routes import build_oauth_routes
@@ -108,6 +113,7 @@ class ArchiveServices:
     "Those of the default archive."
     archives: NamedArchives
     endpoint: McpEndpoint
+    clock: Clock
 
     @property
     def is_following(self) -> bool:
@@ -156,21 +162,29 @@ def open_archive(
         OffsetSigner(vault.derive_all(archive_tools.PURPOSE)),
         vault.derive(text_fence.PURPOSE),
     )
+    publisher_keys, agent_key = (
+        PublisherKeys(vault, stores.publisher_keys, clock),
+        vault.derive(article_reads.PURPOSE),
+    )
 
     def open_workers(find_app: Callable[[], str]) -> ArchiveWorkers:
         return ArchiveWorkers(
             ClientAdmission(stores.client_rules, stores.limits, find_app, clock),
             UsageLog(stores.archive_calls, find_app, clock, on_call),
+            ArticleReads(stores.article_reads, find_app, agent_key, clock),
         )
 
     def build(config: ArchiveConfig, find_app: Callable[[], str], workers: ArchiveWorkers) -> McpArchive:
         research = ArchiveTools(find_app, archive, signer, fence_key, config.citation)
+        issuer = resource_of(addresses.public_url or addresses.fallback, config.archive_id)
+        citations = CitationTools(find_app, archive, publisher_keys, workers.reads, fence_key, issuer, clock)
         named = {"title": config.title, "version": config.version}
         return McpArchive(
             config.archive_id,
-            McpMethods(research, workers.usage, **named, tools=config.tools),
-            StatelessMethods(research, workers.usage, **named, tools=config.all_tools),
+            McpMethods(research, citations, workers.usage, **named, tools=config.tools),
+            StatelessMethods(research, citations, workers.usage, **named, tools=config.all_tools),
             workers.gate,
+            citations,
         )
 
     find_default = partial(apps.archive_app, config.app_id)
@@ -189,7 +203,7 @@ def open_archive(
         clock=clock,
         log=log or RequestLog(),
     )
-    return ArchiveServices(config, apps, oauth, workers, archives, endpoint)
+    return ArchiveServices(config, apps, oauth, workers, archives, endpoint, clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +234,7 @@ def build_archive_routes(
     paths: Iterable[str] = (MCP_PATH, MCP_PATH + "/", named, named + "/")
     routes: list[BaseRoute] = [
         *build_pages(ArchiveCards(services.config, services.apps), services.oauth.addresses),
+        *build_citation_pages(services.archives, services.config.client_addresses, services.clock),
         *(Route(path, endpoint=services.endpoint) for path in paths),
         *build_oauth_routes(services.oauth),
     ]

@@ -14,6 +14,7 @@ import orjson
 from cluster.errors import HouseError, Invalid, NotFound, TooMany, Unavailable
 from deployments.archive.admission import ArchiveCaller
 from deployments.archive.archive_tools import ArchiveTools
+from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.jsonrpc import RpcCall, RpcError, dumps, render_error, render_result
 from deployments.archive.methods import (
     CALL_S,
@@ -39,9 +40,16 @@ class StatelessMethods(McpMethods):
     """Answers calls of authorized users in revision 2026-07-28."""
 
     def __init__(
-        self, research: ArchiveTools, usage: UsageLog, *, title: str, version: str, tools: Sequence[Tool]
+        self,
+        research: ArchiveTools,
+        citations: CitationTools,
+        usage: UsageLog,
+        *,
+        title: str,
+        version: str,
+        tools: Sequence[Tool],
     ) -> None:
-        super().__init__(research, usage, title=title, version=version, tools=tools)
+        super().__init__(research, citations, usage, title=title, version=version, tools=tools)
         meta = {f"{PREFIX}serverInfo": {"name": NAME, "title": title, "version": version}}
         cached = {"resultType": "complete", "ttlMs": CACHE_MS, "cacheScope": "public", "_meta": meta}
         self._complete = dumps({"resultType": "complete", "_meta": meta})

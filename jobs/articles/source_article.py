@@ -34,6 +34,8 @@ class SourceArticle:
     authors: tuple[str, ...] = ()
     published: str = ""
     updated: str = ""
+    corrected: str = ""
+    correction_note: str = ""
     topic: str = ""
     tags: tuple[str, ...] = ()
     url: str = ""
@@ -72,6 +74,8 @@ def record_from_article(
         "categories": [["News", _clean_text(subject)]] if subject else None,
         "published_at": story.published or None,
         "updated_at": story.updated or None,
+        "corrected_at": story.corrected or None,
+        "correction_note": _clean_text(story.correction_note) or None,
         "url": _parse_url(story.url),
         "language": story.language or language or None,
         "enable_question_answering": True,

@@ -46,8 +46,8 @@ SCHEMAS: Final[Mapping[str, Any]] = {
         "product_id product_group_id parent_id related_ids type title subtitle description short_description html "
         "headers paragraphs anchors children language created_at published_at updated_at categories tags authors "
         "publishers collections url cover_image images price original_price sale_price margin size color material "
-        "brand condition availability rating location enable_question_answering access custom_attributes "
-        "translations written_at",
+        "brand condition availability rating location enable_question_answering access corrected_at "
+        "correction_note custom_attributes translations written_at",
         **dict.fromkeys(
             [
                 "related_ids",

@@ -132,7 +132,7 @@ def test_the_inspector_calls_the_tools_in_separate_processes(world: dict[str, st
     first = ask["structuredContent"]["results"][0]
     arguments = [f"product_id={first['product_id']}", f"offset={first['offset']}"]
     article = inspect("tools/call", "--tool-name", "get_archive_article", "--tool-arg", *arguments)
-    assert [tool["name"] for tool in tools] == ["ask_archive", "get_archive_article"]
+    assert [tool["name"] for tool in tools] == ["ask_archive", "get_archive_article", "check_citations"]
     assert article["structuredContent"]["product_id"] == first["product_id"]
 
 
@@ -216,7 +216,7 @@ class Watched:
 
 def _check(told: dict[str, Any]) -> None:
     assert told["version"] == "2024-11-05"
-    assert told["tools"] == ["ask_archive", "get_archive_article"]
+    assert told["tools"] == ["ask_archive", "get_archive_article", "check_citations"]
     assert told["results"]
     assert told["article"]["product_id"] == told["results"][0]["product_id"]
     assert told["article"]["citation_format"].startswith("[")

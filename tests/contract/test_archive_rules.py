@@ -61,7 +61,7 @@ SPECIFICATION: dict[str, tuple[str, ...]] = {
     "ping: an empty reply": ("row:ping",),
     "tools/list: the two tools": (
         "answers::test_tools_are_listed_on_one_page",
-        "tools::test_there_are_the_two_tools_with_the_arguments_of_the_specification",
+        "tools::test_tools_have_the_arguments_of_the_specification",
     ),
     "tools/call: content blocks": ("answers::test_text_and_structured_content_are_the_same_and_no_member_is_null",),
     "notifications/initialized: 202 and nothing": ("row:an initialized client",),

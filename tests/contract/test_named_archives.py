@@ -142,7 +142,9 @@ async def test_every_archive_describes_itself(house: House) -> None:
     assert len({entry["identifier"] for entry in catalog["entries"]}) == 3
     token = (await house.tokens("sports"))["access_token"]
     listed = (await house.rpc("sports", token, "tools/list", {})).json()["result"]["tools"]
-    assert [tool["name"] for tool in listed] == ["ask_archive", "get_archive_article", "search", "fetch"]
+    assert [tool["name"] for tool in listed] == [
+        "ask_archive", "get_archive_article", "check_citations", "search", "fetch",
+    ]  # fmt: skip
     assert "(sport)" in listed[0]["description"]
     params = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {}}
     begun = (await house.rpc("sports", token, "initialize", params)).json()

@@ -6,15 +6,26 @@ import asyncio
 import json
 import re
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from starlette.applications import Starlette
 
-from actors.archive.messages import ArchiveArticle, ArchiveQuery, ArchiveResult, Snippet
+from actors.archive.citations import check_citations
+from actors.archive.library import PassageLibrary
+from actors.archive.messages import (
+    ArchiveArticle,
+    ArchiveQuery,
+    ArchiveResult,
+    Citation,
+    CitationState,
+    Snippet,
+)
+from actors.archive.passages import read_product
 from cluster.records.access_tier import may_read
 from cluster.records.account import Grant
+from cluster.records.article_revision import WITHDRAWN, ArticleRevision, revision_of
 from cluster.secrecy import Vault
 from cluster.store.stores import Stores
 from deployments.archive.archive_apps import ArchiveApps
@@ -43,6 +54,7 @@ class SmallArchive:
     "The latest questions: of all, a soak would measure their list."
     access: dict[str, str] = field(default_factory=dict)
     "Product -> the tier that its readers need."
+    changes: dict[str, ArticleRevision] = field(default_factory=dict)
     wrong: Exception | None = None
     gate: asyncio.Event | None = None
     "Calls wait until it is set."
@@ -78,11 +90,56 @@ class SmallArchive:
             return None
         return article
 
+    async def check(
+        self, app_id: str, citations: Sequence[Citation], tiers: frozenset[str] = frozenset()
+    ) -> tuple[CitationState, ...]:
+        """Check citations against a library of the articles."""
+        await self._trouble()
+        library = PassageLibrary(None)
+        library.put(
+            document
+            for article in self.articles.values()
+            if (document := read_product(_record(article, self.access.get(article.product_id, ""))))
+            is not None
+        )
+        return check_citations(library, self.changes, citations, tiers)
+
+    async def revisions(self, app_id: str) -> Mapping[str, ArticleRevision]:
+        """Return the corrections and withdrawals that a test put."""
+        return self.changes
+
+    def correct(self, product_id: str, content: str, note: str, corrected_at: str = "2026-01-02") -> None:
+        """Correct an article, as a follower of the change log does."""
+        article = replace(
+            self.articles[product_id], content=content, corrected_at=corrected_at, correction_note=note
+        )
+        self.articles[product_id] = article
+        self.changes[product_id] = ArticleRevision(
+            status="corrected", at=1_767_312_000_000, revision=revision_of(corrected_at, note), title=article.title,
+            url=article.url, access=self.access.get(product_id, ""), corrected_at=corrected_at, note=note,
+        )  # fmt: skip
+
+    def withdraw(self, product_id: str) -> None:
+        """Remove an article, as a follower of the change log does."""
+        article = self.articles.pop(product_id)
+        self.changes[product_id] = ArticleRevision(
+            status="withdrawn", at=1_767_312_000_000, revision=WITHDRAWN, title=article.title, url=article.url,
+            access=self.access.get(product_id, ""),
+        )  # fmt: skip
+
     async def _trouble(self) -> None:
         if self.gate is not None:
             await self.gate.wait()
         if self.wrong is not None:
             raise self.wrong
+
+
+def _record(article: ArchiveArticle, access: str) -> dict[str, Any]:
+    return {
+        "product_id": article.product_id, "type": "article", "title": article.title, "url": article.url,
+        "paragraphs": article.content.split("\n\n"), "access": access, "corrected_at": article.corrected_at,
+        "correction_note": article.correction_note,
+    }  # fmt: skip
 
 
 def _snippet(article: ArchiveArticle, position: int, text: str, score: float) -> Snippet:

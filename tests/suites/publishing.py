@@ -6,6 +6,7 @@ import pytest
 
 from cluster.clock import SystemClock
 from cluster.records.archive_client import ArchiveCall, ClientRule
+from cluster.records.article_revision import ArticleRead, ArticleRevision, PublisherKey
 from cluster.store.stores import Stores
 from tests.suites.doing import APP, OTHER
 
@@ -55,3 +56,35 @@ class ClientRuleSuite:
         assert await stores.client_rules.remove(APP, "BOT")
         assert not await stores.client_rules.remove(APP, "BOT")
         assert await stores.client_rules.all(APP) == {}
+
+
+class ArticleRevisionSuite:
+    @pytest.fixture
+    def stores(self) -> Stores:
+        raise NotImplementedError
+
+    async def test_revisions_are_replaced_and_removed(self, stores: Stores) -> None:
+        first = ArticleRevision(status="corrected", at=1, revision="r", title="T", note="N")
+        withdrawn = first.model_copy(update={"status": "withdrawn", "revision": "withdrawn"})
+        await stores.article_revisions.put(APP, {"a": first, "b": first, "c": first})
+        await stores.article_revisions.put(APP, {"a": withdrawn, "b": None})
+        assert await stores.article_revisions.all(APP) == {"a": withdrawn, "c": first}
+        assert await stores.article_revisions.all(OTHER) == {}
+        await stores.article_revisions.put(APP, {})
+
+    async def test_notes_of_reading_come_in_order_and_once(self, stores: Stores) -> None:
+        now_ms = SystemClock().now_ms()
+        reads = [ArticleRead("agent", f"p-{number}", "") for number in range(5)]
+        await stores.article_reads.append(APP, reads[:3])
+        offset, first = await stores.article_reads.read_after(APP, "0", now_ms)
+        await stores.article_reads.append(APP, reads[3:])
+        offset, rest = await stores.article_reads.read_after(APP, offset, now_ms)
+        assert first + rest == reads
+        assert await stores.article_reads.read_after(APP, offset, now_ms) == (offset, [])
+        assert (await stores.article_reads.read_after(OTHER, "0", now_ms))[1] == []
+
+    async def test_a_public_key_is_never_replaced(self, stores: Stores) -> None:
+        key = PublisherKey(key_id="k", generation=1, public_key="x", created_at=1)
+        await stores.publisher_keys.add(APP, key)
+        await stores.publisher_keys.add(APP, key.model_copy(update={"public_key": "y"}))
+        assert await stores.publisher_keys.all(APP) == {"k": key}

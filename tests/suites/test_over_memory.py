@@ -16,7 +16,7 @@ from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
 from tests.suites.interactions import InteractionSuite
 from tests.suites.people import AccountSuite, GrantSuite, RegistrationSuite
-from tests.suites.publishing import ArchiveCallSuite, ClientRuleSuite
+from tests.suites.publishing import ArchiveCallSuite, ArticleRevisionSuite, ClientRuleSuite
 from tests.suites.record_store import RecordStoreSuite
 from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
 from tests.suites.searching import QuerySuite, QuestionBankSuite
@@ -119,6 +119,9 @@ class TestArchiveCalls(_Memory, ArchiveCallSuite): ...
 
 
 class TestClientRules(_Memory, ClientRuleSuite): ...
+
+
+class TestArticleRevisions(_Memory, ArticleRevisionSuite): ...
 
 
 class TestQueries(_Memory, QuerySuite): ...

@@ -21,7 +21,7 @@ from tests.suites.doing import APP
 from tests.suites.intake import IntakeSuite
 from tests.suites.interactions import InteractionSuite
 from tests.suites.people import AccountSuite, GrantSuite, RegistrationSuite
-from tests.suites.publishing import ArchiveCallSuite, ClientRuleSuite
+from tests.suites.publishing import ArchiveCallSuite, ArticleRevisionSuite, ClientRuleSuite
 from tests.suites.record_store import RecordStoreSuite
 from tests.suites.runs import PromotionSuite, RunSuite, ScheduleSuite
 from tests.suites.searching import QuerySuite, QuestionBankSuite
@@ -136,6 +136,9 @@ class TestArchiveCalls(_Redis, ArchiveCallSuite): ...
 
 
 class TestClientRules(_Redis, ClientRuleSuite): ...
+
+
+class TestArticleRevisions(_Redis, ArticleRevisionSuite): ...
 
 
 class TestQueries(_Redis, QuerySuite): ...

@@ -8,7 +8,7 @@ of the path. `attributes.` is the old name of `custom_attributes.`.
     text         title, subtitle, description, short_description,   the distinct folded words of all its texts
                  html, headers, paragraphs, anchors, the same in
                  `i18n_<ln>.` and `children.`
-    moment       created_at, published_at, updated_at               as stored
+    moment       created_at, published_at, updated_at, corrected_at as stored
     number       price, original_price, sale_price, margin,         as stored
                  rating, age
     other        everything else                                    as stored
@@ -29,7 +29,7 @@ from cluster.query.language.words import split_words, without_markup
 _TEXTS = frozenset(
     {"title", "subtitle", "description", "short_description", "html", "headers", "paragraphs", "anchors"}
 )
-_MOMENTS = frozenset({"created_at", "published_at", "updated_at"})
+_MOMENTS = frozenset({"created_at", "published_at", "updated_at", "corrected_at"})
 _NUMBERS = frozenset({"price", "original_price", "sale_price", "margin", "rating", "age"})
 _PRODUCT_DEFAULTS: Mapping[str, Scalar] = {
     "availability": "IN_STOCK",

@@ -12,6 +12,7 @@ from cluster.errors import NewerRelease
 from cluster.records.access import ApiKey, App
 from cluster.records.account import Account, Code, Grant
 from cluster.records.archive_client import ClientRule, Registration
+from cluster.records.article_revision import ArticleRevision, PublisherKey
 from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
 from cluster.records.erasure import Erasure
@@ -34,7 +35,8 @@ _HASHES: tuple[tuple[str, type[BaseModel]], ...] = (
 _HASHES_OF_APPS = (
     (keys.engine, Engine), (keys.experiment, Experiment), (keys.boost_rule, BoostRule), (keys.run, Run),
     (keys.schedule, Schedule), (keys.client_rule, ClientRule), (keys.threads, ReaderThreads), (keys.erasure, Erasure),
-    (keys.file_import, FileImport), (keys.import_progress, ImportProgress),
+    (keys.file_import, FileImport), (keys.import_progress, ImportProgress), (keys.article_revision, ArticleRevision),
+    (keys.publisher_key, PublisherKey),
 )  # fmt: skip
 _FIELDS: dict[str, type[BaseModel]] = {"asked": Question, "answer": Answer, "grant": Grant, "code": Code}
 "Fields of keys that hold one record each."

@@ -39,6 +39,7 @@ COMMANDS = (
     OperationCommand("open", "archive.open", OPEN_EPILOG),
     OperationCommand("show", "archive.show"),
     OperationCommand("close", "archive.close"),
+    OperationCommand("rotate-key", "archive.rotate_key"),
 )
 add_commands(app, COMMANDS, named_archives)
 

@@ -118,7 +118,7 @@ class FormParser(HTMLParser):
 
 
 REDIRECT = "http://127.0.0.1:33418/callback"
-TOOLS = ["ask_archive", "get_archive_article"]
+TOOLS = ["ask_archive", "get_archive_article", "check_citations"]
 ALL_TOOLS = [*TOOLS, "search", "fetch"]
 "Those of the stateless revision; `KIOSK_ARCHIVE_CONNECTORS` shows them to all clients."
 END_S = 2.0

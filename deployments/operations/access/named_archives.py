@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
+from cluster.admin.publisher_keys import PublisherKeys
 from cluster.errors import Conflict, Invalid, NotFound
 from cluster.records.named_archive import RESERVED_NAMES, NamedArchive, archive_of, mcp_path
 from cluster.store.administration.grants import ActiveGrant
@@ -158,6 +159,38 @@ async def close_archive(services: AdminServices, given: OfApp) -> ClosedArchive:
         raise Conflict(f"agents do not read {given.app_id} at an address of its own")
     await key_admin(services).set_archive(given.app_id, None)
     return ClosedArchive(given.app_id, await end_grants(services, given.app_id))
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedKey:
+    """The key by which an archive signs statements from now on."""
+
+    app_id: str
+    key_id: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the facts as JSON."""
+        return {"app_id": self.app_id, "key_id": self.key_id}
+
+    def to_lines(self) -> ResultLines:
+        """Return a sentence."""
+        return (
+            f"Statements about {self.app_id} carry the key {self.key_id} from now on; earlier keys stay published.",
+        )
+
+
+@operation("archive.rotate_key", "POST", "/apps/{app_id}/archive/key", "owner")
+async def rotate_key(services: AdminServices, given: OfApp) -> RotatedKey:
+    """Sign statements about citations with a new key.
+
+    API replicas follow within two seconds. Earlier public keys stay published, so earlier statements can be verified.
+
+    Errors:
+        NotFound: no such app
+    """
+    await key_admin(services).app(given.app_id)
+    keys = PublisherKeys(services.vault, services.stores.publisher_keys, services.clock)
+    return RotatedKey(given.app_id, (await keys.rotate(given.app_id)).key_id)
 
 
 async def end_grants(

@@ -25,7 +25,7 @@ _KINDS = {
     **dict.fromkeys(
         ("headers", "paragraphs", "anchors", "product_ids", "product_group_ids", "category"), "list"
     ),
-    **dict.fromkeys(("created_at", "updated_at", "published_at", "timestamp"), "time"),
+    **dict.fromkeys(("created_at", "updated_at", "published_at", "corrected_at", "timestamp"), "time"),
     **dict.fromkeys(
         ("user_id", "anonymous_id", "product_id", "product_group_id", "parent_id", "group_id"), "text"
     ),

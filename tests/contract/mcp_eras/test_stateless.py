@@ -208,12 +208,13 @@ async def test_discover_describes_the_server(corner: ArchiveCorner) -> None:
     }
 
 
-async def test_the_new_era_has_four_tools_and_the_old_one_two(corner: ArchiveCorner) -> None:
+async def test_the_new_era_has_the_tools_of_connectors_and_the_old_one_has_not(corner: ArchiveCorner) -> None:
     body = message("tools/list")
     result = (await send(corner, body, headers_of(body))).json()["result"]
     assert [tool["name"] for tool in result["tools"]] == [
         "ask_archive",
         "get_archive_article",
+        "check_citations",
         "search",
         "fetch",
     ]
@@ -221,17 +222,17 @@ async def test_the_new_era_has_four_tools_and_the_old_one_two(corner: ArchiveCor
     assert (result["resultType"], result["ttlMs"], result["cacheScope"]) == ("complete", 300_000, "public")
     assert "nextCursor" not in result
     old = (await corner.rpc("tools/list"))["result"]["tools"]
-    assert old == result["tools"][:2]
+    assert old == result["tools"][:3]
     refused = await corner.tool("search", {"query": "river"})
     assert refused["error"]["message"] == "Unknown tool: search"
 
 
 async def test_a_switch_shows_the_connectors_to_the_old_era() -> None:
     corner = await open_archive_corner(connectors=True)
-    assert len((await corner.rpc("tools/list"))["result"]["tools"]) == 4
+    assert len((await corner.rpc("tools/list"))["result"]["tools"]) == 5
     assert (await corner.tool("search", {"query": "river"}))["result"]["structuredContent"]["results"]
     guide = await corner.post(b"", token="", method="GET", target="/llms.txt")
-    assert b"with four tools" in guide.body
+    assert b"with five tools" in guide.body
     assert b"- `search`: " in guide.body
 
 

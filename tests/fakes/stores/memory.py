@@ -8,7 +8,13 @@ from cluster.store.data.intake import IDLE_MS, MOST_WAITING
 from cluster.store.stores import Stores
 from tests.fakes.stores.accounts import MemoryAccounts, MemoryGrants, MemoryRegistrations
 from tests.fakes.stores.administration import MemoryAdminTokens, MemoryAudit, MemoryInvitations
-from tests.fakes.stores.archive_admin import MemoryArchiveCalls, MemoryClientRules
+from tests.fakes.stores.archive_admin import (
+    MemoryArchiveCalls,
+    MemoryArticleReads,
+    MemoryArticleRevisions,
+    MemoryClientRules,
+    MemoryPublisherKeys,
+)
 from tests.fakes.stores.boost_rules import MemoryRules, MemoryRuleVersions
 from tests.fakes.stores.changes import MemoryChanges
 from tests.fakes.stores.erasures import MemoryErasures
@@ -71,6 +77,9 @@ def memory_stores(
         audit=MemoryAudit(),
         archive_calls=MemoryArchiveCalls(),
         client_rules=MemoryClientRules(),
+        article_revisions=MemoryArticleRevisions(),
+        article_reads=MemoryArticleReads(),
+        publisher_keys=MemoryPublisherKeys(),
         experiments=experiments,
         threads=threads,
         questions=questions,

@@ -23,6 +23,7 @@ TROWEL = {
     "price": 14.5, "original_price": 20, "sale_price": 12, "margin": -0.5, "size": "S", "color": "green",
     "material": "steel", "brand": "Alder", "condition": "USED", "availability": "PRE_ORDER", "rating": 4.6,
     "location": {"lat": 53.8, "lon": -1.55}, "enable_question_answering": False, "access": "subscriber",
+    "corrected_at": "2026-03-03", "correction_note": "The length was wrong.",
     "custom_attributes": {"weight_g": 210, "vegan": True},
     "i18n_fr": {"title": "Truelle", "tags": ["acier"], "categories": [["Jardin"]], "custom_attributes": {"x": "y"}},
     "i18n_DE": {"title": "Kelle"},

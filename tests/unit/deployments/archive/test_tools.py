@@ -21,7 +21,7 @@ from deployments.archive.tools import (
 RELEASES = (Path(__file__).parents[3] / "contract").glob("release-*")
 
 
-def test_there_are_the_two_tools_with_the_arguments_of_the_specification() -> None:
+def test_tools_have_the_arguments_of_the_specification() -> None:
     told = {tool.name: {one.name: (one.type, one.required) for one in tool.arguments} for tool in TOOLS}
     assert told == {
         "ask_archive": {
@@ -30,6 +30,7 @@ def test_there_are_the_two_tools_with_the_arguments_of_the_specification() -> No
         "get_archive_article": {
             "product_id": ("string", True), "offset": ("integer", True), "skill_used": ("string", False),
         },
+        "check_citations": {"citations": ("array", True), "skill_used": ("string", False)},
     }  # fmt: skip
 
 
@@ -40,7 +41,7 @@ def test_descriptions_hold_what_clients_insist_on(tool: Any) -> None:
     assert isinstance(told["inputSchema"]["required"], list)
     assert "additionalProperties" not in told["inputSchema"]
     assert all(
-        one["type"] in ("string", "integer") and one["description"]
+        one["type"] in ("string", "integer", "array") and one["description"]
         for one in told["inputSchema"]["properties"].values()
     )
     assert told["annotations"]["readOnlyHint"] is True
@@ -138,7 +139,7 @@ def test_a_lost_name_or_a_new_demand_is_reported(place: tuple[str, ...], change:
 
 
 def test_the_subjects_of_an_archive_stand_in_its_tools_description() -> None:
-    ask, get = build_tools("recipes and kitchens")
+    ask, get, _ = build_tools("recipes and kitchens")
     assert ask.description.startswith("Searches the news archive (recipes and kitchens) for a question")
     assert "science" not in ask.description
     assert build_tools("")[0].description.startswith("Searches the news archive for a question")
