@@ -1,7 +1,8 @@
 """Keep the outcomes of answers up to date: attribute each day again whose interactions or answers changed.
 
 One day is computed and committed at a time, so a process may be killed at any moment. Days before yesterday wait up to
-six hours: clients send late events one by one, and each would compute its whole day again.
+six hours: clients send late events one by one, and each would compute its whole day again. The first time, all days
+that the log of answers keeps are due: they follow in rounds, the newest first.
 """
 
 from __future__ import annotations
@@ -44,7 +45,13 @@ from cluster.records.logged_query import pseudonym
 from cluster.store.stores import Stores
 
 EVERY_S = 120.0
+MOST_DAYS = 7
+"Days of one round; other apps wait for its end."
 LATE_EVERY_MS = 6 * 3_600_000
+AHEAD_MS = 3_600_000
+"Answers so long after a day are read too: clocks of clients are behind, and an id of a later answer is no unknown one."
+YOUNG_MS = 600_000
+"While a day is so young, its answers may still be credited with interactions of the day before."
 LOAD = 20
 "The pause after a round is so many times its duration: attribution takes at most 5 % of the time."
 MOST_LINKED = 20_000
@@ -146,7 +153,8 @@ class OutcomeAttributor:
             first, before = number_day(name), stored.get("answers", {}).get(name, 0)
             # fewer rows: an erasure, which has deleted their outcomes
             if rows > before or (rows < before and first >= today - 1):
-                days.update(range(first, min(first + _DAYS, today) + 1))
+                is_new = not before or now_ms - first * DAY_MS < YOUNG_MS
+                days.update(range(first - is_new, min(first + _DAYS, today) + 1))
         # a refund depends on purchases of earlier days
         with_refunds = {
             number_day(name)
@@ -157,11 +165,11 @@ class OutcomeAttributor:
         oldest = number_day(min(answers))
         days = {day for day in days if oldest <= day <= today}
         late_at = stored.get("late_at", 0)
+        due = {day for day in days if day >= today - 1}
         if at_once or now_ms - late_at >= LATE_EVERY_MS:
-            late_at = now_ms
-            due = days
-        else:
-            due = {day for day in days if day >= today - 1}
+            due = days if at_once else set(sorted(days)[-MOST_DAYS:])
+            # further days follow in the next rounds
+            late_at = now_ms if due == days else late_at
         if not due:
             return None
         return _Plan(tuple(sorted(due)), tuple(sorted(days - due)), offset, answers, late_at)
@@ -190,7 +198,7 @@ class OutcomeAttributor:
         parts = [select_shown(self._empty_answers(), events, people, since_ms=0)]
         if events.height:
             for table in self._served.files(
-                app_id, commit, begins_ms - WINDOW_MS, begins_ms + DAY_MS, _ANSWER_COLUMNS
+                app_id, commit, begins_ms - WINDOW_MS, begins_ms + DAY_MS + AHEAD_MS, _ANSWER_COLUMNS
             ):
                 parts.append(select_shown(table, events, people, since_ms=begins_ms - VIEW_WINDOW_MS))
         shown: ShownProducts = join_shown(parts)

@@ -11,7 +11,7 @@ SHARED_FOLDERS = (FOLDER, *TRAINING_FOLDERS, "models", "reports")
 
 
 def measure_app(store: ArtifactStore, app_id: str) -> int:
-    """Return the bytes of an app: segments, query logs, snapshots and artifacts of trainings.
+    """Return the bytes of an app: segments, logs, outcomes, snapshots and artifacts of trainings.
 
     Errors:
         Unavailable: the artifact store is unreachable

@@ -56,6 +56,8 @@ class DayFiles:
     schema: ClassVar[Any]
     user_column: ClassVar[str]
     added: ClassVar[tuple[str, ...]] = ()
+    dictionaries: ClassVar[tuple[str, ...]] = ()
+    "Parquet paths of texts that `encoded` leaves as numbers of a dictionary."
     encodings: ClassVar[Mapping[str, Any]]
     "Options of the Parquet writer: which columns repeat their values."
 
@@ -131,6 +133,20 @@ class DayFiles:
             if table is not None:
                 inside = pc.and_(pc.greater_equal(table["at"], since_ms), pc.less(table["at"], until_ms))
                 yield table.filter(inside)
+
+    def encoded(
+        self, app_id: str, entry: FileEntry, since_ms: int, until_ms: int, columns: Sequence[str]
+    ) -> Any:
+        """Return the rows of a time range of one file, with `dictionaries`; None if the file is damaged.
+
+        Errors:
+            NotFound: the file was replaced meanwhile
+        """
+        table = self._table(app_id, entry, columns, self.dictionaries)
+        if table is None or since_ms <= entry.facts["first"] <= entry.facts["last"] < until_ms:
+            return table
+        inside = pc.and_(pc.greater_equal(table["at"], since_ms), pc.less(table["at"], until_ms))
+        return table.filter(inside)
 
     def rows_of(self, app_id: str, users: Sequence[str]) -> list[dict[str, Any]]:
         """Return the rows of some users (pseudonyms), oldest first.
@@ -235,20 +251,30 @@ class DayFiles:
         table = self._table(app_id, entry, ["at", self.user_column])
         return None if table is None else pc.is_in(table[self.user_column], value_set=names)
 
-    def _table(self, app_id: str, entry: FileEntry, columns: Sequence[str] | None = None) -> Any:
+    def _table(
+        self,
+        app_id: str,
+        entry: FileEntry,
+        columns: Sequence[str] | None = None,
+        dictionaries: Sequence[str] = (),
+    ) -> Any:
         """Return some columns of a file; None if it is damaged."""
         names = self._names(columns)
         try:
             path = f"{self._folder(app_id)}/{entry.name}"
             data = self._store.read_checked(path, size=entry.size, sha256=entry.sha256)
-            file = pq.ParquetFile(pa.BufferReader(data))
+            file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(dictionaries))
             stored = set(file.schema_arrow.names)
             missing = [name for name in self.added if name in names and name not in stored]
             present = [name for name in names if name not in missing]
             table = file.read(columns=present, use_threads=False)
             for name in missing:
                 table = table.append_column(name, pa.array([""] * table.num_rows, pa.string()))
-            return table.select(names).cast(pa.schema([self.schema.field(name) for name in names]))
+            encoded = {path.partition(".")[0] for path in dictionaries}
+            kept = [
+                table.schema.field(name) if name in encoded else self.schema.field(name) for name in names
+            ]
+            return table.select(names).cast(pa.schema(kept))
         except (Fault, pa.ArrowException, KeyError) as error:
             self._log.error("log_file_refused", app=app_id, file=entry.name, kind=type(error).__name__)
             return None

@@ -16,6 +16,8 @@ from cluster.artifacts.query_log import TYPING_MS
 from cluster.meter import Meter
 from cluster.records.served_answer import ServedAnswer
 
+MOST_DICTIONARY_BYTES = 8 << 20
+"Bytes of a dictionary of a column. The default of 1 MB is too small for 100,000 product ids."
 SESSION_GAP_MS = 1_800_000
 "A request after such a pause begins a new session."
 
@@ -70,7 +72,10 @@ class ServedLogStore(DailyLog[ServedAnswer]):
     kind = "served"
     schema = COLUMNS
     user_column = "user"
-    encodings = {"use_dictionary": _list_repeating(), "compression_level": 6}  # noqa: RUF012
+    dictionaries = ("user", "products.list.element")
+    encodings = {  # noqa: RUF012
+        "use_dictionary": _list_repeating(), "compression_level": 6, "dictionary_pagesize_limit": MOST_DICTIONARY_BYTES
+    }  # fmt: skip
 
     def table_from_rows(self, rows: Iterable[ServedAnswer]) -> Any:
         # A replica writes a batch again if the reply to the first time got lost.

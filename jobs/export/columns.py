@@ -12,11 +12,11 @@ from typing import Any, Final, Literal, get_args
 import orjson
 import pyarrow as pa
 
-from cluster.artifacts import query_log, served_log
+from cluster.artifacts import outcomes, query_log, served_log
 from cluster.records.intake import Noun
 from cluster.records.times import moment_ms
 
-Subject = Literal["users", "products", "interactions", "queries", "served"]
+Subject = Literal["users", "products", "interactions", "queries", "served", "outcomes"]
 SUBJECTS: Final[tuple[Subject, ...]] = get_args(Subject)
 NOUN_OF: Final[Mapping[str, Noun]] = {"users": "user", "products": "product", "interactions": "interaction"}
 
@@ -82,6 +82,9 @@ SCHEMAS: Final[Mapping[str, Any]] = {
     ),
     "served": pa.schema(
         [pa.field("at", _TIME), *[field for field in served_log.COLUMNS if field.name != "at"]]
+    ),
+    "outcomes": pa.schema(
+        [pa.field("at", _TIME), *[field for field in outcomes.COLUMNS if field.name != "at"]]
     ),
 }
 

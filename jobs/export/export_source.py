@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 from actors.intake.segment_rows import build_compaction_batch
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.daily_log import DailyLog
+from cluster.artifacts.day_files import DayFiles
 from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segment_stream import SegmentRange, SegmentStream
 from cluster.artifacts.served_log import ServedLogStore
@@ -172,8 +174,7 @@ class RecordSource:
     def _batches(self, tables: Iterator[Any]) -> Iterator[Any]:
         for table in tables:
             chosen = self._filter_since(table) if self.since_ms else table
-            for first in range(0, chosen.num_rows, _BATCH):
-                yield chosen.slice(first, _BATCH)
+            yield from split_table(chosen)
 
     def _filter_since(self, table: Any) -> Any:
         """Return interactions with a time, or records with a write time, from `since` on."""
@@ -185,33 +186,58 @@ class RecordSource:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSource(Generic[Row]):
-    """The source of a log: the query log, or the log of answers."""
+class DaySource:
+    """The source of rows that lie in files by day: the outcomes of answers."""
 
     app_id: str
-    daily_log: DailyLog[Row]
+    files: DayFiles
     commit: Manifest
-    waiting: Sequence[Row]
     since_ms: int
 
     @property
     def rows(self) -> int:
-        return sum(entry.rows for entry in self.commit.files) + len(self.waiting)
+        return sum(entry.rows for entry in self.commit.files)
 
     def tables(self) -> Iterator[Any]:
-        for table in (*self.daily_log.days(self.app_id, self.commit, self.since_ms), self._late_rows()):
-            for first in range(0, table.num_rows, _BATCH):
-                yield table.slice(first, _BATCH)
+        for table in self.files.days(self.app_id, self.commit, self.since_ms):
+            yield from split_table(table)
+
+    def is_current(self) -> bool:
+        newest = self.files.commit(self.app_id).facts.get("forgotten", {})
+        return set(newest) <= set(self.commit.facts.get("forgotten", {}))
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource(Generic[Row]):
+    """The source of a log, the query log or the log of answers: its files, then the rows that are not compacted."""
+
+    compacted: DaySource
+    daily_log: DailyLog[Row]
+    waiting: Sequence[Row]
+
+    @property
+    def rows(self) -> int:
+        return self.compacted.rows + len(self.waiting)
+
+    def tables(self) -> Iterator[Any]:
+        yield from self.compacted.tables()
+        yield from split_table(self._late_rows())
+
+    def is_current(self) -> bool:
+        return self.compacted.is_current()
 
     def _late_rows(self) -> Any:
         """Return the rows that are not compacted yet."""
-        rows = self.daily_log.without_erased(self.daily_log.table_from_rows(self.waiting), self.commit)
-        rows = self.daily_log.add_context(self.app_id, rows)
-        return rows.filter(pc.greater_equal(rows["at"], self.since_ms))
+        source = self.compacted
+        rows = self.daily_log.without_erased(self.daily_log.table_from_rows(self.waiting), source.commit)
+        rows = self.daily_log.add_context(source.app_id, rows)
+        return rows.filter(pc.greater_equal(rows["at"], source.since_ms))
 
-    def is_current(self) -> bool:
-        newest = self.daily_log.commit(self.app_id).facts.get("forgotten", {})
-        return set(newest) <= set(self.commit.facts.get("forgotten", {}))
+
+def split_table(table: Any) -> Iterator[Any]:
+    """Yield the rows of a table in batches."""
+    for first in range(0, table.num_rows, _BATCH):
+        yield table.slice(first, _BATCH)
 
 
 async def open_source(
@@ -227,6 +253,9 @@ async def open_source(
         return await _open_log(app_id, QueryLogStore(artifacts), stores.queries, since_ms)
     if subject == "served":
         return await _open_log(app_id, ServedLogStore(artifacts), stores.served, since_ms)
+    if subject == "outcomes":
+        outcomes = OutcomeStore(artifacts)
+        return DaySource(app_id, outcomes, await asyncio.to_thread(outcomes.commit, app_id), since_ms)
     noun, stream = NOUN_OF[subject], SegmentStream(artifacts, app_id)
     until = await stores.changes.last(app_id, noun)
     for attempt in range(_TRIES):
@@ -250,4 +279,4 @@ async def _open_log(
         # A compaction in between moves rows from the stream into files of a later commit.
         if await asyncio.to_thread(daily_log.last_offset, app_id) == offset:
             break
-    return LogSource(app_id, daily_log, commit, waiting, since_ms)
+    return LogSource(DaySource(app_id, daily_log, commit, since_ms), daily_log, waiting)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import tempfile
 import time
@@ -29,6 +30,10 @@ _SETTLE_S = 35
 "Interactions settle after half a minute at the latest."
 _GROWING_S = 45
 "API replicas are added after ten seconds of load, and a new one loads the whole catalog before it serves."
+
+_LOG_ROUNDS = 5
+_SWITCH_S = 3
+"API replicas follow a switch of an app within a second or two."
 
 ENDPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
     "user_to_products, 10 rows": ("user_to_products", {"rows": 10, "fl": []}),
@@ -79,6 +84,7 @@ def lines(stack: Stack, echo_port: int, sizes: Sizes, *, recipe: str = "fast") -
         share = 2 * loaded.per_second / (before + after)
         note = f"echo {before:,.0f} /s before, {after:,.0f} /s after"
         yield Line(f"{name}: throughput / echo", share, "x", _SHARE[path], at_most=False, note=note)
+    yield from guarded("log of answers", partial(_log_lines, stack))
     yield from guarded("dedicated", partial(_dedicated_lines, stack, found))
 
 
@@ -158,6 +164,28 @@ def _half_load(stack: Stack, path: str, body: dict[str, Any], name: str, rate: f
     half = drive(requests(stack, path, body), port=stack.port, connections=32, seconds=5, rate=rate)
     note = f"{rate:,.0f} requests/s on schedule, {half.failures} failed"
     return Line(f"{name}: p99 at half load", half.p99_ms, "ms", 30, note=note)
+
+
+def _log_lines(stack: Stack) -> Iterator[Line]:
+    """Compare lists with the log of answers on and off, in alternating rounds: medians of their ratios."""
+    name = "user_to_products, 10 rows"
+    asked = requests(stack, *ENDPOINTS[name])
+    rates: dict[str, list[float]] = {"on": [], "off": []}
+    medians: dict[str, list[float]] = {"on": [], "off": []}
+    for turn in range(_LOG_ROUNDS):
+        for mode in ("on", "off") if turn % 2 else ("off", "on"):
+            _kiosk(stack, "apps", "switch", "development", f"served_log={mode}")
+            time.sleep(_SWITCH_S)
+            medians[mode].append(_sound(drive(asked, port=stack.port, connections=1, seconds=3), name).p50_ms)
+            rates[mode].append(
+                _sound(drive(asked, port=stack.port, connections=32, seconds=4), name).per_second
+            )
+    share = statistics.median(on / off for on, off in zip(rates["on"], rates["off"], strict=True))
+    note = f"{statistics.median(rates['on']):,.0f} /s on, {statistics.median(rates['off']):,.0f} /s off"
+    yield Line(f"{name}: throughput, log of answers on / off", share, "x", 0.97, at_most=False, note=note)
+    more = statistics.median(on / off for on, off in zip(medians["on"], medians["off"], strict=True))
+    note = f"{statistics.median(medians['on']):.3f} ms on, {statistics.median(medians['off']):.3f} ms off"
+    yield Line(f"{name}: p50 at rest, log of answers on / off", more, "x", 1.03, note=note)
 
 
 def _trained(stack: Stack, recipe: str) -> Line:

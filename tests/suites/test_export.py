@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,6 +20,8 @@ from actors.intake.log_compaction import LogCompactor
 from actors.language.embedder import HashingEmbedder
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.compaction import MergeRules
+from cluster.artifacts.day_files import name_day
+from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.query_log import QueryLogStore
 from cluster.artifacts.segment_files import SegmentFiles
 from cluster.artifacts.segments import SegmentStore
@@ -364,6 +367,24 @@ async def test_served_answers_come_from_files_and_from_the_queue(world: World) -
     log.delete(APP, ["bert"])
     assert [row["service_id"] for row in await world.rows("served")] == ["s1"]
     assert await world.rows("served", since_ms=now_ms - day) == []
+
+
+async def test_outcomes_are_exported_without_erased_people(world: World) -> None:
+    outcomes, now_ms = OutcomeStore(world.artifacts), SystemClock().now_ms()
+    row = {
+        **dict.fromkeys(outcomes.schema.names, ""), "type": "click", "value": 0.0, "answered_at": now_ms - 9,
+        "places": [2], "origins": [0], "rules": [], "experiments": [],
+    }  # fmt: skip
+    for user, at in (("anna", now_ms - 2 * 86_400_000), ("bert", now_ms - 5)):
+        table = pa.Table.from_pylist([{**row, "at": at, "user": user, "product": user[0]}], outcomes.schema)
+        outcomes.replace_days(APP, {name_day(at // 86_400_000): table}, {})
+    rows = await world.rows("outcomes")
+    assert [row["product"] for row in rows] == ["a", "b"]
+    assert (rows[0]["places"], rows[0]["at"][-1]) == ([2], "Z")
+    assert len(await world.rows("outcomes", since_ms=now_ms - 60_000)) == 1
+    await world.export("outcomes", "outcomes.csv")
+    outcomes.delete(APP, ["bert"])
+    assert [row["product"] for row in await world.rows("outcomes")] == ["a"]
 
 
 # --- beside others who write --------------------------------------------------------------------------------------

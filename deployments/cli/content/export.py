@@ -25,6 +25,7 @@ EPILOG = """
   kiosk export bookshop interactions --since 2026-03-01 --out clicks.jsonl     `kiosk ingest` takes it again
   kiosk export bookshop queries --since 7d --out queries.csv
   kiosk export bookshop served --since 7d --out answers.parquet     which products were shown
+  kiosk export bookshop outcomes --since 7d --out outcomes.csv    what followed from answers
   kiosk export bookshop users --out - --format jsonl | jq .city
 
 The file has everything that was accepted before the command: segments, and what has not settled yet. Deletions and
@@ -55,22 +56,23 @@ KeepFormulas = Annotated[
 def export(
     app: AppName,
     subject: Annotated[
-        str, typer.Argument(metavar="WHAT", help="users, products, interactions, queries or served.")
+        str,
+        typer.Argument(metavar="WHAT", help="users, products, interactions, queries, served or outcomes."),
     ],
     out: Annotated[str, typer.Option(metavar="FILE", help="The file; - for standard output.")],
     since: Annotated[
         str,
         typer.Option(
             metavar="DATE",
-            help="2026-03-01, 2026-03-01T09:30Z or 7d: interactions, queries and answers from then on; users and "
-            "products that were written from then on.",
+            help="2026-03-01, 2026-03-01T09:30Z or 7d: interactions, queries, answers and outcomes from then on; "
+            "users and products that were written from then on.",
         ),
     ] = "",
     form: FormatName = "",
     keep_formulas: KeepFormulas = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write all users, products, interactions, queries or served answers of an app into a file, up to this moment."""
+    """Write all users, products, interactions, queries, served answers or outcomes of an app into a file."""
     from cluster.artifacts.table_files import STANDARD_OUTPUT, choose_format
     from jobs.export.file_export import ExportOrder, check_subject
 

@@ -24,10 +24,11 @@ import polars as pl
 
 from cluster.clock import iso_ms
 from deployments.operations.frame.result_table import ResultLines, ResultTable
-from deployments.operations.insight.outcome_sums import BUCKETS, TOTAL, Dimension, Sums
+from deployments.operations.insight.outcome_sums import TOTAL, Dimension, Sums
+from deployments.operations.insight.product_counts import BUCKETS, ProductMeasures
 
 MOST_GROUPS: Final = 100
-"Groups in a report: those with the most lists."
+"Groups in a report: those with the most lists; the newest days, and the first places."
 _QUANTILES: Final = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
     2.110, 2.101, 2.093,
@@ -187,9 +188,9 @@ def build_groups(
     """
     builder = _GroupBuilder(sums, before, fresh, catalog)
     names = [name for name in builder.names if name != TOTAL]
-    chosen = names[:MOST_GROUPS]
     if by in ("place", "day"):
-        chosen = sorted(chosen, key=lambda name: (len(name), name))
+        names.sort(key=lambda name: (len(name), name))
+    chosen = names[-MOST_GROUPS:] if by == "day" else names[:MOST_GROUPS]
     total = builder.build(TOTAL)
     groups = [total] if by == "total" else [builder.build(name) for name in chosen]
     return total, groups, len(names) - len(chosen)
@@ -201,15 +202,16 @@ class _GroupBuilder:
     def __init__(self, sums: Sums, before: Sums | None, fresh: frozenset[str], catalog: int) -> None:
         self._cells = _read_cells(sums)
         self._before = {} if before is None else _read_cells(before)
-        self._people = dict(sums.people.group_by("group").len().iter_rows())
-        self._shown = {
-            str(key[0]): rows for key, rows in sums.shown.partition_by("group", as_dict=True).items()
-        }
-        self._fresh = fresh
-        self._catalog = catalog
-        everything = self._shown.get(TOTAL, sums.shown.clear()).group_by("product").agg(pl.col("count").sum())
+        self._people = sums.people
+        self._shown = sums.shown.read(TOTAL)
+        names = sums.shown.products.to_pylist()
         lists = max(1.0, self._cells.get(TOTAL, _NO_CELLS)["lists"].sum())
-        self._bits = everything.select("product", (-(pl.col("count") / lists).log(2)).alias("bits"))
+        bits = np.zeros(len(names))
+        if TOTAL in self._shown:
+            totals = np.asarray(self._shown[TOTAL].sum(axis=0), float)
+            bits = -np.log2(np.maximum(totals, 1.0) / lists)
+        is_fresh = np.array([name in fresh for name in names], float)
+        self._measures = ProductMeasures(bits, is_fresh, catalog)
         lists_of = {name: cells["lists"].sum() for name, cells in self._cells.items()}
         self.names = sorted(lists_of, key=lambda name: (-lists_of[name], name))
 
@@ -245,26 +247,13 @@ class _GroupBuilder:
             return group
         return replace(group, **self._build_product_figures(self._shown[name], lists))
 
-    def _build_product_figures(self, shown: pl.DataFrame, lists: Any) -> dict[str, Any]:
+    def _build_product_figures(self, counts: Any, lists: Any) -> dict[str, Any]:
         """Return the figures that depend on which products were shown."""
-        products = self._bits.join(shown.select("product").unique(), on="product", how="semi")
-        at = shown.select("bucket", "count", "product").join(products.with_row_index(), on="product")
-        counts = np.zeros((BUCKETS, products.height))
-        counts[at["bucket"].to_numpy(), at["index"].to_numpy()] = at["count"].to_numpy()
-        catalog = max(self._catalog, products.height)
-        bits = products["bits"].to_numpy()
-        is_fresh = np.array([product in self._fresh for product in products["product"]], float)
-        cells = {"lists": lists, "shown": counts}
-
-        def figure(measure: Callable[[Any], float]) -> Figure:
-            return estimate_figure(lambda kept, part: measure(kept @ part["shown"]), cells, None)
-
-        return {
-            "coverage": figure(lambda shown: float((shown > 0).sum()) / catalog),
-            "gini": figure(lambda shown: compute_gini(shown, catalog)),
-            "novelty": figure(lambda shown: _divide(shown @ bits, shown.sum())),
-            "new_products": figure(lambda shown: _divide(shown @ is_fresh, shown.sum())),
-        }
+        figures = {}
+        for name, (value, *without) in self._measures.measure(counts).items():
+            half = _half_width([without[bucket] for bucket in np.flatnonzero(lists)])
+            figures[name] = Figure(value) if half is None else Figure(value, value - half, value + half)
+        return figures
 
 
 def estimate_figure(
@@ -293,19 +282,6 @@ def estimate_figure(
     change = value - earlier
     low, high = (None, None) if half is None else (change - half, change + half)
     return replace(figure, before=earlier, change_low=low, change_high=high)
-
-
-def compute_gini(counts: Any, catalog: int) -> float:
-    """Return the Gini coefficient of how often the products of a catalog were shown.
-
-    Shapes:
-        counts: [n], n <= catalog; other products were never shown
-    """
-    total = counts.sum()
-    if not total:
-        return 0.0
-    ranks = np.arange(catalog - len(counts) + 1, catalog + 1)
-    return float((2 * ranks - catalog - 1) @ np.sort(counts) / (catalog * total))
 
 
 def _half_width(values: Sequence[float]) -> float | None:

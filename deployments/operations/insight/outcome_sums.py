@@ -2,21 +2,26 @@
 
 People are spread over `BUCKETS` buckets by a hash. Every figure of a report is a function of sums, so leaving out one
 bucket at a time gives its error with people as the unit (delete-a-group jackknife: Kott 2001, Journal of Official
-Statistics 17). Memory depends on groups, buckets and products, not on the number of answers.
+Statistics 17). Users and products stay numbers of a dictionary of their file, because 100 million texts take too long.
+Memory depends on groups, people and products, not on the number of answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from actors.intake.attribution import VIEWS
 from cluster.artifacts.day_files import DAY_MS
 from cluster.artifacts.outcomes import SEEN
 from cluster.records.served_answer import LIST_ENDPOINTS, ORIGINS
+from deployments.operations.insight.product_counts import BUCKETS, ProductCounts
 
 Dimension = Literal[
     "total", "endpoint", "engine", "snapshot", "recipe", "level", "place", "rule", "variant", "origin", "device",
@@ -24,7 +29,6 @@ Dimension = Literal[
 ]  # fmt: skip
 DIMENSIONS: Final[tuple[Dimension, ...]] = get_args(Dimension)
 
-BUCKETS: Final = 20
 CONVERSIONS: Final = ("checkout", "subscribe", "submit", "complete")
 CARTS: Final = ("add_to_cart",)
 MONEY: Final = ("checkout", "refund")
@@ -32,10 +36,10 @@ TOTAL: Final = ""
 "Group of all answers: a name that no engine and no rule can have."
 _OVERLAPPING: Final = frozenset({"place", "rule", "variant", "origin"})
 "Dimensions in which an answer can be in several groups."
-NONE: Final = "none"
-"Group of answers without a value."
+NONE: Final = "(none)"
+"Group of answers without a value; in brackets, because a rule may be called `none`."
 NEW: Final = "new"
-"Segment of people without an answer in the period before; others are `returning`, and `none` without a person."
+"Segment of people without an answer in the period before; others are `returning`, and `(none)` without a person."
 _FOLD_ROWS: Final = 4_000_000
 _KEYS: Final = ["group", "bucket"]
 _ORIGIN_NAMES: Final = dict(enumerate(ORIGINS))
@@ -47,14 +51,16 @@ _COLUMNS: Final[dict[Dimension, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums of a period. All frames have `group`; all but `people` have `bucket` (0 to `BUCKETS` - 1)."""
+    """Sums of a period. Frames have `group` and `bucket` (0 to `BUCKETS` - 1)."""
 
     answers: pl.DataFrame
     "lists, places"
-    people: pl.DataFrame
-    "person: each person of a group once"
-    shown: pl.DataFrame
-    "product, count; empty where products are not counted"
+    people: Mapping[str, int]
+    "Group -> people."
+    persons: pl.Series
+    "Hashes of all people."
+    shown: ProductCounts
+    "How often each product was shown; empty where products are not counted."
     outcomes: pl.DataFrame
     "clicked, clicks, seen, seen_clicks, carts, converted, revenue"
 
@@ -67,38 +73,98 @@ def columns_of(by: Dimension, *, with_products: bool) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def sum_answers(
-    tables: Iterable[Any], by: Dimension, earlier: pl.Series | None, *, with_products: bool
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return the sums of answers, the people, and how often each product was shown.
+def outcome_columns_of(by: Dimension) -> tuple[str, ...]:
+    """Return the columns of outcomes that sums read."""
+    names = ["type", "product", "value", "service_id", "answered_at", "places", "origins", "endpoint", "user"]
+    column = _COLUMNS.get(by)
+    return (*names, column) if column is not None and column != "products" else tuple(names)
 
-    Shapes:
-        tables: pyarrow tables of the served log with `at` and `columns_of(by)`
-        earlier: hashes of the people of the period before, for the dimension `segment`
-    """
-    answers, people, shown = [_EMPTY_ANSWERS], [_EMPTY_PEOPLE], [_EMPTY_SHOWN]
-    waiting = 0
-    for table in tables:
-        given = _with_people(_only_lists(pl.DataFrame(pl.from_arrow(table))), "at")
-        for dimension in _list_passes(by):
-            frame = _with_groups(given, dimension, earlier)
-            places = pl.col("_places").sum() if "_places" in frame.columns else pl.lit(0)
-            answers.append(frame.group_by(_KEYS).agg(pl.len().alias("lists"), places.alias("places")))
-            people.append(frame.filter(pl.col("person").is_not_null()).select("group", "person").unique())
-            waiting += people[-1].height
-            if with_products and dimension != "place":
-                products = frame.select(*_KEYS, pl.col("products").alias("product")).explode("product")
-                counts = products.group_by([*_KEYS, "product"]).agg(pl.len().alias("count"))
-                shown.append(counts.drop_nulls("product"))
-                waiting += counts.height
-        if waiting > _FOLD_ROWS:
-            shown, people = [_fold(shown, [*_KEYS, "product"])], [pl.concat(people).unique()]
-            waiting = 0
+
+class AnswerSums:
+    """Sums of answers, which tables are added to."""
+
+    def __init__(self, by: Dimension, earlier: pl.Series | None = None, *, with_products: bool) -> None:
+        """Begin with no answers.
+
+        Shapes:
+            earlier: hashes of the people of the period before, for the dimension `segment`
+        """
+        self._by = by
+        self._earlier = earlier
+        self._with_products = with_products
+        self._answers = [_EMPTY_ANSWERS]
+        self._people = [_EMPTY_PEOPLE]
+        self._new_people = 0
+        self._shown = ProductCounts()
+
+    def add(self, table: Any) -> None:
+        """Add answers.
+
+        Shapes:
+            table: pyarrow table of the served log with `at` and `columns_of(by)`; `user` and `products` are
+                dictionaries or texts
+        """
+        table = table.filter(pc.is_in(table["endpoint"], value_set=_LISTS)).combine_chunks()
+        if not table.num_rows:
+            return
+        given = _with_hashes(table)
+        for dimension in _list_passes(self._by):
+            if dimension == "place":
+                self._answers.append(_count_places(given))
+                continue
+            frame = _with_groups(given, dimension, self._earlier)
+            places = pl.col("_places").sum().alias("places")
+            self._answers.append(frame.group_by(_KEYS).agg(pl.len().alias("lists"), places))
+            self._people.append(_join_people([frame.filter(pl.col("person").is_not_null())]))
+            self._new_people += self._people[-1].height
+            if self._with_products:
+                self._add_products(frame, table["products"])
+        if self._new_people > _FOLD_ROWS:
+            self._people, self._new_people = [_join_people(self._people)], 0
+
+    def merge(self, other: AnswerSums) -> None:
+        """Add the sums of other answers."""
+        self._answers += other._answers
+        self._people += other._people
+        self._shown.merge(other._shown)
+
+    def read(self, outcomes: pl.DataFrame) -> Sums:
+        """Return the sums, with those of what followed (`sum_outcomes`)."""
+        answers = _with_total(_fold(self._answers, _KEYS), self._by, _KEYS)
+        people = _join_people(self._people)
+        persons = people["person"].unique()
+        counts = dict(people.group_by("group").len().iter_rows())
+        counts[TOTAL] = len(persons)
+        if self._by == "place":
+            by_length = np.bincount(people["_places"].to_numpy())
+            reached = np.cumsum(by_length[::-1])[::-1].tolist()
+            counts |= {str(place): count for place, count in enumerate(reached) if place}
+        return Sums(answers, counts, persons, self._shown, outcomes)
+
+    def _add_products(self, frame: pl.DataFrame, products: Any) -> None:
+        products = _single_chunk(products)
+        names = frame["group"].unique()
+        places = frame["group"].replace_strict(names, range(len(names)), return_dtype=pl.UInt32).to_numpy()
+        if self._by in _OVERLAPPING:
+            products = products.take(pa.array(frame["_row"].to_numpy()))
+        self._shown.add(names.to_list(), places, frame["bucket"].to_numpy(), products)
+
+
+def _count_places(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the lists that have each place."""
+    lengths = frame.group_by("bucket", "_places").agg(pl.len().alias("lists"))
+    places = lengths.with_columns(pl.int_ranges(1, pl.col("_places") + 1).alias("group")).explode("group")
     return (
-        _with_total(_fold(answers, _KEYS), by, _KEYS),
-        _with_total(pl.concat(people), by, ["group", "person"]),
-        _with_total(_fold(shown, [*_KEYS, "product"]), by, [*_KEYS, "product"]),
+        places.drop_nulls("group")
+        .group_by(pl.col("group").cast(pl.String), "bucket")
+        .agg(pl.col("lists").sum(), pl.col("lists").sum().alias("places"))
     )
+
+
+def _join_people(parts: list[pl.DataFrame]) -> pl.DataFrame:
+    """Return each person of a group once, with the length of their longest list."""
+    people = pl.concat([part.select("group", "person", "_places") for part in parts])
+    return people.group_by("group", "person").agg(pl.col("_places").max())
 
 
 def _list_passes(by: Dimension) -> tuple[Dimension, ...]:
@@ -119,13 +185,14 @@ def sum_outcomes(outcomes: pl.DataFrame, by: Dimension, earlier: pl.Series | Non
     Shapes:
         outcomes: frame with `cluster.artifacts.outcomes.COLUMNS`
     """
-    frame = _only_lists(outcomes).sort("at", maintain_order=True)
-    frame = frame.unique(["service_id", "type", "product"], keep="first", maintain_order=True)
-    frame = _with_people(frame, "answered_at").with_columns(pl.col("answered_at").alias("at"))
+    frame = _with_people(_only_lists(outcomes).sort("at", maintain_order=True), "answered_at")
+    frame = frame.with_columns(pl.col("answered_at").alias("at"))
     is_seen = pl.col("type") == SEEN
+    # a list at midnight has places that were seen in the one day, and others in the next
     seen = frame.filter(is_seen).explode("places", "origins").unique(["service_id", "places"], keep="any")
     confirmed = seen.select("service_id", "places", pl.lit(True).alias("is_confirmed"))
-    rows = frame.filter(~is_seen).with_columns(pl.col("places", "origins").list.first())
+    rows = frame.filter(~is_seen).unique(["service_id", "type", "product"], keep="first", maintain_order=True)
+    rows = rows.with_columns(pl.col("places", "origins").list.first())
     rows = rows.join(confirmed, on=["service_id", "places"], how="left")
     parts = [
         _sum_rows(
@@ -171,16 +238,41 @@ def _only_lists(frame: pl.DataFrame) -> pl.DataFrame:
 def _with_people(frame: pl.DataFrame, time: str) -> pl.DataFrame:
     """Add `person` (null without one) and `bucket`; an answer without a person stands for itself."""
     is_person = pl.col("user") != ""
-    person = pl.when(is_person).then(pl.col("user").hash(7))
-    return frame.with_columns(person.alias("person")).with_columns(
-        (pl.coalesce("person", pl.col(time).hash(7)) % BUCKETS).cast(pl.UInt8).alias("bucket")
+    return _with_buckets(
+        frame.with_columns(pl.when(is_person).then(pl.col("user").hash(7)).alias("person")), time
     )
 
 
+def _with_buckets(frame: pl.DataFrame, time: str) -> pl.DataFrame:
+    bucket = pl.coalesce("person", pl.col(time).hash(7)) % BUCKETS
+    return frame.with_columns(bucket.cast(pl.UInt8).alias("bucket"))
+
+
+def _with_hashes(table: Any) -> pl.DataFrame:
+    """Return answers without users and products, and with `person`, `bucket`, `_row` and `_places`."""
+    users = _single_chunk(pc.dictionary_encode(table["user"]))
+    names = pl.Series("person", users.dictionary.cast(pa.string()), dtype=pl.String)
+    hashes = pl.select(pl.when(names != "").then(names.hash(7))).to_series()
+    plain = table.select([name for name in table.column_names if name not in ("user", "products")])
+    places: pl.Series | pl.Expr = pl.lit(0, pl.UInt32)
+    if "products" in table.column_names:
+        places = pl.Series(pc.list_value_length(table["products"]).to_numpy()).cast(pl.UInt32)
+    frame = pl.DataFrame(pl.from_arrow(plain)).with_columns(
+        hashes.gather(pl.Series(users.indices)).alias("person"),
+        pl.int_range(pl.len(), dtype=pl.UInt32).alias("_row"),
+        places.alias("_places"),
+    )
+    return _with_buckets(frame, "at")
+
+
+def _single_chunk(column: Any) -> Any:
+    """Return a column as one array: versions of pyarrow differ in what `combine_chunks` returns."""
+    joined = column.combine_chunks()
+    return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
+
+
 def _with_groups(frame: pl.DataFrame, by: Dimension, earlier: pl.Series | None) -> pl.DataFrame:
-    """Add `group`, one row for each group that an answer belongs to, and `_places` where products are there."""
-    if "products" in frame.columns:
-        frame = frame.with_columns(pl.col("products").list.len().alias("_places"))
+    """Add `group`, one row for each group that an answer belongs to."""
     if by == "total":
         return frame.with_columns(pl.lit(TOTAL).alias("group"))
     if by == "day":
@@ -197,14 +289,6 @@ def _with_groups(frame: pl.DataFrame, by: Dimension, earlier: pl.Series | None) 
             .then(pl.lit("returning"))
         )
         return frame.with_columns(label.otherwise(pl.lit(NEW)).alias("group"))
-    if by == "place":
-        places = pl.int_ranges(1, pl.col("products").list.len() + 1)
-        frame = (
-            frame.with_columns(places.alias("group"), pl.lit(1).alias("_places"))
-            .drop("products")
-            .explode("group")
-        )
-        return frame.drop_nulls("group").with_columns(pl.col("group").cast(pl.String))
     if by == "origin":
         frame = frame.with_columns(pl.col("origins").list.unique().alias("group")).explode("group")
         return frame.with_columns(_origin_label(pl.col("group")).alias("group"))
@@ -234,7 +318,5 @@ def _fold(parts: list[pl.DataFrame], keys: list[str]) -> pl.DataFrame:
 _EMPTY_ANSWERS = pl.DataFrame(
     schema={"group": pl.String, "bucket": pl.UInt8, "lists": pl.UInt32, "places": pl.UInt32}
 )
-_EMPTY_PEOPLE = pl.DataFrame(schema={"group": pl.String, "person": pl.UInt64})
-_EMPTY_SHOWN = pl.DataFrame(
-    schema={"group": pl.String, "bucket": pl.UInt8, "product": pl.String, "count": pl.UInt32}
-)
+_EMPTY_PEOPLE = pl.DataFrame(schema={"group": pl.String, "person": pl.UInt64, "_places": pl.UInt32})
+_LISTS = pa.array(LIST_ENDPOINTS)

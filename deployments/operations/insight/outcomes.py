@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import polars as pl
 from pydantic import Field
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.day_files import DAY_MS, name_day
-from cluster.artifacts.manifest import Manifest
+from cluster.artifacts.manifest import FileEntry, Manifest
 from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.segment_stream import SegmentStream
 from cluster.artifacts.served_log import ServedLogStore
@@ -25,7 +26,14 @@ from deployments.operations.frame.operation import Download, OfApp, operation
 from deployments.operations.frame.services import AdminServices
 from deployments.operations.frame.time_span import parse_span_ms
 from deployments.operations.insight.outcome_report import OutcomeReport, build_groups, flatten_report
-from deployments.operations.insight.outcome_sums import Dimension, Sums, columns_of, sum_answers, sum_outcomes
+from deployments.operations.insight.outcome_sums import (
+    AnswerSums,
+    Dimension,
+    Sums,
+    columns_of,
+    outcome_columns_of,
+    sum_outcomes,
+)
 
 MOST_ANSWERS: Final = 2_000_000
 "Answers that one report of a serving process reads; a longer period begins later."
@@ -33,6 +41,8 @@ FRESH_MS: Final = 30 * DAY_MS
 LASTING_MS: Final = 37 * DAY_MS
 "The longest time from an answer to its last outcome: a purchase after 7 days, a refund after 30 more."
 _READ_TRIES: Final = 5
+_THREADS: Final = 2
+"Threads that read files of answers."
 MEDIA_TYPES: Final = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 
@@ -127,7 +137,7 @@ def load_report(
     Errors:
         Fault: the files of the log of answers keep changing
     Cost:
-        10,000,000 answers of ten products: 44 s of processor time, 1.7 GB
+        10,000,000 answers of ten products: 18 s of processor time in two threads, 1.5 GB
     """
     for _ in range(_READ_TRIES):
         try:
@@ -149,7 +159,7 @@ def _load_report(
     earlier = (
         _sum_period(served, outcomes, app_id, commit, by, before_ms, begin_ms, None) if is_compared else None
     )
-    people = None if earlier is None else earlier.people["person"].unique()
+    people = None if earlier is None else earlier.persons
     sums = _sum_period(served, outcomes, app_id, commit, by, begin_ms, until_ms, people, with_products=True)
     total, groups, left_out = build_groups(sums, earlier, fresh, catalog, by)
     days = [name_day(day) for day in range(begin_ms // DAY_MS, until_ms // DAY_MS + 1)]
@@ -172,11 +182,27 @@ def _sum_period(
     with_products: bool = False,
 ) -> Sums:
     columns = columns_of(by, with_products=with_products)
-    tables: Iterator[Any] = served.files(app_id, commit, since_ms, until_ms, columns)
-    answers, people, shown = sum_answers(tables, by, earlier, with_products=with_products)
-    followed = pl.DataFrame(pl.from_arrow(outcomes.read(app_id, since_ms, until_ms + LASTING_MS)))
+    entries = [
+        entry for entry in commit.files if entry.facts["last"] >= since_ms and entry.facts["first"] < until_ms
+    ]
+
+    def add_all(share: Sequence[FileEntry]) -> AnswerSums:
+        sums = AnswerSums(by, earlier, with_products=with_products)
+        for entry in share:
+            table = served.encoded(app_id, entry, since_ms, until_ms, columns)
+            if table is not None:
+                sums.add(table)
+        return sums
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        sums, *others = pool.map(add_all, [entries[at::_THREADS] for at in range(_THREADS)])
+    for other in others:
+        sums.merge(other)
+    followed = pl.DataFrame(
+        pl.from_arrow(outcomes.read(app_id, since_ms, until_ms + LASTING_MS, outcome_columns_of(by)))
+    )
     followed = followed.filter(pl.col("answered_at").is_between(since_ms, until_ms, closed="left"))
-    return Sums(answers, people, shown, sum_outcomes(followed, by, earlier))
+    return sums.read(sum_outcomes(followed, by, earlier))
 
 
 def _shorten(commit: Manifest, since_ms: int, until_ms: int, most: int | None) -> int:
@@ -197,11 +223,12 @@ def _read_catalog(artifacts: ArtifactStore, app_id: str, since_ms: int) -> tuple
     fresh: list[str] = []
     count = 0
     for table in SegmentStream(artifacts, app_id).records("product", ()):
-        frame = pl.DataFrame(pl.from_arrow(table)).select("id", pl.col("json").cast(pl.String))
-        count += frame.height
+        count += table.num_rows
+        # most texts of products name no date, and a search costs a tenth of reading JSON
+        texts = pl.DataFrame(pl.from_arrow(table)).select("id", pl.col("json").cast(pl.String))
+        dated = texts.filter(pl.col("json").str.contains_any(['"published_at"', '"created_at"']))
         day = pl.coalesce(
-            pl.col("json").str.json_path_match("$.published_at"),
-            pl.col("json").str.json_path_match("$.created_at"),
+            pl.col("json").str.json_path_match(f"$.{name}") for name in ("published_at", "created_at")
         )
-        fresh += frame.filter(day.str.slice(0, 10) >= begins)["id"].to_list()
+        fresh += dated.filter(day.str.slice(0, 10) >= begins)["id"].to_list()
     return frozenset(fresh), count

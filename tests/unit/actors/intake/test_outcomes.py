@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from actors.intake.attribution import MOST_REVENUE
-from actors.intake.outcomes import MOST_IDS, OutcomeAttributor, _join_events, list_people
+from actors.intake.outcomes import MOST_DAYS, MOST_IDS, OutcomeAttributor, _join_events, list_people
 from cluster.artifacts.day_files import DAY_MS
 from cluster.artifacts.outcomes import SEEN
 from cluster.clock import iso_ms
@@ -146,6 +146,36 @@ async def test_old_days_wait_so_that_single_late_events_cost_little(visitor: Vis
     visitor.shop.clock.pass_ms(6 * 3_600_000)
     assert await visitor.shop.intake.attribute_round() == 1
     assert len(rows(visitor.shop)) == 1
+
+
+async def test_an_answer_just_after_midnight_is_credited_although_the_clock_of_the_client_is_behind(
+    visitor: Visitor,
+) -> None:
+    shop = visitor.shop
+    shop.clock.pass_ms(DAY_MS - shop.clock.now_ms() % DAY_MS - 60_000)
+    await shop.ask("v0")
+    await visitor.outcomes()
+    shop.clock.pass_ms(70_000)
+    shown = await shop.ask("v0")
+    await visitor.track("click", shown.products[0], ago_ms=30_000, service_id=shown.service_id)
+    await visitor.track("like", shown.products[0], ago_ms=600_000, service_id=shown.service_id)
+    assert await visitor.outcomes() == [("click", shown.products[0], 0.0, "id")]
+    assert {name: verdicts(shop)[name] for name in ("id", "future")} == {"id": 1, "future": 1}
+
+
+async def test_the_first_rounds_compute_the_newest_days_and_older_ones_follow(visitor: Visitor) -> None:
+    shop = visitor.shop
+    for _ in range(2 * MOST_DAYS):
+        shown = await shop.ask("v0")
+        await visitor.track("click", shown.products[0], service_id=shown.service_id)
+        await shop._served_log.write()
+        shop.clock.pass_ms(DAY_MS)
+    await shop.intake.compact_round(at_once=True)
+    rounds = []
+    for _ in range(4):
+        rounds.append((await shop.intake.attribute_round(), rows(shop).height))
+        shop.clock.pass_ms(MINUTE_MS * 10)
+    assert rounds == [(7, 6), (7, 13), (1, 14), (0, 14)]
 
 
 async def test_an_erasure_removes_outcomes_for_good(visitor: Visitor) -> None:

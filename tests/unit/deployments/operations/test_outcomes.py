@@ -5,20 +5,33 @@ from __future__ import annotations
 import asyncio
 import io
 import math
+from collections import Counter
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
 
 from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.day_files import name_day
+from cluster.artifacts.outcomes import COLUMNS, SEEN, OutcomeStore
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.errors import NotFound
 from cluster.records.served_answer import ServedAnswer
-from deployments.operations.insight.outcome_report import OutcomeReport, compute_gini, estimate_figure
-from deployments.operations.insight.outcome_sums import BUCKETS, DIMENSIONS, Dimension, sum_answers
+from deployments.operations.insight import product_counts
+from deployments.operations.insight.outcome_report import MOST_GROUPS, OutcomeReport, estimate_figure
+from deployments.operations.insight.outcome_sums import DIMENSIONS, AnswerSums, Dimension
 from deployments.operations.insight.outcomes import load_report, write_report
+from deployments.operations.insight.product_counts import (
+    BUCKETS,
+    MOST_CELLS,
+    ProductCounts,
+    ProductMeasures,
+    compute_gini,
+)
 from tests.fakes.request_handler import NOW_MS
 from tests.fakes.simulated_shop import APP, DAY_MS, PRODUCTS, ROWS, SimulatedShop, open_simulated_shop
 
@@ -32,7 +45,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> SimulatedShop:
 
 async def open_filled_shop(folder: Path) -> SimulatedShop:
     shop = await open_simulated_shop(folder, 5)
-    await shop.run(120, people=40)
+    await shop.run(1_000, people=300)
     await shop.settle()
     return shop
 
@@ -123,8 +136,52 @@ def test_an_app_without_answers_has_an_empty_report(shop: SimulatedShop) -> None
 def test_gini_is_that_of_the_whole_catalog() -> None:
     everything = [5.0, 1.0, 3.0, 0.0, 0.0]
     pairs = sum(abs(left - right) for left in everything for right in everything)
-    assert compute_gini(np.array([5.0, 1.0, 3.0]), 5) == pytest.approx(pairs / (2 * 5 * sum(everything)))
-    assert compute_gini(np.ones(4), 4) == pytest.approx(0.0)
+    assert compute_gini(np.bincount([5, 1, 3]), 5) == pytest.approx(pairs / (2 * 5 * sum(everything)))
+    assert compute_gini(np.bincount([1, 1, 1, 1]), 4) == pytest.approx(0.0)
+
+
+def test_product_figures_without_a_bucket_are_those_of_the_other_people() -> None:
+    random = np.random.default_rng(2)
+    counts, catalog = random.poisson(0.4, (BUCKETS, 50)), 60
+    bits, fresh = random.random(50), (random.random(50) < 0.3).astype(float)
+    figures = ProductMeasures(bits, fresh, catalog).measure(csr_array(counts.astype(np.uint32)))
+    for at in range(BUCKETS + 1):
+        shown = counts[[bucket for bucket in range(BUCKETS) if bucket != at - 1]].sum(axis=0)
+        everything = np.concatenate([shown, np.zeros(catalog - 50)])
+        pairs = np.abs(everything[:, None] - everything[None, :]).sum()
+        assert figures["coverage"][at] == pytest.approx((shown > 0).sum() / catalog)
+        assert figures["gini"][at] == pytest.approx(pairs / (2 * catalog * shown.sum()))
+        assert figures["novelty"][at] == pytest.approx(shown @ bits / shown.sum())
+        assert figures["new_products"][at] == pytest.approx(shown @ fresh / shown.sum())
+
+
+@pytest.mark.parametrize("most", [0, 400, MOST_CELLS])
+def test_counts_of_products_add_up_over_tables_and_threads(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product_counts, "MOST_CELLS", most)
+    random = Random(4)
+    plain: Counter[tuple[str, int, str]] = Counter()
+    halves = [ProductCounts(), ProductCounts()]
+    for table in range(12):
+        lists = [random.choices("abcdefgh", k=random.randrange(4)) for _ in range(random.choice([2, 300]))]
+        groups = [random.randrange(2) for _ in lists]
+        buckets = [random.randrange(BUCKETS) for _ in lists]
+        names = [f"g{table % 3}", "every"]
+        halves[table % 2].add(
+            names, np.array(groups), np.array(buckets), pa.array(lists, pa.list_(pa.string()))
+        )
+        for shown, group, bucket in zip(lists, groups, buckets, strict=True):
+            plain.update((names[group], bucket, product) for product in shown)
+    halves[0].merge(halves[1])
+    counted = {
+        (group, bucket, product): int(part[bucket, at])
+        for group, part in halves[0].read("every").items()
+        for bucket in range(BUCKETS)
+        for at, product in enumerate(halves[0].products.to_pylist())
+        if part[bucket, at]
+    }
+    assert counted == plain
 
 
 def test_intervals_cover_the_truth_although_people_differ() -> None:
@@ -156,10 +213,57 @@ def test_people_in_one_bucket_have_no_interval() -> None:
 def test_completions_questions_and_calls_of_agents_are_no_lists() -> None:
     endpoints = ["user_to_products", "search", "autocomplete", "ask_question", "archive_ask_archive"]
     log = pl.DataFrame({"endpoint": endpoints, "user": ["ada"] * 5, "at": range(5), "products": [["p1"]] * 5})
-    answers, people, shown = sum_answers([log.to_arrow()], "total", None, with_products=True)
-    assert answers["lists"].sum() == 2
-    assert people.height == 1
-    assert shown["count"].sum() == 2
+    answers = AnswerSums("total", with_products=True)
+    answers.add(log.to_arrow())
+    sums = answers.read(pl.DataFrame())
+    assert sums.answers["lists"].sum() == 2
+    assert sums.people == {"": 1}
+    assert sums.shown.read("")[""].sum() == 2
+
+
+def test_an_answer_without_a_rule_is_not_in_the_group_of_a_rule_named_none(tmp_path: Path) -> None:
+    artifacts = ArtifactStore.open(tmp_path)
+    answers = [
+        ServedAnswer(f"s{at}", NOW_MS + at, "search", "default", rules=rules, products=("a",))
+        for at, rules in enumerate([("none",), (), ()])
+    ]
+    ServedLogStore(artifacts).append(APP, answers, "1-0")
+    result = load_report(artifacts, APP, "rule", NOW_MS - 1, NOW_MS + DAY_MS)
+    assert {group.group: group.lists for group in result.groups} == {"none": 1, "(none)": 2}
+
+
+def test_the_newest_days_are_listed(tmp_path: Path) -> None:
+    artifacts = ArtifactStore.open(tmp_path)
+    answers = [
+        ServedAnswer(f"s{day}-{at}", NOW_MS - day * DAY_MS - at, "search", "default", products=("a",))
+        for day in range(MOST_GROUPS + 5)
+        for at in range(1 + day // MOST_GROUPS)
+    ]
+    ServedLogStore(artifacts).append(APP, answers, "1-0")
+    result = load_report(artifacts, APP, "day", NOW_MS - 200 * DAY_MS, NOW_MS + 1)
+    assert result.left_out == 5
+    assert [group.group for group in result.groups] == [
+        name_day(NOW_MS // DAY_MS - day) for day in reversed(range(MOST_GROUPS))
+    ]
+
+
+def test_places_that_were_seen_before_and_after_midnight_count(tmp_path: Path) -> None:
+    artifacts = ArtifactStore.open(tmp_path)
+    midnight_ms = (NOW_MS // DAY_MS + 1) * DAY_MS
+    answer = ServedAnswer("s1", midnight_ms - 60_000, "search", "default", products=("a", "b", "c"))
+    ServedLogStore(artifacts).append(APP, [answer], "1-0")
+    rows = [
+        {
+            **dict.fromkeys(COLUMNS.names, ""), "at": at, "type": SEEN, "value": 0.0, "service_id": "s1",
+            "answered_at": answer.at, "places": places, "origins": [0] * len(places), "endpoint": "search",
+            "rules": [], "experiments": [],
+        }
+        for at, places in ((midnight_ms - 9, [1, 2]), (midnight_ms + 9, [2, 3]))
+    ]  # fmt: skip
+    for row in rows:
+        table = pa.Table.from_pylist([row], COLUMNS)
+        OutcomeStore(artifacts).replace_days(APP, {name_day(row["at"] // DAY_MS): table}, {})
+    assert load_report(artifacts, APP, "total", NOW_MS - DAY_MS, midnight_ms + DAY_MS).total.seen == 3
 
 
 def report_engines(folder: Path, *engines: str) -> OutcomeReport:

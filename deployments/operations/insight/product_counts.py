@@ -1,0 +1,184 @@
+"""How often the lists of each group showed each product, by bucket of people, and the figures of that.
+
+Counts are a sparse matrix, so memory depends on what was shown, not on groups times catalog. Figures without one bucket
+at a time follow from the counts of that bucket alone: a report costs a pass over the counts, not one for each bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.sparse import csr_array
+
+BUCKETS: Final = 20
+"Buckets that people are spread over."
+MOST_CELLS: Final = 16_000_000
+"Counts of so many pairs of group, bucket and product stand in an array, others in sparse matrices."
+
+
+@dataclass(slots=True)
+class ProductCounts:
+    """Counts of products by group and bucket, which tables are added to."""
+
+    groups: dict[str, int] = field(default_factory=dict)
+    "Group -> its place in `counts`."
+    products: Any = field(default_factory=lambda: pa.array([], pa.string()))
+    "Product ids: the columns of `counts`."
+    _cells: Any = field(default_factory=lambda: np.zeros((0, 0), np.uint32))
+    "Counts while they fit into an array; `_parts` has the others."
+    _parts: list[Any] = field(default_factory=list)
+    "Matrices of [groups * BUCKETS, products], each with at least twice the entries of the next."
+
+    def add(self, names: Sequence[str], groups: Any, buckets: Any, products: Any) -> None:
+        """Add lists.
+
+        Shapes:
+            names: names of groups
+            groups: [n], positions in `names`
+            buckets: [n]
+            products: pyarrow list array [n] of product ids, as a dictionary or as texts
+        """
+        values = products.flatten().dictionary_encode()
+        columns = self._number_products(values.dictionary.cast(pa.string()))
+        places = np.array([self.groups.setdefault(name, len(self.groups)) for name in names], np.int64)
+        rows = places[groups] * BUCKETS + buckets
+        rows = np.repeat(rows, pc.list_value_length(products).fill_null(0).to_numpy(zero_copy_only=False))
+        self._append(rows, columns[values.indices.to_numpy()])
+
+    def merge(self, other: ProductCounts) -> None:
+        """Add the counts of another object."""
+        other._flush()
+        columns = self._number_products(other.products)
+        places = [self.groups.setdefault(name, len(self.groups)) for name in other.groups]
+        for part in other._parts:
+            entries = part.tocoo()
+            rows = np.array(places, np.int64)[entries.row // BUCKETS] * BUCKETS + entries.row % BUCKETS
+            self._parts.append(self._shape((entries.data, (rows, columns[entries.col]))))
+        self._join()
+
+    def read(self, total: str) -> dict[str, Any]:
+        """Return group -> counts, sparse [BUCKETS, products]; under the name `total` the sum, if it was not added."""
+        self._flush()
+        while len(self._parts) > 1:
+            self._add_last()
+        if not self._parts:
+            return {}
+        counts = self._parts[0]
+        counts.resize(self._size())
+        groups = {name: counts[at * BUCKETS : (at + 1) * BUCKETS] for name, at in self.groups.items()}
+        if total not in groups:
+            groups[total] = sum(list(groups.values())[1:], next(iter(groups.values())))
+        return {name: part for name, part in groups.items() if part.nnz}
+
+    def _append(self, rows: Any, columns: Any) -> None:
+        """Add a count of 1 for each pair of row and column."""
+        height, width = self._size()
+        if height * width > MOST_CELLS:
+            self._parts.append(self._shape((np.ones(len(rows), np.uint32), (rows, columns))))
+            self._join()
+            return
+        if self._cells.shape != (height, width):
+            before = self._cells
+            self._cells = np.zeros((height, width), np.uint32)
+            self._cells[: before.shape[0], : before.shape[1]] = before
+        counts = np.bincount(rows * width + columns, minlength=height * width)
+        self._cells += counts.reshape(height, width).astype(np.uint32)
+
+    def _flush(self) -> None:
+        """Move the counts of the array into a sparse matrix."""
+        if self._cells.size:
+            self._parts.append(csr_array(self._cells))
+            self._cells = np.zeros((0, 0), np.uint32)
+            self._join()
+
+    def _shape(self, entries: Any) -> Any:
+        return csr_array(entries, shape=self._size(), dtype=np.uint32)
+
+    def _size(self) -> tuple[int, int]:
+        return len(self.groups) * BUCKETS, len(self.products)
+
+    def _join(self) -> None:
+        """Add the last matrices while they are about as large as the one before: each entry moves a few times."""
+        while len(self._parts) > 1 and self._parts[-2].nnz < 2 * self._parts[-1].nnz:
+            self._add_last()
+
+    def _add_last(self) -> None:
+        last = self._parts.pop()
+        for part in (self._parts[-1], last):
+            part.resize(self._size())
+        self._parts[-1] = self._parts[-1] + last
+
+    def _number_products(self, names: Any) -> Any:
+        """Return the column of each product."""
+        columns = pc.index_in(names, value_set=self.products)
+        if columns.null_count:
+            self.products = pa.concat_arrays([self.products, names.filter(columns.is_null())])
+            columns = pc.index_in(names, value_set=self.products)
+        return columns.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class ProductMeasures:
+    """What figures know of products: `bits`, `is_fresh` [products], and the size of the catalog."""
+
+    bits: Any
+    is_fresh: Any
+    catalog: int
+
+    def measure(self, counts: Any) -> Mapping[str, Any]:
+        """Return the figures of a group: name -> [1 + BUCKETS], of everyone and without each bucket.
+
+        Shapes:
+            counts: sparse [BUCKETS, products]
+        """
+        totals = np.asarray(counts.sum(axis=0)).astype(np.int64)
+        catalog = max(self.catalog, int((totals > 0).sum()))
+        frequencies = np.bincount(totals)
+        shown, bits, fresh = float(totals.sum()), float(totals @ self.bits), float(totals @ self.is_fresh)
+        rows = [_measure(frequencies, shown, bits, fresh, catalog)]
+        for bucket in range(BUCKETS):
+            span = slice(counts.indptr[bucket], counts.indptr[bucket + 1])
+            columns, its = counts.indices[span], counts.data[span].astype(np.int64)
+            left = totals[columns]
+            size = len(frequencies)
+            without = (
+                frequencies - np.bincount(left, minlength=size) + np.bincount(left - its, minlength=size)
+            )
+            rows.append(
+                _measure(
+                    without, shown - float(its.sum()), bits - float(its @ self.bits[columns]),
+                    fresh - float(its @ self.is_fresh[columns]), catalog,
+                )
+            )  # fmt: skip
+        return {name: np.array([row[name] for row in rows]) for name in rows[0]}
+
+
+def _measure(frequencies: Any, shown: float, bits: float, fresh: float, catalog: int) -> dict[str, float]:
+    return {
+        "coverage": float(frequencies[1:].sum()) / catalog,
+        "gini": compute_gini(frequencies, catalog),
+        "novelty": bits / shown if shown else 0.0,
+        "new_products": fresh / shown if shown else 0.0,
+    }
+
+
+def compute_gini(frequencies: Any, catalog: int) -> float:
+    """Return the Gini coefficient of how often the products of a catalog were shown.
+
+    Shapes:
+        frequencies: [most + 1]: number of products that were shown 0, 1, 2... times; that of 0 is not read
+    """
+    shown = np.flatnonzero(frequencies[1:]) + 1
+    numbers = frequencies[shown].astype(float)
+    total = float(shown @ numbers)
+    if not total:
+        return 0.0
+    # products with one count have neighbouring ranks
+    before = catalog - numbers.sum() + np.cumsum(numbers) - numbers
+    ranks = numbers * before + numbers * (numbers + 1) / 2
+    return float(shown @ (2 * ranks - numbers * (catalog + 1)) / (catalog * total))
