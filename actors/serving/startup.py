@@ -49,7 +49,7 @@ def load_compacted_state(
     compacted = iter(state.products)
     while batch := list(islice(compacted, _PRODUCTS_A_STEP)):
         products = [orjson.loads(product.json) for product in batch]
-        vectors = _stack_vectors(batch, embedder) if state.products.embedder == embedder.version else None
+        vectors = stack_vectors(batch, embedder) if state.products.embedder == embedder.version else None
         overlay.put_products(products, vectors)
         pause()
     for start in range(0, len(users), _USERS_A_STEP):
@@ -72,8 +72,12 @@ def load_compacted_state(
     overlay.is_damaged = bool(state.damaged)
 
 
-def _stack_vectors(products: Sequence[CompactedProduct], embedder: Embedder) -> Matrix | None:
-    """Return the stored vectors; None when one is missing, so that all products are embedded again."""
+def stack_vectors(products: Sequence[CompactedProduct], embedder: Embedder) -> Matrix | None:
+    """Return the stored vectors; None when one is missing, so that all products are embedded again.
+
+    Shapes:
+        returns: float32 [m, d]
+    """
     vectors = [product.vector for product in products if product.vector is not None]
     if len(vectors) < len(products) or any(len(vector) != embedder.dimensions for vector in vectors):
         return None

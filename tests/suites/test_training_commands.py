@@ -137,6 +137,12 @@ def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> N
     # a piped table wraps its cells: further lines of a row begin with blanks
     popularity = re.split(r"\n(?=\S)", table.partition("\npopularity")[2])[0]
     assert popularity.count("±") >= 5
+    logged = shop.kiosk(
+        "evaluate", generated_market.APP, "--logged", "--out", str(tmp_path / "logged")
+    ).stdout
+    refusal = "no estimate: the log has no list that can be judged (no answers)"
+    assert refusal in " ".join(logged.split())
+    assert refusal.capitalize() in (tmp_path / "logged/report.md").read_text()
     told_how_long = shop.kiosk("evaluate", "--help").stdout
     assert "on two cores" in " ".join(told_how_long.split())
 
@@ -191,6 +197,7 @@ def test_schedules_are_made_listed_and_removed(shop: Shop) -> None:
         (("train", generated_market.APP, "--sweep", "seed=1,2", "--dry-run"), "leave out --dry-run"),
         (("train", generated_market.APP, "--sweep", "seed=1,2", "--promote"), "leave out --promote"),
         (("evaluate", generated_market.APP, "--protocol", "guess"), "there is no protocol 'guess'"),
+        (("evaluate", generated_market.APP, "--candidate", "other"), "--candidate needs --logged"),
         (("promote", generated_market.APP, "0" * 16), "has no snapshot 0000"),
         (("runs", "show", generated_market.APP, "nope"), "has no run nope; see `kiosk runs list market`"),
     ],

@@ -25,6 +25,8 @@ EPILOG = """
   kiosk evaluate bookshop --recipe shop              a recipe, compared with popularity and the serving version
   kiosk evaluate bookshop --snapshot 053040c827b6cf19 --protocol leave_last_out
   kiosk evaluate bookshop --recipe ./mine.toml --out figures/      charts (SVG and PNG), report.json, report.md
+  kiosk evaluate bookshop --logged --recipe shop --since 14d       by the log of answers: clicks for each list
+  kiosk evaluate bookshop --logged --candidate fresh               the same for the version of another engine
 
 The whole catalog is ranked for every user; only users are sampled. `split_by_time` trains on everything before a
 moment and tests with what came after it; `leave_last_out` tests with the last product of each user. Weights
@@ -36,6 +38,9 @@ of the last product is chance, and only that product counts as right.
 The command trains once more for each protocol, so each takes about twice as long as a training: on two cores half a
 minute for 100,000 events with `--recipe fast`, some minutes with `default`.
 `kiosk train --dry-run` estimates a training.
+
+`--logged` needs an engine that explored (`kiosk engines explore`). It estimates from the answers and clicks since
+`--since` what other lists would have earned, and compares them with the serving version on the same lists.
 """
 
 
@@ -51,10 +56,23 @@ def evaluate(
     users: Annotated[
         int, typer.Option("--users", "--readers", help="Maximum number of users in the test.", min=10)
     ] = 4_000,
+    logged: Annotated[
+        bool, typer.Option("--logged", help="Estimate clicks from the log of answers.")
+    ] = False,
+    candidate: Annotated[str, typer.Option(help="With --logged: another engine to evaluate.")] = "",
+    since: Annotated[str, typer.Option(help="With --logged: how far back, as 14d.")] = "30d",
+    lists: Annotated[
+        int, typer.Option(help="With --logged: most lists; of more, a sample counts.", min=100)
+    ] = 20_000,
     out: Annotated[Path | None, typer.Option(help="Folder for charts and reports.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure NDCG, recall, hit rate, MRR, coverage and novelty, by segment, with intervals."""
+    if logged:
+        _evaluate_logged(app, engine, recipe, snapshot, candidate, since, lists, out, as_json=as_json)
+        return
+    if candidate:
+        raise Invalid("--candidate needs --logged")
     from cluster.artifacts.segments import SegmentStore
     from cluster.process.artifact_access import open_artifact_store
     from jobs.refresh.runs.local_worker import lower_priority
@@ -82,6 +100,76 @@ def evaluate(
         _show(report)
     if written:
         screen.out().print("Written: " + ", ".join(written))
+
+
+def _evaluate_logged(
+    app: str,
+    engine: str,
+    recipe: str,
+    snapshot: str,
+    candidate: str,
+    since: str,
+    lists: int,
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Evaluate by the log of answers and show the report."""
+    from cluster.artifacts.segments import SegmentStore
+    from cluster.clock import SystemClock
+    from cluster.process.artifact_access import open_artifact_store
+    from deployments.operations.frame.time_span import parse_span_ms
+    from jobs.refresh.recipe import load_recipe_file
+    from jobs.refresh.runs.local_worker import lower_priority
+    from jobs.refresh.runs.logged_evaluation import (
+        LoggedTarget,
+        LogPeriod,
+        LogServices,
+        evaluate_log,
+        select_logged_target,
+    )
+    from jobs.refresh.runs.run_commands import check_engine
+
+    now_ms = SystemClock().now_ms()
+    period = LogPeriod(now_ms - parse_span_ms(since), now_ms, lists)
+    given = load_recipe_file(recipe) if recipe else None
+    installation = Installation()
+    installation.refuse_absent()
+    artifacts = open_artifact_store(installation.settings)
+
+    async def select() -> tuple[LoggedTarget, str, bytes]:
+        async with installation.open_stores() as stores:
+            await check_engine(stores, app, engine)
+            await installation.compact_new_data(stores, app)
+            chosen = await select_logged_target(stores, artifacts, app, engine, given, snapshot, candidate)
+            return *chosen, await stores.served.salt(app)
+
+    target, serving, salt = asyncio.run(select())
+    lower_priority()
+    services = LogServices(artifacts, SegmentStore(artifacts), salt)
+    with screen.err().status("reading the log of answers") as status:
+        report = evaluate_log(services, app, engine, serving, target, period, status.update)
+    written = [] if out is None else _write_files(out, [report], app, engine)
+    if as_json:
+        screen.print_json({"app_id": app, "engine_id": engine, "reports": [report], "written": written})
+        return
+    _show_logged(report)
+    if written:
+        screen.out().print("Written: " + ", ".join(written))
+
+
+def _show_logged(report: dict[str, Any]) -> None:
+    from jobs.refresh.evaluation.logged_report import describe_log, list_notes, list_rows
+
+    screen.print_lines(describe_log(report))
+    if "estimates" in report:
+        table = screen.build_table(
+            "", "clicks for each list", f"against {report['against']}", title=report["target"]
+        )
+        for row in list_rows(report):
+            table.add_row(*row)
+        screen.out().print(table)
+    screen.print_lines(*list_notes(report))
 
 
 async def _select_target(

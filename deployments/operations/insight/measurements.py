@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -15,9 +15,13 @@ from cluster.records.run import Run, RunKind
 from deployments.operations.frame.operation import OfApp, operation
 from deployments.operations.frame.result_table import ResultLines
 from deployments.operations.frame.services import AdminServices
+from deployments.operations.frame.time_span import parse_span_ms
 from deployments.operations.models.evaluations import load_report
 from deployments.operations.models.recipes import choose_recipe
 from deployments.operations.models.runs import OfRun, RunView, get_run
+
+if TYPE_CHECKING:
+    from jobs.refresh.recipe import Recipe
 
 _RecipeChoice = Annotated[str | dict[str, Any], Field(union_mode="left_to_right")]
 _Text = Annotated[str, Field(min_length=1, max_length=2_000)]
@@ -37,6 +41,13 @@ class OrderEvaluation(OfApp):
     "Of `by_time`, `leave_last_out`, `next_in_session`; none: the first two."
     readers: int = Field(default=4_000, ge=10, le=100_000)
     "Most users in the test."
+    logged: bool = False
+    "Estimate by the log of answers what lists would have earned, instead of a test on held-out events."
+    candidate: str = Field(default="", max_length=64)
+    "With `logged`: another engine, whose serving version is evaluated."
+    since: str = Field(default="30d", description="With `logged`, how far back: a number and m, h, d or w.")
+    lists: int = Field(default=20_000, ge=100, le=200_000)
+    "With `logged`: most lists; of more, a sample is evaluated."
 
 
 class OrderSweep(OfApp):
@@ -77,11 +88,14 @@ class MeasurementReport:
 async def order_evaluation(services: AdminServices, given: OrderEvaluation) -> RunView:
     """Order an evaluation of a recipe, a snapshot or what serves.
 
-    A worker of the running system claims it, and nothing is published.
+    A worker of the running system claims it, and nothing is published. With `logged`, the lists of the engine are the
+    log, and what is evaluated is the recipe, the snapshot, or the version of the engine `candidate`.
 
     Errors:
         Invalid: recipe and snapshot are both named, changes have no recipe, or a protocol does not exist
     """
+    if given.candidate and not given.logged:
+        raise Invalid("a candidate needs logged")
     if given.recipe and given.snapshot:
         raise Invalid("choose one of recipe and snapshot")
     recipe = await choose_recipe(given.recipe, given.changes) if given.recipe else None
@@ -93,6 +107,8 @@ async def order_evaluation(services: AdminServices, given: OrderEvaluation) -> R
 
     protocols = check_protocols(given.protocols)
     await check_engine(services.stores, given.app_id, given.engine_id)
+    if given.logged:
+        return await _order_logged(services, given, recipe)
     serving = (await get_engine(services.stores, given.app_id, given.engine_id)).snapshot
     target = await asyncio.to_thread(
         select_target, services.artifacts, given.app_id, given.engine_id, serving, recipe, given.snapshot
@@ -135,6 +151,23 @@ async def read_report(services: AdminServices, given: OfRun) -> MeasurementRepor
     if report is None:
         raise NotFound(f"the report of {run.run_id} was removed for newer ones")
     return MeasurementReport(run, report)
+
+
+async def _order_logged(services: AdminServices, given: OrderEvaluation, recipe: Recipe | None) -> RunView:
+    from jobs.refresh.recipe import load_recipe_file
+    from jobs.refresh.runs.logged_evaluation import select_logged_target
+
+    span_ms = parse_span_ms(given.since)
+    target, serving = await select_logged_target(
+        services.stores, services.artifacts, given.app_id, given.engine_id, recipe, given.snapshot, given.candidate
+    )  # fmt: skip
+    now_ms = services.now_ms()
+    logged = {
+        "is_recipe": recipe is not None, "engine_id": target.engine_id, "version": target.version,
+        "serving": serving, "since_ms": now_ms - span_ms, "until_ms": now_ms, "most": given.lists,
+    }  # fmt: skip
+    chosen = await asyncio.to_thread(load_recipe_file, "default") if recipe is None else recipe
+    return await _order(services, given, "evaluation", chosen.model_dump(mode="json"), {"logged": logged})
 
 
 async def _order(

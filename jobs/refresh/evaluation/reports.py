@@ -30,6 +30,7 @@ from jobs.refresh.evaluation.evaluate import (
     summarize_evaluation,
 )
 from jobs.refresh.evaluation.gate import check_gate
+from jobs.refresh.evaluation.logged_report import PROTOCOL, logged_markdown
 
 _SEED = 95
 "Seed of the intervals of other scorers; it leaves the intervals of the engine unchanged."
@@ -155,6 +156,9 @@ def markdown_from_reports(reports: Sequence[Mapping[str, Any]], title: str) -> s
     for report in reports:
         if "error" in report:
             lines += [f"## {report['protocol']}", "", str(report["error"]), ""]
+            continue
+        if report.get("protocol") == PROTOCOL:
+            lines += logged_markdown(report)
             continue
         names = list(report["segments"][0]["figures"])
         lines += [f"## {report['trial']}: {report['recipe']}", ""]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from cluster.artifacts.artifact_store import ArtifactStore
@@ -11,9 +12,11 @@ from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import HouseError, Invalid
 from cluster.records.run import Run
 from jobs.refresh.data.dataset import Interactions
+from jobs.refresh.evaluation.logged_report import list_figures, summarize
 from jobs.refresh.evaluation.reports import ReportStore, protocol_note
 from jobs.refresh.recipe import Recipe, load_recipe_file
 from jobs.refresh.runs import sweep
+from jobs.refresh.runs.logged_evaluation import LoggedTarget, LogPeriod, LogServices, evaluate_log
 from jobs.refresh.runs.stages import PROTOCOLS as ALL_PROTOCOLS
 from jobs.refresh.runs.training import Stage, Training
 from jobs.refresh.runs.version_comparison import evaluate_recipe, load_recipe
@@ -93,12 +96,17 @@ class Measurement(Training):
 
     def stages(self) -> Iterator[tuple[str, Stage]]:
         """Yield the stages in order, with their names."""
+        if "logged" in self._run.options:
+            yield "evaluate", self._judge
+            return
         yield "dataset", self._dataset
         yield "evaluate", self._sweep if self._run.kind == "sweep" else self._measure
 
     def outcome(self) -> dict[str, Any]:
         """Return the fields of the run record at the end."""
-        return {"figures": self._figures, "split": self._split_facts, "error": ""}
+        return {
+            "figures": self._figures, "split": dict(self._split_facts), "verdict": self._verdict, "error": "",
+        }  # fmt: skip
 
     def _measure(self) -> dict[str, Any]:
         options = self._run.options
@@ -114,6 +122,21 @@ class Measurement(Training):
         self._figures, self._split_facts = dict(whole[0]["figures"]), dict(whole[0]["split"])
         self._keep_report({"reports": reports})
         return {"protocols": [report["protocol"] for report in whole]}
+
+    def _judge(self) -> dict[str, Any]:
+        """Evaluate by the log of answers."""
+        run, bench, given = self._run, self._bench, self._run.options["logged"]
+        target = LoggedTarget(
+            self._recipe if given["is_recipe"] else None, given["engine_id"], given["version"]
+        )
+        period = LogPeriod(given["since_ms"], given["until_ms"], given["most"])
+        services = LogServices(bench.artifacts, bench.segments, bench.salt)
+        report = evaluate_log(
+            services, run.app_id, run.engine_id, given["serving"], target, period, self._step_counter(60)
+        )
+        self._figures, self._verdict = list_figures(report), summarize(report)
+        self._keep_report({"reports": [report]})
+        return {"lists": report["lists"]}
 
     def _sweep(self) -> dict[str, Any]:
         run, bench = self._run, self._bench
@@ -154,7 +177,8 @@ class Measurement(Training):
         reports.delete_old_runs(run.app_id, run.engine_id, KEPT_REPORTS)
 
     _figures: dict[str, float]
-    _split_facts: dict[str, Any]
+    _split_facts: Mapping[str, Any] = MappingProxyType({})
+    _verdict = ""
 
 
 def build_work(run: Run, *args: Any) -> Training:

@@ -65,6 +65,8 @@ class TrainingContext:
     segments: SegmentStore
     scratch: Path
     release: str
+    salt: bytes = b""
+    "Salt of the pseudonyms of the app, for evaluations by the log of answers."
 
     def serving_recipe(self, app_id: str, engine_id: str, version: str) -> dict[str, Any]:
         """Return the settled recipe of a version.

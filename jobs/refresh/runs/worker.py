@@ -131,8 +131,9 @@ class TrainingWorker:
         self._log.info("run_claimed", app=app_id, run=run_id, attempt=run.attempt)
         self._notify(run)
         self._run = run
+        salt = await place.stores.served.salt(app_id) if "logged" in run.options else b""
         bench = TrainingContext(
-            place.artifacts, SegmentStore(place.artifacts, place.clock), place.scratch, place.release
+            place.artifacts, SegmentStore(place.artifacts, place.clock), place.scratch, place.release, salt
         )
         serving = await self._serving_facts(run)
         self._begin = partial(build_work, run, bench, self._report_stage, serving, place.memory_mb)

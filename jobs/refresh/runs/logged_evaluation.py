@@ -1,0 +1,385 @@
+"""Evaluation by the log of answers: what lists of a recipe, a snapshot or another engine would have earned.
+
+log          lists whose request can be rebuilt, sampled if there are too many
+recipe       trained with the events before the first list
+rankings     of the candidate and of the serving version, for the history of each list's user at its time
+estimates    `jobs.refresh.evaluation.logged_report`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, cast
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from actors.intake.attribution import VIEWS
+from actors.language.embedder import HashingEmbedder
+from actors.models.registry import LoadedSnapshot
+from actors.models.snapshot import Snapshot
+from actors.models.validation import validate_snapshot
+from actors.recommender.messages import QueryKind, UserQuery
+from actors.recommender.state.events import offset_time_ms
+from actors.serving.model_registry import SnapshotLoader
+from actors.serving.state_replay import PastHistories, StateReplay, list_first_times, list_links
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.outcomes import OutcomeStore
+from cluster.artifacts.segment_stream import SegmentStream
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.errors import Fault, Invalid, NotFound
+from cluster.records.logged_query import pseudonym
+from cluster.records.run import DAY_MS
+from cluster.records.served_answer import RULE
+from cluster.store.stores import Stores
+from jobs.refresh.build.build import SnapshotOrigin, build_snapshot
+from jobs.refresh.build.fit import build_content_weights, train_engine
+from jobs.refresh.evaluation.logged_lists import LoggedLists, collect_lists, place_ranking
+from jobs.refresh.evaluation.logged_report import build_report
+from jobs.refresh.evaluation.off_policy import PolicyPlaces
+from jobs.refresh.recipe import Recipe
+from jobs.refresh.runs.promotion import get_engine
+from jobs.refresh.runs.stages import plan_training, split_data
+from jobs.refresh.runs.training_source import read_training_source
+from jobs.refresh.tuning.evidence import StepCallback, ignore_step
+
+MOST_LISTS: Final = 20_000
+"Lists of an evaluation that names no number."
+SEED: Final = 26
+_ENDPOINTS: Final = ("user_to_products", "user_to_trending")
+"Endpoints whose requests can be rebuilt without texts and products of the client."
+_LEVELS_WITHOUT_USER: Final = ("trending", "newest", "cohort", "seen_again")
+"Fallback levels that an answer without a user can have; others need a history that the log does not name."
+_COLUMNS: Final = (
+    "service_id", "endpoint", "engine_id", "snapshot", "level", "user", "request_digest", "start", "rows", "products",
+    "origins", "propensities",
+)  # fmt: skip
+_CLICK_COLUMNS: Final = ("service_id", "type", "places")
+_CLICK_DAYS: Final = 7
+_CANDIDATE, _SERVING = "candidate", "serving"
+_STEP_MS: Final = 60_000
+_MOST_STEPS: Final = 2_000
+"Steps of the state of an app: each computes the priors of all products again."
+_READ_TRIES: Final = 5
+_SHOW_EVERY: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedTarget:
+    """What is evaluated: a recipe, or a version of an engine; neither: the serving version."""
+
+    recipe: Recipe | None = None
+    engine_id: str = ""
+    version: str = ""
+
+    def __str__(self) -> str:
+        """Return the name for reports."""
+        if self.recipe is not None:
+            return f"recipe {self.recipe.name}"
+        return f"{self.engine_id} {self.version}" if self.version else "the serving version"
+
+
+async def select_logged_target(
+    stores: Stores,
+    artifacts: ArtifactStore,
+    app_id: str,
+    engine_id: str,
+    recipe: Recipe | None,
+    snapshot: str,
+    candidate: str,
+) -> tuple[LoggedTarget, str]:
+    """Return what to evaluate by the lists of an engine, and the version that serves the engine.
+
+    `snapshot` is the beginning of a version of the engine, `candidate` another engine.
+
+    Errors:
+        NotFound: an engine or the version does not exist
+        Invalid: more than one target is named, or the candidate serves no version
+    """
+    if sum(map(bool, (recipe, snapshot, candidate))) > 1:
+        raise Invalid("choose one of recipe, snapshot and candidate")
+    serving = (await get_engine(stores, app_id, engine_id)).snapshot
+    if candidate:
+        version = (await get_engine(stores, app_id, candidate)).snapshot
+        if not version:
+            raise Invalid(f"no trained version serves engine {candidate}; name a recipe or a snapshot")
+        return LoggedTarget(None, candidate, version), serving
+    if snapshot:
+        find = SnapshotStore(artifacts).find_version
+        return LoggedTarget(
+            None, engine_id, await asyncio.to_thread(find, app_id, engine_id, snapshot)
+        ), serving
+    return LoggedTarget(recipe), serving
+
+
+@dataclass(frozen=True, slots=True)
+class LogPeriod:
+    """Which lists count."""
+
+    since_ms: int
+    until_ms: int
+    most: int = MOST_LISTS
+    seed: int = SEED
+
+
+@dataclass(frozen=True, slots=True)
+class LogServices:
+    """Where an evaluation by the log reads. `salt` is that of the pseudonyms of the app."""
+
+    artifacts: ArtifactStore
+    segments: SegmentStore
+    salt: bytes
+
+
+def evaluate_log(
+    services: LogServices,
+    app_id: str,
+    engine_id: str,
+    serving: str,
+    target: LoggedTarget,
+    period: LogPeriod,
+    on_step: StepCallback = ignore_step,
+) -> dict[str, Any]:
+    """Return the report of a target by the lists of one engine; `serving` is the version that serves it.
+
+    Errors:
+        Invalid: there is too little data before the period to train a recipe
+        NotFound, Fault: a version is missing or damaged
+    Cost:
+        a load of the app; two answers of about 1 ms for each list; up to 2,000 steps of the priors
+    """
+    on_step("read the log of answers")
+    answers, left_out, total = read_answers(services.artifacts, app_id, engine_id, period)
+    clicks = read_clicks(services.artifacts, app_id, period)
+    lists = collect_lists(answers, clicks)
+    lists = replace(lists, left_out={**left_out, **lists.left_out})
+    notes: list[str] = []
+    is_serving = target.recipe is None and target.version in ("", serving)
+    if lists.answers.height:
+        with tempfile.TemporaryDirectory(prefix="kiosk-logged-") as folder:
+            load = partial(SnapshotLoader(SnapshotStore(services.artifacts)).load, app_id)
+            models = {_SERVING: load(engine_id, serving) if serving else None}
+            if target.recipe is not None:
+                models[_CANDIDATE] = train_before(
+                    services.segments, app_id, target.recipe, period.since_ms, Path(folder), on_step
+                )
+            elif not is_serving:
+                models[_CANDIDATE] = load(target.engine_id, target.version)
+            notes += _list_leaks(models, period)
+            rankings, features = rank_lists(services, app_id, lists, models, on_step)
+        log = _scale_days(collect_lists(lists.answers, clicks, features), total)
+        lists = replace(log, left_out=lists.left_out)
+        policies = {name: _place(lists, ranking) for name, ranking in rankings.items()}
+    else:
+        policies = dict.fromkeys((_SERVING, _CANDIDATE), _place(lists, {}))
+    on_step("estimate")
+    policy = policies[_SERVING if is_serving else _CANDIDATE]
+    against = None if is_serving else policies[_SERVING]
+    report = build_report(lists, policy, against, serving, f"{app_id} {engine_id}")
+    sampled = {"of": total, "seed": period.seed} if total > answers.height else {}
+    return {
+        **report, "target": str(target), "engine_id": engine_id, "serving_version": serving,
+        "since_ms": period.since_ms, "until_ms": period.until_ms, "sample": sampled, "notes": notes,
+    }  # fmt: skip
+
+
+def read_answers(
+    artifacts: ArtifactStore, app_id: str, engine_id: str, period: LogPeriod
+) -> tuple[pl.DataFrame, dict[str, int], int]:
+    """Return the lists of an engine whose request can be rebuilt, what is left out by reason, and their number.
+
+    More than `period.most` lists are sampled.
+
+    Errors:
+        Fault: the files of the log keep changing
+    """
+    store = ServedLogStore(artifacts)
+    for _ in range(_READ_TRIES):
+        try:
+            return _read_answers(store, app_id, engine_id, period)
+        except NotFound:  # the intake merged files during the read
+            continue
+    raise Fault("the files of the log of answers keep changing")
+
+
+def read_clicks(artifacts: ArtifactStore, app_id: str, period: LogPeriod) -> pl.DataFrame:
+    """Return the clicks and views that answers of the period led to."""
+    until_ms = period.until_ms + _CLICK_DAYS * DAY_MS
+    table = OutcomeStore(artifacts).read(app_id, period.since_ms, until_ms, _CLICK_COLUMNS)
+    return pl.DataFrame(pl.from_arrow(table)).filter(pl.col("type").is_in(VIEWS))
+
+
+def train_before(
+    segments: SegmentStore,
+    app_id: str,
+    recipe: Recipe,
+    since_ms: int,
+    folder: Path,
+    on_step: StepCallback = ignore_step,
+) -> LoadedSnapshot:
+    """Train a recipe with the events before a time, and load the snapshot from a new folder.
+
+    Errors:
+        Invalid: there is too little data
+    """
+    source = read_training_source(segments, app_id, recipe)
+    data = source.data.pick(source.data.at_s * 1000 < since_ms)
+    if not source.data.clock or not len(data):
+        raise Invalid(
+            "the app has no events before the lists of the log; choose a shorter --since, or a snapshot instead of "
+            "a recipe"
+        )
+    plan = plan_training(recipe, data, split_data(recipe, data), on_step)
+    engine = train_engine(plan.recipe, data, on_step)
+    extras: Mapping[str, Any] = {}
+    if engine.recipe.content is not None and source.texts:
+        learners = {name: part.learner for name, part in engine.recipe.parts.items()}
+        extras = build_content_weights(
+            engine.recipe.content, source.texts, data, learners, engine.blend, engine.recipe.seed
+        )
+    origin = SnapshotOrigin({"interaction": f"{since_ms}-0"}, source.embedder)
+    build_snapshot(engine, folder / "snapshot", written_at_ms=since_ms, origin=origin, extras=extras)
+    snapshot = Snapshot.open(folder / "snapshot")
+    return validate_snapshot(snapshot, snapshot.version)
+
+
+def rank_lists(
+    services: LogServices,
+    app_id: str,
+    lists: LoggedLists,
+    models: Mapping[str, LoadedSnapshot | None],
+    on_step: StepCallback,
+) -> tuple[dict[str, dict[str, list[str]]], dict[str, list[float]]]:
+    """Return the products of each model for each list by `service_id`, and the features of products.
+
+    The user of a list has the interactions that were written before it. The signals of the whole app are at most a
+    minute older, or a 2,000th of the period. The feature of a product is the logarithm of its earlier interactions.
+    """
+    on_step("rebuild the app")
+    answers = lists.answers.sort("at")
+    begins_ms, ends_ms = int(answers["at"][0]), int(answers["at"][-1])
+    stream = SegmentStream(services.artifacts, app_id)
+    state = services.segments.load(app_id, salvage=True)
+    users = services.segments.records(app_id, "user", salvage=True)
+    first_ms = list_first_times(stream.records("product", ()), state.interactions)
+    for product, at in _first_shown(answers).iter_rows():
+        first_ms[product] = min(at, first_ms.get(product, at))
+    links = list_links(stream.interactions(stream.measure("interaction").offset))
+    histories = PastHistories(state.interactions, links)
+    people = _name_people(answers["user"], state.interactions, users, services.salt)
+    replayed = StateReplay(state, users, first_ms, HashingEmbedder(), begins_ms)
+    for name, model in models.items():
+        replayed.set_snapshot(name, model)
+    step_ms = max(_STEP_MS, (ends_ms - begins_ms) // _MOST_STEPS)
+    reached_ms = begins_ms
+    rankings: dict[str, dict[str, list[str]]] = {name: {} for name in models}
+    for number, row in enumerate(answers.iter_rows(named=True)):
+        if number % _SHOW_EVERY == 0:
+            on_step(f"rank {number:,} of {answers.height:,} lists")
+        if row["at"] >= reached_ms + step_ms:
+            reached_ms = row["at"]
+            replayed.advance(reached_ms)
+        user_key = people.get(row["user"], f"a:{row['user']}") if row["user"] else ""
+        recent = histories.read(user_key, row["at"]) if user_key else []
+        for name in models:
+            result = replayed.answer(_build_query(app_id, name, user_key, row), recent, row["at"])
+            rankings[name][row["service_id"]] = [str(product["product_id"]) for product in result.products]
+    return rankings, _count_popularity(state.interactions, begins_ms)
+
+
+def _read_answers(
+    store: ServedLogStore, app_id: str, engine_id: str, period: LogPeriod
+) -> tuple[pl.DataFrame, dict[str, int], int]:
+    commit = store.commit(app_id)
+    random = np.random.default_rng(period.seed)
+    left_out: Counter[str] = Counter()
+    sizes: list[int] = []
+    narrow = ("engine_id", "endpoint", "request_digest", "level", "user", "start")
+    for table in store.files(app_id, commit, period.since_ms, period.until_ms, narrow):
+        frame = pl.DataFrame(pl.from_arrow(table))
+        for reason, is_kept in _conditions(engine_id).items():
+            kept = frame.filter(is_kept)
+            left_out[reason] += frame.height - kept.height
+            frame = kept
+        sizes.append(frame.height)
+    total = sum(sizes)
+    share = period.most / max(total, period.most)
+    frames = [pl.DataFrame(pl.from_arrow(store.schema.empty_table())).select("at", *_COLUMNS)]
+    for table in store.files(app_id, commit, period.since_ms, period.until_ms, _COLUMNS):
+        frame = pl.DataFrame(pl.from_arrow(table)).filter(*_conditions(engine_id).values())
+        frames.append(frame.filter(random.random(frame.height) < share).select("at", *_COLUMNS))
+    return pl.concat(frames, how="vertical_relaxed"), dict(left_out), total
+
+
+def _conditions(engine_id: str) -> dict[str, pl.Expr]:
+    """Return what the request of a list must fulfil, in this order, by the reason that leaves it out otherwise."""
+    return {
+        "other engines": pl.col("engine_id") == engine_id,
+        "requests that can't be rebuilt": pl.col("endpoint").is_in(_ENDPOINTS) & (pl.col("start") == 0),
+        "filters and boosts of requests": pl.col("request_digest") == "",
+        "unknown users": (pl.col("user") != "") | pl.col("level").is_in(_LEVELS_WITHOUT_USER),
+    }
+
+
+def _build_query(app_id: str, engine_id: str, user_key: str, row: Mapping[str, Any]) -> UserQuery:
+    # Products of rules keep their places; a ranking needs as many others to fill the rest.
+    rows = max(row["rows"], len(row["products"])) + row["origins"].count(RULE)
+    return UserQuery(
+        cast(QueryKind, row["endpoint"]), app_id, engine_id, rows=rows,
+        user_id=user_key[2:] if user_key.startswith("u:") else "",
+        anonymous_id=user_key[2:] if user_key.startswith("a:") else "",
+    )  # fmt: skip
+
+
+def _name_people(pseudonyms: pl.Series, interactions: Any, users: list[bytes], salt: bytes) -> dict[str, str]:
+    """Return the user key of each pseudonym; one without interactions and without a record is absent."""
+    names = pl.Series([*users], dtype=pl.Binary).cast(pl.String).str.json_path_match("$.user_id").drop_nulls()
+    keys = {*pa.compute.unique(interactions["reader"]).to_pylist(), *("u:" + name for name in names)}
+    needed = set(pseudonyms.to_list())
+    return {mark: key for key in keys if (mark := pseudonym(salt, key)) in needed}
+
+
+def _first_shown(answers: pl.DataFrame) -> pl.DataFrame:
+    shown = answers.select("products", pl.col("at").cast(pl.Int64)).explode("products").drop_nulls()
+    return shown.group_by("products").agg(pl.col("at").min())
+
+
+def _count_popularity(interactions: Any, before_ms: int) -> dict[str, list[float]]:
+    frame = pl.DataFrame(pl.from_arrow(interactions.select(["product_ids", "at_ms"])))
+    counts = (
+        frame.filter(pl.col("at_ms") < before_ms).explode("product_ids").group_by("product_ids").len()
+    ).drop_nulls()
+    return {product: [float(np.log1p(count))] for product, count in counts.iter_rows()}
+
+
+def _place(lists: LoggedLists, ranking: Mapping[str, list[str]]) -> PolicyPlaces:
+    return place_ranking(lists, lambda service_id, user: ranking[service_id])
+
+
+def _scale_days(lists: LoggedLists, total: int) -> LoggedLists:
+    """Let the advice of a refusal count all lists of the log, not those of the sample."""
+    share = lists.answers.height / max(total, 1)
+    return replace(lists, log=replace(lists.log, days=lists.log.days * min(share, 1.0)))
+
+
+def _list_leaks(models: Mapping[str, LoadedSnapshot | None], period: LogPeriod) -> list[str]:
+    """Return a note for each snapshot that was trained with events of the period."""
+    notes = []
+    for name, model in models.items():
+        facts = {} if model is None else model.snapshot.manifest.facts
+        until = facts.get("offsets", {}).get("interaction", "")
+        if until and offset_time_ms(until) > period.since_ms:
+            notes.append(
+                f"the {name} version was trained with events of these days, so its estimate may be too high; a "
+                "recipe, or a later --since, has no such advantage"
+            )
+    return notes

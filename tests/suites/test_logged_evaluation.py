@@ -1,0 +1,234 @@
+"""Evaluations by the log of answers, against lists that a live host served and clicks whose chances are given."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from actors.intake.loop import IntakeLoop
+from actors.language.embedder import HashingEmbedder
+from actors.recommender.messages import RecommendationResult, UserQuery
+from actors.serving.host import EngineHost
+from actors.serving.model_registry import SnapshotLoader
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.clock import iso_ms
+from cluster.errors import Invalid, NotFound
+from cluster.meter import SilentMeter
+from cluster.records.access import App
+from cluster.records.engine import Engine, Exploration
+from cluster.records.logged_query import pseudonym
+from cluster.records.run import Run
+from cluster.records.served_answer import RANKED, ServedAnswer
+from cluster.secrecy import Vault
+from cluster.store.connect import OpenStores
+from cluster.store.stores import Stores
+from deployments.operations.all_operations import OPERATIONS
+from deployments.operations.frame.administration import Administration
+from deployments.operations.frame.principal import Principal
+from deployments.operations.frame.services import AdminServices
+from jobs.refresh.runs.worker import TrainingWorker, WorkerContext
+from tests.fakes.audit_list import AuditList
+from tests.fakes.corner_shop import NOW_MS, happen, upload
+from tests.fakes.stores.memory import memory_stores
+from tests.suites.manual_clock import ManualClock
+
+APP = "shop"
+PRODUCTS, PEOPLE, ROWS, TOPICS = 60, 40, 4, 4
+EXAMINED = (0.9, 0.7, 0.5, 0.4)
+MINUTE_MS = 60_000
+POPULAR = {
+    "name": "popular",
+    "parts": {"popular": {"learner": "popularity"}},
+    "blend": {"weights": {"popular": 1.0}, "weights_new": {"popular": 1.0}},
+}
+"A recipe that ranks by popularity alone."
+
+
+def click_chance(user: int, product: str, place: int) -> float:
+    """Return the chance of a click: products of the user's topic are liked more."""
+    number = int(product[1:])
+    likes = 0.6 if number % TOPICS == user % TOPICS else 0.1
+    return EXAMINED[place] * likes
+
+
+@dataclass
+class LiveShop:
+    """An app that a host serves while users click, its administration, and a worker."""
+
+    stores: Stores
+    clock: ManualClock
+    artifacts: ArtifactStore
+    intake: IntakeLoop
+    administration: Administration[AdminServices]
+    place: WorkerContext
+    host: EngineHost
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(3))
+    expected: float = 0.0
+    "Clicks that lists without an explored place can expect."
+    plain_lists: int = 0
+    "Number of these lists."
+
+    async def perform(self, name: str, **given: Any) -> Any:
+        principal = Principal("ada", "usr-1", "token", roles={APP: "editor"})
+        return await self.administration.perform(principal, name, {"app_id": APP, **given})
+
+    async def work(self, run: Run) -> Run:
+        done = await TrainingWorker(self.place, "worker").work(APP, run.run_id)
+        assert done is not None
+        return done
+
+    async def settle(self) -> None:
+        await self.intake.compact_round(at_once=True)
+        await self.intake.attribute_round(at_once=True)
+
+    async def interact(self, user: int, product: str, service_id: str = "") -> None:
+        item = {
+            "type": "click", "user_id": f"u{user}", "product_ids": [product], "timestamp": iso_ms(self.clock.now_ms()),
+            **({"service_id": service_id} if service_id else {}),
+        }  # fmt: skip
+        await happen(self.stores, [item], app_id=APP)
+
+    async def live_before(self, events: int) -> None:
+        """Let users act for some weeks before anything is served."""
+        for _ in range(events):
+            self.clock.advance(15 * MINUTE_MS)
+            user = int(self.random.integers(PEOPLE))
+            topic = user % TOPICS if self.random.random() < 0.8 else int(self.random.integers(TOPICS))
+            number = topic + TOPICS * min(int(self.random.exponential(4)), PRODUCTS // TOPICS - 1)
+            await self.interact(user, f"p{number}")
+
+    async def serve(self, lists: int) -> None:
+        """Answer users, log the answers, and let users click."""
+        salt = await self.stores.served.salt(APP)
+        for number in range(lists):
+            self.clock.advance(2 * MINUTE_MS)
+            user, service_id = int(self.random.integers(PEOPLE)), f"00000000-0000-4000-8000-{number:012d}"
+            await self.follow()
+            query = UserQuery(
+                "user_to_products", APP, "default", user_id=f"u{user}", rows=ROWS, service_id=service_id
+            )
+            result = await self.host.answer(query)
+            assert isinstance(result, RecommendationResult)
+            placed, names = result.placements, [product["product_id"] for product in result.products]
+            assert placed is not None
+            row = ServedAnswer(
+                service_id, self.clock.now_ms(), query.kind, "default", snapshot=placed.snapshot,
+                level=result.served_by, user=pseudonym(salt, f"u:u{user}"), rows=ROWS, products=tuple(names),
+                scores=placed.scores, origins=placed.origins, propensities=placed.propensities,
+            )  # fmt: skip
+            await self.stores.served.append(APP, [row])
+            self.clock.advance(1_000)
+            if set(placed.origins) == {RANKED}:
+                self.plain_lists += 1
+                self.expected += sum(click_chance(user, name, place) for place, name in enumerate(names))
+            for place, name in enumerate(names):
+                if self.random.random() < click_chance(user, name, place):
+                    await self.interact(user, name, service_id)
+            if number % 300 == 0:
+                await self.intake.compact_round(at_once=True)
+
+    async def follow(self) -> None:
+        """Wait until the host has applied every interaction."""
+        last = await self.stores.changes.last(APP, "interaction")
+        for _, follower in self.host.loaded:
+            for _ in range(10_000):
+                if follower._active.overlay.offsets.get("interaction") == last:
+                    break
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> Any:
+    clock, audit = ManualClock(NOW_MS), AuditList()
+    stores = memory_stores(clock)
+    artifacts = ArtifactStore.open(tmp_path / "shelf")
+    segments = SegmentStore(artifacts)
+    await stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
+    exploration = Exploration(share=0.2, pool=5, secret="5eed" * 8)
+    await stores.engines.put(Engine(app_id=APP, engine_id="default", exploration=exploration))
+    products = [
+        {"product_id": f"p{number}", "title": f"Thing {number} of kind {number % TOPICS}", "type": "thing"}
+        for number in range(PRODUCTS)
+    ]
+    await upload(stores, products, app_id=APP)
+    services = AdminServices(cast(OpenStores, stores), Vault(b"v" * 32), clock, artifacts)
+    place = WorkerContext(
+        stores, artifacts, clock, tmp_path / "scratch", beat_s=0.02, patience_s=0.0, settle_s=0.0
+    )
+    administration = Administration(services, OPERATIONS, audit, clock, AdminServices.for_principal)
+    host = EngineHost(stores, segments, clock, SilentMeter(), models=SnapshotLoader(SnapshotStore(artifacts)))
+    intake = IntakeLoop(stores, segments, HashingEmbedder(), clock, SilentMeter(), owner="test")
+    shop = LiveShop(stores, clock, artifacts, intake, administration, place, host)
+    await shop.live_before(1_500)
+    await shop.settle()
+    version = (await shop.work((await shop.perform("runs.order", recipe="fast")).run)).version
+    await shop.perform("promotions.promote", engine_id="default", version=version, force="the first")
+    yield shop
+    await host.close()
+
+
+@pytest.mark.usefixtures("allow_world")
+@pytest.mark.timeout(300)
+async def test_lists_are_ranked_again_as_they_were_and_others_are_judged_or_refused(shop: LiveShop) -> None:
+    since_ms = shop.clock.now_ms()
+    await shop.serve(600)
+    await shop.settle()
+    shop.clock.advance(MINUTE_MS)
+    span = f"{(shop.clock.now_ms() - since_ms) // MINUTE_MS}m"
+
+    async def judge(**given: Any) -> tuple[Run, dict[str, Any]]:
+        run = await shop.work((await shop.perform("evaluations.order", logged=True, since=span, **given)).run)
+        assert (run.status, run.error) == ("finished", "")
+        result = await shop.perform("evaluations.report", run_id=run.run_id)
+        (report,) = result.report["reports"]
+        assert result.to_lines()[0].startswith("# ")
+        return run, report
+
+    run, report = await judge()
+    assert (report["lists"], report["people"], set(report["left_out"].values())) == (600, PEOPLE, {0})
+    assert report["agreement"]["places"] > 2_000
+    assert report["agreement"]["share"] == 1.0
+    truth = shop.expected / shop.plain_lists
+    for name, estimate in report["estimates"].items():
+        assert estimate["low"] <= truth <= estimate["high"], name
+        assert estimate["difference"]["low"] <= 0 <= estimate["difference"]["high"], name
+    assert run.verdict.startswith("not certainly different: ")
+    assert run.figures["clicks_dr"] == report["estimates"]["dr"]["value"]
+
+    run, report = await judge(recipe=POPULAR)
+    assert run.verdict.startswith("no estimate: the log can show ")
+    assert "`kiosk engines explore shop default --share " in run.verdict
+    assert "estimates" not in report
+    assert report["agreement"]["share"] == 1.0
+
+    _, report = await judge(lists=100)
+    assert report["sample"] == {"of": 600, "seed": 26}
+    assert 60 < report["lists"] < 140
+
+
+async def test_an_order_that_can_not_be_judged_is_refused_at_once(shop: LiveShop) -> None:
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="empty"))
+    refusals: list[tuple[type[Exception], dict[str, Any], str]] = [
+        (Invalid, {"candidate": "empty"}, "a candidate needs logged"),
+        (Invalid, {"candidate": "empty", "logged": True}, "no trained version serves engine empty"),
+        (Invalid, {"candidate": "empty", "recipe": "fast", "logged": True}, "choose one of"),
+        (Invalid, {"since": "soon", "logged": True}, "is no span of time"),
+        (NotFound, {"candidate": "absent", "logged": True}, "has no engine absent"),
+        (NotFound, {"snapshot": "absent", "logged": True}, "absent"),
+    ]
+    for error, given, message in refusals:
+        with pytest.raises(error, match=message):
+            await shop.perform("evaluations.order", **given)
+
+
+@pytest.mark.usefixtures("allow_world")
+async def test_a_log_without_lists_is_refused_with_the_reason(shop: LiveShop) -> None:
+    run = await shop.work((await shop.perform("evaluations.order", logged=True)).run)
+    assert run.verdict == "no estimate: the log has no list that can be judged (no answers)"
