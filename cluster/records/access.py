@@ -101,6 +101,9 @@ class AppSettings(BaseModel):
     without it has the mode of its `query_log`."""
     served_days: int = Field(default=90, ge=1, le=3_650)
     "Days for which rows of the served log are kept."
+    automatic_models: bool = False
+    """Whether trainings, promotions and rollbacks happen by themselves. Off in apps that were stored before the switch
+    existed, and never in the environment `development`."""
     currency: str = Field(default="", pattern=r"^([A-Z]{3})?$")
     "ISO 4217 code of `revenue` and prices, for reports; empty: amounts stand without a currency."
     affiliation_fq: str = Field(default="", max_length=4_096)
@@ -165,6 +168,7 @@ def new_app_settings(environment: Environment) -> AppSettings:
     if environment != "production":
         return AppSettings(bot_rule="log", confidential_fields=CONFIDENTIAL_FIELDS)
     return AppSettings(
+        automatic_models=True,
         prove_writers=True,
         typed_user_hash=False,
         keyed_visitor_ids=True,
@@ -188,6 +192,7 @@ SWITCHES: Final[dict[str, str]] = {
     "query_log": "Log queries with a pseudonym for each user, anonymously, or not at all: pseudonym, anonymous or off.",
     "served_log": "Log answers and their products with pseudonyms of users, anonymously or not: on, anonymous or off.",
     "served_days": "Days for which the log of answers is kept, 1 to 3650.",
+    "automatic_models": "Train, promote and roll back models without orders; never in environment development.",
     "currency": "ISO 4217 code of revenue and prices in reports, as EUR; empty: amounts without a currency.",
     "affiliation_fq": "Filter of partners' products that stand beside answers, as tags:partner; empty: none.",
     "questions_per_day": "Questions per day by user_type, as anonymous:3,free:20; other types have no limit.",

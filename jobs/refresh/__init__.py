@@ -11,6 +11,7 @@ from pure functions over arrays (no Ray, no Redis, no clock) outwards:
     build/         training of a settled recipe, and writing of the snapshot
 
     runs/          runs: stages, workers, scheduler, promotion and rollback, sweeps
+    automation/    trainings that nobody ordered, after a first look at the data and after a drift
     driver         the scheduler and the workers on Ray
     cli            the command line
 """

@@ -40,6 +40,7 @@ from cluster.runtime.bootstrap import connect_installation
 from cluster.runtime.handover import drop_key_variables
 from cluster.settings import Settings
 from cluster.store.connect import OpenStores
+from cluster.store.stores import Stores
 from cluster.tracing import PROCESS
 from jobs.refresh.runs.local_worker import run_locally, scratch_path, use_idle_priority
 from jobs.refresh.runs.run_commands import check_promotable, create_run
@@ -67,6 +68,7 @@ class Trainer:
         set_up_logging(process="trainer")
         ALLOWED.set_source(partial(allowed_learners, Settings()))
         self._connect = connect
+        self._open_artifacts = open_artifacts
         self._pool = RayWorkerPool(connect, open_artifacts, scratch)
         self._round_s = round_s
         self._rounds = 0
@@ -95,6 +97,8 @@ class Trainer:
         async with self._connect() as stores:
             owner = f"trainer {os.getpid()} {new_request_id()}"
             scheduler = RunScheduler(stores, self._pool, SystemClock(), owner=owner)
+            # its reads take seconds, and a worker must not wait for them
+            supervision = asyncio.create_task(self._supervise(stores, owner))
             while not self._stopping.is_set():
                 try:
                     self._sent += await scheduler.run_once()
@@ -102,10 +106,28 @@ class Trainer:
                 except HouseError as error:
                     self._log.warning("round_failed", reason=error.message)
                 await asyncio.sleep(self._round_s)
+            supervision.cancel()
+            await asyncio.gather(supervision, return_exceptions=True)
             try:
                 await scheduler.release()
             except Unavailable:
                 self._log.info("lease_left_to_expire")
+
+    async def _supervise(self, stores: Stores, owner: str) -> None:
+        """Look after the models of all apps, until cancelled."""
+        from jobs.refresh.automation.supervisor import ModelSupervisor  # imports polars
+
+        supervisor = ModelSupervisor(stores, self._open_artifacts(), SystemClock(), owner=owner)
+        try:
+            while True:
+                try:
+                    await supervisor.run_once()
+                except HouseError as error:
+                    self._log.warning("supervision_failed", reason=error.message)
+                await asyncio.sleep(self._round_s)
+        finally:
+            with contextlib.suppress(Unavailable):
+                await supervisor.release()
 
 
 class RayWorkerPool:

@@ -178,6 +178,8 @@ def test_schedules_are_made_listed_and_removed(shop: Shop) -> None:
     assert "has a schedule nightly already" in shop.refused(
         "schedules", "add", generated_market.APP, "nightly"
     )
+    changed = shop.run_json("schedules", "change", generated_market.APP, "nightly", "--when", "daily 04:30")
+    assert (changed["when"], changed["recipe"]) == ("daily 04:30", "fast")
     assert shop.run_json("schedules", "remove", generated_market.APP, "nightly")["removed"]
     assert "has no schedule nightly" in shop.refused("schedules", "remove", generated_market.APP, "nightly")
 

@@ -35,6 +35,12 @@ LIST_EPILOG = """
 
   kiosk schedules list
 """
+CHANGE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk schedules change bookshop nightly --when "every 6h"
+  kiosk schedules change bookshop nightly --recipe shop
+"""
 REMOVE_EPILOG = """
 [bold]Example[/]
 
@@ -85,6 +91,7 @@ def add(
 
 COMMANDS = (
     OperationCommand("list", "schedules.list", LIST_EPILOG, for_all="schedules.list_all"),
+    OperationCommand("change", "schedules.change", CHANGE_EPILOG, {"schedule": "NAME"}),
     OperationCommand("remove", "schedules.remove", REMOVE_EPILOG, {"schedule": "NAME"}),
 )
 add_commands(app, COMMANDS, schedules)

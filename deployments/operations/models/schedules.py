@@ -11,7 +11,7 @@ from pydantic import Field
 
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, Invalid, NotFound
-from cluster.records.run import Schedule, next_slot, period_of
+from cluster.records.run import Schedule, newest_slot, next_slot, period_of
 from deployments.operations.frame.operation import Arguments, OfApp, operation
 from deployments.operations.frame.result_table import ResultLines, ResultTable
 from deployments.operations.frame.services import AdminServices
@@ -39,6 +39,17 @@ class NewSchedule(OfSchedule):
     "Let the result serve if the gate allows."
 
 
+class ChangedSchedule(OfSchedule):
+    """What to change of a schedule; what is not named stays."""
+
+    when: str | None = None
+    "`nightly`, `daily HH:MM` (UTC), or `every N` with m, h or d."
+    recipe: str | None = None
+    "A built-in recipe by its name; kept as it is now."
+    promote: bool | None = None
+    "Let the result serve if the gate allows."
+
+
 @dataclass(frozen=True, slots=True)
 class ScheduleView:
     """One schedule at one moment."""
@@ -59,6 +70,13 @@ class ScheduleView:
             "last": iso_ms(schedule.last_slot) if schedule.last_slot else None,
             "next": iso_ms(next_slot(schedule, self.at_ms)),
         }
+
+    def to_lines(self) -> ResultLines:
+        """Return when the engine is trained."""
+        schedule, due = self.schedule, iso_ms(next_slot(self.schedule, self.at_ms))[:16]
+        return (
+            f"Engine {schedule.engine_id} of {schedule.app_id} is trained {schedule.when}, the next time {due} UTC.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,11 +192,44 @@ async def add_schedule(services: AdminServices, given: NewSchedule) -> ScheduleV
     return ScheduleView(made, now_ms)
 
 
-async def _read_schedule(services: AdminServices, given: OfSchedule) -> Any:
+async def _read_schedule(services: AdminServices, given: OfSchedule) -> ScheduleView | None:
     for schedule in await services.stores.schedules.all(given.app_id):
         if schedule.name == given.schedule:
             return ScheduleView(schedule, services.now_ms())
     return None
+
+
+@operation(
+    "schedules.change", "PATCH", "/apps/{app_id}/schedules/{schedule}", "editor", read_before=_read_schedule
+)
+async def change_schedule(services: AdminServices, given: ChangedSchedule) -> ScheduleView:
+    """Change when an engine is trained, with which recipe, and whether the result may serve.
+
+    Errors:
+        Invalid: the time or the recipe is not allowed
+        NotFound: no such schedule or recipe
+    """
+    view = await _read_schedule(services, given)
+    if view is None:
+        raise _no_schedule_error(given)
+    changes: dict[str, Any] = {}
+    if given.when is not None:
+        period_of(given.when)
+        # a slot of the new time that has passed already is not made up for
+        changes |= {"when": given.when, "last_slot": newest_slot(given.when, services.now_ms())}
+    if given.recipe is not None:
+        recipe = await choose_recipe(given.recipe, {})
+        from jobs.refresh.runs.run_commands import check_engine, check_memory_limit
+
+        changes["recipe"] = recipe.model_dump(mode="json")
+        check_memory_limit(
+            changes["recipe"], await check_engine(services.stores, given.app_id, view.schedule.engine_id)
+        )
+    if given.promote is not None:
+        changes["promote"] = given.promote
+    changed = view.schedule.model_copy(update=changes)
+    await services.stores.schedules.put(changed)
+    return ScheduleView(changed, services.now_ms())
 
 
 @operation(
@@ -191,7 +242,11 @@ async def remove_schedule(services: AdminServices, given: OfSchedule) -> Removed
         NotFound: no such schedule
     """
     if not await services.stores.schedules.remove(given.app_id, given.schedule):
-        raise NotFound(
-            f"app {given.app_id} has no schedule {given.schedule}; see `kiosk schedules list {given.app_id}`"
-        )
+        raise _no_schedule_error(given)
     return RemovedSchedule(given.app_id, given.schedule)
+
+
+def _no_schedule_error(given: OfSchedule) -> NotFound:
+    return NotFound(
+        f"app {given.app_id} has no schedule {given.schedule}; see `kiosk schedules list {given.app_id}`"
+    )

@@ -152,9 +152,17 @@ async def test_schedules_are_added_listed_and_removed(shop: ModelShop) -> None:
     for given in ({"schedule": "No!"}, {"schedule": "x", "when": "sometimes"}):
         with pytest.raises(Invalid):
             await shop.perform("schedules.add", **given)
+    changed = (
+        await shop.perform("schedules.change", schedule="nightly", when="every 6h", promote=False)
+    ).to_dict()
+    assert (changed["when"], changed["promote"], changed["recipe"]) == ("every 6h", False, "fast")
+    for given in ({"when": "sometimes"}, {"recipe": "./mine.toml"}):
+        with pytest.raises((Invalid, NotFound)):
+            await shop.perform("schedules.change", schedule="nightly", **given)
+    assert (await shop.perform("schedules.list", role="viewer")).to_dict() == {"schedules": [changed]}
     removed = (await shop.perform("schedules.remove", schedule="nightly")).to_dict()
     assert removed == {"app_id": APP, "name": "nightly", "removed": True}
-    assert shop.audit.rows[-1].before["when"] == "nightly"
+    assert shop.audit.rows[-1].before["when"] == "every 6h"
     with pytest.raises(NotFound):
         await shop.perform("schedules.remove", schedule="nightly")
 

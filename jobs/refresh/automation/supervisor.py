@@ -1,0 +1,193 @@
+"""Look after the models of all apps: a first training with its nightly schedule, and early trainings after a drift.
+
+Nothing is stored beside schedules and runs. An app whose default engine was ever trained, or that has a schedule, gets
+no first training; so a schedule that was removed stays away. Only engines with a schedule are trained early.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import polars as pl
+import structlog
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.segment_stream import SegmentStream
+from cluster.artifacts.segments import SegmentStore
+from cluster.clock import Clock
+from cluster.errors import HouseError, Unavailable
+from cluster.ids import DEFAULT_ENGINE
+from cluster.records.access import App
+from cluster.records.run import DAY_MS, Run, Schedule
+from cluster.store.stores import Stores
+from jobs.refresh.automation.drift import find_drift
+from jobs.refresh.automation.drift_figures import VIEW_MS, list_windows, read_rates
+from jobs.refresh.automation.first_training import (
+    LEAST_EVENTS,
+    LEAST_PRODUCTS,
+    RECIPES,
+    DataCounts,
+    RecipeCost,
+    choose_first_recipe,
+    has_enough_data,
+    is_automatic,
+)
+from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.runs.estimate import DataSize, estimate_sizes
+from jobs.refresh.runs.local_worker import free_memory_mb
+from jobs.refresh.runs.run_commands import create_run
+
+LEASE: Final = "model supervisor"
+LEASE_MS: Final = 15_000
+"A look may take longer: all that two supervisors would do at once has the same ids."
+EVERY_S: Final = 600.0
+"Pause between two looks at an app. The first look waits as long, so that imports of a new installation end first."
+LOAD: Final = 20
+"The pause after a look is so many times its duration: looks take at most 5 % of the time."
+HOUR_MS: Final = 3_600_000
+REST_MS: Final = 6 * HOUR_MS
+"An engine is not trained early within this time after any training."
+COOLDOWN_MS: Final = DAY_MS
+"An engine is trained early at most once in this time."
+SCHEDULE: Final = "nightly"
+BY: Final = "automatic_models"
+EARLY: Final = "drift: "
+"Who ordered the runs, in their records; `EARLY` stands before the reason."
+
+
+class ModelSupervisor:
+    """Orders trainings that nobody ordered. A lease lets one supervisor work at a time."""
+
+    def __init__(self, stores: Stores, artifacts: ArtifactStore, clock: Clock, *, owner: str) -> None:
+        self._owner = owner
+        self._stores = stores
+        self._artifacts = artifacts
+        self._clock = clock
+        self._due_s: dict[str, float] = {}
+        self._drift_hours: dict[str, int] = {}
+        "App -> the newest hour whose traffic was examined."
+        self._log = structlog.get_logger()
+
+    async def run_once(self) -> int:
+        """Look at the apps that are due; return the number of trainings that were ordered, 0 without the lease.
+
+        Errors:
+            Unavailable: the store or the artifact store is unreachable
+        """
+        if not await self._stores.leases.hold(LEASE, self._owner, LEASE_MS):
+            return 0
+        ordered = 0
+        book = await self._stores.access.read_all()
+        for app in book.apps.values():
+            started_s = self._clock.monotonic_s()
+            if not is_automatic(app) or self._due_s.setdefault(app.app_id, started_s + EVERY_S) > started_s:
+                continue
+            try:
+                ordered += await self.examine_app(app)
+            except Unavailable:
+                raise
+            except HouseError as error:
+                self._log.warning("automatic_training_refused", app=app.app_id, reason=error.message)
+            except Exception:  # noqa: BLE001
+                # the scheduler must go on, whatever the data of an app hold
+                self._log.exception("automatic_training_failed", app=app.app_id)
+            now_s = self._clock.monotonic_s()
+            self._due_s[app.app_id] = now_s + max(EVERY_S, LOAD * (now_s - started_s))
+        return ordered
+
+    async def release(self) -> None:
+        """Release the lease, so that another supervisor can begin at once."""
+        await self._stores.leases.release(LEASE, self._owner)
+
+    async def examine_app(self, app: App) -> int:
+        """Order the trainings that an app needs now; return their number."""
+        schedules = await self._stores.schedules.all(app.app_id)
+        if schedules:
+            return await self._train_early(app.app_id, schedules)
+        return await self._train_first(app.app_id)
+
+    async def _train_first(self, app_id: str) -> int:
+        engine = await self._stores.engines.get(app_id, DEFAULT_ENGINE)
+        if engine is None or engine.snapshot or await self._stores.runs.newest(app_id, 1):
+            return 0
+        recipe = await asyncio.to_thread(_choose_recipe, self._artifacts, app_id)
+        if recipe is None:
+            return 0
+        now_ms = self._clock.now_ms()
+        # the run first: once it is stored, a process that dies here leaves an app that was trained by hand
+        await create_run(
+            self._stores, app_id, DEFAULT_ENGINE, recipe, now_ms=now_ms, by=BY, promote=True, run_id="first-training",
+        )  # fmt: skip
+        made = Schedule(
+            app_id=app_id, name=SCHEDULE, engine_id=DEFAULT_ENGINE, when="nightly", recipe=recipe, created_at=now_ms,
+        )  # fmt: skip
+        await self._stores.schedules.put(made)
+        self._log.info("first_training_ordered", app=app_id, recipe=recipe["name"])
+        return 1
+
+    async def _train_early(self, app_id: str, schedules: Sequence[Schedule]) -> int:
+        now_ms = self._clock.now_ms()
+        hour = (now_ms - 2 * VIEW_MS) // HOUR_MS
+        if self._drift_hours.get(app_id) == hour:
+            return 0
+        self._drift_hours[app_id] = hour
+        runs = await self._stores.runs.newest(app_id, 500)
+        waiting: dict[str, Schedule] = {}
+        for schedule in schedules:
+            if may_train_early([run for run in runs if run.engine_id == schedule.engine_id], now_ms):
+                waiting.setdefault(schedule.engine_id, schedule)
+        if not waiting:
+            return 0
+        windows = list_windows(hour * HOUR_MS)
+        rates = await asyncio.to_thread(read_rates, self._artifacts, app_id, windows)
+        drift = find_drift(rates[0], rates[1:])
+        if drift is None:
+            return 0
+        for engine_id, schedule in waiting.items():
+            await create_run(
+                self._stores, app_id, engine_id, schedule.recipe, now_ms=now_ms, by=EARLY + drift.sentence,
+                promote=schedule.promote, run_id=f"drift-{engine_id}-{hour}",
+            )  # fmt: skip
+            self._log.info("early_training_ordered", app=app_id, engine=engine_id, reason=drift.sentence)
+        return len(waiting)
+
+
+def may_train_early(runs: Iterable[Run], now_ms: int) -> bool:
+    """Return whether the last trainings of an engine are long enough ago."""
+    for run in runs:
+        rest_ms = COOLDOWN_MS if run.by.startswith(EARLY) else REST_MS
+        if run.kind == "training" and now_ms - run.created_at < rest_ms:
+            return False
+    return True
+
+
+def _choose_recipe(artifacts: ArtifactStore, app_id: str) -> dict[str, Any] | None:
+    """Return the recipe of a first training; None if it would not pay."""
+    rows = SegmentStore(artifacts).row_counts(app_id)
+    events, products = rows.get("interaction", 0), rows.get("product", 0)
+    if events < LEAST_EVENTS or products < LEAST_PRODUCTS:
+        return None
+    people, all_people = _count_people(artifacts, app_id)
+    if not has_enough_data(DataCounts(events, people, products)):
+        return None
+    size = DataSize(events, all_people, products, products)
+    recipes = {name: load_recipe_file(name) for name in RECIPES}
+    costs = {}
+    for name, recipe in recipes.items():
+        estimate = estimate_sizes(recipe, size, free_memory_mb())
+        costs[name] = RecipeCost(estimate.fits, estimate.seconds)
+    chosen = choose_first_recipe(costs)
+    return None if chosen is None else recipes[chosen].model_dump(mode="json")
+
+
+def _count_people(artifacts: ArtifactStore, app_id: str) -> tuple[int, int]:
+    """Return the people with two events or more, and all people."""
+
+    def count(table: Any) -> pl.DataFrame:
+        return pl.DataFrame(pl.from_arrow(table.select(["reader"]))).group_by("reader").agg(count=pl.len())
+
+    parts = SegmentStream(artifacts, app_id).events(0, 1 << 62, count)
+    counts = pl.concat(parts).group_by("reader").agg(pl.col("count").sum())
+    return counts.filter(pl.col("count") >= 2).height, counts.height

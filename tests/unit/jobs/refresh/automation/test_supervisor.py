@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.outcomes import COLUMNS as OUTCOMES
+from cluster.artifacts.outcomes import OutcomeStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.tables import INTERACTIONS
+from cluster.records.access import App, AppSettings, new_app_settings
+from cluster.records.run import DAY_MS, Schedule
+from cluster.records.served_answer import ServedAnswer
+from cluster.store.stores import Stores
+from jobs.refresh.automation.first_training import (
+    DataCounts,
+    RecipeCost,
+    choose_first_recipe,
+    has_enough_data,
+)
+from jobs.refresh.automation.supervisor import COOLDOWN_MS, EVERY_S, HOUR_MS, REST_MS, ModelSupervisor
+from jobs.refresh.runs.run_commands import create_run
+from tests.fakes import generated_market
+from tests.fakes.stores.memory import memory_stores
+from tests.suites.manual_clock import ManualClock
+
+APP = generated_market.APP
+NOON_MS = 20_000 * DAY_MS + 12 * HOUR_MS
+
+
+@dataclass
+class Shop:
+    stores: Stores
+    artifacts: ArtifactStore
+    clock: ManualClock
+    supervisor: ModelSupervisor
+
+    async def open_app(self, environment: Any = "production", **settings: Any) -> None:
+        chosen = AppSettings(**{"automatic_models": True, **settings})
+        await self.stores.access.put_app(
+            App(app_id=APP, environment=environment, created_at=0, settings=chosen)
+        )
+
+    def settle(self, people: int = 200, each: int = 6, products: int = 60) -> None:
+        """Compact products, and interactions of people with each of them."""
+        segments = SegmentStore(self.artifacts)
+        generated_market.settle_products(segments, generated_market.products(products, width=8))
+        rows = [
+            {
+                "reader": f"u:{person}", "type": "detail-page-view", "at_ms": NOON_MS - 1_000 * number, "value": 0.0,
+                "product_ids": [f"p{(person + number) % products}"], "offset": f"{NOON_MS}-{person * each + number}",
+                "json": b"{}",
+            }
+            for person in range(people)
+            for number in range(each)
+        ]  # fmt: skip
+        table = pa.Table.from_pylist(rows, schema=INTERACTIONS)
+        segments.append(APP, "interaction", table, first=rows[0]["offset"], last=rows[-1]["offset"])
+
+    async def look(self) -> int:
+        """Let the pause pass, and look once."""
+        await self.supervisor.run_once()
+        self.clock.advance(int(EVERY_S * 1000) + 1_000)
+        return await self.supervisor.run_once()
+
+    def log_lists(self, at_ms: int, lists: int, clicked: int) -> None:
+        """Write lists of a window, of which some were clicked."""
+        answers = [
+            ServedAnswer(f"{at_ms}-{n}", at_ms + n, "search", "default", user=f"p{n}", products=("p1", "p2"))
+            for n in range(lists)
+        ]
+        served = ServedLogStore(self.artifacts, self.clock)
+        served.append(APP, answers, f"{at_ms}-0")
+
+    def log_clicks(self, clicks: list[tuple[int, int]]) -> None:
+        """Write clicks: (time of the window, number of its list)."""
+        rows = [{"at": at_ms + n + 5, "type": "click", "service_id": f"{at_ms}-{n}"} for at_ms, n in clicks]
+        days: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            days.setdefault(str(pa.scalar(row["at"], pa.timestamp("ms")).as_py().date()), []).append(row)
+        tables = {day: pa.Table.from_pylist(its, schema=OUTCOMES) for day, its in days.items()}
+        OutcomeStore(self.artifacts, self.clock).replace_days(APP, tables, {})
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> Shop:
+    clock = ManualClock(NOON_MS)
+    stores = memory_stores(clock)
+    await generated_market.open_market(stores)
+    artifacts = ArtifactStore.open(tmp_path / "artifacts")
+    return Shop(stores, artifacts, clock, ModelSupervisor(stores, artifacts, clock, owner="first"))
+
+
+def test_new_apps_in_production_are_looked_after_and_older_ones_are_not() -> None:
+    assert new_app_settings("production").automatic_models
+    assert not new_app_settings("development").automatic_models
+    assert not new_app_settings("playground").automatic_models
+    assert not AppSettings().automatic_models
+
+
+@pytest.mark.parametrize(
+    ("counts", "enough"),
+    [((1_000, 100, 50), True), ((999, 100, 50), False), ((1_000, 99, 50), False), ((1_000, 100, 49), False)],
+)
+def test_a_first_training_needs_events_people_and_products(
+    counts: tuple[int, int, int], enough: bool
+) -> None:
+    assert has_enough_data(DataCounts(*counts)) is enough
+
+
+def test_the_first_recipe_is_the_best_that_fits() -> None:
+    assert choose_first_recipe({"default": RecipeCost(True, 60), "fast": RecipeCost(True, 6)}) == "default"
+    assert choose_first_recipe({"default": RecipeCost(False, 60), "fast": RecipeCost(True, 6)}) == "fast"
+    assert choose_first_recipe({"default": RecipeCost(True, 9_000), "fast": RecipeCost(True, 6)}) == "fast"
+    assert choose_first_recipe({"default": RecipeCost(True, 9_000), "fast": RecipeCost(False, 6)}) is None
+
+
+async def test_enough_data_get_a_training_and_a_nightly_schedule_once(shop: Shop) -> None:
+    await shop.open_app()
+    shop.settle()
+    assert await shop.supervisor.run_once() == 0  # an import may be under way
+    assert await shop.look() == 1
+    (run,) = await shop.stores.runs.open(APP)
+    assert (run.run_id, run.promote, run.by) == ("first-training", True, "automatic_models")
+    (schedule,) = await shop.stores.schedules.all(APP)
+    assert (schedule.name, schedule.when, schedule.recipe["name"]) == ("nightly", "nightly", "default")
+    assert await shop.look() == 0
+    await shop.stores.schedules.remove(APP, "nightly")
+    assert await shop.look() == 0
+    assert await shop.stores.schedules.all(APP) == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "settings"),
+    [("development", {}), ("playground", {}), ("production", {"automatic_models": False})],
+)
+async def test_nothing_is_ordered_where_the_switch_is_off_or_in_development(
+    shop: Shop, environment: str, settings: dict[str, Any]
+) -> None:
+    await shop.open_app(environment, **settings)
+    shop.settle()
+    assert await shop.look() == 0
+    assert await shop.stores.schedules.all(APP) == []
+
+
+async def test_little_data_wait(shop: Shop) -> None:
+    await shop.open_app()
+    assert await shop.look() == 0
+    shop.settle(people=1_200, each=1)
+    assert await shop.look() == 0
+
+
+async def test_a_schedule_or_a_training_by_hand_stays_alone(shop: Shop) -> None:
+    await shop.open_app()
+    shop.settle()
+    mine = Schedule(app_id=APP, name="mine", engine_id="default", when="every 6h", recipe={"name": "fast"})
+    await shop.stores.schedules.put(mine)
+    assert await shop.look() == 0
+    assert await shop.stores.schedules.all(APP) == [mine]
+    await shop.stores.schedules.remove(APP, "mine")
+    await create_run(shop.stores, APP, "default", {"name": "fast"}, now_ms=NOON_MS, by="ada")
+    assert await shop.look() == 0
+
+
+async def test_a_second_supervisor_waits_for_the_lease(shop: Shop) -> None:
+    await shop.open_app()
+    shop.settle()
+    other = ModelSupervisor(shop.stores, shop.artifacts, shop.clock, owner="second")
+    await shop.supervisor.run_once()
+    assert await other.run_once() == 0
+    await shop.supervisor.release()
+    assert await other.run_once() == 0
+    shop.clock.advance(int(EVERY_S * 1000))
+    assert await other.run_once() == 1
+
+
+async def test_a_drift_starts_one_early_training(shop: Shop) -> None:
+    await shop.open_app()
+    mine = Schedule(app_id=APP, name="mine", engine_id="default", when="nightly", recipe={"name": "fast"})
+    await shop.stores.schedules.put(mine)
+    clicks = []
+    for days in reversed(range(8)):
+        at_ms = NOON_MS - 3 * HOUR_MS - days * DAY_MS
+        shop.log_lists(at_ms, 500, 0)
+        clicks += [(at_ms, number) for number in range(10 if days == 0 else 60 + days)]
+    shop.log_clicks(clicks)
+    await create_run(
+        shop.stores, APP, "default", {"name": "fast"}, now_ms=NOON_MS - REST_MS + 60_000, by="schedule mine"
+    )
+    assert await shop.supervisor.examine_app((await shop.stores.access.read_all()).apps[APP]) == 0
+    shop.clock.advance(HOUR_MS)
+    assert await shop.look() == 1
+    run = (await shop.stores.runs.newest(APP))[0]
+    assert run.by == "drift: click rate changed from 12.8% to 2.0%"
+    assert (run.recipe, run.promote) == (mine.recipe, True)
+    shop.clock.advance(2 * HOUR_MS)
+    assert await shop.look() == 0
+    assert COOLDOWN_MS == DAY_MS
