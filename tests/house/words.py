@@ -52,7 +52,7 @@ NOUNS = _words(
     sessions settings shop signals signatures significance signin sketches slot snapshot snapshots
     sockets source sources spell splitter stages standbys start startup state statistics status steps stopwords storage
     store stores stream submission subprocess suggestions sum sums summary
-    supervisor sweep sweeper sync synonyms syntax
+    automation drift trial trials supervisor sweep sweeper sync synonyms syntax
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
     traces tracker trainings transformer transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
@@ -94,7 +94,7 @@ TERMS = _words(
 MODIFIERS = _words(
     """
     allowed checksummed cold compacted confidential connected delimited dry durable embedded external
-    filtered folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed named of off
+    filtered first folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed named of off
     plain popular public published recent refreshing refused running sealed second seeded sequential shipped signed
     sparse stateless stored uncompacted unverified
     """

@@ -64,7 +64,7 @@ def count_popular(events: pl.DataFrame, windows: int) -> list[Counts]:
     """
     counts = []
     for window in range(windows):
-        own = events.filter(pl.col("window") == window)
+        inside = events.filter(pl.col("window") == window)
         others = events.filter(~pl.col("window").is_in([0, window]))
         head = (
             others.group_by("product")
@@ -72,8 +72,8 @@ def count_popular(events: pl.DataFrame, windows: int) -> list[Counts]:
             .sort("count", "product", descending=True)
             .head(HEAD)
         )
-        hits = own.join(head, on="product", how="semi")["count"].sum()
-        counts.append((int(hits), int(own["count"].sum())))
+        hits = inside.join(head, on="product", how="semi")["count"].sum()
+        counts.append((int(hits), int(inside["count"].sum())))
     return counts
 
 

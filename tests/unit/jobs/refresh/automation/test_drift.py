@@ -18,11 +18,11 @@ def draw_day(random: np.random.Generator, rate: float, lists: int = 2_000) -> di
 
 def test_days_that_differ_as_days_do_are_no_drift() -> None:
     random = np.random.default_rng(7)
-    found = sum(
+    alarms = sum(
         find_drift(draw_day(random, 0.08), [draw_day(random, 0.08) for _ in range(DAYS)]) is not None  # type: ignore[misc]
         for _ in range(2_000)
     )
-    assert found <= 6
+    assert alarms <= 6
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.2])

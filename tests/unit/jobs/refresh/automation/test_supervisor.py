@@ -50,17 +50,17 @@ class Shop:
         """Compact products, and interactions of people with each of them."""
         segments = SegmentStore(self.artifacts)
         generated_market.settle_products(segments, generated_market.products(products, width=8))
-        rows = [
-            {
-                "reader": f"u:{person}", "type": "detail-page-view", "at_ms": NOON_MS - 1_000 * number, "value": 0.0,
-                "product_ids": [f"p{(person + number) % products}"], "offset": f"{NOON_MS}-{person * each + number}",
-                "json": b"{}",
-            }
-            for person in range(people)
-            for number in range(each)
+        pairs = [(person, number) for person in range(people) for number in range(each)]
+        offsets = [f"{NOON_MS}-{at}" for at in range(len(pairs))]
+        columns = [
+            [f"u:{person}" for person, _ in pairs], ["click"] * len(pairs),
+            [NOON_MS - 1_000 * number for _, number in pairs],
+            [[f"p{(person + number) % products}"] for person, number in pairs],
+            [0.0] * len(pairs), offsets, [b"{}"] * len(pairs),
         ]  # fmt: skip
-        table = pa.Table.from_pylist(rows, schema=INTERACTIONS)
-        segments.append(APP, "interaction", table, first=rows[0]["offset"], last=rows[-1]["offset"])
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, INTERACTIONS, strict=True)]
+        table = pa.Table.from_arrays(arrays, schema=INTERACTIONS)
+        segments.append(APP, "interaction", table, first=offsets[0], last=offsets[-1])
 
     async def look(self) -> int:
         """Let the pause pass, and look once."""
