@@ -126,6 +126,11 @@ class MemoryBudget:
         self._report_large({app_id: size.nbytes for (_, app_id), size in sizes.items()})
         return sum(size.nbytes for size in sizes.values())
 
+    def has_room(self, nbytes: int) -> bool:
+        """Return whether the loaded apps could take so many bytes more, without an unload."""
+        counted = sum(size.nbytes for member in self._members for size in member.list_sizes().values())
+        return counted + nbytes <= self.budget_bytes
+
     def read_use(self) -> MemoryUse:
         """Return what the loaded apps take now."""
         sizes = [size for member in self._members for size in member.list_sizes().values()]

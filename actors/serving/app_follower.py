@@ -28,7 +28,7 @@ from actors.hosting.log_follower import LogFollower
 from actors.language.embedder import Embedder
 from actors.recommender.messages import RecommendationResult, UserQuery
 from actors.recommender.ranking.query_context import Draw
-from actors.recommender.recommender import Recommender
+from actors.recommender.recommender import ENGINE_ROW_BYTES, Recommender
 from actors.recommender.state.events import offset_time_ms
 from actors.recommender.state.serving_model import ServingModel
 from actors.recommender.state.user_attributes import MOST_USERS
@@ -90,9 +90,11 @@ class AppFollower:
         indexes_texts: bool = True,
         renewing: asyncio.Lock | None = None,
         index_bytes: int = 0,
+        has_room: Callable[[int], bool] = lambda nbytes: True,
     ) -> None:
         """Take what it needs. Without `indexes_texts` the first search builds the index. `index_bytes` bounds an index
-        of completions; 0 does not. Apps share `renewing`: one at a time has two states in memory; None: no renewal.
+        of completions; 0 does not. `has_room` returns whether so many bytes more are in the memory budget. Apps share
+        `renewing`: one at a time has two states in memory; None: no renewal.
         """
         self._renewing = renewing
         self._index_bytes = index_bytes
@@ -117,6 +119,7 @@ class AppFollower:
             self._set_serving_model,
             clock,
             meter,
+            lambda: has_room(self.products * ENGINE_ROW_BYTES),
         )
         query_log = None if segments is None else QueryLogStore(segments.artifacts, clock)
         run_short = partial(self._run_exclusive, is_short=True)
@@ -231,6 +234,10 @@ class AppFollower:
     def serving_version(self, engine_id: str) -> str:
         """Return the snapshot version that serves an engine; empty for the live components alone."""
         return self._active.get_engine_state(engine_id).serving_version
+
+    def holds_version(self, engine_id: str, version: str) -> bool:
+        """Return whether a version of an engine is loaded beside the serving one."""
+        return self._model_registry.holds_version(engine_id, version)
 
     async def has_version(self, engine_id: str, version: str) -> bool:
         """Load a version of an engine, and return whether it can answer."""

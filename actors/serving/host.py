@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import cast
 
 import structlog
 
@@ -12,7 +15,7 @@ from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
 from actors.language.embedder import Embedder, HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery, with_repeat_pauses
 from actors.recommender.ranking.query_context import Draw
-from actors.recommender.rerank.exploration import draw_exploration
+from actors.recommender.rerank.exploration import draw_exploration, is_in_share
 from actors.serving.app_follower import AppFollower
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.segments import SegmentStore
@@ -21,13 +24,15 @@ from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.machine_memory import available_memory
 from cluster.meter import Meter
-from cluster.records.engine import Engine
+from cluster.records.engine import Engine, SnapshotTrial
 from cluster.store.refreshing_cache import EngineRecords
 from cluster.store.stores import Stores
 
 _LOG_EVERY = 500
 "One answer in so many is logged."
 
+_FAILURES_S = 1.0
+"Pause between two writes of counted failures."
 _INDEX_SHARE = 4
 "An index of completions may always take this part of the free memory of the machine."
 
@@ -56,6 +61,9 @@ class EngineHost:
         "The one cache of engine records of this process."
         self._apps_with_products: set[str] = set()
         self._answered = 0
+        self._failures: Counter[tuple[str, str, str]] = Counter()
+        "Failed answers of trials that are not stored yet: app, trial, version."
+        self._failures_s = -_FAILURES_S
         self._log = structlog.get_logger()
         renewing = asyncio.Lock()
         budget = MemoryBudget(DEFAULT_MB << 20, meter, clock) if budget is None else budget
@@ -72,6 +80,7 @@ class EngineHost:
                 self.engine_records,
                 renewing=renewing,
                 index_bytes=max(budget.budget_bytes, available_memory() // _INDEX_SHARE),
+                has_room=budget.has_room,
             ),
             budget,
             _LABELS,
@@ -101,10 +110,10 @@ class EngineHost:
                 query = with_repeat_pauses(query, engine.repeat_after_days)
             follower = await self._followers.get(query.app_id)
             recent = await self._read_recent(query)
-            if query.pagination_id:
-                result = await self._answer_page(query, follower, recent, draw)
+            if engine.trial is not None and not query.snapshot:
+                result = await self._answer_in_trial(engine, query, follower, recent, draw)
             else:
-                result = await follower.answer(query, recent, (), draw)
+                result = await self._answer(query, follower, recent, draw)
             self._record_answer(query, result, follower)
             return result
         except HouseError as error:
@@ -143,6 +152,50 @@ class EngineHost:
                 products=len(result.products),
                 groups=len(result.groups),
             )
+
+    async def _answer(
+        self, query: UserQuery, follower: AppFollower, recent: list[bytes], draw: Draw
+    ) -> RecommendationResult:
+        if query.pagination_id:
+            return await self._answer_page(query, follower, recent, draw)
+        return await follower.answer(query, recent, (), draw)
+
+    async def _answer_in_trial(
+        self, engine: Engine, query: UserQuery, follower: AppFollower, recent: list[bytes], draw: Draw
+    ) -> RecommendationResult:
+        """Answer from the snapshot that the trial of the engine draws for the user; if it fails, from the other one."""
+        trial = cast(SnapshotTrial, engine.trial)
+        is_held = follower.holds_version(engine.engine_id, trial.version)
+        version = trial.version if is_held and is_in_share(trial, query) else ""
+        try:
+            return await self._answer(replace(query, snapshot=version), follower, recent, draw)
+        except HouseError:
+            raise
+        except Exception:
+            # whatever a model raises, a trial must not fail a request that the other snapshot can answer
+            if not is_held:
+                raise
+            await self._record_failure(engine, version or engine.snapshot)
+            other = "" if version else trial.version
+            return await self._answer(replace(query, snapshot=other), follower, recent, draw)
+
+    async def _record_failure(self, engine: Engine, version: str) -> None:
+        """Count a failed answer of a trial; written at most once a second, because every answer may fail."""
+        trial = cast(SnapshotTrial, engine.trial)
+        key = engine.app_id, trial.trial_id, version
+        self._failures[key] += 1
+        if self._failures[key] == 1 and len(self._failures) == 1:
+            self._log.exception("trial_answer_failed", engine=engine.engine_id, version=version)
+        self._meter.count("kiosk_trial_failures_total", engine=engine.engine_id)
+        now_s = self._clock.monotonic_s()
+        if now_s - self._failures_s >= _FAILURES_S:
+            self._failures_s = now_s
+            failures, self._failures = self._failures, Counter()
+            try:
+                for (app_id, trial_id, failed), count in failures.items():
+                    await self._stores.engine_watch.add_failures(app_id, trial_id, failed, count)
+            except Unavailable:
+                self._failures.update(failures)
 
     async def _answer_page(
         self, query: UserQuery, follower: AppFollower, recent: list[bytes], draw: Draw

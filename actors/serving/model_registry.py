@@ -88,7 +88,10 @@ class ModelRegistry:
         adopt: SetServingModel,
         clock: Clock,
         meter: Meter,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`has_room` returns whether the memory budget allows a version more, for a trial of snapshots."""
+        self._has_room = has_room
         self._app_id = app_id
         self._engine_records = engine_records
         self._loader = models
@@ -106,6 +109,8 @@ class ModelRegistry:
         "Time at which each pinned version was last requested, in seconds."
         self._loads: dict[str, asyncio.Task[None]] = {}
         self._refused: dict[tuple[str, str], float] = {}
+        self._small: set[str] = set()
+        "Trials for which the memory budget has no room here."
         self._alarmed: set[str] = set()
         "Engines whose gauge reports a refused snapshot."
         self._loaded: OrderedDict[tuple[str, str], LoadedSnapshot] = OrderedDict()
@@ -124,6 +129,11 @@ class ModelRegistry:
         if pinned not in self.engine_ids:
             await self.ensure_loaded(pinned)
         return pinned if self.serving_version(pinned) == version else engine_id
+
+    def holds_version(self, engine_id: str, version: str) -> bool:
+        """Return whether a version is loaded beside the serving one and can answer at once."""
+        pinned = f"{engine_id}{_PIN}{version}"
+        return pinned in self._pinned and self.serving_version(pinned) == version
 
     async def ensure_loaded(self, engine_id: str) -> None:
         """Follow an engine from now on; returns when its snapshot serves or was refused."""
@@ -158,6 +168,7 @@ class ModelRegistry:
         for engine in records.values():
             if engine.engine_id in self.engine_ids:
                 await self._follow_record(engine)
+                await self._follow_trial(engine)
                 self._report_disabled_parts(engine.engine_id)
 
     def close(self) -> None:
@@ -198,6 +209,18 @@ class ModelRegistry:
         refused_s = self._refused.get((engine.engine_id, version))
         if refused_s is None or self._clock.monotonic_s() - refused_s >= _AGAIN_S:
             await self._load_version(engine.engine_id, version)
+
+    async def _follow_trial(self, engine: Engine) -> None:
+        """Load the other version of a trial, before a request needs it, if the memory budget allows."""
+        trial = engine.trial
+        if trial is None or trial.version == engine.snapshot:
+            return
+        pinned = f"{engine.engine_id}{_PIN}{trial.version}"
+        if pinned in self._pinned or self._has_room():
+            await self.hold_version(engine.engine_id, trial.version)
+        elif trial.trial_id not in self._small:
+            self._small.add(trial.trial_id)
+            self._log.warning("trial_without_memory", engine=engine.engine_id, version=trial.version)
 
     async def _make_room(self, pinned: str, version: str) -> bool:
         """Return whether one more version may be loaded; release the one that nobody used for the longest time."""

@@ -148,6 +148,14 @@ class DayFiles:
         inside = pc.and_(pc.greater_equal(table["at"], since_ms), pc.less(table["at"], until_ms))
         return table.filter(inside)
 
+    def read_file(self, app_id: str, entry: FileEntry, columns: Sequence[str]) -> Any:
+        """Return the rows of one file of a commit: a table with `at` and these columns; None if it is damaged.
+
+        Errors:
+            NotFound: the file was replaced meanwhile
+        """
+        return self._table(app_id, entry, columns)
+
     def rows_of(self, app_id: str, users: Sequence[str]) -> list[dict[str, Any]]:
         """Return the rows of some users (pseudonyms), oldest first.
 

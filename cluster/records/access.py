@@ -240,6 +240,11 @@ class App(BaseModel):
     "How agents read this app at an address of its own; None: there is no such address."
 
     @property
+    def is_automatic(self) -> bool:
+        """Return whether trainings, promotions and rollbacks of the app need no order."""
+        return self.environment == "production" and self.settings.automatic_models
+
+    @property
     def read_only(self) -> bool:
         """Return whether clients may read but not write the app: it is the playground."""
         return self.environment == "playground"

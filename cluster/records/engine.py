@@ -61,6 +61,29 @@ class Exploration(BaseModel):
     "Key of the draws, hexadecimal, so that no client can foresee them. It stays, so that draws can be recomputed."
 
 
+class SnapshotTrial(BaseModel):
+    """A comparison of the serving snapshot with another one, which a random share of people gets instead.
+
+    After a promotion the other one served before, and its share is the holdback. Else it is a candidate.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    trial_id: str
+    "Names the trial, and draws its people."
+    version: str
+    "The snapshot that the share of people gets."
+    is_candidate: bool = False
+    "Whether `version` is the newer one of the two: it serves nobody else yet."
+    share: float = Field(default=0.05, gt=0, le=0.5)
+    started_at: int
+    ends_at: int
+    "Milliseconds since 1970; a trial without a decision ends then, and changes nothing."
+    promote_when_better: bool = False
+    roll_back_when_worse: bool = True
+    by: str = ""
+
+
 class Engine(BaseModel):
     """A named recommender and its placement (`docs/decisions/0019-engines-inside-api-replicas.md`)."""
 
@@ -87,6 +110,8 @@ class Engine(BaseModel):
     repeat_after_days: dict[str, float] = Field(default_factory=dict)
     """Days after an interaction in which lists leave its products out, by type of interaction; `*` is any other type.
     A type without an entry follows the snapshot (`docs/concepts/scoring.md`)."""
+    trial: SnapshotTrial | None = None
+    "The comparison of snapshots that is under way. A promotion or a rollback ends it."
 
     @property
     def is_default(self) -> bool:
@@ -160,3 +185,5 @@ class Promotion(BaseModel):
     "Why, where the gate was passed by force."
     forced: bool = False
     figures: dict[str, float] = Field(default_factory=dict)
+    evidence: dict[str, Any] = Field(default_factory=dict)
+    "Of a decision without an order: both snapshots with people, rates and intervals."

@@ -45,7 +45,8 @@ CLASSES: dict[str, tuple[str, ...]] = {
     "derived": ("record_ids", "product_type_ids"),
     "ephemeral": (
         "oauth_code", "oauth_assertion", "follower", "page_count", "stranger", "browser_bytes", "page", "engine_status",
-        "engine_request_count", "engine_last_request", "limit", "idempotency", "idempotency_count", "question_same",
+        "engine_request_count", "engine_last_request", "trial_failures", "limit",
+        "idempotency", "idempotency_count", "question_same",
         "question_count", "provider_tokens", "compaction_request", "lease", "log_rewrite", "releases",
         "stored_bytes", "import_stop", "live_figures", "replica_memory",
     ),

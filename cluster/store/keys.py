@@ -371,6 +371,11 @@ def idempotency_count(app: str) -> str:
     return f"{{{app}}}:idempotency-count"
 
 
+def trial_failures(app: str, trial_id: str) -> str:
+    """Hash version -> answers of a trial of snapshots that failed. A month. Owner: API replicas."""
+    return f"{{{app}}}:trial-failures:{trial_id}"
+
+
 def engine_history(app: str, engine_id: str) -> str:
     """List of sealed JSON `Promotion`, oldest first: which version served when. Append-only. For ever."""
     return f"{{{app}}}:engine-history:{engine_id}"

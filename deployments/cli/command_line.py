@@ -118,7 +118,7 @@ _PARTS = (
     _group("archive", "access.archive"),
     _group("report", "insight.report"),
     _group("quarantine", "content.quarantine"),
-    *(_group(word, f"training.{word}") for word in ("runs", "schedules")),
+    *(_group(word, f"training.{word}") for word in ("runs", "schedules", "trials")),
     _group("experiments", "insight.experiments"),
     _group("learners", "training.learners"),
     *(_group(word, f"installation.{word}") for word in ("artifacts", "support")),

@@ -50,6 +50,7 @@ from deployments.operations.models import (
     schedules,
     snapshot_lists,
     snapshots,
+    trials,
 )
 
 AdminOperation = Operation[AdminServices, Any]
@@ -78,6 +79,7 @@ _MODULES: tuple[ModuleType, ...] = (
     snapshots,
     snapshot_lists,
     promotions,
+    trials,
     evaluations,
     measurements,
     rules,

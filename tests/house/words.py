@@ -94,8 +94,8 @@ TERMS = _words(
 MODIFIERS = _words(
     """
     allowed checksummed cold compacted confidential connected delimited dry durable embedded external
-    filtered first folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed named of off
-    plain popular public published recent refreshing refused running sealed second seeded sequential shipped signed
+    filtered first folded global golden hybrid issued latent live loaded logged lost marked moved multiplexed named of
+    off plain popular public published recent refreshing refused running sealed second seeded sequential shipped signed
     sparse stateless stored uncompacted unverified
     """
 )

@@ -22,7 +22,7 @@ from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.query_context import Draw, ExplorationDraw, QueryContext
 from actors.recommender.ranking.ranking import Ranking
 from actors.vectors.types import Floats, Rows
-from cluster.records.engine import Exploration
+from cluster.records.engine import Exploration, SnapshotTrial
 
 _STEP = 1 / 8
 _DAY_MS = 86_400_000
@@ -167,6 +167,16 @@ def draw_exploration(settings: Exploration, query: UserQuery) -> Draw:
     digest = blake2b(query.service_id.encode(), digest_size=24, key=key).digest()
     chance, place, product = (int.from_bytes(digest[at : at + 8], "big") for at in (0, 8, 16))
     return ExplorationDraw(settings.share, settings.pool, (chance >> 11) / 2**53, place, product)
+
+
+def is_in_share(trial: SnapshotTrial, query: UserQuery) -> bool:
+    """Return whether a trial draws the user of a query; never without a user.
+
+    Cost:
+        1 microsecond
+    """
+    user_keys = query.user_keys
+    return bool(user_keys) and seed_from_names(trial.trial_id, user_keys[0]) < trial.share * 2.0**64
 
 
 @dataclass(frozen=True, slots=True)

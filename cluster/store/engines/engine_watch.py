@@ -25,6 +25,7 @@ class EngineTraffic:
 
 MINUTE_MS = 60_000
 DAY_MS = 86_400_000
+FAILURES_MS = 30 * DAY_MS
 
 _COUNT = Script.load("count_asked")
 _PLACES: tuple[Placement, ...] = ("door", "own")
@@ -65,6 +66,16 @@ class EngineWatch:
                     per_s = estimate_rate(before.get(name, 0), now.get(name, 0), now_ms)
                     traffic[place, engine_id] = EngineTraffic(per_s, last_ms)
         return traffic
+
+    async def add_failures(self, app_id: str, trial_id: str, version: str, count: int) -> None:
+        """Count answers of a version that failed in a trial of snapshots."""
+        key = keys.trial_failures(app_id, trial_id)
+        await self._server.execute_slow("HINCRBY", key, version, count)
+        await self._server.execute_slow("PEXPIRE", key, FAILURES_MS)
+
+    async def read_failures(self, app_id: str, trial_id: str) -> dict[str, int]:
+        """Return version -> failed answers of a trial."""
+        return await self._numbers(keys.trial_failures(app_id, trial_id))
 
     async def record(self, status: EngineStatus) -> None:
         key = keys.engine_status(status.app_id)

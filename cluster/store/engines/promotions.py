@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.errors import NewerRelease, Unavailable
-from cluster.records.engine import Engine, Promotion
+from cluster.records.engine import Engine, Promotion, SnapshotTrial
 from cluster.store import keys
 from cluster.store.client.redis_client import RedisClient
 from cluster.store.client.script import Script
@@ -20,9 +20,9 @@ class PromotionStore:
     def __init__(self, server: RedisClient) -> None:
         self._server = server
 
-    async def promote(self, entry: Promotion) -> bool:
+    async def promote(self, entry: Promotion, trial: SnapshotTrial | None = None) -> bool:
         """Set the engine's serving version to `entry.version` and append the entry to the history, in one
-        step.
+        step. The trial of the engine ends, and `trial` begins.
 
         Returns False, and writes nothing, when the engine does not exist or no longer serves
         `entry.before`.
@@ -39,7 +39,7 @@ class PromotionStore:
             engine = None if body is None else parse_record(Engine, body)
             if sealed is None or engine is None or engine.snapshot != entry.before:
                 return False
-            after = engine.model_copy(update={"snapshot": entry.version})
+            after = engine.model_copy(update={"snapshot": entry.version, "trial": trial})
             args: list[str | bytes] = [engine_id, sealed, seal_record(after, key, engine_id), sealed_entry]
             if await self._server.run(_PROMOTE, [key, history], args):
                 return True

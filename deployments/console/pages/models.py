@@ -68,15 +68,17 @@ async def create_engine(request: ConsoleRequest) -> Response:
 async def show_engine(request: ConsoleRequest) -> Response:
     """Show an engine: where it runs, its snapshots, and what served when."""
     engine, page = _engine(request), _page_number(request)
-    view, snapshots, history = await asyncio.gather(
+    view, snapshots, history, trial = await asyncio.gather(
         request.perform("engines.get", **engine),
         request.perform("snapshots.list", **engine, limit=SNAPSHOTS_A_PAGE, offset=page * SNAPSHOTS_A_PAGE),
         request.perform("promotions.list", **engine, limit=20),
+        request.perform("trials.show", **engine),
     )
     address = path_of(ENGINE, **engine)
     return request.page(
         "models/engine.html", view=view, engine=view.engine, facts=view.to_dict(), address=address,
         snapshots=snapshots.snapshots, total=snapshots.total, history=history.entries,
+        trial=trial.engine.trial, verdict=trial.verdict,
         scaling=list_inputs(ScalingChange, view.engine.scaling, exclude=NOT_IN_FORM),
         newer=f"{address}?page={page - 1}" if page else "",
         older=f"{address}?page={page + 1}" if (page + 1) * SNAPSHOTS_A_PAGE < snapshots.total else "",
@@ -109,6 +111,23 @@ async def explore_engine(request: ConsoleRequest) -> Response:
     change = {name: request.form.get(name, "").strip() for name in ("share", "pool")}
     await request.perform("engines.explore", **_engine(request), **change)
     return _to_engine(request, _text(request, "models.explored"))
+
+
+async def start_trial(request: ConsoleRequest) -> Response:
+    """Give a share of people another snapshot."""
+    form = request.form
+    await request.perform(
+        "trials.start", **_engine(request), version=form.get("version", ""), share=form.get("share", "").strip(),
+        days=form.get("days", "").strip(), promote_when_better=form.get("promote_when_better") == "on",
+        roll_back_when_worse=form.get("roll_back_when_worse") == "on",
+    )  # fmt: skip
+    return _to_engine(request, _text(request, "models.trial_started"))
+
+
+async def stop_trial(request: ConsoleRequest) -> Response:
+    """End a trial without a decision."""
+    await request.perform("trials.stop", **_engine(request))
+    return _to_engine(request, _text(request, "models.trial_stopped"))
 
 
 async def delete_engine(request: ConsoleRequest) -> Response:
@@ -218,6 +237,8 @@ PAGES = (
     Page(ENGINE, show_engine, example=_OF_ENGINE),
     Page(ENGINE + "/place", place_engine, role="owner", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/scale", scale_engine, role="owner", methods=_POST, shown_on=ENGINE),
+    Page(ENGINE + "/trial", start_trial, role="editor", methods=_POST, shown_on=ENGINE),
+    Page(ENGINE + "/trial/stop", stop_trial, role="editor", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/explore", explore_engine, role="owner", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/repeat-after", change_repeat_pause, role="owner", methods=_POST, shown_on=ENGINE),
     Page(ENGINE + "/delete", delete_engine, role="owner", methods=_POST, shown_on=ENGINE),

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cluster.records.access import App
-
 LEAST_EVENTS: Final = 1_000
 LEAST_PEOPLE: Final = 100
 "People with two events or more: others have nothing that a test could hold out."
@@ -36,11 +34,6 @@ class RecipeCost:
     fits: bool
     "Whether its memory is free."
     seconds: float
-
-
-def is_automatic(app: App) -> bool:
-    """Return whether the models of an app are looked after without orders: in production, if its setting is on."""
-    return app.environment == "production" and app.settings.automatic_models
 
 
 def has_enough_data(counts: DataCounts) -> bool:

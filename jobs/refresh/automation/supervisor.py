@@ -7,8 +7,8 @@ no first training; so a schedule that was removed stays away. Only engines with 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import polars as pl
 import structlog
@@ -32,12 +32,14 @@ from jobs.refresh.automation.first_training import (
     RecipeCost,
     choose_first_recipe,
     has_enough_data,
-    is_automatic,
 )
+from jobs.refresh.automation.trial_watch import TrialWatch
 from jobs.refresh.recipe import load_recipe_file
 from jobs.refresh.runs.estimate import DataSize, estimate_sizes
 from jobs.refresh.runs.local_worker import free_memory_mb
 from jobs.refresh.runs.run_commands import create_run
+
+T = TypeVar("T")
 
 LEASE: Final = "model supervisor"
 LEASE_MS: Final = 15_000
@@ -65,6 +67,7 @@ class ModelSupervisor:
         self._stores = stores
         self._artifacts = artifacts
         self._clock = clock
+        self._trials = TrialWatch(stores, artifacts, clock)
         self._due_s: dict[str, float] = {}
         self._drift_hours: dict[str, int] = {}
         "App -> the newest hour whose traffic was examined."
@@ -82,20 +85,30 @@ class ModelSupervisor:
         book = await self._stores.access.read_all()
         for app in book.apps.values():
             started_s = self._clock.monotonic_s()
-            if not is_automatic(app) or self._due_s.setdefault(app.app_id, started_s + EVERY_S) > started_s:
+            await self._guard(app, self._trials.examine_app(app))
+            if not app.is_automatic or self._due_s.setdefault(app.app_id, started_s + EVERY_S) > started_s:
                 continue
-            try:
-                ordered += await self.examine_app(app)
-            except Unavailable:
-                raise
-            except HouseError as error:
-                self._log.warning("automatic_training_refused", app=app.app_id, reason=error.message)
-            except Exception:  # noqa: BLE001
-                # the scheduler must go on, whatever the data of an app hold
-                self._log.exception("automatic_training_failed", app=app.app_id)
+            ordered += await self._guard(app, self.examine_app(app)) or 0
             now_s = self._clock.monotonic_s()
             self._due_s[app.app_id] = now_s + max(EVERY_S, LOAD * (now_s - started_s))
         return ordered
+
+    async def _guard(self, app: App, look: Awaitable[T]) -> T | None:
+        """Return the result of a look; None if it failed: the looks at other apps go on.
+
+        Errors:
+            Unavailable: the store or the artifact store is unreachable
+        """
+        try:
+            return await look
+        except Unavailable:
+            raise
+        except HouseError as error:
+            self._log.warning("look_refused", app=app.app_id, reason=error.message)
+        except Exception:  # noqa: BLE001
+            # whatever the data of an app hold
+            self._log.exception("look_failed", app=app.app_id)
+        return None
 
     async def release(self) -> None:
         """Release the lease, so that another supervisor can begin at once."""

@@ -6,7 +6,7 @@ No process restarts: each process that serves the engine reads its record and lo
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -15,11 +15,17 @@ from cluster.artifacts.manifest import Manifest
 from cluster.artifacts.marked_snapshots import count_erasures_since
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
-from cluster.errors import Conflict, NotFound
-from cluster.records.engine import Engine, Promotion
+from cluster.errors import Conflict, HouseError, NotFound
+from cluster.ids import new_request_id
+from cluster.records.engine import Engine, Promotion, SnapshotTrial
 from cluster.store.stores import Stores
 from jobs.refresh.evaluation.gate import SERVING, GateDecision, check_gate
 from jobs.refresh.evaluation.reports import ReportStore
+
+HOLDBACK: Final = 0.05
+"Share of people that keeps the version that served before a promotion."
+WATCH_MS: Final = 7 * 86_400_000
+"A week has every day once."
 
 
 async def promote_version(
@@ -33,11 +39,15 @@ async def promote_version(
     by: str,
     force: str = "",
     report: dict[str, Any] | None = None,
+    evidence: dict[str, Any] | None = None,
 ) -> Promotion:
     """Promote a version of an engine and return the promotion.
 
     `force` is the reason to override a refusal of the gate; the history records it. `report` is a newer comparison
-    than the stored one.
+    than the stored one. With `evidence`, people have compared the version, so the gate does not judge it.
+
+    In an app with the switch `automatic_models`, a share of people keeps the version that served before for some
+    days, so that a version that hurts is taken back. Not so after a promotion by force or with evidence.
 
     Errors:
         Conflict: the gate refuses, the version needs shipped code, contains erased users or serves already, or
@@ -66,6 +76,8 @@ async def promote_version(
     if report is None:
         report = await asyncio.to_thread(ReportStore(artifacts).get, app_id, engine_id, version)
     verdict = GateDecision(True, "never measured") if report is None else check_gate(report)
+    if evidence is not None:
+        verdict = GateDecision(True, str(evidence.get("sentence", "")))
     if not verdict.allowed and not force:
         raise Conflict(
             f"{version} was not promoted, it is {verdict.sentence}. Train with another recipe or more data, or give "
@@ -84,8 +96,12 @@ async def promote_version(
         reason=force if is_forced else verdict.sentence,
         forced=is_forced,
         figures=(report or {}).get("figures", {}),
+        evidence=evidence or {},
     )
-    return await _save_promotion(stores, entry)
+    watch = None
+    if not is_forced and evidence is None:
+        watch = await _plan_watch(stores, artifacts, entry)
+    return await _save_promotion(stores, entry, watch)
 
 
 async def roll_back_version(
@@ -97,6 +113,8 @@ async def roll_back_version(
     now_ms: int,
     by: str,
     to: str | None = None,
+    reason: str = "",
+    evidence: dict[str, Any] | None = None,
 ) -> Promotion:
     """Promote the previous version, or a named one, and return the promotion; with `to=""`, no version serves.
 
@@ -124,6 +142,8 @@ async def roll_back_version(
         kind="rolled_back",
         at_ms=now_ms,
         by=by,
+        reason=reason,
+        evidence=evidence or {},
     )
     return await _save_promotion(stores, entry)
 
@@ -172,8 +192,33 @@ def _previous_version(snapshots: SnapshotStore, engine: Engine, history: list[Pr
     )
 
 
-async def _save_promotion(stores: Stores, entry: Promotion) -> Promotion:
-    if not await stores.promotions.promote(entry):
+async def _plan_watch(stores: Stores, artifacts: ArtifactStore, entry: Promotion) -> SnapshotTrial | None:
+    """Return the trial that compares a promoted version with the one that served before; None if nothing could be
+    compared, or erased people are in the older one."""
+    app = (await stores.access.read_all()).apps.get(entry.app_id)
+    if app is None or not app.is_automatic or app.settings.served_log != "on" or not entry.before:
+        return None
+    try:
+        manifest = await asyncio.to_thread(
+            SnapshotStore(artifacts).manifest, entry.app_id, entry.engine_id, entry.before
+        )
+        erased = await asyncio.to_thread(SegmentStore(artifacts).erasures, entry.app_id)
+    except HouseError:
+        return None
+    if count_erasures_since(manifest, erased):
+        return None
+    return SnapshotTrial(
+        trial_id=new_request_id(),
+        version=entry.before,
+        share=HOLDBACK,
+        started_at=entry.at_ms,
+        ends_at=entry.at_ms + WATCH_MS,
+        by=entry.by,
+    )
+
+
+async def _save_promotion(stores: Stores, entry: Promotion, trial: SnapshotTrial | None = None) -> Promotion:
+    if not await stores.promotions.promote(entry, trial):
         raise Conflict(
             f"engine {entry.engine_id} was changed by somebody else meanwhile; look again, then repeat"
         )

@@ -338,7 +338,9 @@ class TrainingWorker:
             if experiment.status_at(now_ms) not in ("Completed", "Archived")
         ]
         tried = (variant.snapshot for experiment in open_ones for variant in experiment.variants)
-        return {engine.snapshot if engine else "", *tried}
+        serving = "" if engine is None else engine.snapshot
+        other = "" if engine is None or engine.trial is None else engine.trial.version
+        return {serving, other, *tried}
 
     async def _delete_leftovers(self, run: Run) -> None:
         """Delete the leftovers of runs that ended without their worker."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.records.engine import Promotion
+from cluster.records.engine import Promotion, SnapshotTrial
 from cluster.records.run import Run, Schedule
 from cluster.store.engines import runs
 from cluster.store.engines.promotions import PromotionStore
@@ -61,12 +61,12 @@ class MemoryPromotions(PromotionStore):
     def __init__(self, state: MemoryState) -> None:
         self._apps = state.apps
 
-    async def promote(self, entry: Promotion) -> bool:
+    async def promote(self, entry: Promotion, trial: SnapshotTrial | None = None) -> bool:
         app = self._apps[entry.app_id]
         engine = app.engines.get(entry.engine_id)
         if engine is None or engine.snapshot != entry.before:
             return False
-        app.engines[entry.engine_id] = engine.model_copy(update={"snapshot": entry.version})
+        app.engines[entry.engine_id] = engine.model_copy(update={"snapshot": entry.version, "trial": trial})
         app.promotions.setdefault(entry.engine_id, []).append(entry)
         return True
 

@@ -98,6 +98,14 @@ class MemoryEngineWatch(EngineWatch):
         self._counts: dict[tuple[str, Placement, str, int], int] = {}
         self._last: dict[tuple[str, Placement, str], int] = {}
         self._statuses: dict[str, dict[str, EngineStatus]] = {}
+        self._failures: dict[tuple[str, str], dict[str, int]] = {}
+
+    async def add_failures(self, app_id: str, trial_id: str, version: str, count: int) -> None:
+        counts = self._failures.setdefault((app_id, trial_id), {})
+        counts[version] = counts.get(version, 0) + count
+
+    async def read_failures(self, app_id: str, trial_id: str) -> dict[str, int]:
+        return dict(self._failures.get((app_id, trial_id), {}))
 
     async def add_requests(
         self, app_id: str, requests: Mapping[tuple[Placement, str], int], now_ms: int

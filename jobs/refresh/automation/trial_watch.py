@@ -1,0 +1,167 @@
+"""Look at the trials of snapshots, and carry out what they decide: promote, roll back, or end.
+
+A trial is in the record of its engine, and a decision replaces the record in one step together with the history. So a
+process may be killed at any moment: the next look finds the trial again, or finds it ended. No request waits for any
+of it: API replicas follow the record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import structlog
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.clock import Clock
+from cluster.errors import Conflict, NotFound
+from cluster.records.access import App
+from cluster.records.administration import AuditRow
+from cluster.records.engine import Engine, SnapshotTrial
+from cluster.store.stores import Stores
+from jobs.refresh.automation.trial import TrialVerdict, decide_trial
+from jobs.refresh.automation.trial_samples import TrialSamples
+from jobs.refresh.runs.promotion import promote_version, roll_back_version
+
+BY: Final = "automatic_models"
+LOAD: Final = 5
+"The pause after a look is so many times its duration."
+
+
+class TrialWatch:
+    """Looks at the trials of all engines; only one may work at a time."""
+
+    def __init__(self, stores: Stores, artifacts: ArtifactStore, clock: Clock) -> None:
+        self._stores = stores
+        self._artifacts = artifacts
+        self._clock = clock
+        self._open: dict[str, TrialSamples] = {}
+        "Trial -> the sums that were read of it."
+        self._due_s: dict[str, float] = {}
+        self._log = structlog.get_logger()
+
+    async def examine_app(self, app: App) -> None:
+        """Look at the trials of an app whose data changed; end those that are over, or that the app's switch stops.
+
+        Errors:
+            Unavailable: the store or the artifact store is unreachable
+        """
+        for engine in await self._stores.engines.all(app.app_id):
+            trial = engine.trial
+            if trial is None:
+                continue
+            if not app.is_automatic:
+                await self._end(engine, trial, "the switch automatic_models is off")
+            elif trial.version == engine.snapshot:
+                await self._end(engine, trial, "both snapshots are the same")
+            else:
+                await self._examine(engine, trial)
+
+    async def _examine(self, engine: Engine, trial: SnapshotTrial) -> None:
+        started_s = self._clock.monotonic_s()
+        is_over = self._clock.now_ms() >= trial.ends_at
+        if self._due_s.get(trial.trial_id, 0.0) > started_s and not is_over:
+            return
+        samples = self._open.get(trial.trial_id)
+        if samples is None:
+            samples = self._open[trial.trial_id] = TrialSamples(self._artifacts, engine, trial)
+        failures = await self._stores.engine_watch.read_failures(engine.app_id, trial.trial_id)
+        if is_over or await asyncio.to_thread(samples.has_news, failures):
+            try:
+                verdict = await asyncio.to_thread(read_verdict, samples, trial, failures)
+            except NotFound:
+                return  # a file was replaced; the next look reads the new commit
+            await self._carry_out(engine, trial, verdict, is_over=is_over)
+        now_s = self._clock.monotonic_s()
+        self._due_s[trial.trial_id] = now_s + LOAD * (now_s - started_s)
+
+    async def _carry_out(
+        self, engine: Engine, trial: SnapshotTrial, verdict: TrialVerdict, *, is_over: bool
+    ) -> None:
+        is_worse = verdict.outcome in ("worse", "broken")
+        try:
+            if is_worse and not trial.is_candidate and trial.roll_back_when_worse:
+                await self._roll_back(engine, trial, verdict)
+            elif is_worse and trial.is_candidate and trial.roll_back_when_worse:
+                await self._end(engine, trial, verdict.sentence, verdict)
+            elif verdict.outcome == "better" and trial.is_candidate and trial.promote_when_better:
+                await self._promote(engine, trial, verdict)
+            elif is_over:
+                await self._end(engine, trial, f"its time is over: {verdict.sentence}", verdict)
+        except (Conflict, NotFound) as error:
+            current = await self._stores.engines.get(engine.app_id, engine.engine_id)
+            if current is not None and current.snapshot == engine.snapshot:
+                await self._end(engine, trial, error.message, verdict)
+
+    async def _roll_back(self, engine: Engine, trial: SnapshotTrial, verdict: TrialVerdict) -> None:
+        await roll_back_version(
+            self._stores, self._artifacts, engine.app_id, engine.engine_id, now_ms=self._clock.now_ms(), by=BY,
+            to=trial.version, reason=verdict.sentence, evidence=verdict.to_dict(),
+        )  # fmt: skip
+        await self._record(engine, trial, "promotions.roll_back", verdict.sentence, verdict)
+
+    async def _promote(self, engine: Engine, trial: SnapshotTrial, verdict: TrialVerdict) -> None:
+        await promote_version(
+            self._stores, self._artifacts, engine.app_id, engine.engine_id, trial.version,
+            now_ms=self._clock.now_ms(), by=BY, evidence=verdict.to_dict(),
+        )  # fmt: skip
+        await self._record(engine, trial, "promotions.promote", verdict.sentence, verdict)
+
+    async def _end(
+        self, engine: Engine, trial: SnapshotTrial, reason: str, verdict: TrialVerdict | None = None
+    ) -> None:
+        await end_trial(self._stores, engine.app_id, engine.engine_id, trial.trial_id)
+        await self._record(engine, trial, "trials.stop", reason, verdict)
+
+    async def _record(
+        self,
+        engine: Engine,
+        trial: SnapshotTrial,
+        operation: str,
+        reason: str,
+        verdict: TrialVerdict | None,
+    ) -> None:
+        """Note what was done for the audit log: a process with the key of the log proves the row."""
+        self._open.pop(trial.trial_id, None)
+        self._due_s.pop(trial.trial_id, None)
+        evidence: dict[str, Any] = {} if verdict is None else verdict.to_dict()
+        await self._stores.audit.begin(
+            AuditRow(
+                at=self._clock.now_ms(),
+                user_id="",
+                username=BY,
+                way="automatic",
+                operation=operation,
+                app_id=engine.app_id,
+                outcome="done",
+                reason=reason,
+                arguments={"app_id": engine.app_id, "engine_id": engine.engine_id},
+                before={"snapshot": engine.snapshot, "trial": trial.model_dump(mode="json")},
+                after=evidence,
+            )
+        )
+        self._log.warning(
+            "trial_ended", app=engine.app_id, engine=engine.engine_id, operation=operation, reason=reason
+        )
+
+
+def read_verdict(samples: TrialSamples, trial: SnapshotTrial, failures: dict[str, int]) -> TrialVerdict:
+    """Return what a trial shows now. Blocks.
+
+    Errors:
+        NotFound: a file was replaced during the read
+    """
+    serving, other = samples.read(failures)
+    if trial.is_candidate:
+        return decide_trial(other, serving, trial.share)
+    return decide_trial(serving, other, 1 - trial.share)
+
+
+async def end_trial(stores: Stores, app_id: str, engine_id: str, trial_id: str) -> Engine | None:
+    """End a trial without a decision, if it is the one of its engine; return the engine."""
+
+    def end(engine: Engine) -> Engine:
+        is_same = engine.trial is not None and engine.trial.trial_id == trial_id
+        return engine.model_copy(update={"trial": None}) if is_same else engine
+
+    return await stores.engines.change(app_id, engine_id, end)

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.day_files import DAY_MS, name_day
+from cluster.artifacts.outcomes import COLUMNS as OUTCOMES
+from cluster.artifacts.outcomes import OutcomeStore
+from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.records.access import App, AppSettings
+from cluster.records.engine import Engine, SnapshotTrial
+from cluster.records.served_answer import ServedAnswer
+from cluster.store.stores import Stores
+from jobs.refresh.automation.supervisor import ModelSupervisor
+from jobs.refresh.automation.trial_samples import SETTLING_MS, TrialSamples
+from jobs.refresh.runs.promotion import HOLDBACK, WATCH_MS, promote_version, roll_back_version
+from tests.fakes import generated_market
+from tests.fakes.stores.memory import memory_stores
+from tests.fakes.trained_snapshot import publish_ring_snapshot
+from tests.suites.manual_clock import ManualClock
+
+APP = generated_market.APP
+NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
+
+
+@dataclass
+class Shop:
+    """An app whose engine serves the second of two snapshots since noon."""
+
+    stores: Stores
+    artifacts: ArtifactStore
+    clock: ManualClock
+    old: str
+    new: str
+    supervisor: ModelSupervisor
+
+    async def engine(self) -> Engine:
+        engine = await self.stores.engines.get(APP, "default")
+        assert engine is not None
+        return engine
+
+    async def set_switch(self, is_on: bool, environment: Any = "production", **settings: Any) -> None:
+        chosen = AppSettings(automatic_models=is_on, **settings)
+        await self.stores.access.put_app(
+            App(app_id=APP, environment=environment, created_at=0, settings=chosen)
+        )
+
+    async def promote(self, version: str, **more: Any) -> SnapshotTrial | None:
+        await promote_version(
+            self.stores, self.artifacts, APP, "default", version, now_ms=self.clock.now_ms(), by="ada", **more
+        )
+        return (await self.engine()).trial
+
+    def serve(
+        self, rates: dict[str, float], people: int = 12_000, share: float = HOLDBACK, took_ms: float = 10.0
+    ) -> None:
+        """Log two lists for each person, some with a click; the holdback gets the old snapshot."""
+        random = np.random.default_rng(3)
+        begins_ms = NOON_MS + SETTLING_MS
+        answers, clicks = [], []
+        for person in range(people):
+            version = self.old if random.random() < share else self.new
+            for number in range(2):
+                at_ms, service_id = begins_ms + person * 4 + number, f"s{person}-{number}"
+                answers.append(
+                    ServedAnswer(
+                        service_id, at_ms, "user_to_products", "default", snapshot=version, user=f"p{person}",
+                        took_ms=took_ms if version == self.new else 10.0, products=("a", "b"),
+                    )
+                )  # fmt: skip
+                if random.random() < rates[version]:
+                    clicks.append(
+                        {
+                            "at": at_ms + 9, "type": "click", "service_id": service_id, "answered_at": at_ms,
+                            "value": 0.0, "engine_id": "default", "snapshot": version, "user": f"p{person}",
+                        }
+                    )  # fmt: skip
+        ServedLogStore(self.artifacts, self.clock).append(APP, answers, f"{begins_ms}-0")
+        table = pa.Table.from_pylist(clicks, schema=OUTCOMES)
+        OutcomeStore(self.artifacts, self.clock).replace_days(APP, {name_day(NOON_MS // DAY_MS): table}, {})
+
+
+@pytest.fixture
+async def shop(tmp_path: Path) -> Shop:
+    clock = ManualClock(NOON_MS)
+    stores = memory_stores(clock)
+    artifacts = ArtifactStore.open(tmp_path / "artifacts")
+    snapshots = SnapshotStore(artifacts)
+    old, new = (publish_ring_snapshot(snapshots, tmp_path / str(seed), APP, seed=seed) for seed in (6, 7))
+    opened = Shop(
+        stores, artifacts, clock, old, new, ModelSupervisor(stores, artifacts, clock, owner="first")
+    )
+    await opened.set_switch(True)
+    await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=old))
+    return opened
+
+
+async def test_a_promotion_begins_a_week_with_a_holdback_and_a_rollback_ends_it(shop: Shop) -> None:
+    trial = await shop.promote(shop.new)
+    assert trial is not None
+    assert (trial.version, trial.share, trial.is_candidate) == (shop.old, 0.05, False)
+    assert (trial.started_at, trial.ends_at) == (NOON_MS, NOON_MS + WATCH_MS)
+    await roll_back_version(shop.stores, shop.artifacts, APP, "default", now_ms=NOON_MS + 1, by="ada")
+    assert (await shop.engine()).trial is None
+
+
+@pytest.mark.parametrize(
+    "switches",
+    [
+        {"is_on": False},
+        {"is_on": True, "environment": "development"},
+        {"is_on": True, "served_log": "anonymous"},
+    ],
+)
+async def test_without_the_switch_or_people_in_the_log_nothing_is_watched(
+    shop: Shop, switches: dict[str, Any]
+) -> None:
+    await shop.set_switch(**switches)
+    assert await shop.promote(shop.new) is None
+
+
+async def test_a_first_promotion_and_promotions_by_force_or_evidence_are_not_watched(shop: Shop) -> None:
+    assert (
+        await shop.promote(shop.new, force="a reason") is not None
+    )  # the gate did not refuse, so it is no force
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="default"))
+    assert await shop.promote(shop.new) is None
+    assert await shop.promote(shop.old, evidence={"sentence": "better on people"}) is None
+
+
+async def test_a_promotion_that_hurts_is_taken_back_with_its_evidence(shop: Shop) -> None:
+    await shop.promote(shop.new)
+    shop.serve({shop.old: 0.2, shop.new: 0.05})
+    shop.clock.advance(3_600_000)
+    await shop.supervisor.run_once()
+    engine = await shop.engine()
+    assert (engine.snapshot, engine.trial) == (shop.old, None)
+    entry = (await shop.stores.promotions.history(APP, "default"))[0]
+    assert (entry.kind, entry.by, entry.before) == ("rolled_back", "automatic_models", shop.new)
+    assert entry.reason.startswith("clicks per person ")
+    assert entry.evidence["candidate"]["version"] == shop.new
+    assert entry.evidence["differences"]["clicks"]["high"] < 0
+    ((_, row),) = await shop.stores.audit.begun()
+    assert (row.operation, row.way, row.outcome, row.app_id) == (
+        "promotions.roll_back",
+        "automatic",
+        "done",
+        APP,
+    )
+    assert row.after == entry.evidence
+    await shop.supervisor.run_once()
+    assert len(await shop.stores.promotions.history(APP, "default")) == 2
+
+
+async def test_an_equal_or_better_snapshot_stays_and_its_watch_ends_after_a_week(shop: Shop) -> None:
+    await shop.promote(shop.new)
+    shop.serve({shop.old: 0.1, shop.new: 0.2})
+    shop.clock.advance(3_600_000)
+    await shop.supervisor.run_once()
+    assert (await shop.engine()).trial is not None
+    shop.clock.advance(WATCH_MS)
+    await shop.supervisor.run_once()
+    engine = await shop.engine()
+    assert (engine.snapshot, engine.trial) == (shop.new, None)
+    ((_, row),) = await shop.stores.audit.begun()
+    assert row.operation == "trials.stop"
+    assert row.reason.startswith("its time is over: clicks per person ")
+
+
+async def test_a_slow_snapshot_is_taken_back_by_the_guardrail(shop: Shop) -> None:
+    await shop.promote(shop.new)
+    shop.serve({shop.old: 0.1, shop.new: 0.1}, took_ms=200.0)
+    shop.clock.advance(3_600_000)
+    await shop.supervisor.run_once()
+    assert (await shop.engine()).snapshot == shop.old
+    assert (await shop.stores.promotions.history(APP, "default"))[0].reason.startswith(
+        "latency per person 200.00"
+    )
+
+
+async def test_failed_answers_take_a_snapshot_back_before_the_log_has_a_row(shop: Shop) -> None:
+    trial = await shop.promote(shop.new)
+    assert trial is not None
+    await shop.supervisor.run_once()
+    assert (await shop.engine()).snapshot == shop.new
+    await shop.stores.engine_watch.add_failures(APP, trial.trial_id, shop.new, 5)
+    shop.clock.advance(1_000)
+    await shop.supervisor.run_once()
+    assert (await shop.engine()).snapshot == shop.old
+
+
+async def test_the_switch_stops_a_watch_that_would_roll_back(shop: Shop) -> None:
+    await shop.promote(shop.new)
+    shop.serve({shop.old: 0.2, shop.new: 0.05})
+    await shop.set_switch(False)
+    shop.clock.advance(3_600_000)
+    await shop.supervisor.run_once()
+    engine = await shop.engine()
+    assert (engine.snapshot, engine.trial) == (shop.new, None)
+
+
+async def test_a_candidate_is_promoted_when_better_and_dropped_when_worse(shop: Shop) -> None:
+    for rates, serves in (((0.05, 0.3), shop.new), ((0.3, 0.05), shop.old)):
+        trial = SnapshotTrial(
+            trial_id="t", version=shop.new, is_candidate=True, share=0.5, started_at=NOON_MS,
+            ends_at=NOON_MS + WATCH_MS, promote_when_better=True,
+        )  # fmt: skip
+        await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=shop.old, trial=trial))
+        shop.serve(dict(zip((shop.old, shop.new), rates, strict=True)), people=4_000, share=0.5)
+        shop.clock.advance(3_600_000)
+        await shop.supervisor.run_once()
+        engine = await shop.engine()
+        assert (engine.snapshot, engine.trial) == (serves, None)
+
+
+async def test_a_person_stays_with_the_first_snapshot_and_settling_rows_do_not_count(shop: Shop) -> None:
+    trial = await shop.promote(shop.new)
+    assert trial is not None
+    begins_ms = NOON_MS + SETTLING_MS
+    rows = [
+        ("ada", shop.old, begins_ms - 1),
+        ("ada", shop.new, begins_ms),
+        ("ada", shop.old, begins_ms + 1),
+        ("", shop.new, begins_ms),
+    ]
+    answers = [
+        ServedAnswer(
+            f"s{at}", at_ms, "search", "default", snapshot=version, user=user, products=("a",), took_ms=4.0
+        )
+        for at, (user, version, at_ms) in enumerate(rows)
+    ]
+    ServedLogStore(shop.artifacts, shop.clock).append(APP, answers, f"{begins_ms}-0")
+    samples = TrialSamples(shop.artifacts, await shop.engine(), trial)
+    assert samples.has_news({})
+    serving, other = samples.read({shop.old: 2})
+    assert (serving.people, serving.lists, other.people, other.failures) == (1, 2, 0, 2)
+    assert not samples.has_news({shop.old: 2})
+    assert samples.has_news({shop.old: 3})
