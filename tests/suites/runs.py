@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cluster.records.engine import Engine, Promotion
+from cluster.records.engine import Engine, Promotion, SnapshotTrial
 from cluster.records.run import Run, Schedule, cancel_run, claim_run, end_run
 from cluster.store.engines.runs import MOST_KEPT
 from cluster.store.stores import Stores
@@ -128,6 +128,20 @@ class PromotionSuite(_Suite):
         assert engine is not None
         assert engine.snapshot == "v2"
         assert await stores.promotions.history(APP, "default") == []
+
+    async def test_a_promotion_begins_a_trial_and_the_next_change_ends_it(self, stores: Stores) -> None:
+        await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot="v1"))
+        trial = SnapshotTrial(trial_id="t", version="v1", started_at=NOW, ends_at=NOW + 1)
+        entry = Promotion(app_id=APP, engine_id="default", version="v2", before="v1", evidence={"people": 3})
+        assert await stores.promotions.promote(entry, trial)
+        engine = await stores.engines.get(APP, "default")
+        assert engine is not None
+        assert (engine.snapshot, engine.trial) == ("v2", trial)
+        assert (await stores.promotions.history(APP, "default"))[0].evidence == {"people": 3}
+        assert await self.promote(stores, "v1", "v2", kind="rolled_back")
+        engine = await stores.engines.get(APP, "default")
+        assert engine is not None
+        assert (engine.snapshot, engine.trial) == ("v1", None)
 
     async def test_of_many_at_once_one_is_promoted(self, stores: Stores) -> None:
         await stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot="v0"))

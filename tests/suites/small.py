@@ -147,6 +147,15 @@ class EngineWatchSuite(_Suite):
         assert (await watch.read_traffic(APP, begin + 600_000))["own", "big"].per_s == 0
         assert await watch.read_traffic(OTHER, begin) == {}
 
+    async def test_failed_answers_of_a_trial_add_up_by_snapshot(self, stores: Stores) -> None:
+        watch = stores.engine_watch
+        for count in (2, 3):
+            await watch.add_failures(APP, "t1", "v2", count)
+        await watch.add_failures(APP, "t1", "v1", 1)
+        await watch.add_failures(APP, "t2", "v2", 9)
+        assert await watch.read_failures(APP, "t1") == {"v2": 5, "v1": 1}
+        assert await watch.read_failures(OTHER, "t1") == {}
+
     async def test_a_status_is_read_back_replaced_and_forgotten(self, stores: Stores) -> None:
         watch = stores.engine_watch
         seen = EngineStatus(app_id=APP, engine_id="big", state="starting", at=NOW)
