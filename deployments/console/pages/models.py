@@ -121,13 +121,13 @@ async def start_trial(request: ConsoleRequest) -> Response:
         days=form.get("days", "").strip(), promote_when_better=form.get("promote_when_better") == "on",
         roll_back_when_worse=form.get("roll_back_when_worse") == "on",
     )  # fmt: skip
-    return _to_engine(request, _text(request, "models.trial_started"))
+    return _to_engine(request, _text(request, "models.on_people_started"))
 
 
 async def stop_trial(request: ConsoleRequest) -> Response:
     """End a trial without a decision."""
     await request.perform("trials.stop", **_engine(request))
-    return _to_engine(request, _text(request, "models.trial_stopped"))
+    return _to_engine(request, _text(request, "models.on_people_stopped"))
 
 
 async def delete_engine(request: ConsoleRequest) -> Response:
