@@ -18,7 +18,7 @@ ROLE_TEXTS: Mapping[AppRole, str] = {
 }
 
 Way = Literal["token", "console", "command line", "archive", "automatic"]
-"""How a person reached the administration. `archive`: a sign-in on the consent pages; `automatic`: nobody, Kiosk itself."""
+"How a person reached the administration. `archive`: a sign-in on consent pages; `automatic`: nobody, Kiosk itself."
 
 TOKEN_PREFIX = "kat_"  # noqa: S105 - the first characters of every token, no token
 "First characters of a personal token; a scanner recognises a leaked one."
