@@ -20,6 +20,7 @@ from actors.models.model import Model, ModelLoader
 from actors.models.neighbours import NeighbourModel
 from actors.models.popularity import PopularityModel
 from actors.models.repeat import RepeatModel
+from actors.models.reranker import Reranker
 from actors.models.sessions import SessionModel
 from actors.models.snapshot import Snapshot
 from actors.models.transformer import TransformerModel
@@ -34,6 +35,9 @@ COHORTS = "extra-cohorts"
 
 CONTENT = "extra-content"
 "Name of the extra that scores products without events by their features."
+
+RERANKER = "extra-reranker"
+"Name of the extra with the learned re-ranker."
 
 LOADERS: Mapping[str, Callable[[ModelState], Model]] = MappingProxyType(
     {
@@ -77,6 +81,7 @@ class LoadedSnapshot:
     baskets: NeighbourModel | None = None
     cohorts: CohortModel | None = None
     content: ContentWeights | None = None
+    reranker: Reranker | None = None
 
 
 def load_snapshot_models(snapshot: Snapshot) -> LoadedSnapshot:
@@ -103,9 +108,10 @@ def load_snapshot_models(snapshot: Snapshot) -> LoadedSnapshot:
         baskets = NeighbourModel.load(snapshot.parts[BASKETS]) if BASKETS in snapshot.parts else None
         cohorts = CohortModel.load(snapshot.parts[COHORTS]) if COHORTS in snapshot.parts else None
         content = ContentWeights.load(snapshot.parts[CONTENT]) if CONTENT in snapshot.parts else None
-    except (KeyError, TypeError, ValueError) as error:
+        reranker = Reranker.load(snapshot.parts[RERANKER]) if RERANKER in snapshot.parts else None
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
         raise Fault(f"snapshot is damaged: its parts do not fit together: {error!r}") from error
-    return LoadedSnapshot(snapshot, Blend(parts), baskets, cohorts, content)
+    return LoadedSnapshot(snapshot, Blend(parts), baskets, cohorts, content, reranker)
 
 
 def load_model(learner: str, parts: ModelState, config: Mapping[str, Any] | None = None) -> Model:

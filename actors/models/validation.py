@@ -17,9 +17,11 @@ from actors.models.model import Model, SharedScoresModel
 from actors.models.neighbours import NeighbourModel
 from actors.models.popularity import PopularityModel
 from actors.models.registry import LoadedSnapshot, load_snapshot_models
+from actors.models.reranker import OTHER_COLUMNS, Reranker
 from actors.models.sessions import SessionModel
 from actors.models.snapshot import Snapshot, version_of
 from actors.models.transformer import TransformerModel
+from actors.models.tree_ensemble import MOST_LEAVES, MOST_TREES
 from actors.models.user_histories import UserHistories
 from actors.vectors.snapshot_arrays import Array
 from cluster.errors import Fault, HouseError
@@ -54,6 +56,8 @@ def validate_snapshot(snapshot: Snapshot, version: str) -> LoadedSnapshot:
         _validate_cohorts(learned.cohorts, count)
     if learned.content is not None:
         _validate_content(learned.content, count)
+    if learned.reranker is not None:
+        _validate_reranker(learned.reranker, count)
     return learned
 
 
@@ -131,6 +135,33 @@ def _validate_content(content: ContentWeights, count: int) -> None:
     ):
         _validate_lists(name, matrix.indptr, matrix.indices, rows, width)
         _validate_numbers(name, matrix.data, (len(matrix.indices),))
+
+
+def _validate_reranker(reranker: Reranker, count: int) -> None:
+    trees, products = reranker.trees.arrays, reranker.products
+    conditions, leaves, columns = len(trees.features), len(trees.leaves), len(reranker.parts) + OTHER_COLUMNS
+    _validate_lists("reranker", trees.starts, trees.features, len(trees), columns)
+    _validate_lists("reranker leaves", trees.leaf_starts, np.zeros(leaves, np.int64), len(trees), 1)
+    # A tree has one leaf more than conditions, and each condition names leaves of its left subtree.
+    sizes = np.diff(trees.leaf_starts)
+    if len(trees) > MOST_TREES or (sizes != np.diff(trees.starts) + 1).any() or (sizes > MOST_LEAVES).any():
+        raise _damage_fault(
+            "reranker", "its trees have other numbers of leaves than conditions and bounds allow"
+        )
+    numbers = (("thresholds", trees.thresholds, conditions), ("leaves", trees.leaves, leaves))
+    for name, array, length in numbers:
+        if array.dtype != np.float64 or array.shape != (length,) or not np.isfinite(array).all():
+            raise _damage_fault("reranker", f"its {name} are no {length} numbers")
+    if trees.missing_left.dtype != np.bool_ or trees.missing_left.shape != (conditions,):
+        raise _damage_fault("reranker", "its conditions do not say where unknown values go")
+    whole = np.repeat((1 << sizes) - 1, np.diff(trees.starts))
+    if trees.left_leaves.dtype != np.uint16 or trees.left_leaves.shape != (conditions,):
+        raise _damage_fault("reranker", "its conditions name no leaves")
+    if ((trees.left_leaves == 0) | (trees.left_leaves >= whole)).any():
+        raise _damage_fault("reranker", "a condition names leaves that its tree lacks, or all of them")
+    _validate_numbers("reranker", products.events, (count,))
+    if products.first_s.dtype != np.float64 or products.first_s.shape != (count,):
+        raise _damage_fault("reranker", "its times do not fit its items")
 
 
 def _validate_custom(name: str, model: Model, count: int) -> None:

@@ -25,6 +25,7 @@ from actors.recommender.ranking.query_context import (
 from actors.recommender.ranking.score import explain_rows, get_slot_map, list_sources
 from actors.recommender.ranking.user_profile import list_recent_rows
 from actors.recommender.rerank.rerank import RerankStep
+from actors.recommender.rerank.reranker import RERANKER
 from actors.recommender.state.score_components import ScoreComponent, sum_components
 from cluster.query.fields import Projection
 from cluster.query.language.tree import All, Node, render_filter
@@ -329,7 +330,7 @@ def _seen_reason(ranked: _RankedList, row: int, more: str = "") -> dict[str, Any
 
 
 def _explain_scores(rows: Sequence[int], request: QueryContext, user: UserSignals) -> list[dict[str, float]]:
-    return explain_rows(
+    explained = explain_rows(
         rows,
         user.profile,
         request.engine_state,
@@ -338,6 +339,10 @@ def _explain_scores(rows: Sequence[int], request: QueryContext, user: UserSignal
         is_new=not user.has_history,
         unseen=user.unseen_only,
     )
+    for row, contributions in zip(rows, explained, strict=True):
+        if gain := user.gains.get(row, 0.0):
+            contributions[RERANKER] = gain
+    return explained
 
 
 def _no_candidate_reason(query: UserQuery) -> str:

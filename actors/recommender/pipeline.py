@@ -25,8 +25,10 @@ from actors.recommender.messages import RecommendationResult, RecommendedGroup
 from actors.recommender.ranking.candidates import (
     SEEN_AGAIN,
     allow_rows,
+    expected_depth,
     filter_rows,
     list_consumed_rows,
+    required_depth,
     select_candidates,
     select_distinct,
     select_history_rows,
@@ -61,6 +63,7 @@ from actors.recommender.rerank.rerank import (
     render_products,
     rerank,
 )
+from actors.recommender.rerank.reranker import LearnedOrder, order_candidates
 from actors.recommender.state.filtered_groups import FilteredGroups
 from actors.recommender.state.global_signals import PriorScores
 from actors.recommender.state.groups import Groups, select_best_rows
@@ -91,22 +94,34 @@ def user_to_products(request: QueryContext) -> RecommendationResult:
     """Answer `user_to_products` with the products of the highest score.
 
     Source:
-        docs/concepts/scoring.md, equations 1 (score), 23 (candidates) and 28 (exploration)
+        docs/concepts/scoring.md, equations 1 (score), 23 (candidates) and 28 (exploration); section Learned re-ranker
     """
     query, state, catalog, priors = request.query, request.engine_state, request.catalog, request.item_priors
     page = find_page_window(query, request.shown_ids, catalog)
     user = build_user_signals(request)
     consumed = list_consumed_rows(request, user)
     user = select_list_weights(request, user, consumed)
-    scores = compute_user_scores(user, state, priors)
+    most = state.reranked_depth
+    components: list[ScoreComponent] | None = [] if most else None
+    scores = compute_user_scores(user, state, priors, components)
     ranking = rank(scores.prior, scores.personal, allow_rows(request), catalog.rows_of(query.exclude))
-    depth = page.depth + request.pool_size
+    depth = max(page.depth + request.pool_size, most)
     candidates, level = select_candidates(ranking, request, depth, consumed, may_repeat=page.is_first)
     draws: ColdStartDraws | None = None
+    learned: LearnedOrder | None = None
     if not level:
+        if components is not None:
+            learned = order_candidates(request, user, candidates, ranking, components)
+            # More of them than without a re-ranker: later stages need no more rows than before.
+            needed = required_depth(query, page.depth + request.pool_size)
+            candidates = learned.candidates[: expected_depth(needed)]
+            user = replace(user, gains=learned.gains)
         candidates, draws = add_exploration(candidates, ranking, request, page.depth)
         level = name_fallback_level(user, priors)
-    return _render_page(request, user, page, candidates, ranking.get_scores(candidates), level, draws)
+    shown = ranking.get_scores(candidates)
+    if learned is not None:
+        shown = learned.raise_scores(candidates, shown)
+    return _render_page(request, user, page, candidates, shown, level, draws)
 
 
 def user_to_trending(request: QueryContext) -> RecommendationResult:

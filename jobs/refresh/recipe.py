@@ -43,6 +43,7 @@ from jobs.refresh.learners.item_knn import ItemKnnRecipe
 from jobs.refresh.learners.popularity import PopularityRecipe
 from jobs.refresh.learners.protocol import STRICT, CustomLearnerRecipe, PartRecipe
 from jobs.refresh.learners.repeat import RepeatsRecipe
+from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.learners.sequential_rules import RulesRecipe
 from jobs.refresh.learners.session_knn import SessionKnnRecipe
 from jobs.refresh.learners.transformer import TransformerRecipe
@@ -204,6 +205,8 @@ class Recipe(BaseModel):
     "Learner of popularity by cohort, for users without a history."
     content: ContentRecipe | None = None
     "Learner of content weights, for items without events."
+    reranker: RerankerRecipe | None = None
+    "Learner of the re-ranker, from the log of answers; without it, or without a certain gain, the blend alone ranks."
     completions: CompletionsRecipe | None = CompletionsRecipe()
     "Autocomplete index of the titles; without it, each recommender builds the index."
     search: SearchRecipe | None = SearchRecipe()
@@ -227,6 +230,14 @@ class Recipe(BaseModel):
         for name, part in self.parts.items():
             _check_tuning(name, part)
         return self
+
+    @model_serializer(mode="wrap")
+    def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = dump(self)
+        # A snapshot without a re-ranker has the version that earlier releases gave it.
+        if fields.get("reranker", 0) is None:
+            del fields["reranker"]
+        return fields
 
     def with_changes(self, changes: Mapping[str, Any]) -> Recipe:
         """Return this recipe with changed fields, named by dotted paths such as `parts.rules.window`.
@@ -346,6 +357,7 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
     "baskets": BasketsRecipe,
     "cohorts": CohortRecipe,
     "content": ContentRecipe,
+    "reranker": RerankerRecipe,
     "completions": CompletionsRecipe,
     "search": SearchRecipe,
 }

@@ -15,6 +15,7 @@ NOUNS = _words(
     daily served day outcome mlflow tracking
     goal guardrails
     citation citations reads revision revisions publisher
+    daily served day outcome mlflow tracking bias ensemble place reranker
     25 access account accounts acl actor actors address addresses admin administrator admission affiliation
     aggregation als archives tier tiers
     backup basket catalogue chunks classes copies creation evaluations pace recipes restoring verification

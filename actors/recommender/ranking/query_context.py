@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from actors.recommender.messages import UserQuery
 from actors.recommender.ranking.session_context import apply_session_context
@@ -133,6 +133,8 @@ class UserSignals:
     "Whether the list has no product of the history, so that the snapshot's weights for such lists count."
     older: UnpackedEvents | None = None
     "The events before the recent interactions, newest first."
+    gains: Mapping[int, float] = field(default_factory=dict)
+    "Row -> what the re-ranker adds to its score; for explanations."
 
     @property
     def has_history(self) -> bool:

@@ -188,6 +188,8 @@ class EngineState:
         "The snapshot that ranks; None if it was built of products alone."
         self.serving_version = ""
         "Version of the snapshot, also of one for search and completions only."
+        self.reranked_depth = 0
+        "Number of best products that the re-ranker of the snapshot may move; 0 without one."
         self.completions = FieldIndexes() if completions is None else completions
         self.filtered_groups = FilteredGroupsCache()
         self.pages = PageCache()
@@ -211,6 +213,8 @@ class EngineState:
             votes = self.overlay.votes.get_counts(len(self.catalog))
             model.record_learned_votes(votes, self.overlay.count_votes_since(model.learned_until_ms))
         self.serving_model = model
+        reranker = None if model is None else model.learned.reranker
+        self.reranked_depth = 0 if reranker is None else reranker.candidates
         self._cold_start = ColdStartTracker(self.overlay)
         self._cohort_cache.clear()
         self._item_priors = None

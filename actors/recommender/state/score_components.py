@@ -9,8 +9,8 @@ The values are scaled and weighted already, so a score is their sum (docs/concep
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -178,6 +178,15 @@ class PersonalScores:
         rows = self.slot_map.rows(slots)
         inside = (rows >= 0) & (rows < count)
         return rows[inside], self.values[slots[inside]]
+
+
+def copy_first_dense(parts: Sequence[ScoreComponent]) -> list[ScoreComponent]:
+    """Return components that can be summed while the given ones stay as they are."""
+    first = next((at for at, part in enumerate(parts) if isinstance(part, DenseScores)), None)
+    return [
+        replace(part, values=part.values.copy()) if at == first and isinstance(part, DenseScores) else part
+        for at, part in enumerate(parts)
+    ]
 
 
 def sum_components(parts: Iterable[ScoreComponent], slot_map: SlotMap) -> PersonalScores:

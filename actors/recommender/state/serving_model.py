@@ -17,6 +17,7 @@ from actors.models.blend import Blend, BlendPart
 from actors.models.model import AccumulatingModel, Model, SharedScoresModel, SingleUserModel
 from actors.models.popularity import PopularityModel
 from actors.models.registry import LoadedSnapshot, is_builtin
+from actors.models.reranker import NEWEST_EVENTS
 from actors.models.transformer import TransformerModel
 from actors.models.user_histories import TimeDecay
 from actors.models.user_history import UserHistory, compute_dense_scale, compute_sparse_scale
@@ -100,6 +101,8 @@ class ServingModel:
         )
         self.history_depth = _find_history_depth(learned)
         "Number of newest distinct items of a history that the parts use."
+        self._weights = {scorer.name: scorer.weight for scorer in self._scorers}
+        self._weights_unseen = {scorer.name: scorer.weight for scorer in self._scorers_unseen}
         self._weight = sum(scorer.weight for scorer in self._scorers)
         self._weight_unseen = sum(scorer.weight for scorer in self._scorers_unseen)
         self.bind_rows(product_ids)
@@ -157,6 +160,10 @@ class ServingModel:
         before = self._before[:count]
         fresh = 1.0 - before / np.maximum(votes, 1e-9)
         self.fresh = np.where(before > 0, np.clip(fresh, 0.0, 1.0), 1.0).astype(np.float32)
+
+    def get_part_weights(self, *, unseen: bool) -> Mapping[str, float]:
+        """Return the weight of each component of the personal score in the lists of users with a history."""
+        return self._weights_unseen if unseen else self._weights
 
     def clear_caches(self) -> None:
         """Drop all scores that were kept for users."""
@@ -338,7 +345,7 @@ def _build_scorers(blend: Blend) -> list[ModelScorer]:
 
 def _find_history_depth(learned: LoadedSnapshot) -> int:
     """Return how many newest distinct items count in a part; a custom one may use as many as a recent list has."""
-    depths = [0]
+    depths = [0 if learned.reranker is None else NEWEST_EVENTS]
     for model in (*(part.model for part in learned.blend.parts), learned.content):
         fading = getattr(model, "fading", None)
         if isinstance(fading, TimeDecay):

@@ -23,6 +23,7 @@ _SOURCES: Mapping[str, str] = {
     "learned:rules": "Often bought after products of this user",
     "learned:session_knn": "Often viewed next after recent products",
     "learned:transformer": "Likely next after recent products",
+    "learned:reranker": "Clicked in lists like this one",
     "learned:repeats": "Bought before, and due again",
     "learned:content_knn": "Similar to products of this user",
     "learned:als": "Chosen by users with a similar history",

@@ -43,3 +43,27 @@ def check_gate(report_: Mapping[str, Any]) -> GateDecision:
             True, ("certainly better: " if comparison["low"] > 0 else "not certainly worse: ") + figures
         )
     return GateDecision(True, "there is nothing to compare it with")
+
+
+def check_reranker(facts: Mapping[str, Any]) -> GateDecision:
+    """Decide whether a re-ranker may add to the blend.
+
+    Its clicks on held-out days must be certainly better placed than those of the blend, and the interactions after them
+    not certainly worse predicted.
+    """
+    later, interactions = facts["later_days"], facts.get("interactions")
+    change = later["after"] - later["before"]
+    figures = (
+        f"clicks of held-out days {later['after']:.4f} against {later['before']:.4f} of the blend alone "
+        f"({change:+.4f}, 95 % interval {later['low']:+.4f} to {later['high']:+.4f}, "
+        f"{later['lists']:,} lists of {later['people']:,} people)"
+    )
+    if later["low"] <= 0:
+        return GateDecision(False, f"not certainly better: {figures}")
+    if interactions is not None and interactions["high"] < 0:
+        return GateDecision(
+            False,
+            f"certainly worse for later interactions: {interactions['figure']} {interactions['after']:.4f} against "
+            f"{interactions['before']:.4f}, although better for {figures}",
+        )
+    return GateDecision(True, f"certainly better: {figures}")

@@ -18,6 +18,7 @@ from jobs.refresh.learners.item_knn import ItemKnnLearner, ItemKnnRecipe
 from jobs.refresh.learners.popularity import PopularityLearner, PopularityRecipe
 from jobs.refresh.learners.protocol import CustomLearnerRecipe, Learner, PartRecipe
 from jobs.refresh.learners.repeat import RepeatLearner, RepeatsRecipe
+from jobs.refresh.learners.reranker import RerankerRecipe, check_lightgbm
 from jobs.refresh.learners.sequential_rules import RulesRecipe, SequentialRulesLearner
 from jobs.refresh.learners.session_knn import SessionKnnLearner, SessionKnnRecipe
 from jobs.refresh.learners.transformer import TransformerLearner, TransformerRecipe, check_jax
@@ -57,14 +58,16 @@ def build_learner(part: PartRecipe) -> Learner:
     raise Invalid(f"there is no learner for {type(part).__name__}")
 
 
-def check_packages(parts: Iterable[PartRecipe]) -> None:
-    """Check that the optional packages of components are installed.
+def check_packages(parts: Iterable[PartRecipe], reranker: RerankerRecipe | None = None) -> None:
+    """Check that the optional packages of components and of the re-ranker are installed.
 
     Errors:
         Invalid: a package is missing; the message says how to install it
     """
     if any(isinstance(part, TransformerRecipe) for part in parts):
         check_jax()
+    if reranker is not None:
+        check_lightgbm()
 
 
 def build_rng(seed: int, purpose: str) -> np.random.Generator:

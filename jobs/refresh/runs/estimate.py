@@ -13,13 +13,14 @@ from cluster.store.data.changes import ChangeLog
 from jobs.refresh.build.fit import EASE_ITEMS, USABLE
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.data.event_account import EventAccount
-from jobs.refresh.learners import content_regression, ease, graph_filter, transformer
+from jobs.refresh.learners import content_regression, ease, graph_filter, reranker, transformer
 from jobs.refresh.learners.als import AlsRecipe
 from jobs.refresh.learners.content_regression import ContentRecipe
 from jobs.refresh.learners.ease import EaseRecipe
 from jobs.refresh.learners.graph_filter import GraphFilterRecipe
 from jobs.refresh.learners.item_knn import ItemKnnRecipe
 from jobs.refresh.learners.protocol import PartRecipe
+from jobs.refresh.learners.reranker import RerankerRecipe
 from jobs.refresh.learners.sequential_rules import RulesRecipe
 from jobs.refresh.learners.transformer import TransformerRecipe
 from jobs.refresh.recipe import Recipe
@@ -34,6 +35,7 @@ _FIXED_BYTES = 350 << 20
 _FEATURES_A_PRODUCT = 8
 "Approximate upper bound of the words and attributes that a product shares with others."
 CONTENT_COST = "[content]"
+RERANKER_COST = "[reranker]"
 
 _RULES_BLOCK_BYTES = 400 << 20
 "Memory of one block of pairs; the learner of sequential rules holds one block at a time."
@@ -84,7 +86,20 @@ def estimate_costs(recipe: Recipe, size: DataSize) -> list[TrainingCost]:
         costs.append(TrainingCost(name, _memory_bytes(part, size), whole, 1 + validation + small))
     if recipe.content is not None and size.described:
         costs.append(_content_cost(recipe, recipe.content, size))
+    if recipe.reranker is not None:
+        costs.append(_reranker_cost(recipe.reranker, costs, size))
     return costs
+
+
+def _reranker_cost(part: RerankerRecipe, costs: Sequence[TrainingCost], size: DataSize) -> TrainingCost:
+    """Return the cost of the re-ranker: all components once more, the lists scored with them, and the trees twice."""
+    ranked = [cost for cost in costs if cost.is_ranked]
+    before = sum(cost.seconds / max(cost.trainings, 1) for cost in ranked)
+    rows = part.lists * reranker.LISTED
+    scoring = part.lists * len(ranked) * size.items * reranker.SECONDS_A_SCORE
+    seconds = before + scoring + reranker.estimate_seconds(rows, part)
+    memory = reranker.estimate_memory_bytes(rows, len(ranked))
+    return TrainingCost(RERANKER_COST, memory, seconds, 1, is_ranked=False)
 
 
 def _content_cost(recipe: Recipe, part: ContentRecipe, size: DataSize) -> TrainingCost:
@@ -122,11 +137,14 @@ def check_memory(recipe: Recipe, size: DataSize, memory_mb: int | None = None) -
     worst = max(costs, key=lambda cost: cost.memory)
     raise Invalid(
         f"recipe {recipe.name} needs about {needed >> 20:,} MB, {limit} {allowed >> 20:,}; "
-        f"most of it is part {worst.part} ({worst.memory >> 20:,} MB): {_advice(recipe.parts.get(worst.part))}"
+        f"most of it is part {worst.part} ({worst.memory >> 20:,} MB): "
+        f"{_advice(worst.part, recipe.parts.get(worst.part))}"
     )
 
 
-def _advice(part: PartRecipe | None) -> str:
+def _advice(name: str, part: PartRecipe | None) -> str:
+    if name == RERANKER_COST:
+        return "lower `lists` of [reranker], or leave [reranker] out"
     if part is None:
         return "lower `features` or `keep` of [content], or leave [content] out"
     if isinstance(part, EaseRecipe):

@@ -85,7 +85,7 @@ def plan_without_interactions(recipe: Recipe) -> TuningPlan:
     blend = recipe.blend.model_copy(
         update={"weights": {}, "weights_unseen": None, "weights_new": {}, "start": {}}
     )
-    left_out = {"baskets": None, "cohorts": None, "content": None}
+    left_out = {"baskets": None, "cohorts": None, "content": None, "reranker": None}
     settled = recipe.model_copy(update={"parts": parts, "blend": blend, **left_out})
     return TuningPlan(settled, NO_INTERACTIONS, 0, 0.0)
 
@@ -214,6 +214,12 @@ def evaluate_plan(
         "figures": headline_metrics(facts),
         "verdict": {"allowed": verdict.allowed, "sentence": verdict.sentence},
     }
+
+
+def add_reranker(report: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report with the outcome of the re-ranker, and a sentence of it among what was chosen."""
+    chosen = "; ".join(filter(None, (report.get("chosen", ""), f"re-ranker {facts['sentence']}")))
+    return {**report, "chosen": chosen, "reranker": dict(facts)}
 
 
 def _evaluate_scorer(

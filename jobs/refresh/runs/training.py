@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from actors.models.allowed_learners import ALLOWED
+from actors.models.registry import RERANKER
 from actors.models.snapshot import MANIFEST, Snapshot
 from actors.vectors.snapshot_arrays import ModelState
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.marked_snapshots import find_marked_snapshots
+from cluster.artifacts.outcomes import OutcomeStore
 from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.served_log import ServedLogStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import Fault, HouseError
 from cluster.records.run import DAY_MS, Run
@@ -29,6 +32,8 @@ from jobs.refresh.build.build import (
     build_snapshot,
 )
 from jobs.refresh.build.fit import TrainedEngine, build_content_weights, train_engine
+from jobs.refresh.build.rerank import LearnedReranker, learn_reranker
+from jobs.refresh.data.served_lists import ListLog
 from jobs.refresh.data.split import TrainingSplit
 from jobs.refresh.evaluation.reports import ReportStore
 from jobs.refresh.learners.registry import check_packages
@@ -37,6 +42,7 @@ from jobs.refresh.recipe import Recipe, parse_recipe
 from jobs.refresh.runs.checkpoint import FOLDER, CheckpointStore, StoredProgress
 from jobs.refresh.runs.estimate import DataSize, check_memory
 from jobs.refresh.runs.stages import (
+    add_reranker,
     apply_confirmation,
     count_data,
     evaluate_plan,
@@ -66,7 +72,7 @@ class TrainingContext:
     scratch: Path
     release: str
     salt: bytes = b""
-    "Salt of the pseudonyms of the app, for evaluations by the log of answers."
+    "Salt of the pseudonyms of the app; evaluations by the log of answers and re-rankers need it."
 
     def serving_recipe(self, app_id: str, engine_id: str, version: str) -> dict[str, Any]:
         """Return the settled recipe of a version.
@@ -220,7 +226,7 @@ class Training:
     def _recipe(self) -> Recipe:
         ALLOWED.check_recipe(self._run.recipe)  # before the data is read, because the record comes from Redis
         recipe = parse_recipe(self._run.recipe)
-        check_packages(recipe.parts.values())
+        check_packages(recipe.parts.values(), recipe.reranker)
         return recipe
 
     @cached_property
@@ -277,8 +283,24 @@ class Training:
             on_step = self._step_counter(len(plan.recipe.parts) + 5)
             on_step("split")
             kept = evaluate_plan(plan, self._split.test, serving=self._serving, on_step=on_step)
+            if self._recipe.reranker is not None:
+                learned = self._learn_reranker(apply_confirmation(plan, kept).recipe)
+                kept = add_reranker(kept, learned.facts)
             self._checkpoints.put("report", kept)
         return kept
+
+    def _learn_reranker(self, recipe: Recipe) -> LearnedReranker:
+        """Learn the re-ranker and keep it for the snapshot, so that all attempts write the same one."""
+        run, part = self._run, recipe.reranker
+        assert part is not None
+        self._say("read the log of answers", 0.9)
+        log = ListLog(
+            ServedLogStore(self._bench.artifacts), OutcomeStore(self._bench.artifacts), self._bench.salt
+        )
+        lists = log.read(run.app_id, run.engine_id, part.days, part.lists, self._source.data)
+        learned = learn_reranker(recipe, self._source.data, lists, lambda what: self._say(what, 0.95))
+        self._checkpoints.put_state(RERANKER, learned.save())
+        return learned
 
     def _build_extras(self, engine: TrainedEngine) -> Mapping[str, ModelState]:
         recipe = engine.recipe
@@ -297,6 +319,12 @@ class Training:
                     recipe.content, texts, self._source.data, learners, engine.blend, recipe.seed
                 )
             )
+        if self._report.get("reranker", {}).get("kept"):
+            state = self._checkpoints.get_state(RERANKER)
+            if state is None:  # the checkpoint is damaged: learn again
+                state = self._learn_reranker(recipe).save()
+            if state.arrays:
+                extras[RERANKER] = state
         return extras
 
     @property

@@ -131,10 +131,11 @@ class TrainingWorker:
         self._log.info("run_claimed", app=app_id, run=run_id, attempt=run.attempt)
         self._notify(run)
         self._run = run
-        salt = await place.stores.served.salt(app_id) if "logged" in run.options else b""
-        bench = TrainingContext(
-            place.artifacts, SegmentStore(place.artifacts, place.clock), place.scratch, place.release, salt
-        )
+        segments = SegmentStore(place.artifacts, place.clock)
+        # Only where the log of answers is read: the first call creates the salt of an app.
+        reads_log = "logged" in run.options or run.recipe.get("reranker") is not None
+        salt = await place.stores.served.salt(app_id) if reads_log else b""
+        bench = TrainingContext(place.artifacts, segments, place.scratch, place.release, salt)
         serving = await self._serving_facts(run)
         self._begin = partial(build_work, run, bench, self._report_stage, serving, place.memory_mb)
         training = self._begin()

@@ -1,0 +1,120 @@
+"""The learned order of the best candidates: their scores, and what the re-ranker of the snapshot adds to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from actors.models.reranker import Reranker
+from actors.recommender.ranking.query_context import QueryContext, UserSignals
+from actors.recommender.ranking.ranking import Ranking
+from actors.recommender.state.engine_state import ItemPriors
+from actors.recommender.state.score_components import (
+    DenseScores,
+    ScoreComponent,
+    SlotMap,
+    SparseScores,
+)
+from actors.recommender.state.serving_model import ServingModel
+from actors.vectors.types import Floats, Rows, Scores
+
+RERANKER = "learned:reranker"
+"Name of the addend in explanations."
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedOrder:
+    """Candidates, best first, and what the re-ranker added to their scores."""
+
+    candidates: list[int]
+    gains: Mapping[int, float]
+    "Row -> what the re-ranker added to its score."
+
+    def raise_scores(self, rows: Sequence[int], scores: Scores) -> Scores:
+        """Return the scores of rows with the gains.
+
+        Shapes:
+            scores: float32 [m]; returns: float32 [m]
+        """
+        gained: Scores = scores + np.array([self.gains.get(row, 0.0) for row in rows], np.float32)
+        return gained
+
+
+def order_candidates(
+    request: QueryContext,
+    user: UserSignals,
+    candidates: list[int],
+    ranking: Ranking,
+    components: Sequence[ScoreComponent],
+) -> LearnedOrder:
+    """Order the best candidates by score plus gain; the others keep their places behind them.
+
+    `components` are those of the personal score of the user.
+
+    Cost:
+        200 candidates, 60 trees, 8 parts: 0.4 ms
+
+    Source:
+        docs/concepts/scoring.md, section Learned re-ranker
+    """
+    model, priors = request.engine_state.serving_model, request.item_priors
+    reranker = None if model is None else model.learned.reranker
+    if model is None or reranker is None or not candidates:
+        return LearnedOrder(candidates, {})
+    head = candidates[: reranker.candidates]
+    rows = np.array(head, np.int64)
+    scores = ranking.get_scores(rows)
+    parts = _read_part_scores(reranker, model, priors, user, rows, components)
+    past = model.build_history(user.profile.interactions, priors.global_signals.at_ms)
+    items = model.get_items(len(priors))[rows].astype(np.int64)
+    gains = reranker.score(past, items, scores, parts)
+    order = np.argsort(-(scores + gains), kind="stable").tolist()
+    ordered = [head[place] for place in order]
+    return LearnedOrder(ordered + candidates[len(head) :], dict(zip(head, gains.tolist(), strict=True)))
+
+
+def _read_part_scores(
+    reranker: Reranker,
+    model: ServingModel,
+    priors: ItemPriors,
+    user: UserSignals,
+    rows: Rows,
+    components: Sequence[ScoreComponent],
+) -> Floats:
+    """Return the scores of each part of the blend without its weight; 0 where the part has none.
+
+    Shapes:
+        rows: int64 [m]; returns: float64 [m, p]
+    """
+    columns = {f"learned:{name}": column for column, name in enumerate(reranker.parts)}
+    scores = np.zeros((len(rows), len(columns)))
+    for prior in priors.components:
+        weight = prior.weight_unseen if user.unseen_only else prior.weight
+        if prior.name in columns and (weight if user.has_history else prior.weight_new):
+            scores[:, columns[prior.name]] = prior.values[rows]
+    slot_map = model.slot_map
+    slots = slot_map.slots(rows)
+    places: Rows | None = None
+    weights = model.get_part_weights(unseen=user.unseen_only)
+    for component in components:
+        column = columns.get(component.name)
+        if column is None:
+            continue
+        if isinstance(component, DenseScores):
+            scores[:, column] = component.values[slots] / weights[component.name]
+        elif isinstance(component, SparseScores) and component.count:
+            places = _place_slots(slot_map, slots) if places is None else places
+            at = places[component.slots]
+            inside = at >= 0
+            sums = np.bincount(at[inside], component.values[inside], len(rows))
+            scores[:, column] = sums / weights[component.name]
+    return scores
+
+
+def _place_slots(slot_map: SlotMap, slots: Rows) -> Rows:
+    """Return the position of each slot among some slots, -1 for all others."""
+    places = np.full(slot_map.count, -1, np.int64)
+    places[slots] = np.arange(len(slots))
+    return places

@@ -1,0 +1,175 @@
+"""A run with a re-ranker reads the log of answers, reports what came of it, and never fails for want of a log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from actors.models.registry import RERANKER
+from actors.models.snapshot import Snapshot
+from actors.models.user_histories import DAY_S
+from actors.models.validation import validate_snapshot
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.artifacts.outcomes import COLUMNS, OutcomeStore
+from cluster.artifacts.segments import SegmentStore
+from cluster.artifacts.served_log import ServedLogStore
+from cluster.artifacts.snapshots import SnapshotStore
+from cluster.errors import Invalid
+from cluster.records.logged_query import pseudonym
+from cluster.records.run import Run
+from cluster.records.served_answer import ServedAnswer
+from jobs.refresh.build.fit import train_engine
+from jobs.refresh.data.dataset import interactions_from_segments
+from jobs.refresh.learners import reranker as reranker_module
+from jobs.refresh.recipe import parse_recipe
+from jobs.refresh.runs.checkpoint import CheckpointStore
+from jobs.refresh.runs.estimate import RERANKER_COST, DataSize, estimate_costs, estimate_sizes
+from jobs.refresh.runs.training import Training, TrainingContext
+from tests.fakes import generated_market
+from tests.fakes.simulated_lists import serve_lists
+
+APP, SALT = generated_market.APP, b"salt of the market"
+RECIPE: dict[str, Any] = {
+    "name": "ranked",
+    "parts": {"item_knn": {"learner": "item_knn"}, "trend": {"learner": "popularity"}},
+    "blend": {"weights": {"item_knn": 1.0, "trend": 0.5}, "weights_new": {"trend": 1.0}},
+    "validation": {"protocol": "by_time", "seen": "allowed"},
+    "reranker": {"least_lists": 100, "least_rows": 20, "trees": 60},
+    "completions": None,
+    "search": None,
+}
+
+
+def bench_in(folder: Path, events: int = 20_000) -> TrainingContext:
+    artifacts = ArtifactStore.open(folder / "shelf")
+    segments = SegmentStore(artifacts)
+    generated_market.settle(segments, generated_market.table(events, 800, 80))
+    return TrainingContext(artifacts, segments, folder / "scratch", "release", SALT)
+
+
+def write_log(artifacts: ArtifactStore, lists: int) -> None:
+    """Write served lists of which products with few events are liked, and their clicks."""
+    data = interactions_from_segments(generated_market.table(20_000, 800, 80))
+    since_s = data.now_s - 20 * DAY_S
+    engine = train_engine(parse_recipe(RECIPE), data.pick(data.at_s < since_s))
+    taken = np.bincount(data.item, minlength=data.n_items)
+    likings = np.where(taken < np.median(taken), 0.4, 0.1)
+    made = serve_lists(engine, data, since_s, likings=lambda items, _: likings[items], most=lists)
+    users, items = data.readers.names.to_pylist(), data.items.names.to_pylist()
+    answers, outcomes = [], []
+    for row in range(len(made)):
+        entries = slice(made.starts[row], made.starts[row + 1])
+        user, at = pseudonym(SALT, users[made.users[row]]), int(made.at_s[row] * 1000)
+        products = tuple(items[item] for item in made.items[entries].tolist())
+        facts: dict[str, Any] = {"user": user, "products": products, "origins": (0,) * len(products)}
+        answers.append(ServedAnswer(f"s{row}", at, "user_to_products", "default", **facts))
+        for place in np.flatnonzero(made.clicks[entries]).tolist():
+            outcomes.append(
+                {
+                    "at": at,
+                    "type": "click",
+                    "service_id": f"s{row}",
+                    "engine_id": "default",
+                    "places": [place + 1],
+                    "product": products[place],
+                }
+            )
+    ServedLogStore(artifacts).append(APP, answers, "1-0")
+    table = pa.Table.from_pylist(outcomes, schema=COLUMNS)
+    OutcomeStore(artifacts).replace_days(APP, {"2026-03-01": table}, {})
+
+
+def train(bench: TrainingContext, recipe: dict[str, Any] = RECIPE) -> tuple[Training, dict[str, Any]]:
+    run = Run(app_id=APP, engine_id="default", run_id="first", recipe=recipe, created_at=5)
+    training = Training(run, bench, lambda what, share: None, None, None)
+    for _, stage in training.stages():
+        stage()
+    return training, training.outcome()
+
+
+def test_a_log_with_likings_puts_the_re_ranker_into_the_snapshot(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    bench = bench_in(tmp_path)
+    write_log(bench.artifacts, 3_000)
+    training, outcome = train(bench)
+    assert "re-ranker certainly better: clicks of held-out days" in outcome["chosen"]
+    folder, _ = SnapshotStore(bench.artifacts).fetch(APP, "default", outcome["version"])
+    learned = validate_snapshot(Snapshot.open(folder), outcome["version"])
+    assert learned.reranker is not None
+    assert learned.reranker.parts == ("item_knn", "trend")
+    training.clean_up()
+    again = TrainingContext(bench.artifacts, bench.segments, tmp_path / "other", "release", SALT)
+    assert train(again)[1]["version"] == outcome["version"]
+
+
+def test_the_attempt_after_a_kill_reads_what_was_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("lightgbm")
+    bench = bench_in(tmp_path)
+    write_log(bench.artifacts, 3_000)
+    run = Run(app_id=APP, engine_id="default", run_id="first", recipe=RECIPE, created_at=5)
+    begun = Training(run, bench, lambda what, share: None, None, None)
+    for name, stage in begun.stages():
+        stage()
+        if name == "evaluate":
+            break
+    kept = CheckpointStore(bench.artifacts, APP, "first").get_state(RERANKER)
+    assert kept is not None
+    # The log has changed since; the version must not.
+    monkeypatch.setattr(Training, "_learn_reranker", lambda *_: pytest.fail("it is learned twice"))
+    _, outcome = train(bench)
+    folder, _ = SnapshotStore(bench.artifacts).fetch(APP, "default", outcome["version"])
+    stored = Snapshot.open(folder).parts[RERANKER]
+    np.testing.assert_array_equal(stored.arrays["leaves"], kept.arrays["leaves"])
+
+
+@pytest.mark.parametrize("lists", [0, 60])
+def test_without_enough_log_the_blend_alone_ranks(tmp_path: Path, lists: int) -> None:
+    pytest.importorskip("lightgbm")
+    bench = bench_in(tmp_path)
+    if lists:
+        write_log(bench.artifacts, lists)
+    _, outcome = train(bench)
+    assert "re-ranker left out: the log has " in outcome["chosen"]
+    assert "usable lists with a click, and 100 are necessary" in outcome["chosen"]
+    folder, _ = SnapshotStore(bench.artifacts).fetch(APP, "default", outcome["version"])
+    assert RERANKER not in Snapshot.open(folder).parts
+
+
+def test_people_of_another_salt_are_unknown(tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    bench = bench_in(tmp_path)
+    write_log(bench.artifacts, 300)
+    other = TrainingContext(bench.artifacts, bench.segments, bench.scratch, "release", b"other")
+    assert "re-ranker left out: the log has 0 usable lists" in train(other)[1]["chosen"]
+
+
+def test_without_lightgbm_a_run_fails_before_it_reads_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reranker_module, "find_spec", lambda name: None)
+    artifacts = ArtifactStore.open(tmp_path / "shelf")
+    bench = TrainingContext(artifacts, SegmentStore(artifacts), tmp_path / "scratch", "release")
+    with pytest.raises(Invalid, match=r"kiosk\[ranking\]"):
+        train(bench)
+
+
+def test_the_estimate_names_the_cost() -> None:
+    size = DataSize(1_000_000, 100_000, 20_000)
+    with_it, without = parse_recipe(RECIPE), parse_recipe({**RECIPE, "reranker": None})
+    assert RERANKER_COST in [cost.part for cost in estimate_costs(with_it, size)]
+    assert RERANKER_COST not in [cost.part for cost in estimate_costs(without, size)]
+    estimate = estimate_sizes(with_it, size)
+    assert estimate.seconds > estimate_sizes(without, size).seconds
+    assert [extra["part"] for extra in estimate.to_dict()["extras"]] == [RERANKER_COST]
+
+
+def test_a_recipe_without_a_re_ranker_keeps_its_form() -> None:
+    fields = {name: value for name, value in RECIPE.items() if name != "reranker"}
+    assert "reranker" not in parse_recipe(fields).model_dump(mode="json")
+    assert parse_recipe(fields).with_changes({"reranker": {}}).reranker is not None
