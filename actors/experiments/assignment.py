@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from actors.experiments.messages import Assignment, ExperimentEvent, ExperimentTreatment
+from actors.experiments.messages import BOTH_VARIANTS, Assignment, ExperimentEvent, ExperimentTreatment
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
@@ -171,6 +171,7 @@ def choose_variant(
 _OVER: Final = "over"
 MOST_GUARDED_MS: Final = 10_000
 "A longer request counts as this for the mean latency: one outlier must not hide a slow variant."
+INTERLEAVED_KINDS: Final = frozenset({"user_to_products", "user_to_trending", "product_to_products"})
 
 
 def _no_writer() -> BrowserWriter | None:
@@ -230,7 +231,16 @@ class TreatmentAssigner:
         for experiment in serving:
             if only_rules and not any(variant.boost_rule for variant in experiment.variants):
                 continue
-            if engine_id in experiment.engines and experiment.is_running_at(now_ms):
+            if engine_id not in experiment.engines or not experiment.is_running_at(now_ms):
+                continue
+            if experiment.method == "interleave":
+                if through in INTERLEAVED_KINDS and is_eligible(experiment, user_keys[0]):
+                    treatments.append(
+                        ExperimentTreatment(
+                            app_id, experiment.experiment_id, BOTH_VARIANTS, interleaved=experiment
+                        )
+                    )
+            else:
                 met = Exposure("", now_ms, through=through, device=device)
                 choice = await self._choose(experiment, tuple(user_keys), met, writer())
                 if choice.in_experiment:
@@ -338,7 +348,7 @@ class ExperimentAssigner:
         """
         try:
             experiment = await self._cache.find(event.app_id, event.named)
-            if experiment is None:
+            if experiment is None or experiment.method == "interleave":
                 raise NotFound(messages.EXPERIMENT_NOT_FOUND)
             return await self._assign(experiment, event)
         except HouseError as error:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from cluster.errors import Refusal
 from cluster.message_codec import MessageCodec
-from cluster.records.experiment import Variant
+from cluster.records.experiment import Experiment, Variant
 from cluster.store.data.append_plan import BrowserWriter
 
 LifecycleStep = Literal["start", "pause", "complete", "archive"]
@@ -47,6 +47,10 @@ class Assignment:
     variant: Variant
 
 
+BOTH_VARIANTS: Final = Variant(variant_id="both", name="both sides", slug="both")
+"What a user of an interleaving gets, in counters and in the served log."
+
+
 @dataclass(frozen=True, slots=True)
 class ExperimentTreatment:
     """A variant that a user met through a request that we served."""
@@ -58,6 +62,8 @@ class ExperimentTreatment:
     "An event of the client forced the variant."
     is_guarded: bool = False
     "The experiment has guardrails, so that the moments of its latency are counted."
+    interleaved: Experiment | None = None
+    "The experiment that interleaves its variants; the variant is then `BOTH_VARIANTS`."
 
 
 EXPERIMENT_MESSAGES: Final = MessageCodec({

@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields
 from math import exp, inf, lgamma, log, sqrt
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from actors.vectors.types import Floats
 
@@ -275,3 +276,40 @@ def _compute_p_value(count: int, effect: float, tuned: float) -> float:
 
 def _tuning_parameter(alpha: float, looked_at: int) -> float:
     return sqrt((-2 * log(alpha) + log(-2 * log(alpha)) + 1) / looked_at)
+
+
+@dataclass(frozen=True, slots=True)
+class WinShare:
+    """The share of comparisons within people that one side won."""
+
+    value: float
+    low: float
+    high: float
+    "The interval holds at all looks together."
+    decided: bool
+    "Whether the interval excludes one half."
+    p_value: float
+    "Always valid; 1 before there are enough users."
+
+
+def estimate_win_share(
+    wins: ArrayLike, comparisons: ArrayLike, *, alpha: float, looked_at: int = _TUNED_FOR_USERS
+) -> WinShare:
+    """Estimate the share of comparisons won, with people as the unit; with too few users the interval is whole.
+
+    The error is that of equal sides: a person who wins `w` of `m` comparisons adds `(w - m/2)^2` to its variance.
+
+    Shapes:
+        wins, comparisons: [n], a number for each user with at least one comparison
+    """
+    won, of = np.asarray(wins, np.int64), np.asarray(comparisons, np.int64)
+    users, total = len(of), int(of.sum())
+    value = int(won.sum()) / total if total else 0.5
+    squares = float(np.square(won - of / 2).sum())
+    if users < _ENOUGH or not squares:
+        return WinShare(value, 0.0, 1.0, False, 1.0)
+    spread = sqrt(users * squares) / total
+    tuned = _tuning_parameter(alpha, looked_at)
+    half = spread * _interval_half_width(users, alpha, tuned)
+    p_value = _compute_p_value(users, (value - 0.5) / spread, tuned)
+    return WinShare(value, max(value - half, 0.0), min(value + half, 1.0), abs(value - 0.5) > half, p_value)

@@ -38,7 +38,7 @@ MOST_QUANTITY: Final = 1e9
 _GROUP: Final = "group:"
 
 _ANSWER: Final = ["service_id", "answered_at", *ANSWER_FACTS]
-_PLACE: Final = ["service_id", "answered_at", "user", "product", "place", "origin"]
+_PLACE: Final = ["service_id", "answered_at", "user", "product", "place", "origin", "side"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +161,13 @@ def select_shown(answers: Any, events: pl.DataFrame, people: pl.DataFrame, *, si
     places = frame.select(
         "service_id", "answered_at", "user", pl.col("products").alias("product"),
         pl.int_ranges(1, pl.col("products").list.len() + 1, dtype=pl.Int16).alias("place"),
-        pl.col("origins").alias("_origins"),
+        "origins", "sides",
     ).explode("product", "place")  # fmt: skip
-    origin = pl.col("_origins").list.get(pl.col("place") - 1, null_on_oob=True).fill_null(0).cast(pl.Int8)
-    places = places.with_columns(origin.alias("origin")).select(_PLACE)
+    origin, side = (
+        pl.col(name).list.get(pl.col("place") - 1, null_on_oob=True).fill_null(0).cast(pl.Int8)
+        for name in ("origins", "sides")
+    )
+    places = places.with_columns(origin.alias("origin"), side.alias("side")).select(_PLACE)
     places = places.filter(pl.col("product").is_in(events["product"].unique().implode()))
     return ShownProducts(
         frame.select(_ANSWER), places.unique(["service_id", "product"], keep="first", maintain_order=True)
@@ -215,7 +218,18 @@ def attribute_events(
     return rows.sort("at"), {verdict: count for verdict, count in counts.items() if count}
 
 
-_CREDIT: Final = ["event", "at", "type", "product", "value", "service_id", "place", "origin", "matched"]
+_CREDIT: Final = [
+    "event",
+    "at",
+    "type",
+    "product",
+    "value",
+    "service_id",
+    "place",
+    "origin",
+    "side",
+    "matched",
+]
 
 
 def _match_ids(
@@ -224,7 +238,7 @@ def _match_ids(
     """Return the credits of interactions with a `service_id`, and the interactions whose answer lacks the product."""
     answers = shown.answers.select("service_id", "answered_at", "user")
     members = people.with_columns(pl.lit(True).alias("is_member"))
-    places = shown.places.select("service_id", "product", "place", "origin")
+    places = shown.places.select("service_id", "product", "place", "origin", "side")
     judged = (
         events.join(answers, on="service_id", how="left")
         .join(members, on=["user_key", "user"], how="left")
@@ -272,6 +286,7 @@ def _finish(credits: pl.DataFrame, answers: pl.DataFrame) -> pl.DataFrame:
         pl.col("at", "value", "matched").first(),
         pl.col("place").alias("places"),
         pl.col("origin").alias("origins"),
+        pl.col("side").alias("sides"),
     )
     return rows.join(answers.unique("service_id"), on="service_id").select(COLUMNS.names)
 

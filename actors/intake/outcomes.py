@@ -58,7 +58,7 @@ MOST_LINKED = 20_000
 "Users of one day whose visitors are looked up; of further ones, only the ids in their interactions count."
 MOST_IDS = 50
 "Ids of one person. A user with more is many people, as `guest`, and each of their ids stands for itself."
-_ANSWER_COLUMNS = ("service_id", "products", "origins", *ANSWER_FACTS)
+_ANSWER_COLUMNS = ("service_id", "products", "origins", "sides", *ANSWER_FACTS)
 _FIRST_DAY = date(1970, 1, 1)
 _DAYS = WINDOW_MS // DAY_MS
 

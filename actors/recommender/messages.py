@@ -136,6 +136,8 @@ class UserQuery:
     "Explain why these products are missing."
     repeat_after_ms: tuple[tuple[str, int], ...] = ()
     "Pairs of a type of interaction (`*`: any other) and how long lists leave its products out. Set by the host."
+    interleaving: Interleaving | None = field(default=None, compare=False)
+    "The other side of an interleaved list; only experiments set it."
     service_id: str = field(default="", compare=False)
     "Id of the answer, which draws its exploration; empty: the answer is not explored."
     traceparent: str = field(default="", compare=False)
@@ -155,6 +157,16 @@ def with_repeat_pauses(query: UserQuery, days: Mapping[str, float]) -> UserQuery
 
 
 @dataclass(frozen=True, slots=True)
+class Interleaving:
+    """How a list is drafted from the products of two sides: the query itself is the first one."""
+
+    rival: UserQuery
+    "The query of the second side."
+    seed: str
+    "Seed of the coins; a hash with a secret, so that no client can choose it."
+
+
+@dataclass(frozen=True, slots=True)
 class Placements:
     """How the products of a list came to their places: one entry for each product, in the order shown.
 
@@ -168,7 +180,10 @@ class Placements:
     propensities: tuple[float | None, ...] = ()
     "Probability of the product at its place; None without a closed form."
     snapshot: str = ""
+    "Version that ranked; both versions of an interleaved list, with ` + ` between them."
     recipe: str = ""
+    sides: tuple[int, ...] = ()
+    "Codes of `cluster.records.served_answer` for the side that placed each product; empty: not interleaved."
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class AppFollower:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"recommender-{app_id}")
         self._lock = threading.Lock()
         self._recommender: Recommender | None = None
-        self._model_registry = ModelRegistry(
+        self.model_registry = ModelRegistry(
             app_id,
             engine_records or EngineRecords(stores.engines, clock),
             models,
@@ -151,7 +151,7 @@ class AppFollower:
         self._recommender = await self._load()
         # most requests use this snapshot, and it contains most texts unchanged, so they need not be read
         # again
-        await self._model_registry.ensure_loaded(DEFAULT_ENGINE)
+        await self.model_registry.ensure_loaded(DEFAULT_ENGINE)
         await self._index_new(self._recommender)
         self._is_rebound = False
         self._following = asyncio.get_running_loop().create_task(
@@ -163,7 +163,7 @@ class AppFollower:
                 report_offset=self._report_offset,
             ).run()
         )
-        self._watching = asyncio.get_running_loop().create_task(self._model_registry.run())
+        self._watching = asyncio.get_running_loop().create_task(self.model_registry.run())
         self._suggesting = asyncio.get_running_loop().create_task(self._query_log.follow())
 
     async def close(self) -> None:
@@ -176,13 +176,13 @@ class AppFollower:
         self._completion_builds.close()
         self._comparison.close()
         self._thread.shutdown(wait=False)
-        self._model_registry.close()
+        self.model_registry.close()
         self._recommender = None
 
     @property
     def products(self) -> int:
         """Return the number of loaded products."""
-        return self._active.overlay.catalog.products
+        return self.recommender.overlay.catalog.products
 
     def find_unknown_products(self, product_ids: Iterable[str]) -> list[str]:
         """Return the ids that no product has; none while the catalog is empty or not loaded."""
@@ -194,17 +194,17 @@ class AppFollower:
     @property
     def nbytes(self) -> int:
         """Return an estimate of the memory, in bytes."""
-        return self._active.nbytes
+        return self.recommender.nbytes
 
     async def answer(
         self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str], draw: Draw = None
     ) -> RecommendationResult:
         """Return the result of a query from the current state."""
-        if query.engine_id not in self._model_registry.engine_ids:
-            await self._model_registry.ensure_loaded(query.engine_id)
+        if query.engine_id not in self.model_registry.engine_ids:
+            await self.model_registry.ensure_loaded(query.engine_id)
         if query.snapshot:
             return await self._answer_from_version(query, recent, shown, draw)
-        recommender = self._active
+        recommender = self.recommender
         if query.completion_fields:
             await self._completion_builds.ensure_built(recommender, dispatch.list_completion_keys(query))
         for _ in range(_TRIES):
@@ -223,7 +223,7 @@ class AppFollower:
         self, query: UserQuery, recent: Sequence[bytes], shown: Sequence[str], draw: Draw
     ) -> RecommendationResult:
         """Answer from the version that a query names; from the serving one if it is refused, explanations say which."""
-        engine_id = await self._model_registry.hold_version(query.engine_id, query.snapshot)
+        engine_id = await self.model_registry.hold_version(query.engine_id, query.snapshot)
         pinned = replace(query, engine_id=engine_id, snapshot="")
         result = await self.answer(pinned, recent, shown, draw)
         if result.explanation is None:
@@ -233,7 +233,7 @@ class AppFollower:
 
     def serving_version(self, engine_id: str) -> str:
         """Return the snapshot version that serves an engine; empty for the live components alone."""
-        return self._active.get_engine_state(engine_id).serving_version
+        return self.recommender.get_engine_state(engine_id).serving_version
 
     def holds_version(self, engine_id: str, version: str) -> bool:
         """Return whether a version of an engine is loaded beside the serving one."""
@@ -241,7 +241,7 @@ class AppFollower:
 
     async def has_version(self, engine_id: str, version: str) -> bool:
         """Load a version of an engine, and return whether it can answer."""
-        return await self._model_registry.hold_version(engine_id, version) != engine_id
+        return await self.model_registry.hold_version(engine_id, version) != engine_id
 
     async def _build_columns(self, recommender: Recommender, keys: Sequence[Key]) -> None:
         """Build columns in another thread. Queries that need the same columns wait for the same build."""
@@ -269,7 +269,8 @@ class AppFollower:
         return pause
 
     @property
-    def _active(self) -> Recommender:
+    def recommender(self) -> Recommender:
+        """Return the state that serves."""
         if self._recommender is None:
             raise Unavailable("the recommender is not loaded", retry_after_s=1)
         return self._recommender
@@ -295,14 +296,14 @@ class AppFollower:
             return work()
 
     def _disabled_parts(self, engine_id: str) -> dict[str, str]:
-        model = self._active.get_engine_state(engine_id).serving_model
+        model = self.recommender.get_engine_state(engine_id).serving_model
         return {} if model is None else model.disabled_parts
 
     def _list_product_ids(self) -> list[str]:
-        return list(self._active.overlay.catalog.product_ids)
+        return list(self.recommender.overlay.catalog.product_ids)
 
     async def _set_serving_model(self, engine_id: str, model: ServingModel | None) -> None:
-        adopt = partial(self._active.set_serving_model, engine_id, model, self._clock.now_ms())
+        adopt = partial(self.recommender.set_serving_model, engine_id, model, self._clock.now_ms())
         await self._run_exclusive(adopt, is_short=False)
         self._schedule.record_change()
         self._is_rebound = self._is_rebound or engine_id == DEFAULT_ENGINE
@@ -314,7 +315,7 @@ class AppFollower:
             await self._apply(recommender, changes)
         ids = list(recommender.overlay.catalog.product_ids)
         run = asyncio.get_running_loop().run_in_executor  # priors of the whole catalog take long
-        for engine_id, model in await run(None, self._model_registry.bind_to_catalog, ids):
+        for engine_id, model in await run(None, self.model_registry.bind_to_catalog, ids):
             await run(None, recommender.set_serving_model, engine_id, model, self._clock.now_ms())
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
         products = recommender.overlay.catalog.products
@@ -330,8 +331,8 @@ class AppFollower:
     async def _build_indexes(self, recommender: Recommender) -> None:
         """Build the indexes that queries used: they will be used again."""
         await self._index_new(recommender)
-        await self._build_columns(recommender, self._active.overlay.catalog.columns.column_keys)
-        keys = self._active.completions.field_keys
+        await self._build_columns(recommender, self.recommender.overlay.catalog.columns.column_keys)
+        keys = self.recommender.completions.field_keys
         await asyncio.to_thread(build_completions, recommender, keys, self._clock.now_ms())
 
     def _replace(self, recommender: Recommender) -> None:
@@ -341,7 +342,7 @@ class AppFollower:
     @property
     def is_as_loaded(self) -> bool:
         """Return whether the state is that of a load: the artifact store alone determines it."""
-        overlay = self._active.overlay
+        overlay = self.recommender.overlay
         return not self._is_rebound and covers(overlay.loaded_offsets, overlay.offsets)
 
     async def _start_renewal(self) -> None:
@@ -354,7 +355,7 @@ class AppFollower:
         if not (self._schedule.is_quiet or self._schedule.is_overdue):
             return
         compacted = await self._stores.changes.compacted_offsets(self._app_id)
-        is_settled = self._schedule.is_quiet and covers(compacted, self._active.overlay.offsets)
+        is_settled = self._schedule.is_quiet and covers(compacted, self.recommender.overlay.offsets)
         if is_settled or self._schedule.is_overdue:
             self._retained = {noun: compacted.get(noun, "0") for noun in NOUNS}
             self._renewal = asyncio.get_running_loop().create_task(self._renew(renewing))
@@ -362,7 +363,7 @@ class AppFollower:
     async def _renew(self, renewing: asyncio.Lock) -> None:
         """Load the state again and replace the old one, unless that changed otherwise meanwhile."""
         async with renewing:
-            active, started_s = self._active, self._clock.monotonic_s()
+            active, started_s = self.recommender, self._clock.monotonic_s()
             try:
                 recommender = await self._load()
                 await self._build_indexes(recommender)
@@ -372,7 +373,7 @@ class AppFollower:
                     first = {noun: await self._stores.changes.first(self._app_id, noun) for noun in NOUNS}
                     is_whole = covers(recommender.overlay.loaded_offsets, first)
                     # the active state may have read on; no await from here to the replacement
-                    is_newest = has_all_of(recommender, active, self._model_registry.engine_ids)
+                    is_newest = has_all_of(recommender, active, self.model_registry.engine_ids)
                     if is_whole and is_newest and active is self._recommender:
                         self._replace(recommender)
                         self._log.info("recommender_renewed", offsets=self._read_offsets(recommender))
@@ -414,7 +415,7 @@ class AppFollower:
         return recommender
 
     async def _apply_next(self) -> bool:
-        recommender = self._active
+        recommender = self.recommender
         changes = await self._read(recommender, block_ms=_BLOCK_MS)
         if changes:
             self._schedule.record_change()
@@ -431,7 +432,7 @@ class AppFollower:
 
     async def _report_offset(self) -> None:
         """Report the offset. Load again if the log was trimmed past it, or if too many rows are unused."""
-        offsets = self._read_offsets(self._active)
+        offsets = self._read_offsets(self.recommender)
         for noun in NOUNS:
             if position_from_offset(
                 await self._stores.changes.first(self._app_id, noun)
@@ -440,15 +441,15 @@ class AppFollower:
                 await self._reload()
                 break
         else:
-            catalog = self._active.overlay.catalog
+            catalog = self.recommender.overlay.catalog
             if self._segments is not None and catalog.unused > _LOOSE_ROWS + catalog.products:
                 await self._reload()
         await self._start_renewal()
-        offsets, digest = self._read_offsets(self._active), dict[str, str]()
+        offsets, digest = self._read_offsets(self.recommender), dict[str, str]()
         if self._retained and covers(offsets, self._retained):
             offsets = {**offsets, **self._retained}
         else:
-            digest = await self._comparison.digest(self._active, is_as_loaded=self.is_as_loaded)
+            digest = await self._comparison.digest(self.recommender, is_as_loaded=self.is_as_loaded)
         now_ms = self._clock.now_ms()
         await self._stores.changes.record_follower(
             self._app_id, Follower(self._name, now_ms, offsets, digest)
@@ -471,7 +472,7 @@ class AppFollower:
     def _start_indexing(self) -> None:
         """Start the rebuild of text indexes that have changed much; the follower continues meanwhile."""
         if self._indexing is None or self._indexing.done():
-            self._indexing = asyncio.get_running_loop().create_task(self._rebuild_indexes(self._active))
+            self._indexing = asyncio.get_running_loop().create_task(self._rebuild_indexes(self.recommender))
 
     async def _rebuild_indexes(self, recommender: Recommender) -> None:
         try:

@@ -13,6 +13,7 @@ from actors.recommender.messages import (
     Boost,
     Circle,
     DiversityRule,
+    Interleaving,
     Placements,
     RecommendationResult,
     RecommendedGroup,
@@ -42,7 +43,7 @@ ENGINE_MESSAGES: Final = MessageCodec({
     "Exists": tree.Exists, "Range": tree.Range, "All": tree.All, "Any": tree.Any, "Not": tree.Not,
     "Everything": tree.Everything,
     "RecommendationResult": RecommendationResult, "RecommendedGroup": RecommendedGroup,
-    "Placements": Placements,
+    "Placements": Placements, "Interleaving": Interleaving,
     "SearchResult": SearchResult, "SpellingResult": SpellingResult, "AnswerResult": AnswerResult,
     "Refusal": Refusal,
 })  # fmt: skip

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import structlog
@@ -17,6 +18,7 @@ from actors.recommender.messages import RecommendationResult, UserQuery, with_re
 from actors.recommender.ranking.query_context import Draw
 from actors.recommender.rerank.exploration import draw_exploration, is_in_share
 from actors.serving.app_follower import AppFollower
+from actors.serving.interleaved_answers import AnswerQuery, answer_interleaved
 from actors.serving.model_registry import SnapshotLoader
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
@@ -110,7 +112,7 @@ class EngineHost:
                 query = with_repeat_pauses(query, engine.repeat_after_days)
             follower = await self._followers.get(query.app_id)
             recent = await self._read_recent(query)
-            if engine.trial is not None and not query.snapshot:
+            if engine.trial is not None and not query.snapshot and query.interleaving is None:
                 result = await self._answer_in_trial(engine, query, follower, recent, draw)
             else:
                 result = await self._answer(query, follower, recent, draw)
@@ -156,9 +158,12 @@ class EngineHost:
     async def _answer(
         self, query: UserQuery, follower: AppFollower, recent: list[bytes], draw: Draw
     ) -> RecommendationResult:
+        answer = follower.answer
+        if query.interleaving is not None:
+            answer = partial(answer_interleaved, follower, self.engine_records)
         if query.pagination_id:
-            return await self._answer_page(query, follower, recent, draw)
-        return await follower.answer(query, recent, (), draw)
+            return await self._answer_page(query, answer, recent, draw)
+        return await answer(query, recent, (), draw)
 
     async def _answer_in_trial(
         self, engine: Engine, query: UserQuery, follower: AppFollower, recent: list[bytes], draw: Draw
@@ -198,20 +203,20 @@ class EngineHost:
                 self._failures.update(failures)
 
     async def _answer_page(
-        self, query: UserQuery, follower: AppFollower, recent: list[bytes], draw: Draw
+        self, query: UserQuery, answer: AnswerQuery, recent: list[bytes], draw: Draw
     ) -> RecommendationResult:
         """Answer one page and store its products; while the store is away, answer without earlier pages."""
         page = (query.app_id, query.user_keys[0] if query.user_keys else "", query.pagination_id)
         try:
             shown = await self._stores.pages.shown(*page)
-            result = await follower.answer(query, recent, shown, draw)
+            result = await answer(query, recent, shown, draw)
             if result.products:
                 product_ids = [product["product_id"] for product in result.products]
                 await self._stores.pages.show(*page, product_ids, is_strangers=query.is_strangers)
             return result
         except Unavailable:
             self._meter.count("kiosk_page_misses_total")
-            return await follower.answer(query, recent, (), draw)
+            return await answer(query, recent, (), draw)
 
     async def _read_recent(self, query: UserQuery) -> list[bytes]:
         """Read the recent list of the user; while the store is away, answer without it."""

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -108,6 +109,8 @@ class ModelRegistry:
         self._pinned: dict[str, float] = {}
         "Time at which each pinned version was last requested, in seconds."
         self._loads: dict[str, asyncio.Task[None]] = {}
+        self._background: dict[str, asyncio.Task[object]] = {}
+        "Loads that no query waits for."
         self._refused: dict[tuple[str, str], float] = {}
         self._small: set[str] = set()
         "Trials for which the memory budget has no room here."
@@ -134,6 +137,33 @@ class ModelRegistry:
         """Return whether a version is loaded beside the serving one and can answer at once."""
         pinned = f"{engine_id}{_PIN}{version}"
         return pinned in self._pinned and self.serving_version(pinned) == version
+
+    def find_loaded(self, engine_id: str, version: str) -> str | None:
+        """Return the name under which a version of an engine answers; an empty version is the serving one.
+
+        None while it is not loaded or was refused. The first call starts the load, and nobody waits for it.
+        """
+        if engine_id not in self.engine_ids:
+            self._start_load(engine_id, self.ensure_loaded(engine_id))
+            return None
+        if version in ("", self.serving_version(engine_id)):
+            return engine_id
+        pinned = f"{engine_id}{_PIN}{version}"
+        if pinned not in self.engine_ids:
+            self._start_load(pinned, self.hold_version(engine_id, version))
+            return None
+        if self.serving_version(pinned) != version:
+            return None
+        self._pinned[pinned] = self._clock.monotonic_s()
+        return pinned
+
+    def _start_load(self, name: str, load: Coroutine[Any, Any, object]) -> None:
+        """Run a load in the background, each once at a time."""
+        if name in self._background:
+            load.close()
+            return
+        task = self._background[name] = asyncio.get_running_loop().create_task(load)
+        task.add_done_callback(lambda _: self._background.pop(name, None))
 
     async def ensure_loaded(self, engine_id: str) -> None:
         """Follow an engine from now on; returns when its snapshot serves or was refused."""

@@ -277,7 +277,9 @@ class DayFiles:
             present = [name for name in names if name not in missing]
             table = file.read(columns=present, use_threads=False)
             for name in missing:
-                table = table.append_column(name, pa.array([""] * table.num_rows, pa.string()))
+                kind = self.schema.field(name).type
+                empty = [] if pa.types.is_list(kind) else ""
+                table = table.append_column(name, pa.array([empty] * table.num_rows, kind))
             encoded = {path.partition(".")[0] for path in dictionaries}
             kept = [
                 table.schema.field(name) if name in encoded else self.schema.field(name) for name in names

@@ -32,10 +32,12 @@ COLUMNS = pa.schema(
         ("answered_at", pa.int64()),
         ("places", pa.list_(pa.int16())),
         ("origins", pa.list_(pa.int8())),
+        ("sides", pa.list_(pa.int8())),
         *((name, ANSWER_COLUMNS.field(name).type) for name in ANSWER_FACTS),
     ]
 )
-"""`at` and `answered_at` are milliseconds since 1970. `places` count from 1. `matched` is `id`, `person` or `purchase`.
+"""`at` and `answered_at` are milliseconds since 1970. `places` count from 1. `sides` has 0 for places that no
+side of an interleaving experiment filled. `matched` is `id`, `person` or `purchase`.
 `value` is 0 without money, and negative for refunds."""
 
 
@@ -45,6 +47,7 @@ class OutcomeStore(DayFiles):
     kind = "outcomes"
     schema = COLUMNS
     user_column = "user"
+    added = ("sides",)
     encodings = {"compression_level": 6}  # noqa: RUF012
 
     def replace_days(self, app_id: str, days: Mapping[str, Any], facts: Mapping[str, Any]) -> None:

@@ -27,6 +27,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from cluster.ids import DEFAULT_ENGINE
 from cluster.records.units import Moment, Share
 
+Method = Literal["split", "interleave"]
 Status = Literal["Draft", "Scheduled", "Active", "Completed", "Archived"]
 
 STEPS: Final[dict[Status, frozenset[Status]]] = {
@@ -173,6 +174,8 @@ class Experiment(BaseModel):
     "The variant's engine, snapshot or boost rule applies to requests for these engines."
     reports_exposure: bool = False
     "The shop's own code reports who met a variant, so variants may be the same for Kiosk."
+    method: Method = "split"
+    "`split` gives each user one variant; `interleave` drafts each list from the products of both variants."
     goal: tuple[str, ...] = ("checkout",)
     "Types of interactions that count as a conversion."
     goals: Goals = ()
@@ -217,6 +220,8 @@ class Experiment(BaseModel):
                 raise ValueError(
                     f"there is no guardrail {name!r}; choose of {', '.join([*GUARDRAILS, *goals])}"
                 )
+        if self.method == "interleave" and (len(self.variants) != 2 or self.reports_exposure):
+            raise ValueError("an interleaving has two variants, and Kiosk itself serves them")
         return self
 
     def is_running_at(self, now_ms: int) -> bool:

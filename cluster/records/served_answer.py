@@ -23,6 +23,11 @@ DITHERED: Final = 5
 ORIGINS: Final = ("ranked", "rule", "cold start", "explored", "repeated", "dithered")
 "Name of each code in `origins`."
 
+BOTH_SIDES: Final = 0
+FIRST_SIDE: Final = 1
+SECOND_SIDE: Final = 2
+"Codes in `sides`: both sides would have placed the product there, or the named one did."
+
 LIST_ENDPOINTS: Final = (
     "user_to_products", "user_to_trending", "user_to_categories", "user_to_attributes", "user_to_history",
     "product_to_products", "search",
@@ -73,3 +78,5 @@ class ServedAnswer(LogRow):
     "How each product came to its place: positions in `ORIGINS`."
     propensities: tuple[float | None, ...] = ()
     "Probability of each product at its place under the policy that served; None without a closed form."
+    sides: tuple[int, ...] = ()
+    "Side of the interleaving experiment that placed each product; empty for a list that is not interleaved."

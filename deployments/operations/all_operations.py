@@ -35,6 +35,7 @@ from deployments.operations.frame.services import AdminServices
 from deployments.operations.insight import (
     experiment_plan,
     experiments,
+    interleaving,
     measurements,
     outcomes,
     overview,
@@ -87,6 +88,7 @@ _MODULES: tuple[ModuleType, ...] = (
     rule_preview,
     experiments,
     experiment_plan,
+    interleaving,
     search_activity,
     outcomes,
     questions,

@@ -99,7 +99,7 @@ async def test_the_serving_model_survives_promotions_of_damaged_snapshots(
         told_s.append(meter.at_s[-1] - started_s)
         assert (await host._followers.get(APP)).serving_version("default") == good
         # what was refused is not tried again at once, so the next damage needs another look
-        (await host._followers.get(APP))._model_registry._refused.clear()
+        (await host._followers.get(APP)).model_registry._refused.clear()
         await _point(stores, good)
         await asyncio.sleep(1.0)
     going = False

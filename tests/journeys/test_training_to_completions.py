@@ -54,7 +54,7 @@ async def completes(host: EngineHost, typed: str, wanted: list[str]) -> bool:
 
 async def field_of(host: EngineHost) -> Any:
     follower = await host._followers.get(APP)
-    recommender = follower._active
+    recommender = follower.recommender
     catalog = recommender.overlay.catalog
     return recommender.completions, recommender.completions.get_field(
         KEY, catalog, lambda: np.zeros(len(catalog))

@@ -56,7 +56,7 @@ async def test_searches_are_answered_out_of_the_snapshot_and_new_products_beside
 
 async def texts_of(host: EngineHost) -> ProductTexts:
     follower = await host._followers.get(APP)
-    return follower._active.overlay.texts
+    return follower.recommender.overlay.texts
 
 
 async def find_product_ids(host: EngineHost, text: str, **wishes: Any) -> list[str]:

@@ -58,7 +58,7 @@ async def test_a_forgotten_person_leaves_the_cohorts(world: World) -> None:
             return await served_by(follower) == "trending"
 
         await until(is_left, 7.5)
-        assert len(follower._active.overlay.users) == len(MEMBERS) - 1
+        assert len(follower.recommender.overlay.users) == len(MEMBERS) - 1
     async with following(world) as follower:
         assert await served_by(follower) == "trending", "four users are too few"
-        assert len(follower._active.overlay.users) == len(MEMBERS) - 1
+        assert len(follower.recommender.overlay.users) == len(MEMBERS) - 1

@@ -127,7 +127,7 @@ async def test_a_planted_difference_between_two_replicas_is_reported(
     assert await differing(shop) == []
     await until(lambda: meter.gauges.get("kiosk_replicas_differ") == 0)
     [(_, follower)] = left.loaded
-    overlay = follower._active.overlay
+    overlay = follower.recommender.overlay
     if kind == "records":
         overlay.catalog.put({**shop.product(3), "title": "planted"})
     else:
@@ -219,7 +219,7 @@ async def test_a_state_is_renewed_while_writes_go_on(
     host = opened()
     await lists(host, queries(shop, 1))
     [(_, follower)] = host.loaded
-    before, changes, writes = follower._active, shop.stores.changes, 0
+    before, changes, writes = follower.recommender, shop.stores.changes, 0
     read_first, renewing = changes.first, asyncio.current_task()
 
     async def write_and_read(app_id: str, noun: Noun) -> str:
@@ -229,10 +229,10 @@ async def test_a_state_is_renewed_while_writes_go_on(
             writes += 1
             await shop.upload([writes])
             last = await changes.last(app_id, "product")
-            await until(lambda: follower._active.overlay.offsets["product"] == last)
+            await until(lambda: follower.recommender.overlay.offsets["product"] == last)
         return await read_first(app_id, noun)
 
     monkeypatch.setattr(changes, "first", write_and_read)
     await follower._renew(asyncio.Lock())
     assert writes == 3
-    assert follower._active is not before
+    assert follower.recommender is not before

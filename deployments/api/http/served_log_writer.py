@@ -100,6 +100,7 @@ class ServedLogWriter(BatchWriter[_PendingAnswer]):
             scores=placements.scores[:MOST_PRODUCTS],
             origins=placements.origins[:MOST_PRODUCTS],
             propensities=placements.propensities[:MOST_PRODUCTS],
+            sides=placements.sides[:MOST_PRODUCTS],
         )
         self._put_answer(request, row, treatments)
 

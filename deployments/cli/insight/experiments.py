@@ -17,7 +17,7 @@ from deployments.cli.frame import screen
 from deployments.cli.frame.charts import BAR_COLOUR, WIDTH, build_bar_chart, write_charts
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.insight import experiment_plan, experiments
+from deployments.operations.insight import experiment_plan, experiments, interleaving
 from jobs.refresh.evaluation.plots import BarChart, PlotBox, PlotLabel
 
 app = typer.Typer(help="Experiments: which variant works.", no_args_is_help=True)
@@ -47,6 +47,16 @@ REPORT_EPILOG = """
 Read it as often as you like: the intervals hold for all looks together.
 """
 
+INTERLEAVE_EPILOG = """
+[bold]Examples[/]
+
+  kiosk experiments interleave development "New weights" --snapshot 3f2a
+  kiosk experiments interleave development "Blue" --rival-engine blue
+  kiosk experiments interleaving development new-weights      read it
+  kiosk experiments complete development new-weights          end it
+
+Both sides fill the same lists by turns, and clicks decide. Read it as often as you like.
+"""
 EDIT_EPILOG = """
 [bold]Examples[/]
 
@@ -75,6 +85,10 @@ COMMANDS = (
     OperationCommand(
         "create", "experiments.create", CREATE_EPILOG, {"experiments": "FILE"}, {"created": "experiments"}
     ),
+    OperationCommand(
+        "interleave", "experiments.interleave", INTERLEAVE_EPILOG, {"name": "NAME", "engine_id": "--engine"}
+    ),
+    OperationCommand("interleaving", "experiments.interleaving"),
     OperationCommand("list", "experiments.list"),
     OperationCommand("show", "experiments.get"),
     OperationCommand("start", "experiments.start"),
@@ -90,7 +104,7 @@ COMMANDS = (
     OperationCommand("archive", "experiments.archive"),
     OperationCommand("plan", "experiments.plan", PLAN_EPILOG),
 )
-add_commands(app, COMMANDS, experiments, experiment_plan)
+add_commands(app, COMMANDS, experiments, experiment_plan, interleaving)
 
 
 @app.command("report", epilog=REPORT_EPILOG)

@@ -25,6 +25,7 @@ from deployments.operations.insight.experiments import EditExperiment, ScheduleE
 LIST = "/apps/{app_id}/experiments"
 NEW = LIST + "/new"
 EXPERIMENT = LIST + "/{experiment}"
+INTERLEAVING = "/apps/{app_id}/interleavings/{experiment}"
 VARIANTS = 4
 "Variants that the wizard has inputs for."
 MOST_ENGINES, MOST_SNAPSHOTS = 10, 20
@@ -125,9 +126,10 @@ def _figure_from_query(query: Mapping[str, str]) -> dict[str, Any]:
 async def show_experiment(request: ConsoleRequest) -> Response:
     """Show an experiment and what came of it."""
     named = {"app_id": request.app_id, "experiment": request.path["experiment"]}
-    shown, report = await asyncio.gather(
-        request.perform("experiments.get", **named), request.perform("experiments.report", **named)
-    )
+    shown = await request.perform("experiments.get", **named)
+    if shown.experiment.method == "interleave":
+        return request.redirect(path_of(INTERLEAVING, **named).removeprefix("/console"))
+    report = await request.perform("experiments.report", **named)
     return request.page(
         "experiments/experiment.html", one=shown.experiment, stage=shown.status, report=report,
         edit_inputs=list_inputs(

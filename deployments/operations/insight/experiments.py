@@ -287,11 +287,14 @@ async def report_experiment(services: AdminServices, given: OfExperiment) -> Exp
 
     Errors:
         NotFound: no such app or experiment; Fault: compacted interactions are damaged
+        Invalid: the experiment interleaves its variants
     Cost:
         reads and counts in another thread, once in 30 seconds
     """
     lifecycle = await _open_lifecycle(services, given)
     experiment = await lifecycle.get(given.app_id, given.experiment)
+    if experiment.method == "interleave":
+        raise Invalid(f"{experiment.slug} interleaves its variants; see `kiosk experiments interleaving`")
     report: ExperimentReport = await services.cache.get(
         ("experiments.report", given.app_id, experiment.model_dump_json()),
         lambda: load_report(services.stores, services.artifacts, experiment),

@@ -114,7 +114,7 @@ async def test_others_are_answered_and_changes_come_in_while_a_column_is_built(
     assert not waiting.done()
     go_on.set()
     assert (await waiting).products
-    catalog = follower._active.overlay.catalog
+    catalog = follower.recommender.overlay.catalog
     assert catalog.columns.has_columns(column_keys_of_filter(parse("brand:Birk")))
     assert catalog.filter_mask(parse("brand:Birk AND price:5"))[catalog.row_of("rake")]
 
@@ -129,7 +129,7 @@ async def test_who_asks_for_the_same_column_meanwhile_waits_for_the_same_buildin
 async def test_an_answer_that_needs_more_columns_than_memory_holds_comes_all_the_same(
     follower: AppFollower,
 ) -> None:
-    columns = follower._active.overlay.catalog.columns
+    columns = follower.recommender.overlay.catalog.columns
     columns._columns._most_bytes = 1
     everything = replace(
         QUERIES["filter"], boosts=(Boost(parse("tags:steel")),), removed=(Boost(parse("rating:5")),),
@@ -142,7 +142,7 @@ async def test_prebuilt_columns_exist_before_the_first_query(
     follower: AppFollower, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follower_module, "PREBUILT_COLUMNS", (("field", "brand"),))
-    columns = follower._active.overlay.catalog.columns
+    columns = follower.recommender.overlay.catalog.columns
     assert not columns.has_columns(column_keys_of_filter(parse("brand:Birk")))
     await upload(stores, PRODUCTS[:1])
     await until(lambda: columns.has_columns(column_keys_of_filter(parse("brand:Birk"))))

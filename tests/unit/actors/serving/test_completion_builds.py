@@ -97,7 +97,7 @@ async def test_a_request_does_not_wait_longer_than_its_bound(
         await _texts(follower)
     assert (refused.value.facts["told"], refused.value.facts["retry_after_s"]) == (True, 1)
     slow.go_on.set()
-    completions = follower._active.completions
+    completions = follower.recommender.completions
     await until(lambda: completions.has_field(("title", "", False)))
     assert await _texts(follower)
 
@@ -114,9 +114,9 @@ async def test_builds_of_an_app_are_few_and_an_index_that_does_not_fit_is_refuse
     slow.go_on.set()
     builds = follower._completion_builds
     await until(lambda: not builds._tasks)
-    assert not follower._active.completions.has_field(("subtitle", "", False))
+    assert not follower.recommender.completions.has_field(("subtitle", "", False))
     monkeypatch.setattr(completion_builds, "WAIT_S", 10.0)
-    follower._active.completions.most_bytes = 1
+    follower.recommender.completions.most_bytes = 1
     with pytest.raises(Unavailable, match="completions of the field title need more than 0 MB"):
         await _texts(follower)
 

@@ -1,0 +1,71 @@
+"""Pages of interleaving: the form of its two sides, and the report of the side that users prefer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from deployments.console.model_form import arguments_from_form, list_inputs
+from deployments.console.page import Page
+from deployments.console.pages.experiments import INTERLEAVING, NEXT_STEPS
+from deployments.console.request import ConsoleRequest, path_of
+from deployments.operations.insight.interleaving import InterleaveSides, InterleavingView
+
+NEW = "/apps/{app_id}/interleavings/new"
+IN_ADDRESS = frozenset({"app_id"})
+
+
+async def show_sides(request: ConsoleRequest) -> Response:
+    """Show the form of a new interleaving."""
+    return request.page("experiments/sides.html", inputs=list_inputs(InterleaveSides, exclude=IN_ADDRESS))
+
+
+async def start_interleaving(request: ConsoleRequest) -> Response:
+    """Start an interleaving from the form."""
+    given = arguments_from_form(InterleaveSides, request.form, exclude=IN_ADDRESS)
+    started = await request.perform("experiments.interleave", app_id=request.app_id, **given)
+    experiment = started.experiment
+    path = path_of(INTERLEAVING, app_id=request.app_id, experiment=experiment.experiment_id)
+    text = request.services.text("experiments.changed", name=experiment.name, status=started.status)
+    return request.redirect(path.removeprefix("/console"), text)
+
+
+async def show_interleaving(request: ConsoleRequest) -> Response:
+    """Show which side users prefer, and the steps that an interleaving can take."""
+    view: InterleavingView = await request.perform(
+        "experiments.interleaving", app_id=request.app_id, experiment=request.path["experiment"]
+    )
+    experiment = view.report.experiment
+    stage = experiment.status_at(view.now_ms)
+    return request.page(
+        "experiments/interleaving.html", one=experiment, stage=stage, report=view.report,
+        rows=list_sides(view), bar=share_bar(view), steps=NEXT_STEPS[stage],
+    )  # fmt: skip
+
+
+def list_sides(view: InterleavingView) -> list[tuple[str, int, int, bool]]:
+    """Return name, clicks, days won, and whether it is better, of each side."""
+    report, result = view.report, view.report.result
+    first, second = report.experiment.variants
+    return [
+        (first.name, result.first_clicks, result.first_wins, report.better == first.slug),
+        (second.name, result.second_clicks, result.second_wins, report.better == second.slug),
+    ]
+
+
+def share_bar(view: InterleavingView) -> dict[str, Any]:
+    """Return where the interval of the share begins, how wide it is, and its value, in percent of the width."""
+    share = view.report.result.share
+    return {
+        "left": round(share.low * 100, 2),
+        "width": round(max((share.high - share.low) * 100, 0.4), 2),
+        "point": round(share.value * 100, 2),
+    }
+
+
+PAGES = (
+    Page(NEW, show_sides, role="editor"),
+    Page(NEW, start_interleaving, role="editor", methods=("POST",)),
+    Page(INTERLEAVING, show_interleaving, example="-"),
+)

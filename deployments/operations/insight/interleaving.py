@@ -1,0 +1,183 @@
+"""Use cases of interleaving: let two sides fill the same lists, and read which one people prefer.
+
+`experiments.pause`, `experiments.complete` and `experiments.edit` stop and change an interleaving like any experiment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from actors.experiments.interleaving import ALPHA
+from actors.experiments.interleaving_report import InterleavingReport, load_interleaving_report
+from actors.experiments.lifecycle import ExperimentLifecycle
+from cluster.artifacts.artifact_store import ArtifactStore
+from cluster.errors import Conflict, Invalid, NotFound
+from cluster.ids import DEFAULT_ENGINE
+from cluster.records.engine import Engine
+from cluster.records.units import Share
+from deployments.operations.frame.app_access import require_app
+from deployments.operations.frame.operation import OfApp, operation
+from deployments.operations.frame.result_table import ResultLines, ResultTable
+from deployments.operations.frame.services import AdminServices
+from deployments.operations.insight.experiments import ExperimentStep, OfExperiment
+from deployments.operations.models.engines import find_engine
+from deployments.operations.models.snapshots import Version, find_version
+
+GOAL = ("click", "product_detail_page_view")
+
+
+class InterleaveSides(OfApp):
+    """The two sides of an interleaving; the first one is what an engine serves now."""
+
+    name: str = Field(min_length=1, max_length=200, description="Name of the experiment.")
+    engine_id: str = Field(default=DEFAULT_ENGINE, description="Engine whose lists are interleaved.")
+    snapshot: Version | None = Field(
+        default=None, description="The second side ranks with this version, or the only one that begins so."
+    )
+    rival_engine: str | None = Field(default=None, description="The second side is this engine.")
+    rule: str | None = Field(default=None, description="The second side has this stored rule; give it a tag.")
+    traffic: Share = Field(default=1.0, description="Share of the users who take part, 0 to 1.")
+    goal: Annotated[tuple[str, ...], Field(min_length=1, max_length=50)] = Field(
+        default=GOAL, description="Types of interactions that credit the side of a product."
+    )
+
+    def require_rival(self) -> None:
+        """Refuse sides that are the same.
+
+        Errors:
+            Invalid: nothing makes the second side another one
+        """
+        if not (self.snapshot or self.rival_engine or self.rule):
+            raise Invalid("name a snapshot, an engine or a rule of the second side")
+
+
+@dataclass(frozen=True, slots=True)
+class InterleavingView:
+    """What came of an interleaving, at a time."""
+
+    report: InterleavingReport
+    now_ms: int
+
+    @property
+    def verdict(self) -> str:
+        """Return the decision as a sentence."""
+        report, share = self.report, self.report.result.share
+        if report.better:
+            side = report.experiment.variant(report.better)
+            name = report.better if side is None else side.name
+            return f"Users prefer the side {report.better} ({name})."
+        reach = f"between {share.low:.1%} and {share.high:.1%}"
+        return f"Open: the second side wins {share.value:.1%} of the days, with certainty {reach}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON."""
+        return {**self.report.to_dict(), "status": self.report.experiment.status_at(self.now_ms)}
+
+    def to_lines(self) -> ResultLines:
+        """Return what the command line prints."""
+        report, result = self.report, self.report.result
+        first, second = report.experiment.variants
+        rows = [
+            (first.slug, first.name, f"{result.first_clicks:,}", f"{result.first_wins:,}"),
+            (second.slug, second.name, f"{result.second_clicks:,}", f"{result.second_wins:,}"),
+        ]
+        return (
+            f"{report.experiment.name}, {report.experiment.status_at(self.now_ms)}: "
+            f"{report.lists:,} lists of {report.requests:,} requests, {report.people:,} users",
+            ResultTable(("side", "serves", "clicks", "days won"), rows, ids=("serves",)),
+            f"{result.ties:,} days without a winner. The interval holds at all looks together, "
+            f"with an error of {ALPHA:.0%}.",
+            self.verdict,
+        )
+
+
+@operation(
+    "experiments.interleave",
+    "POST",
+    "/apps/{app_id}/interleavings",
+    "editor",
+    check=InterleaveSides.require_rival,
+)
+async def interleave_sides(services: AdminServices, given: InterleaveSides) -> ExperimentStep:
+    """Start to fill lists from two sides by turns: what an engine serves now, and a snapshot, an engine or a rule.
+
+    Errors:
+        NotFound: no such app, engine, snapshot or rule
+        Invalid: the sides are the same, or the app keeps no served log with users
+        Conflict: the engine is interleaved already, or the name is taken
+    """
+    given.require_rival()
+    await require_app(services.stores, given.app_id)
+    app = (await services.stores.access.read_all()).apps[given.app_id]
+    if app.settings.served_log != "on":
+        raise Invalid(
+            f"the served log of {given.app_id} is {app.settings.served_log}; wins are counted by user, so it must be on"
+        )
+    engine = await find_engine(services.stores, given.app_id, given.engine_id)
+    rival = engine
+    if given.rival_engine is not None:
+        rival = await find_engine(services.stores, given.app_id, given.rival_engine)
+    rules = {rule.name for rule in await services.stores.boost_rules.all(given.app_id)}
+    if given.rule is not None and given.rule not in rules:
+        raise NotFound(f"app {given.app_id} has no stored rule {given.rule!r}")
+    lifecycle = ExperimentLifecycle(services.stores, services.clock)
+    for other in await lifecycle.list_experiments(given.app_id):
+        is_running = other.status_at(services.now_ms()) == "Active"
+        if is_running and other.method == "interleave" and given.engine_id in other.engines:
+            raise Conflict(f"{other.slug} interleaves the engine {given.engine_id}; complete it first")
+    (made,) = await lifecycle.create(
+        given.app_id, [await asyncio.to_thread(_build_draft, services.artifacts, given, engine, rival)]
+    )
+    return ExperimentStep(await lifecycle.start(given.app_id, made.experiment_id), services.now_ms())
+
+
+def _build_draft(
+    artifacts: ArtifactStore | None, given: InterleaveSides, engine: Engine, rival: Engine
+) -> dict[str, Any]:
+    """Return the draft of the experiment; both sides keep their versions if another one is promoted."""
+    version = rival.snapshot
+    if given.snapshot is not None:
+        version = given.snapshot
+        if artifacts is not None:
+            version = find_version(artifacts, given.app_id, rival.engine_id, given.snapshot)
+    second = {
+        "name": " ".join(filter(None, (given.rival_engine, given.snapshot and version, given.rule))),
+        "slug": "second",
+        "engine_id": given.rival_engine or "",
+        "snapshot": version,
+        "boost_rule": given.rule or "",
+    }
+    first = {"name": f"now {engine.snapshot}".strip(), "slug": "first", "snapshot": engine.snapshot}
+    return {
+        "name": given.name,
+        "method": "interleave",
+        "variants": [first, second],
+        "engines": [given.engine_id],
+        "traffic": given.traffic,
+        "goal": list(given.goal),
+    }
+
+
+@operation("experiments.interleaving", "GET", "/apps/{app_id}/interleavings/{experiment}")
+async def report_interleaving(services: AdminServices, given: OfExperiment) -> InterleavingView:
+    """Report which side of an interleaving people prefer. No person is named.
+
+    Errors:
+        NotFound: no such app or experiment; Invalid: the experiment splits its users
+    Cost:
+        reads and counts in another thread, once in 30 seconds
+    """
+    await require_app(services.stores, given.app_id)
+    lifecycle = ExperimentLifecycle(services.stores, services.clock)
+    experiment = await lifecycle.get(given.app_id, given.experiment)
+    if experiment.method != "interleave":
+        raise Invalid(f"{experiment.slug} splits its users; see `kiosk experiments report`")
+    report: InterleavingReport = await services.cache.get(
+        ("experiments.interleaving", given.app_id, experiment.model_dump_json()),
+        lambda: load_interleaving_report(services.stores, services.artifacts, experiment, services.now_ms()),
+    )
+    return InterleavingView(report, services.now_ms())
