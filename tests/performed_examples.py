@@ -31,6 +31,7 @@ LINE = 110
 WALK = """
     experiments.create experiments.list experiments.get experiments.edit experiments.schedule experiments.start
     experiments.report experiments.pause experiments.start experiments.complete experiments.archive
+    experiments.interleave experiments.interleaving
     rules.put rules.list rules.order rules.conflicts rules.preview rules.delete rules.history
     search.report outcomes.report archive.report
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -185,6 +186,40 @@ async def test_a_requested_version_answers_beside_the_serving_version(
     assert (await first_of(host), await serving(host)) == (plain, "")
     await serve(stores, trained[2])
     assert await first_of(host, replace(QUERY, snapshot=trained[1])) == name(8)
+
+
+async def test_a_version_is_loaded_in_the_background_and_counts_in_the_memory(
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str]
+) -> None:
+    await serve(stores, trained[1])
+    await answered(host)
+    follower = await host._followers.get(APP)
+    before, registry = follower.nbytes, follower.model_registry
+    assert registry.find_loaded("default", "") == "default"
+    assert registry.find_loaded("default", trained[1]) == "default"
+    assert registry.find_loaded("default", trained[2]) is None
+    await until(lambda: registry.find_loaded("default", trained[2]) is not None)
+    assert follower.nbytes > before
+    name_of_second = registry.find_loaded("default", trained[2])
+    assert name_of_second is not None
+    assert follower.serving_version(name_of_second) == trained[2]
+    assert registry.find_loaded("plain", "") is None
+    await until(lambda: registry.find_loaded("plain", "") == "plain")
+
+
+async def test_a_version_that_was_refused_is_not_loaded_for_each_query(
+    host: EngineHost, stores: Stores, trained: tuple[Path, str, str], meter: Refusals
+) -> None:
+    await serve(stores, trained[1])
+    await answered(host)
+    registry = (await host._followers.get(APP)).model_registry
+    assert registry.find_loaded("default", "nothing") is None
+    await until(lambda: meter.refused == 1)
+    for _ in range(10):
+        assert registry.find_loaded("default", "nothing") is None
+        await asyncio.sleep(0)
+    assert meter.refused == 1
+    assert await first_of(host) == name(8)
 
 
 async def test_a_requested_version_stays_when_the_app_is_reloaded(

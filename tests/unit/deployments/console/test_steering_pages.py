@@ -17,7 +17,7 @@ from cluster.records.boost_rule import BoostRule
 from cluster.records.experiment import Exposure
 from cluster.records.logged_query import LoggedQuery
 from cluster.records.question import Answer, BankQuestion, CitedPassage, CitedSentence, Question
-from deployments.console.pages import archive, experiments, rules, search
+from deployments.console.pages import archive, experiments, interleaving, rules, search
 from deployments.console.pages.rules import form_values, rule_from_form
 from deployments.operations.frame.services import AdminConfig
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
@@ -26,7 +26,7 @@ from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.fakes.corner_shop import APP, NOW_MS
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'{{7*7}}"
-AREA_PAGES = (*rules.PAGES, *experiments.PAGES, *search.PAGES, *archive.PAGES)
+AREA_PAGES = (*rules.PAGES, *experiments.PAGES, *interleaving.PAGES, *search.PAGES, *archive.PAGES)
 RANK: dict[str, int] = {"viewer": 1, "analyst": 2, "editor": 3, "owner": 4}
 HTMX = {"hx-request": "true"}
 
@@ -71,6 +71,7 @@ async def _make_hostile(shop: AdminShop) -> None:
         ],
     )
     await shop.perform("experiments.start", experiment="paywall")
+    await shop.perform("experiments.interleave", name="Hostile sides", rule=HOSTILE)
     for text, total in ((HOSTILE, 0), (HOSTILE + "s", 3)):
         query = LoggedQuery(at=NOW_MS - 5, kind="search", text=text, total=total, took_ms=3.0)
         await stores.queries.append(APP, [query])
@@ -105,6 +106,8 @@ SHOWN = (
     "/apps/shop/experiments/new",
     "/apps/shop/experiments/plan?rate=4&lift=10",
     "/apps/shop/experiments/paywall",
+    "/apps/shop/interleavings/new",
+    "/apps/shop/interleavings/hostile-sides",
     "/apps/shop/search",
     "/apps/shop/search?since=90d&kind=search",
     "/apps/shop/questions",
@@ -122,7 +125,7 @@ async def test_each_role_opens_what_it_may_and_no_text_becomes_markup(
     needed = {page.path: page.role for page in AREA_PAGES if "GET" in page.methods}
     for path in SHOWN:
         pattern = path.partition("?")[0].replace("/apps/shop", "/apps/{app_id}")
-        least = needed.get(pattern.replace("/paywall", "/{experiment}")) or "viewer"
+        least = needed.get(re.sub("/(paywall|hostile-sides)", "/{experiment}", pattern)) or "viewer"
         page = await visitor.get(path)
         assert page.status_code == (200 if RANK[role] >= RANK[least] else 403), (path, page.text[-2000:])
         assert "<img" not in page.text, path
@@ -194,6 +197,28 @@ async def test_a_rule_is_made_previewed_moved_deleted_and_brought_back(console: 
     assert "boards" in [rule.name for rule in stored.rules]
     newest = (await console.shop.perform("rules.history")).versions[0]
     assert (newest.username, newest.change) == ("editor", "undo")
+
+
+async def test_an_interleaving_is_started_shown_and_ended(console: OpenConsole) -> None:
+    await console.shop.perform("experiments.complete", experiment="hostile-sides")
+    visitor = await console.visit("editor")
+    form = await visitor.get("/apps/shop/interleavings/new")
+    assert "Both sides fill the same lists by turns" in form.text
+    refused = await visitor.post("/apps/shop/interleavings/new", name="Less", rule="nothing")
+    assert "no stored rule" in refused.text
+    await visitor.get("/apps/shop/interleavings/new")
+    started = await visitor.post("/apps/shop/interleavings/new", name="Less", rule="b", traffic="50")
+    address = started.headers["location"].removeprefix("/console")
+    page = await visitor.get(address)
+    assert "Less is Active." in page.text
+    assert "No list was interleaved yet" in page.text
+    assert "50 %" in page.text
+    experiment = (await console.shop.perform("experiments.get", experiment="less")).experiment
+    assert (experiment.method, experiment.variants[1].boost_rule) == ("interleave", "b")
+    step = await visitor.post(f"/apps/shop/experiments/{experiment.experiment_id}", step="complete")
+    there = await visitor.get(step.headers["location"].removeprefix("/console"))
+    assert there.headers["location"].removeprefix("/console") == address
+    assert "Conclude" not in (await visitor.get(address)).text
 
 
 async def test_many_rules_are_shown_page_by_page(console: OpenConsole) -> None:

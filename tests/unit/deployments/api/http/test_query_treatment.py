@@ -181,3 +181,70 @@ async def test_a_question_is_no_exposure_to_another_engine(corner: Corner) -> No
     answer = await call(corner.handler, "POST", "/v1/ask/questions", headers=corner.headers(), body=body)
     assert answer.status == 200
     assert await list_exposures(corner) == {}
+
+
+SIDES = [
+    {"variant_id": "a", "name": "a", "slug": "a", "snapshot": "v1"},
+    {
+        "variant_id": "b",
+        "name": "b",
+        "slug": "b",
+        "engine_id": "news",
+        "snapshot": "v2",
+        "boost_rule": "sale",
+    },
+]
+
+
+async def test_an_interleaving_gives_the_query_a_second_side_with_rules_of_its_engine(corner: Corner) -> None:
+    await put(corner, "one", {}, variants=SIDES, method="interleave")
+    query = await ask(corner, user_id="ada", anonymous_id="x")
+    assert (query.engine_id, query.snapshot, query.boosts) == ("default", "v1", ())
+    rival = query.interleaving.rival
+    assert (rival.engine_id, rival.snapshot, rival.rule_names) == ("news", "v2", ("sale",))
+    assert [boost.name for boost in rival.boosts] == ["sale"]
+    again = await ask(corner, user_id="ada")
+    other = await ask(corner, user_id="bob")
+    assert again.interleaving.seed == query.interleaving.seed != other.interleaving.seed
+    assert [row async for row in corner.stores.experiments.exposures("shop", "id-one")] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("recommendation/user_to_products", {"user_id": "ada", "dithering": 2}),
+        ("recommendation/user_to_products", {"user_id": "ada", "diversification": {"brand": {}}}),
+        ("recommendation/user_to_products", {"user_id": "ada", "explain": True}),
+        ("recommendation/user_to_products", {"user_id": "ada", "engine_id": "books"}),
+        ("recommendation/user_to_products", {}),
+        ("recommendation/user_to_history", {"user_id": "ada"}),
+        ("search/search", {"user_id": "ada", "q": "h"}),
+    ],
+)
+async def test_other_lists_are_not_interleaved(corner: Corner, path: str, body: dict[str, Any]) -> None:
+    await put(corner, "one", {}, variants=SIDES, method="interleave")
+    query = await ask(corner, path, **body)
+    assert (query.interleaving, query.snapshot, query.rule_names) == (None, "", ())
+
+
+async def test_the_older_of_two_experiments_that_set_a_snapshot_wins(corner: Corner) -> None:
+    await put(corner, "one", {"snapshot": "v9"}, created_at=1)
+    await put(corner, "two", {}, variants=SIDES, method="interleave", created_at=2)
+    query = await ask(corner, user_id="ada")
+    assert (query.snapshot, query.interleaving) == ("v9", None)
+    await put(corner, "three", {}, variants=SIDES, method="interleave", created_at=0)
+    corner.clock.pass_ms(1_000)
+    query = await ask(corner, user_id="ada")
+    assert (query.snapshot, query.interleaving.rival.snapshot) == ("v1", "v2")
+
+
+async def test_an_event_names_no_interleaving(corner: Corner) -> None:
+    await put(corner, "one", {}, variants=SIDES, method="interleave")
+    answer = await call(
+        corner.handler,
+        "POST",
+        "/v1/experiments/one/events",
+        headers=corner.headers(),
+        json={"user_id": "ada"},
+    )
+    assert answer.status == 404
