@@ -22,6 +22,7 @@ from actors.experiments.messages import (
     LifecycleStep,
 )
 from actors.experiments.report_data import load_report, validate_snapshots
+from actors.experiments.team_draft import seed_draft as seed_draft
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import Clock
 from cluster.deadline import run_within

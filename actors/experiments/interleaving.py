@@ -1,147 +1,29 @@
-"""Team-draft interleaving of two sides: the draft of a list, the credit of clicks, and the decision.
+"""The credit of clicks in interleaved lists, and the decision which side is better.
 
-    draft       in each round of two places a coin decides which side picks first; a side adds its best product that
-                the list lacks, and a product that it pins takes its place when that side picks there
     credit      a click credits the side that placed the product, and neither if both would have placed it there; per
                 person and day the side with more credit wins
-    decision    the share of wins of the second side, with an interval that holds at all looks together
-
-The coin of a round depends on the seed and the place alone, so pages of one list continue one draft.
+    decision    the share of days that the second side won, with an interval that holds at all looks together
 
 Source:
-    F. Radlinski, M. Kurup, T. Joachims, How does clickthrough data reflect retrieval quality?, CIKM 2008
+    F. Radlinski, M. Kurup, T. Joachims, How does clickthrough data reflect retrieval quality?, CIKM 2008; that shared
+    places credit neither side is ours
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from hashlib import blake2b
-from heapq import heappop, heappush
 from typing import Final
 
 import polars as pl
 
 from actors.experiments.statistics import WinShare, estimate_win_share
+from actors.experiments.team_draft import CREDITS
 from cluster.artifacts.day_files import DAY_MS
 from cluster.records.experiment import Experiment
-from cluster.records.served_answer import BOTH_SIDES, FIRST_SIDE, SECOND_SIDE
+from cluster.records.served_answer import FIRST_SIDE, SECOND_SIDE
 
 ALPHA: Final = 0.01
 "Chance that two equal sides are ever decided, over all looks together."
-ROUNDS_A_DIGEST: Final = 512
-CREDITS: Final = (FIRST_SIDE, SECOND_SIDE)
-
-
-def seed_draft(experiment: Experiment, user_key: str, *parts: str) -> str:
-    """Return the seed of a draft: a hash with the secret of the experiment, so that no client can choose it.
-
-    `parts` tell the lists of a person apart.
-
-    Cost:
-        2 us
-    """
-    key = experiment.variant_salt.encode()
-    text = "\n".join((experiment.experiment_id, user_key, *parts))
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=key).hexdigest()
-
-
-class DraftCoins:
-    """The coins of a draft: for each place the side that picks there, 0 or 1."""
-
-    def __init__(self, seed: str) -> None:
-        self._seed = seed
-        self._digests: dict[int, bytes] = {}
-
-    def find_side(self, place: int) -> int:
-        """Return the side that picks at a place: the coin of its round for the first place, else the other side.
-
-        Units:
-            place: from 0, in the whole list
-        """
-        at, second = divmod(place, 2)
-        block, bit = divmod(at, ROUNDS_A_DIGEST)
-        if block not in self._digests:
-            self._digests[block] = blake2b(f"{self._seed}\n{block}".encode()).digest()
-        return (self._digests[block][bit >> 3] >> (bit & 7) & 1) ^ second
-
-
-@dataclass(frozen=True, slots=True)
-class SideList:
-    """The list of one side, from the first place of the draft on."""
-
-    products: Sequence[Hashable]
-    "Best first; variants of one product are equal."
-    pinned: Mapping[int, int]
-    "Place in the whole list -> position in `products`, for products that a rule put there."
-
-
-@dataclass(frozen=True, slots=True)
-class DraftPick:
-    """One place of a drafted list."""
-
-    side: int
-    "The side whose list has the product: 0 or 1."
-    position: int
-    "Position in the list of that side."
-    credit: int
-    "`FIRST_SIDE` or `SECOND_SIDE`; `BOTH_SIDES` if both would place the product there."
-
-
-class _Picker:
-    """What one side may still add."""
-
-    def __init__(self, ranked: SideList) -> None:
-        self._products = ranked.products
-        self._pinned = dict(ranked.pinned)
-        later = set(self._pinned.values())
-        self._free = [at for at in range(len(self._products)) if at not in later]
-        "A heap of positions."
-
-    def find_best(self, place: int, taken: Set[Hashable]) -> int | None:
-        """Return the position of the product that the side would add at a place."""
-        pinned = self._pinned.get(place)
-        if pinned is not None and self._products[pinned] not in taken:
-            return pinned
-        while self._free:
-            if self._products[self._free[0]] not in taken:
-                return self._free[0]
-            heappop(self._free)
-        later = (at for _, at in sorted(self._pinned.items()) if self._products[at] not in taken)
-        return next(later, None)
-
-    def pass_place(self, place: int) -> None:
-        """Leave a place behind: a product that was pinned there and not added becomes an ordinary one."""
-        pinned = self._pinned.pop(place, None)
-        if pinned is not None:
-            heappush(self._free, pinned)
-
-
-def draft_list(first: SideList, second: SideList, seed: str, start: int, rows: int) -> list[DraftPick]:
-    """Draft `rows` places from place `start` of the whole list on; fewer when both lists end.
-
-    Cost:
-        20 us for ten places
-    """
-    sides = (first, second)
-    pickers, coins = (_Picker(first), _Picker(second)), DraftCoins(seed)
-    taken: set[Hashable] = set()
-    picks: list[DraftPick] = []
-    for place in range(start, start + rows):
-        turn = coins.find_side(place)
-        best = [picker.find_best(place, taken) for picker in pickers]
-        if best[turn] is None:
-            turn = 1 - turn
-        position, other = best[turn], best[1 - turn]
-        if position is None:
-            break
-        product = sides[turn].products[position]
-        is_shared = other is not None and sides[1 - turn].products[other] == product
-        picks.append(DraftPick(turn, position, BOTH_SIDES if is_shared else CREDITS[turn]))
-        taken.add(product)
-        for picker in pickers:
-            picker.pass_place(place)
-    return picks
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,8 +149,7 @@ class AppFollower:
         """
         await self._query_log.start()
         self._recommender = await self._load()
-        # most requests use this snapshot, and it contains most texts unchanged, so they need not be read
-        # again
+        # most requests use this snapshot, and texts that it has unchanged need not be read again
         await self.model_registry.ensure_loaded(DEFAULT_ENGINE)
         await self._index_new(self._recommender)
         self._is_rebound = False
@@ -270,7 +269,11 @@ class AppFollower:
 
     @property
     def recommender(self) -> Recommender:
-        """Return the state that serves."""
+        """Return the state that serves.
+
+        Errors:
+            Unavailable: it is not loaded
+        """
         if self._recommender is None:
             raise Unavailable("the recommender is not loaded", retry_after_s=1)
         return self._recommender
@@ -318,8 +321,7 @@ class AppFollower:
         for engine_id, model in await run(None, self.model_registry.bind_to_catalog, ids):
             await run(None, recommender.set_serving_model, engine_id, model, self._clock.now_ms())
         took_ms = round((self._clock.monotonic_s() - started_s) * 1000)
-        products = recommender.overlay.catalog.products
-        self._log.info("recommender_loaded", products=products, took_ms=took_ms)
+        self._log.info("recommender_loaded", products=recommender.overlay.catalog.products, took_ms=took_ms)
         self._meter.time("kiosk_recommender_load_ms", took_ms)
         return recommender
 

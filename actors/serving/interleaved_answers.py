@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import structlog
 
-from actors.experiments.interleaving import SideList, draft_list
+from actors.experiments.team_draft import SideList, draft_list
 from actors.recommender.messages import Interleaving, Placements, RecommendationResult, UserQuery
 from actors.recommender.ranking.query_context import Draw
 from actors.recommender.state.catalog import Catalog

@@ -33,7 +33,7 @@ NOUNS = _words(
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
     file files filter folders follower followup followups form format forms formula frame front gate gateway generation
     geo grams grants graph groups handler handover handshake haproxy hash head histories history host hosts html http
-    idempotency identity ids index indexes info injection input insight installation intake interaction
+    idempotency identity ids index indexes info injection input insight installation intake interaction interleaved interleaving
     interactions invitations item job jobs json jsonrpc key keyring keys knn language learners lease leased leases lexer
     library lifecycle limits line links lists llm loader local lock log logs lookup loop machine management manifest map
     mappings
@@ -55,6 +55,8 @@ NOUNS = _words(
     store stores stream submission subprocess suggestions sum sums summary
     automation drift trial trials supervisor sweep sweeper sync synonyms syntax
     table tables tail task tasks term terms text texts thread threads times token tokens tools top
+    supervisor sweep sweeper sync synonyms syntax
+    table tables tail task tasks team term terms text texts thread threads times token tokens tools top
     traces tracker trainings transformer transport treatment treatments tree trust types upload url usage user users
     validation value values variant vault vectors version views vocabulary warmup warnings watchlist
       argument arguments audit authentication chain gauges master measurement measurements people reseal

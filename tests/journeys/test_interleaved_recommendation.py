@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from actors.experiments.interleaving import DraftCoins, seed_draft
+from actors.experiments.team_draft import DraftCoins, seed_draft
 from actors.intake.loop import IntakeLoop
 from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery

@@ -10,8 +10,7 @@ from dataclasses import replace
 from functools import partial
 from types import TracebackType
 
-from actors.experiments.client import ExperimentClient
-from actors.experiments.interleaving import seed_draft
+from actors.experiments.client import ExperimentClient, seed_draft
 from actors.experiments.messages import ExperimentTreatment
 from actors.recommender.messages import Interleaving, UserQuery
 from actors.serving.client import PREVIEW, StoredRules

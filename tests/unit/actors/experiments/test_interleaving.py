@@ -9,16 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from actors.experiments.interleaving import (
-    CREDIT_COLUMNS,
-    DraftCoins,
-    DraftPick,
-    SideList,
-    draft_list,
-    judge_credits,
-    seed_draft,
-    select_credits,
-)
+from actors.experiments.interleaving import CREDIT_COLUMNS, judge_credits, select_credits
+from actors.experiments.team_draft import DraftCoins, DraftPick, SideList, draft_list, seed_draft
 from cluster.records.experiment import Experiment
 from cluster.records.served_answer import BOTH_SIDES, FIRST_SIDE, SECOND_SIDE
 

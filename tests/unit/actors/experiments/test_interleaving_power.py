@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.experiments.interleaving import ALPHA, SideList, draft_list
+from actors.experiments.interleaving import ALPHA
 from actors.experiments.sample_size import estimate_sample_size
 from actors.experiments.statistics import estimate_win_share
+from actors.experiments.team_draft import SideList, draft_list
 from cluster.records.served_answer import FIRST_SIDE, SECOND_SIDE
 
 POOL, ROWS = 60, 10
