@@ -11,7 +11,13 @@ from dataclasses import replace
 import structlog
 
 from actors.experiments.team_draft import SideList, draft_list
-from actors.recommender.messages import Interleaving, Placements, RecommendationResult, UserQuery
+from actors.recommender.messages import (
+    Interleaving,
+    Placements,
+    RecommendationResult,
+    UserQuery,
+    with_repeat_pauses,
+)
 from actors.recommender.ranking.query_context import Draw
 from actors.recommender.state.catalog import Catalog
 from actors.serving.app_follower import AppFollower
@@ -41,8 +47,10 @@ async def answer_interleaved(
     rival = interleaving.rival
     name = follower.model_registry.find_loaded(query.engine_id, query.snapshot)
     alone = replace(query, interleaving=None, engine_id=name or query.engine_id, snapshot="")
-    rival_name = None
-    if engine_records.find(rival.app_id, rival.engine_id) is not None:
+    rival_name: str | None = None
+    rival_engine = engine_records.find(rival.app_id, rival.engine_id)
+    if rival_engine is not None:
+        rival = with_repeat_pauses(rival, rival_engine.repeat_after_days)
         rival_name = follower.model_registry.find_loaded(rival.engine_id, rival.snapshot)
     is_same = rival_name == name and (query.boosts, query.removed) == (rival.boosts, rival.removed)
     if name is None or rival_name is None or is_same:

@@ -33,7 +33,8 @@ NOUNS = _words(
     experiments exploration exposure facets factors faults features feedback feeds fence field fields
     file files filter folders follower followup followups form format forms formula frame front gate gateway generation
     geo grams grants graph groups handler handover handshake haproxy hash head histories history host hosts html http
-    idempotency identity ids index indexes info injection input insight installation intake interaction interleaved interleaving
+    idempotency identity ids index indexes info injection input insight installation intake interaction
+    interleaved interleaving
     interactions invitations item job jobs json jsonrpc key keyring keys knn language learners lease leased leases lexer
     library lifecycle limits line links lists llm loader local lock log logs lookup loop machine management manifest map
     mappings
