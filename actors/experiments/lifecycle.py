@@ -445,10 +445,11 @@ def _apply_weights(experiment: Experiment, weights: Mapping[str, float]) -> tupl
 
 
 def experiment_to_dict(experiment: Experiment, now_ms: int) -> dict[str, Any]:
-    """Return an experiment as JSON; `status` is the status now."""
+    """Return an experiment as JSON; `status` is the status now, and only an interleaving has `method`."""
     ends_at = experiment.ends_at
+    hidden = {"method"} if experiment.method == "split" else set[str]()
     return {
-        **experiment.model_dump(mode="json"),
+        **experiment.model_dump(mode="json", exclude=hidden),
         "status": experiment.status_at(now_ms),
         "starts_at": iso_ms(experiment.starts_at) if experiment.starts_at else None,
         "ends_at": iso_ms(ends_at) if ends_at is not None else None,
