@@ -20,6 +20,8 @@ from actors.experiments.interleaving import (
     judge_credits,
     select_credits,
 )
+from actors.experiments.messages import BOTH_VARIANTS
+from actors.experiments.report import serving_counts_from
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.day_files import DayFiles
 from cluster.artifacts.outcomes import OutcomeStore
@@ -96,8 +98,9 @@ async def load_interleaving_report(
         some 0.5 s for a million answers
     """
     counts = await stores.experiments.served(experiment.app_id, experiment.experiment_id)
+    requests = serving_counts_from(counts, BOTH_VARIANTS.variant_id).requests
     lists, people, credits = await asyncio.to_thread(_read, artifacts, experiment, now_ms)
-    return InterleavingReport(experiment, sum(counts.values()), lists, people, judge_credits(credits))
+    return InterleavingReport(experiment, requests, lists, people, judge_credits(credits))
 
 
 def _read(

@@ -234,14 +234,6 @@ class AppFollower:
         """Return the snapshot version that serves an engine; empty for the live components alone."""
         return self.recommender.get_engine_state(engine_id).serving_version
 
-    def holds_version(self, engine_id: str, version: str) -> bool:
-        """Return whether a version of an engine is loaded beside the serving one."""
-        return self._model_registry.holds_version(engine_id, version)
-
-    async def has_version(self, engine_id: str, version: str) -> bool:
-        """Load a version of an engine, and return whether it can answer."""
-        return await self.model_registry.hold_version(engine_id, version) != engine_id
-
     async def _build_columns(self, recommender: Recommender, keys: Sequence[Key]) -> None:
         """Build columns in another thread. Queries that need the same columns wait for the same build."""
         async with self._preparing:

@@ -170,7 +170,7 @@ class EngineHost:
     ) -> RecommendationResult:
         """Answer from the snapshot that the trial of the engine draws for the user; if it fails, from the other one."""
         trial = cast(SnapshotTrial, engine.trial)
-        is_held = follower.holds_version(engine.engine_id, trial.version)
+        is_held = follower.model_registry.holds_version(engine.engine_id, trial.version)
         version = trial.version if is_held and is_in_share(trial, query) else ""
         try:
             return await self._answer(replace(query, snapshot=version), follower, recent, draw)

@@ -111,8 +111,10 @@ class UserScorer:
         order = self._order
         await check_engine(self._stores, order)
         await self._follower.start()
-        if order.snapshot and not await self._follower.has_version(order.engine_id, order.snapshot):
-            raise Fault(f"snapshot {order.snapshot} can't be used; `kiosk doctor` says why")
+        if order.snapshot:
+            name = await self._follower.model_registry.hold_version(order.engine_id, order.snapshot)
+            if name == order.engine_id:
+                raise Fault(f"snapshot {order.snapshot} can't be used; `kiosk doctor` says why")
 
     async def close(self) -> None:
         """Stop following the change log and free the memory."""

@@ -139,7 +139,7 @@ class LiveShop:
         last = await self.stores.changes.last(APP, "interaction")
         for _, follower in self.host.loaded:
             for _ in range(10_000):
-                if follower._active.overlay.offsets.get("interaction") == last:
+                if follower.recommender.overlay.offsets.get("interaction") == last:
                     break
                 await asyncio.sleep(0)
 
