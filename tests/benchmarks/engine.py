@@ -169,16 +169,16 @@ def _half_load(stack: Stack, path: str, body: dict[str, Any], name: str, rate: f
 def _log_lines(stack: Stack) -> Iterator[Line]:
     """Compare lists with the log of answers on and off, in alternating rounds: medians of their ratios."""
     name = "user_to_products, 10 rows"
-    asked = requests(stack, *ENDPOINTS[name])
+    lists = requests(stack, *ENDPOINTS[name])
     rates: dict[str, list[float]] = {"on": [], "off": []}
     medians: dict[str, list[float]] = {"on": [], "off": []}
     for turn in range(_LOG_ROUNDS):
         for mode in ("on", "off") if turn % 2 else ("off", "on"):
             _kiosk(stack, "apps", "switch", "development", f"served_log={mode}")
             time.sleep(_SWITCH_S)
-            medians[mode].append(_sound(drive(asked, port=stack.port, connections=1, seconds=3), name).p50_ms)
+            medians[mode].append(_sound(drive(lists, port=stack.port, connections=1, seconds=3), name).p50_ms)
             rates[mode].append(
-                _sound(drive(asked, port=stack.port, connections=32, seconds=4), name).per_second
+                _sound(drive(lists, port=stack.port, connections=32, seconds=4), name).per_second
             )
     share = statistics.median(on / off for on, off in zip(rates["on"], rates["off"], strict=True))
     note = f"{statistics.median(rates['on']):,.0f} /s on, {statistics.median(rates['off']):,.0f} /s off"
