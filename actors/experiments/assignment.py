@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from actors.experiments.messages import BOTH_VARIANTS, Assignment, ExperimentEvent, ExperimentTreatment
+from cluster.artifacts.day_files import DAY_MS
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.meter import Meter, SilentMeter
@@ -171,6 +172,10 @@ def choose_variant(
 _OVER: Final = "over"
 MOST_GUARDED_MS: Final = 10_000
 "A longer request counts as this for the mean latency: one outlier must not hide a slow variant."
+MOST_GUARDED_REQUESTS: Final = 20
+"Requests of one user that guardrails count in a day: a monitor or an attacker alone must not pause an experiment."
+MOST_GUARDED_USERS: Final = 100_000
+"With more users, counting begins anew before the day ends."
 INTERLEAVED_KINDS: Final = frozenset({"user_to_products", "user_to_trending", "product_to_products"})
 
 
@@ -190,6 +195,9 @@ class TreatmentAssigner:
         self._meter = meter or SilentMeter()
         self._counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._guarded: set[tuple[str, str]] = set()
+        self._guarded_users: Counter[tuple[str, str]] = Counter()
+        "(experiment, user) -> requests on `_guarded_day` that guardrails counted."
+        self._guarded_day = 0
 
     async def find(self, app_id: str, experiment_id: str) -> Experiment | None:
         """Return an experiment from the cache, None when absent.
@@ -251,6 +259,7 @@ class TreatmentAssigner:
                             choice.variant,
                             choice.forced,
                             is_guarded=bool(experiment.guardrails),
+                            user_key=user_keys[0] if experiment.guardrails else "",
                         )
                     )
         return tuple(treatments)
@@ -269,7 +278,7 @@ class TreatmentAssigner:
         for treatment in treatments:
             counts = self._counts[treatment.app_id, treatment.experiment_id]
             counts[f"{treatment.variant.variant_id}:{'failed' if failed else bucket}"] += 1
-            if treatment.is_guarded and not treatment.forced:
+            if treatment.is_guarded and not treatment.forced and self._counts_user(treatment):
                 self._guarded.add((treatment.app_id, treatment.experiment_id))
                 guard = f"{treatment.variant.variant_id}:{GUARD}"
                 if failed:
@@ -280,6 +289,16 @@ class TreatmentAssigner:
                 counts[f"{guard}empty"] += is_empty
                 counts[f"{guard}ms"] += whole_ms
                 counts[f"{guard}ms_ms"] += whole_ms * whole_ms
+
+    def _counts_user(self, treatment: ExperimentTreatment) -> bool:
+        """Return whether guardrails count one request more of the user."""
+        day = self._clock.now_ms() // DAY_MS
+        if day != self._guarded_day or len(self._guarded_users) >= MOST_GUARDED_USERS:
+            self._guarded_users.clear()
+            self._guarded_day = day
+        key = treatment.experiment_id, treatment.user_key
+        self._guarded_users[key] += 1
+        return self._guarded_users[key] <= MOST_GUARDED_REQUESTS
 
     def take_guarded(self) -> set[tuple[str, str]]:
         """Return apps and ids of the experiments with guardrails that were served since the last call."""

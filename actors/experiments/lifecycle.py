@@ -109,9 +109,7 @@ class ExperimentLifecycle:
             Conflict: another one has its part of the layer
             Invalid: its status does not allow the start, or all its variants serve the same
         """
-        before = await self.get(app_id, named)
-        if before.guardrails and before.status_at(self._clock.now_ms()) != "Active":
-            await self._stores.experiments.clear_guard_counts(app_id, before.experiment_id)
+        await self._forget_guard_counts(app_id, named)
         return await self._change_status(
             app_id,
             named,
@@ -136,12 +134,19 @@ class ExperimentLifecycle:
             raise Invalid(f"{iso_ms(starts_at)} is past; `start` begins at once")
         if ends_at is not None and ends_at <= starts_at:
             raise Invalid("the end has to be after the start")
+        await self._forget_guard_counts(app_id, named)
         return await self._change_status(
             app_id,
             named,
             "Scheduled",
             lambda experiment, now: {"starts_at": starts_at, "ends_at": ends_at, "paused_by": ""},
         )
+
+    async def _forget_guard_counts(self, app_id: str, named: str) -> None:
+        """Delete the evidence of guardrails before a new start, unless the experiment runs."""
+        before = await self.get(app_id, named)
+        if before.guardrails and before.status_at(self._clock.now_ms()) != "Active":
+            await self._stores.experiments.clear_guard_counts(app_id, before.experiment_id)
 
     async def pause(self, app_id: str, named: str, guardrail: str = "") -> Experiment:
         """Pause an experiment: no new user enters, and all users see the first variant until it starts again.

@@ -112,7 +112,9 @@ class EngineHost:
                 query = with_repeat_pauses(query, engine.repeat_after_days)
             follower = await self._followers.get(query.app_id)
             recent = await self._read_recent(query)
-            if engine.trial is not None and not query.snapshot and query.interleaving is None:
+            is_drawn = not query.snapshot and query.interleaving is None
+            # a trial that is over draws nobody, even where no supervisor runs that ends it
+            if is_drawn and engine.trial is not None and self._clock.now_ms() < engine.trial.ends_at:
                 result = await self._answer_in_trial(engine, query, follower, recent, draw)
             else:
                 result = await self._answer(query, follower, recent, draw)
@@ -180,9 +182,11 @@ class EngineHost:
             # whatever a model raises, a trial must not fail a request that the other snapshot can answer
             if not is_held:
                 raise
-            await self._record_failure(engine, version or engine.snapshot)
             other = "" if version else trial.version
-            return await self._answer(replace(query, snapshot=other), follower, recent, draw)
+            result = await self._answer(replace(query, snapshot=other), follower, recent, draw)
+            # a query that both refuse counts for neither: whoever finds one could force a rollback with it
+            await self._record_failure(engine, version or engine.snapshot)
+            return result
 
     async def _record_failure(self, engine: Engine, version: str) -> None:
         """Count a failed answer of a trial; written at most once a second, because every answer may fail."""

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from pydantic import Field
 
+from cluster.artifacts.marked_snapshots import count_erasures_since
+from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import iso_ms
 from cluster.errors import Conflict, NotFound
@@ -103,7 +105,8 @@ async def start_trial(services: AdminServices, given: StartTrial) -> TrialView:
 
     Errors:
         NotFound: no such engine or snapshot
-        Conflict: the engine has a trial, serves the snapshot or nothing that was learned, or the app allows no trial
+        Conflict: the engine has a trial, serves the snapshot or nothing that was learned, the snapshot
+            learned from erased people, or the app allows no trial
     """
     app = await check_app(services, given.app_id)
     if not app.is_automatic or app.settings.served_log != "on":
@@ -114,6 +117,7 @@ async def start_trial(services: AdminServices, given: StartTrial) -> TrialView:
         )
     find = SnapshotStore(services.artifacts).find_version
     version = await asyncio.to_thread(find, given.app_id, given.engine_id, given.version)
+    await asyncio.to_thread(_check_erasures, services, given, version)
     now_ms = services.now_ms()
     trial = SnapshotTrial(
         trial_id=new_request_id(),
@@ -169,6 +173,12 @@ async def _read_engine(services: AdminServices, given: OfEngine) -> Engine:
 
     await check_app(services, given.app_id)
     return await get_engine(services.stores, given.app_id, given.engine_id)
+
+
+def _check_erasures(services: AdminServices, given: OfEngine, version: str) -> None:
+    manifest = SnapshotStore(services.artifacts).manifest(given.app_id, given.engine_id, version)
+    if count_erasures_since(manifest, SegmentStore(services.artifacts).erasures(given.app_id)):
+        raise Conflict(f"{version} learned from people who were erased since; train again")
 
 
 def _read_verdict(

@@ -35,9 +35,10 @@ class TrialWatch:
         self._stores = stores
         self._artifacts = artifacts
         self._clock = clock
-        self._open: dict[str, TrialSamples] = {}
-        "Trial -> the sums that were read of it."
-        self._due_s: dict[str, float] = {}
+        self._open: dict[tuple[str, str], tuple[str, TrialSamples]] = {}
+        "(app, engine) -> its trial and the sums that were read of it; the next trial of the engine replaces them."
+        self._due_s: dict[tuple[str, str], tuple[str, float]] = {}
+        "(app, engine) -> its trial and when to look again."
         self._log = structlog.get_logger()
 
     async def examine_app(self, app: App) -> None:
@@ -49,6 +50,7 @@ class TrialWatch:
         for engine in await self._stores.engines.all(app.app_id):
             trial = engine.trial
             if trial is None:
+                self._forget(engine)
                 continue
             if not app.is_automatic:
                 await self._end(engine, trial, "the switch automatic_models is off")
@@ -60,11 +62,14 @@ class TrialWatch:
     async def _examine(self, engine: Engine, trial: SnapshotTrial) -> None:
         started_s = self._clock.monotonic_s()
         is_over = self._clock.now_ms() >= trial.ends_at
-        if self._due_s.get(trial.trial_id, 0.0) > started_s and not is_over:
+        place = engine.app_id, engine.engine_id
+        due_of, due_s = self._due_s.get(place, ("", 0.0))
+        if due_of == trial.trial_id and due_s > started_s and not is_over:
             return
-        samples = self._open.get(trial.trial_id)
-        if samples is None:
-            samples = self._open[trial.trial_id] = TrialSamples(self._artifacts, engine, trial)
+        opened_of, samples = self._open.get(place, ("", None))
+        if samples is None or opened_of != trial.trial_id:
+            samples = TrialSamples(self._artifacts, engine, trial)
+            self._open[place] = trial.trial_id, samples
         failures = await self._stores.engine_watch.read_failures(engine.app_id, trial.trial_id)
         if is_over or await asyncio.to_thread(samples.has_news, failures):
             try:
@@ -73,11 +78,18 @@ class TrialWatch:
                 return  # a file was replaced; the next look reads the new commit
             await self._carry_out(engine, trial, verdict, is_over=is_over)
         now_s = self._clock.monotonic_s()
-        self._due_s[trial.trial_id] = now_s + LOAD * (now_s - started_s)
+        self._due_s[place] = trial.trial_id, now_s + LOAD * (now_s - started_s)
+
+    def _forget(self, engine: Engine) -> None:
+        self._open.pop((engine.app_id, engine.engine_id), None)
+        self._due_s.pop((engine.app_id, engine.engine_id), None)
 
     async def _carry_out(
         self, engine: Engine, trial: SnapshotTrial, verdict: TrialVerdict, *, is_over: bool
     ) -> None:
+        current = await self._stores.engines.get(engine.app_id, engine.engine_id)
+        if current is None or current.trial != trial or current.snapshot != engine.snapshot:
+            return  # somebody ended the trial, or promoted another version, during the read of the log
         is_worse = verdict.outcome in ("worse", "broken")
         try:
             if is_worse and not trial.is_candidate and trial.roll_back_when_worse:
@@ -122,8 +134,7 @@ class TrialWatch:
         verdict: TrialVerdict | None,
     ) -> None:
         """Note what was done for the audit log: a process with the key of the log proves the row."""
-        self._open.pop(trial.trial_id, None)
-        self._due_s.pop(trial.trial_id, None)
+        self._forget(engine)
         evidence: dict[str, Any] = {} if verdict is None else verdict.to_dict()
         await self._stores.audit.begin(
             AuditRow(

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
+from actors.experiments import guardrails
 from actors.experiments.goal_values import ExperimentPeople, GoalValues, PeopleFigures, list_goals
 from actors.experiments.guardrails import GuardrailWatcher, check_goals, check_requests
 from actors.experiments.lifecycle import ExperimentLifecycle
 from actors.recommender.messages import RecommendationResult, UserQuery
+from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.errors import HouseError, Unavailable
 from cluster.records.engine import Engine
+from cluster.records.experiment import Experiment
 from cluster.store.engines.experiments import GUARD
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import Corner, StillClock, open_corner
@@ -213,3 +217,59 @@ def test_a_goal_that_falls_breaks_its_guardrail(lift: float, is_broken: bool) ->
     assert (broken is not None) == is_broken
     if broken is not None:
         assert broken.to_dict()["guardrail"] == "revenue"
+
+
+async def test_an_experiment_that_is_scheduled_after_a_pause_is_judged_anew() -> None:
+    traffic = await open_traffic({"latency": 50}, slower_ms=200)
+    assert await traffic.send(2_000) is not None
+    stores, clock = traffic.corner.stores, StillClock()
+    await ExperimentLifecycle(stores, clock).schedule("shop", "one", clock.now_ms() + 1)
+    assert not any(GUARD in name for name in await stores.experiments.served("shop", "id-one"))
+
+
+async def test_goals_that_cant_be_read_are_not_read_twice_a_second_and_leave_others_watched(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock = StillClock()
+    corner = await open_corner(clock=clock)
+    for version, name in enumerate(("one", "two")):
+        experiment = an_experiment(
+            experiment_id=f"id-{name}", slug=name, layer=name, variants=VARIANTS, goals=["revenue"],
+            guardrails={"revenue": 0.05},
+        )  # fmt: skip
+        assert await corner.stores.experiments.compare_and_set(experiment, version)
+    read: list[str] = []
+
+    async def refuse(stores: object, artifacts: object, experiment: Experiment) -> None:
+        read.append(experiment.slug)
+        raise ZeroDivisionError("the data of somebody")
+
+    monkeypatch.setattr(guardrails, "load_people_figures", refuse)
+    watcher = GuardrailWatcher(
+        corner.stores, ArtifactStore.open(tmp_path), corner.experiments.treatments, clock, owner="r",
+        list_apps=lambda: ("shop",),
+    )  # fmt: skip
+    clock.pass_ms(301_000)
+    for _ in range(3):
+        assert await watcher.run_once() == 0
+    assert sorted(read) == ["one", "two"]
+
+
+@pytest.mark.parametrize("user_id", ["u1", "u2", "u3", "u4", "u5"])
+async def test_one_user_with_a_thousand_empty_answers_pauses_nothing(
+    monkeypatch: pytest.MonkeyPatch, user_id: str
+) -> None:
+    traffic = await open_traffic({"empty": 0.01})
+    assert await traffic.send(2_000) is None
+
+    async def answer_empty(engine: SimulatedEngine, query: UserQuery) -> RecommendationResult:
+        return RecommendationResult([])
+
+    monkeypatch.setattr(SimulatedEngine, "answer", answer_empty)
+    for _ in range(1_000):
+        body = json.dumps({"user_id": user_id}).encode()
+        await call(
+            traffic.corner.handler, "POST", "/v1/recommendation/user_to_products",
+            headers=traffic.corner.headers(), body=body,
+        )  # fmt: skip
+    assert await traffic.watcher.run_once() == 0

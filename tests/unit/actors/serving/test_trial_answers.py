@@ -127,3 +127,34 @@ async def test_the_other_snapshot_answers_where_one_fails_and_failures_are_count
     counted = await trial.stores.engine_watch.read_failures(APP, "t1")
     drawn = sum(map(trial.draws, PEOPLE))
     assert counted == {broken: drawn if fails == "other" else len(PEOPLE) - drawn}
+
+
+@pytest.mark.usefixtures("allow_world")
+async def test_a_query_that_both_snapshots_refuse_counts_for_neither(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await until(trial.is_loaded, 10.0)
+
+    async def fail(follower: Any, query: UserQuery, *more: Any) -> RecommendationResult:
+        raise ZeroDivisionError("this query divides by zero")
+
+    monkeypatch.setattr(app_follower.AppFollower, "answer", fail)
+    monkeypatch.setattr(host, "_FAILURES_S", 0.0)
+    for user_id in PEOPLE[:20]:
+        with pytest.raises(ZeroDivisionError):
+            await trial.ask(user_id)
+    assert await trial.stores.engine_watch.read_failures(APP, "t1") == {}
+
+
+@pytest.mark.usefixtures("allow_world")
+async def test_a_trial_that_is_over_draws_nobody_although_it_stands_in_the_record(trial: Trial) -> None:
+    await until(trial.is_loaded, 10.0)
+    over = trial.record.model_copy(update={"ends_at": 2})
+    await trial.stores.engines.change(
+        APP, "default", lambda engine: engine.model_copy(update={"trial": over})
+    )
+
+    async def serves_all() -> bool:
+        return {await trial.version_of(user_id) for user_id in PEOPLE} == {trial.serving}
+
+    await until(serves_all, 5.0)

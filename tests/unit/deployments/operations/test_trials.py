@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.artifacts.day_files import DAY_MS
+from cluster.artifacts.erasures import ErasureLog
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.errors import Conflict, NotFound
 from cluster.records.access import App, AppSettings
@@ -82,3 +83,13 @@ async def test_a_trial_needs_two_snapshots_people_in_the_log_and_the_switch(
         await set_switches(shop, **switches)
         with pytest.raises(Conflict, match="need the environment production and the switches"):
             await shop.perform("trials.start", **given)
+
+
+async def test_a_snapshot_of_erased_people_is_tried_by_nobody(
+    shop: ModelShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serving, other = shop.publish(tmp_path / "one", seed=6), shop.publish(tmp_path / "two", seed=7)
+    await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=serving))
+    monkeypatch.setattr(ErasureLog, "since", lambda *_: 1)
+    with pytest.raises(Conflict, match="people who were erased since"):
+        await shop.perform("trials.start", engine_id="default", version=other)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from cluster.records.served_answer import ServedAnswer
 from cluster.store.stores import Stores
 from jobs.refresh.automation.supervisor import ModelSupervisor
 from jobs.refresh.automation.trial_samples import SETTLING_MS, TrialSamples
+from jobs.refresh.automation.trial_watch import TrialWatch, end_trial
 from jobs.refresh.runs.promotion import HOLDBACK, WATCH_MS, promote_version, roll_back_version
 from tests.fakes import generated_market
 from tests.fakes.stores.memory import memory_stores
@@ -243,3 +246,48 @@ async def test_a_person_stays_with_the_first_snapshot_and_settling_rows_do_not_c
     assert (serving.people, serving.lists, other.people, other.failures) == (1, 2, 0, 2)
     assert not samples.has_news({shop.old: 2})
     assert samples.has_news({shop.old: 3})
+
+
+@pytest.mark.parametrize("deed", ["stop", "promote"])
+async def test_a_decision_does_not_undo_what_somebody_did_during_the_read(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deed: str
+) -> None:
+    await shop.promote(shop.new)
+    shop.serve({shop.old: 0.3, shop.new: 0.1})
+    newest = publish_ring_snapshot(SnapshotStore(shop.artifacts), tmp_path / "8", APP, seed=8)
+    loop, read = asyncio.get_running_loop(), TrialSamples.read
+
+    async def act() -> None:
+        if deed == "promote":
+            await shop.promote(newest)
+        else:
+            stopping = await shop.engine()
+            assert stopping.trial is not None
+            await end_trial(shop.stores, APP, "default", stopping.trial.trial_id)
+
+    def read_slowly(samples: TrialSamples, failures: Any) -> Any:
+        asyncio.run_coroutine_threadsafe(act(), loop).result(10)
+        return read(samples, failures)
+
+    monkeypatch.setattr(TrialSamples, "read", read_slowly)
+    await shop.supervisor.run_once()
+    assert (await shop.engine()).snapshot == (newest if deed == "promote" else shop.new)
+
+
+async def test_sums_of_trials_that_somebody_ended_are_not_kept(shop: Shop) -> None:
+    watch = TrialWatch(shop.stores, shop.artifacts, shop.clock)
+    app = App(app_id=APP, environment="production", created_at=0, settings=AppSettings(automatic_models=True))
+    for version in (shop.new, shop.old, shop.new):
+        await shop.promote(version)
+        await watch.examine_app(app)
+        assert len(list_samples()) == 1
+        shop.clock.advance(1_000)
+    await roll_back_version(shop.stores, shop.artifacts, APP, "default", now_ms=shop.clock.now_ms(), by="ada")
+    await watch.examine_app(app)
+    assert not list_samples()
+
+
+def list_samples() -> list[TrialSamples]:
+    """Return the samples in the memory of this process."""
+    gc.collect()
+    return [thing for thing in gc.get_objects() if isinstance(thing, TrialSamples)]
