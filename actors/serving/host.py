@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
-from typing import cast
 
 import structlog
 
@@ -16,25 +13,24 @@ from actors.hosting.memory_budget import DEFAULT_MB, MemoryBudget
 from actors.language.embedder import Embedder, HashingEmbedder
 from actors.recommender.messages import RecommendationResult, UserQuery, with_repeat_pauses
 from actors.recommender.ranking.query_context import Draw
-from actors.recommender.rerank.exploration import draw_exploration, is_in_share
+from actors.recommender.rerank.exploration import draw_exploration
 from actors.serving.app_follower import AppFollower
 from actors.serving.interleaved_answers import AnswerQuery, answer_interleaved
 from actors.serving.model_registry import SnapshotLoader
+from actors.serving.trial_answers import TrialAnswers
 from cluster.artifacts.segments import SegmentStore
 from cluster.clock import Clock
 from cluster.errors import HouseError, NotFound, Refusal, Unavailable, messages
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.machine_memory import available_memory
 from cluster.meter import Meter
-from cluster.records.engine import Engine, SnapshotTrial
+from cluster.records.engine import Engine
 from cluster.store.refreshing_cache import EngineRecords
 from cluster.store.stores import Stores
 
 _LOG_EVERY = 500
 "One answer in so many is logged."
 
-_FAILURES_S = 1.0
-"Pause between two writes of counted failures."
 _INDEX_SHARE = 4
 "An index of completions may always take this part of the free memory of the machine."
 
@@ -63,9 +59,7 @@ class EngineHost:
         "The one cache of engine records of this process."
         self._apps_with_products: set[str] = set()
         self._answered = 0
-        self._failures: Counter[tuple[str, str, str]] = Counter()
-        "Failed answers of trials that are not stored yet: app, trial, version."
-        self._failures_s = -_FAILURES_S
+        self._trials = TrialAnswers(stores, clock, meter)
         self._log = structlog.get_logger()
         renewing = asyncio.Lock()
         budget = MemoryBudget(DEFAULT_MB << 20, meter, clock) if budget is None else budget
@@ -115,7 +109,10 @@ class EngineHost:
             is_drawn = not query.snapshot and query.interleaving is None
             # a trial that is over draws nobody, even where no supervisor runs that ends it
             if is_drawn and engine.trial is not None and self._clock.now_ms() < engine.trial.ends_at:
-                result = await self._answer_in_trial(engine, query, follower, recent, draw)
+                answer = partial(self._answer, follower=follower, recent=recent, draw=draw)
+                result = await self._trials.answer(engine, query, follower.model_registry, answer)
+            elif query.interleaving is None and not query.pagination_id:
+                result = await follower.answer(query, recent, (), draw)
             else:
                 result = await self._answer(query, follower, recent, draw)
             self._record_answer(query, result, follower)
@@ -166,45 +163,6 @@ class EngineHost:
         if query.pagination_id:
             return await self._answer_page(query, answer, recent, draw)
         return await answer(query, recent, (), draw)
-
-    async def _answer_in_trial(
-        self, engine: Engine, query: UserQuery, follower: AppFollower, recent: list[bytes], draw: Draw
-    ) -> RecommendationResult:
-        """Answer from the snapshot that the trial of the engine draws for the user; if it fails, from the other one."""
-        trial = cast(SnapshotTrial, engine.trial)
-        is_held = follower.model_registry.holds_version(engine.engine_id, trial.version)
-        version = trial.version if is_held and is_in_share(trial, query) else ""
-        try:
-            return await self._answer(replace(query, snapshot=version), follower, recent, draw)
-        except HouseError:
-            raise
-        except Exception:
-            # whatever a model raises, a trial must not fail a request that the other snapshot can answer
-            if not is_held:
-                raise
-            other = "" if version else trial.version
-            result = await self._answer(replace(query, snapshot=other), follower, recent, draw)
-            # a query that both refuse counts for neither: whoever finds one could force a rollback with it
-            await self._record_failure(engine, version or engine.snapshot)
-            return result
-
-    async def _record_failure(self, engine: Engine, version: str) -> None:
-        """Count a failed answer of a trial; written at most once a second, because every answer may fail."""
-        trial = cast(SnapshotTrial, engine.trial)
-        key = engine.app_id, trial.trial_id, version
-        self._failures[key] += 1
-        if self._failures[key] == 1 and len(self._failures) == 1:
-            self._log.exception("trial_answer_failed", engine=engine.engine_id, version=version)
-        self._meter.count("kiosk_trial_failures_total", engine=engine.engine_id)
-        now_s = self._clock.monotonic_s()
-        if now_s - self._failures_s >= _FAILURES_S:
-            self._failures_s = now_s
-            failures, self._failures = self._failures, Counter()
-            try:
-                for (app_id, trial_id, failed), count in failures.items():
-                    await self._stores.engine_watch.add_failures(app_id, trial_id, failed, count)
-            except Unavailable:
-                self._failures.update(failures)
 
     async def _answer_page(
         self, query: UserQuery, answer: AnswerQuery, recent: list[bytes], draw: Draw

@@ -87,13 +87,13 @@ def log_people(artifacts: ArtifactStore, trial: Any, new: str, since_ms: int, *,
     """Write an answer for each person to the log; people of the holdback click, of the others one in so many."""
     answers, clicks = [], []
     for number in range(PEOPLE):
-        is_held = is_in_share(trial, UserQuery("user_to_products", APP, "default", user_id=f"p{number}"))
-        at_ms, version = since_ms + number, trial.version if is_held else new
+        in_share = is_in_share(trial, UserQuery("user_to_products", APP, "default", user_id=f"p{number}"))
+        at_ms, version = since_ms + number, trial.version if in_share else new
         facts: dict[str, Any] = {"engine_id": "default", "snapshot": version, "user": f"p{number}"}
         answers.append(
             ServedAnswer(f"s{number}", at_ms, "user_to_products", took_ms=5.0, products=("ring-01",), **facts)
         )
-        if number % (2 if is_held else clicks_of_new) == 0:
+        if number % (2 if in_share else clicks_of_new) == 0:
             row = {
                 "at": at_ms + 1,
                 "type": "click",

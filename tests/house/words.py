@@ -12,7 +12,7 @@ COMPOUNDS = frozenset({"sign_in"})
 
 NOUNS = _words(
     """
-    daily served day outcome mlflow tracking
+    daily served day outcome mlflow tracking samples
     goal guardrails
     citation citations reads revision revisions publisher
     daily served day outcome mlflow tracking bias ensemble place reranker

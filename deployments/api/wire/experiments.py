@@ -221,11 +221,11 @@ class ShownExperiment(BaseModel):
     engines: list[str]
     reports_exposure: bool
     goal: list[str]
-    goals: list[ShownGoal]
-    primary: str
-    segments: list[str]
-    guardrails: dict[str, float]
-    paused_by: str
+    goals: list[ShownGoal] = Field(default_factory=list)
+    primary: str = ""
+    segments: list[str] = Field(default_factory=list)
+    guardrails: dict[str, float] = Field(default_factory=dict)
+    paused_by: str = ""
     created_at: str
     weights_at: str | None
     revision: int

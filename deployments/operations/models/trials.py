@@ -105,7 +105,7 @@ async def start_trial(services: AdminServices, given: StartTrial) -> TrialView:
 
     Errors:
         NotFound: no such engine or snapshot
-        Conflict: the engine has a trial, serves the snapshot or nothing that was learned, the snapshot
+        Conflict: the engine has a trial, serves the snapshot or has no trained model, the snapshot
             learned from erased people, or the app allows no trial
     """
     app = await check_app(services, given.app_id)
@@ -135,9 +135,7 @@ async def start_trial(services: AdminServices, given: StartTrial) -> TrialView:
         if engine.trial is not None:
             raise Conflict(f"engine {engine.engine_id} has a trial of {engine.trial.version}; stop it first")
         if engine.snapshot in ("", version):
-            raise Conflict(
-                f"engine {engine.engine_id} serves {engine.snapshot or 'nothing that was learned'}"
-            )
+            raise Conflict(f"engine {engine.engine_id} serves {engine.snapshot or 'no trained model'}")
         return engine.model_copy(update={"trial": trial})
 
     engine = await services.stores.engines.change(given.app_id, given.engine_id, begin)

@@ -72,7 +72,7 @@ async def test_a_trial_needs_two_snapshots_people_in_the_log_and_the_switch(
 ) -> None:
     version = shop.publish(tmp_path / "one", seed=6)
     given = {"engine_id": "default", "version": version}
-    with pytest.raises(Conflict, match="serves nothing that was learned"):
+    with pytest.raises(Conflict, match="serves no trained model"):
         await shop.perform("trials.start", **given)
     await shop.stores.engines.put(Engine(app_id=APP, engine_id="default", snapshot=version))
     with pytest.raises(Conflict, match=f"serves {version}"):

@@ -17,7 +17,7 @@ LOOKS = 14
 class People:
     """People of a simulated trial: when they came, what they did by then, and which snapshot they got."""
 
-    is_held: Any
+    in_holdback: Any
     "Whether a person keeps the earlier snapshot."
     looks: Any
     "The look by which each list was shown."
@@ -29,14 +29,14 @@ class People:
     def groups(self, look: int) -> tuple[GroupSample, GroupSample]:
         """Return what a look sees: the group of the promoted snapshot, and the holdback."""
         shown = self.looks <= look
-        who, count = self.who[shown], len(self.is_held)
+        who, count = self.who[shown], len(self.in_holdback)
         lists, clicks, revenue, took = (
             np.bincount(who, weights, count)
             for weights in (None, self.clicked[shown], self.revenue[shown], self.took_ms[shown])
         )
         return tuple(  # type: ignore[return-value]
             sample_people(name, is_inside & (lists > 0), lists, clicks, revenue, took)
-            for name, is_inside in (("new", ~self.is_held), ("old", self.is_held))
+            for name, is_inside in (("new", ~self.in_holdback), ("old", self.in_holdback))
         )
 
 
@@ -54,20 +54,20 @@ def sample_people(name: str, inside: Any, lists: Any, clicks: Any, revenue: Any,
 
 
 def simulate(seed: int, *, people: int = 8_000, lift: float = 1.0, share: float = HOLDBACK) -> People:
-    """Simulate people whose tastes, numbers of lists and amounts differ much, over days that differ too."""
+    """Simulate people whose likings, numbers of lists and amounts differ much, over days that differ too."""
     random = np.random.default_rng(seed)
-    is_held = random.random(people) < share
-    taste = random.beta(0.6, 6.9, people)
+    in_holdback = random.random(people) < share
+    liking = random.beta(0.6, 6.9, people)
     arrival = random.random(people) * LOOKS
     lists = random.geometric(0.25, people)
     who = np.repeat(np.arange(people), lists)
     looks = np.ceil(arrival[who] + random.exponential(1.0, len(who))).astype(int)
     day = np.clip(random.normal(1.0, 0.2, 400), 0.3, 2.0)[np.minimum(looks // 2, 399)]
-    chance = np.clip(taste[who] * day * np.where(is_held[who], 1.0, lift), 0.0, 1.0)
+    chance = np.clip(liking[who] * day * np.where(in_holdback[who], 1.0, lift), 0.0, 1.0)
     clicked = random.random(len(who)) < chance
     bought = clicked & (random.random(len(who)) < 0.1)
     amounts = np.where(bought, random.lognormal(3.0, 1.0, len(who)), 0.0)
-    return People(is_held, looks, who, clicked, amounts, random.lognormal(2.0, 0.7, len(who)))
+    return People(in_holdback, looks, who, clicked, amounts, random.lognormal(2.0, 0.7, len(who)))
 
 
 def look_until_decided(people: People, share: float = HOLDBACK) -> TrialVerdict:
@@ -109,11 +109,11 @@ GOOD = GroupSample(
 )  # fmt: skip
 
 
-def scale(group: GroupSample, people: int, **means: float) -> GroupSample:
+def scale(group: GroupSample, people: int, **figures: float) -> GroupSample:
     """Return a group of other size, with other means of some measures and the same variances."""
     measures = {}
     for measure, sample in (group.measures or {}).items():
-        mean = means.get(measure, sample.mean)
+        mean = figures.get(measure, sample.mean)
         variance = sample.variance or mean * (1 - mean)
         measures[measure] = VariantSample(people, mean * people, (variance + mean**2) * people)
     part = people / group.people
@@ -129,12 +129,12 @@ def scale(group: GroupSample, people: int, **means: float) -> GroupSample:
 
 @pytest.mark.parametrize(("measure", "usual"), [("latency", 10.0), ("empty", 0.0), ("coverage", 0.4)])
 def test_a_broken_guardrail_ends_a_trial_and_a_tolerable_change_does_not(measure: Any, usual: float) -> None:
-    held = scale(GOOD, 500)
-    assert decide_trial(GOOD, held, 0.95).outcome == "continues"
+    control = scale(GOOD, 500)
+    assert decide_trial(GOOD, control, 0.95).outcome == "continues"
     tolerable = {"latency": 25.0, "empty": 0.005, "coverage": 0.3}[measure]
     broken = {"latency": 90.0, "empty": 0.3, "coverage": 0.05}[measure]
-    assert decide_trial(scale(GOOD, 9_500, **{measure: tolerable}), held, 0.95).outcome == "continues"
-    verdict = decide_trial(scale(GOOD, 9_500, **{measure: broken}), held, 0.95)
+    assert decide_trial(scale(GOOD, 9_500, **{measure: tolerable}), control, 0.95).outcome == "continues"
+    verdict = decide_trial(scale(GOOD, 9_500, **{measure: broken}), control, 0.95)
     assert verdict.outcome == "broken"
     assert verdict.sentence.startswith(f"{measure} per person ")
     assert verdict.control.sample(measure).mean == pytest.approx(usual)
@@ -153,8 +153,8 @@ def test_failed_answers_break_a_snapshot_before_anybody_clicks() -> None:
 
 
 def test_people_that_are_not_split_as_drawn_decide_nothing() -> None:
-    held = scale(GOOD, 2_000, clicks=0.5)
-    verdict = decide_trial(GOOD, held, 0.95)
+    control = scale(GOOD, 2_000, clicks=0.5)
+    verdict = decide_trial(GOOD, control, 0.95)
     assert (verdict.outcome, verdict.effects["clicks"].decided) == ("uneven", True)
     assert verdict.sentence == "9,500 and 2,000 people are not split 95% to 5%"
 

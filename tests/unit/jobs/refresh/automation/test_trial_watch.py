@@ -249,7 +249,7 @@ async def test_a_person_stays_with_the_first_snapshot_and_settling_rows_do_not_c
 
 
 @pytest.mark.parametrize("deed", ["stop", "promote"])
-async def test_a_decision_does_not_undo_what_somebody_did_during_the_read(
+async def test_a_decision_undoes_no_change_that_came_during_the_read(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, deed: str
 ) -> None:
     await shop.promote(shop.new)
