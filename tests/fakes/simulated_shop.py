@@ -115,7 +115,8 @@ class SimulatedShop:
         self._last: dict[tuple[str, str], ShownList] = {}
         "(person, product) -> the last answer that showed it to them."
         self._credited: set[tuple[str, str, str]] = set()
-        self._bought: dict[tuple[str, str], tuple[ShownList, int]] = {}
+        self._bought: dict[tuple[str, str], tuple[ShownList, int, int]] = {}
+        "(person, product) -> the answer that the newest purchase followed from, its cents, and its time."
         self._events = 0
 
     async def run(self, sessions: int, *, people: int) -> None:
@@ -124,7 +125,6 @@ class SimulatedShop:
             number = self._random.randrange(people)
             await self._visit(f"v{number}", number % INTERESTS)
             self.clock.pass_ms(self._random.randrange(20_000, 10 * MINUTE_MS))
-            await self._served_log.write()
 
     async def settle(self) -> None:
         """Write the logs, compact them, and attribute."""
@@ -155,6 +155,8 @@ class SimulatedShop:
         engine = self._random.choice(("good", "plain"))
         body = {"anonymous_id": person, "rows": ROWS, "engine_id": engine}
         data = await self.post("recommendation/user_to_products", body)
+        # a replica writes twice a second; rows that wait for an hour are dropped and counted as lost
+        await self._served_log.write()
         products = tuple(product["product_id"] for product in data["products"])
         shown = ShownList(data["service_id"], person, engine, products, self.clock.now_ms())
         self._last |= {(person, product): shown for product in products}
@@ -177,7 +179,7 @@ class SimulatedShop:
             await self._track("checkout", shown, [product], revenue=cents / 100)
             if self._credit("checkout", source, product, named=False):
                 self.journal.revenue[source.engine] += cents
-                self._bought[shown.person, product] = (source, cents)
+                self._bought[shown.person, product] = (source, cents, self.clock.now_ms())
 
     async def _misbehave(self, shown: ShownList) -> None:
         """Send interactions that must not count."""
@@ -211,9 +213,12 @@ class SimulatedShop:
         bought = [key for key in self._bought if key[0] == person]
         if not bought:
             return
-        source, cents = self._bought.pop(bought[0])
+        source, cents, bought_ms = self._bought.pop(bought[0])
         self.clock.pass_ms(2_000)
         await self._track("refund", source, [bought[0][1]])
+        if self.clock.now_ms() - bought_ms > 30 * DAY_MS:
+            self.journal.verdicts["refund_unmatched"] += 1
+            return
         self.journal.revenue[source.engine] -= cents
         self.journal.verdicts["refund"] += 1
 
