@@ -8,7 +8,8 @@ Memory depends on groups, people and products, not on the number of answers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
@@ -93,7 +94,8 @@ class AnswerSums:
         self._earlier = earlier
         self._with_products = with_products
         self._answers = [_EMPTY_ANSWERS]
-        self._people = [_EMPTY_PEOPLE]
+        self._people: defaultdict[str, list[Any]] = defaultdict(list)
+        "Group -> arrays of hashes; of the dimension `place`, people by the length of a list."
         self._new_people = 0
         self._shown = ProductCounts()
 
@@ -115,38 +117,43 @@ class AnswerSums:
             frame = _with_groups(given, dimension, self._earlier)
             places = pl.col("_places").sum().alias("places")
             self._answers.append(frame.group_by(_KEYS).agg(pl.len().alias("lists"), places))
-            self._people.append(_join_people([frame.filter(pl.col("person").is_not_null())]))
-            self._new_people += self._people[-1].height
+            self._add_people(frame)
             if self._with_products:
                 self._add_products(frame, table["products"])
-        if self._new_people > _FOLD_ROWS:
-            self._people, self._new_people = [_join_people(self._people)], 0
 
     def merge(self, other: AnswerSums) -> None:
         """Add the sums of other answers."""
         self._answers += other._answers
-        self._people += other._people
+        for group, arrays in other._people.items():
+            self._people[group] += arrays
         self._shown.merge(other._shown)
 
     def read(self, outcomes: pl.DataFrame) -> Sums:
         """Return the sums, with those of what followed (`sum_outcomes`)."""
         answers = _with_total(_fold(self._answers, _KEYS), self._by, _KEYS)
-        people = _join_people(self._people)
-        persons = people["person"].unique()
-        counts = dict(people.group_by("group").len().iter_rows())
-        counts[TOTAL] = len(persons)
+        people = {group: _unite(arrays) for group, arrays in self._people.items()}
         if self._by == "place":
-            by_length = np.bincount(people["_places"].to_numpy())
-            reached = np.cumsum(by_length[::-1])[::-1].tolist()
-            counts |= {str(place): count for place, count in enumerate(reached) if place}
-        return Sums(answers, counts, persons, self._shown, outcomes)
+            people = _count_down(people)
+        persons = _unite(list(people.values()))
+        counts = {group: len(hashes) for group, hashes in people.items()} | {TOTAL: len(persons)}
+        return Sums(answers, counts, pl.Series(persons, dtype=pl.UInt64), self._shown, outcomes)
+
+    def _add_people(self, frame: pl.DataFrame) -> None:
+        group = pl.col("_places").cast(pl.String) if self._by == "place" else pl.col("group")
+        people = frame.drop_nulls("person").select(group.alias("group"), "person")
+        for (name,), rows in people.group_by("group"):
+            self._people[str(name)].append(rows["person"].to_numpy())
+        self._new_people += people.height
+        if self._new_people > _FOLD_ROWS:
+            self._people.update({name: [_unite(arrays)] for name, arrays in self._people.items()})
+            self._new_people = 0
 
     def _add_products(self, frame: pl.DataFrame, products: Any) -> None:
         products = _single_chunk(products)
-        names = frame["group"].unique()
-        places = frame["group"].replace_strict(names, range(len(names)), return_dtype=pl.UInt32).to_numpy()
         if self._by in _OVERLAPPING:
             products = products.take(pa.array(frame["_row"].to_numpy()))
+        names = frame["group"].unique()
+        places = frame["group"].replace_strict(names, range(len(names)), return_dtype=pl.UInt32).to_numpy()
         self._shown.add(names.to_list(), places, frame["bucket"].to_numpy(), products)
 
 
@@ -161,10 +168,23 @@ def _count_places(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _join_people(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return each person of a group once, with the length of their longest list."""
-    people = pl.concat([part.select("group", "person", "_places") for part in parts])
-    return people.group_by("group", "person").agg(pl.col("_places").max())
+def _unite(arrays: Sequence[Any]) -> Any:
+    """Return each person once, in order."""
+    return np.unique(np.concatenate([np.array([], np.uint64), *arrays]))
+
+
+def _count_down(people: Mapping[str, Any]) -> dict[str, Any]:
+    """Return place -> the people with a list that has it.
+
+    Shapes:
+        people: length of a list -> people with such a list
+    """
+    reached: dict[str, Any] = {}
+    longer = np.array([], np.uint64)
+    for place in range(max(map(int, people), default=0), 0, -1):
+        longer = _unite([longer, people.get(str(place), longer[:0])])
+        reached[str(place)] = longer
+    return {**reached, "0": _unite(list(people.values()))} if people else {}
 
 
 def _list_passes(by: Dimension) -> tuple[Dimension, ...]:
@@ -318,5 +338,4 @@ def _fold(parts: list[pl.DataFrame], keys: list[str]) -> pl.DataFrame:
 _EMPTY_ANSWERS = pl.DataFrame(
     schema={"group": pl.String, "bucket": pl.UInt8, "lists": pl.UInt32, "places": pl.UInt32}
 )
-_EMPTY_PEOPLE = pl.DataFrame(schema={"group": pl.String, "person": pl.UInt64, "_places": pl.UInt32})
 _LISTS = pa.array(LIST_ENDPOINTS)

@@ -198,9 +198,9 @@ def _sum_period(
         sums, *others = pool.map(add_all, [entries[at::_THREADS] for at in range(_THREADS)])
     for other in others:
         sums.merge(other)
-    followed = pl.DataFrame(
-        pl.from_arrow(outcomes.read(app_id, since_ms, until_ms + LASTING_MS, outcome_columns_of(by)))
-    )
+    # nothing follows where no answer is
+    last_ms = until_ms + LASTING_MS if entries else since_ms - 1
+    followed = pl.DataFrame(pl.from_arrow(outcomes.read(app_id, since_ms, last_ms, outcome_columns_of(by))))
     followed = followed.filter(pl.col("answered_at").is_between(since_ms, until_ms, closed="left"))
     return sums.read(sum_outcomes(followed, by, earlier))
 

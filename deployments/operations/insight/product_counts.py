@@ -17,8 +17,8 @@ from scipy.sparse import csr_array
 
 BUCKETS: Final = 20
 "Buckets that people are spread over."
-MOST_CELLS: Final = 16_000_000
-"Counts of so many pairs of group, bucket and product stand in an array, others in sparse matrices."
+MOST_CELLS: Final = 64_000_000
+"Counts of so many pairs of group, bucket and product stand in an array of 4 bytes each, others in sparse matrices."
 
 
 @dataclass(slots=True)
@@ -79,20 +79,24 @@ class ProductCounts:
         """Add a count of 1 for each pair of row and column."""
         height, width = self._size()
         if height * width > MOST_CELLS:
+            self._flush()
             self._parts.append(self._shape((np.ones(len(rows), np.uint32), (rows, columns))))
             self._join()
             return
-        if self._cells.shape != (height, width):
-            before = self._cells
-            self._cells = np.zeros((height, width), np.uint32)
-            self._cells[: before.shape[0], : before.shape[1]] = before
-        counts = np.bincount(rows * width + columns, minlength=height * width)
-        self._cells += counts.reshape(height, width).astype(np.uint32)
+        before = self._cells
+        if before.shape[0] < height or before.shape[1] < width:
+            # a catalog grows with every file, so there is room for more
+            room = max(width, min(3 * before.shape[1] // 2, MOST_CELLS // height))
+            self._cells = np.zeros((height, room), np.uint32)
+            kept = before[:, :room]
+            self._cells[: kept.shape[0], : kept.shape[1]] = kept
+        np.add.at(self._cells.reshape(-1), rows * self._cells.shape[1] + columns, np.uint32(1))
 
     def _flush(self) -> None:
         """Move the counts of the array into a sparse matrix."""
         if self._cells.size:
-            self._parts.append(csr_array(self._cells))
+            height, width = self._size()
+            self._parts.append(csr_array(self._cells[:height, :width]))
             self._cells = np.zeros((0, 0), np.uint32)
             self._join()
 
