@@ -40,7 +40,7 @@ async def answer_interleaved(
     """Return the drafted list of a query with an `interleaving`, or the list of its first side.
 
     Cost:
-        two answers and 40 us
+        two answers and 0.13 ms
     """
     interleaving = query.interleaving
     assert interleaving is not None
