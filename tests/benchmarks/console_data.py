@@ -80,6 +80,9 @@ async def fill_app(
     await _write_interactions(stage, app_id, sizes, now_ms)
     values = await _write_models(stage, app_id, sizes, folder)
     values |= await _write_experiment(stage, app_id, sizes, now_ms)
+    sides = {"name": "Sides", "snapshot": values["second_version"]}
+    view = await stage.perform("experiments.interleave", app_id=app_id, **sides)
+    values["interleaving"] = view.experiment.slug
     await _write_logs(stage, app_id, sizes, now_ms)
     values |= await _write_imports(stage, app_id, sizes)
     rules = [

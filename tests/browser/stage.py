@@ -69,7 +69,7 @@ class Stage:
         account = an_account(username, facts.pop("role", "administrator"))
         await self.corner.stores.accounts.add(account.model_copy(update=facts))
 
-    async def perform(self, name: str, **arguments: Any) -> Any:
+    async def perform(self, name: str, /, **arguments: Any) -> Any:
         """Perform an operation of the administration on `shop`."""
         person = Principal("ada", "usr-ada", "console", is_administrator=True)
         return await self.console.administration.perform(person, name, {"app_id": "shop", **arguments})

@@ -25,7 +25,7 @@ from deployments.operations.insight.experiments import EditExperiment, ScheduleE
 LIST = "/apps/{app_id}/experiments"
 NEW = LIST + "/new"
 EXPERIMENT = LIST + "/{experiment}"
-INTERLEAVING = "/apps/{app_id}/interleavings/{experiment}"
+INTERLEAVING = "/apps/{app_id}/interleavings/{interleaving}"
 VARIANTS = 4
 "Variants that the wizard has inputs for."
 MOST_ENGINES, MOST_SNAPSHOTS = 10, 20
@@ -128,7 +128,8 @@ async def show_experiment(request: ConsoleRequest) -> Response:
     named = {"app_id": request.app_id, "experiment": request.path["experiment"]}
     shown = await request.perform("experiments.get", **named)
     if shown.experiment.method == "interleave":
-        return request.redirect(path_of(INTERLEAVING, **named).removeprefix("/console"))
+        path = path_of(INTERLEAVING, app_id=request.app_id, interleaving=named["experiment"])
+        return request.redirect(path.removeprefix("/console"))
     report = await request.perform("experiments.report", **named)
     return request.page(
         "experiments/experiment.html", one=shown.experiment, stage=shown.status, report=report,

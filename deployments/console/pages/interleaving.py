@@ -26,7 +26,7 @@ async def start_interleaving(request: ConsoleRequest) -> Response:
     given = arguments_from_form(InterleaveSides, request.form, exclude=IN_ADDRESS)
     started = await request.perform("experiments.interleave", app_id=request.app_id, **given)
     experiment = started.experiment
-    path = path_of(INTERLEAVING, app_id=request.app_id, experiment=experiment.experiment_id)
+    path = path_of(INTERLEAVING, app_id=request.app_id, interleaving=experiment.experiment_id)
     text = request.services.text("experiments.changed", name=experiment.name, status=started.status)
     return request.redirect(path.removeprefix("/console"), text)
 
@@ -34,7 +34,7 @@ async def start_interleaving(request: ConsoleRequest) -> Response:
 async def show_interleaving(request: ConsoleRequest) -> Response:
     """Show which side users prefer, and the steps that an interleaving can take."""
     view: InterleavingView = await request.perform(
-        "experiments.interleaving", app_id=request.app_id, experiment=request.path["experiment"]
+        "experiments.interleaving", app_id=request.app_id, experiment=request.path["interleaving"]
     )
     experiment = view.report.experiment
     stage = experiment.status_at(view.now_ms)

@@ -125,7 +125,12 @@ async def test_each_role_opens_what_it_may_and_no_text_becomes_markup(
     needed = {page.path: page.role for page in AREA_PAGES if "GET" in page.methods}
     for path in SHOWN:
         pattern = path.partition("?")[0].replace("/apps/shop", "/apps/{app_id}")
-        least = needed.get(re.sub("/(paywall|hostile-sides)", "/{experiment}", pattern)) or "viewer"
+        least = (
+            needed.get(
+                re.sub("/paywall", "/{experiment}", re.sub("/hostile-sides", "/{interleaving}", pattern))
+            )
+            or "viewer"
+        )
         page = await visitor.get(path)
         assert page.status_code == (200 if RANK[role] >= RANK[least] else 403), (path, page.text[-2000:])
         assert "<img" not in page.text, path
@@ -141,7 +146,11 @@ async def test_each_role_changes_only_what_it_may(console: OpenConsole, role: Ap
         if "POST" not in page.methods:
             continue
         await visitor.get("/apps/shop/rules")
-        path = page.path.replace("{app_id}", APP).replace("{experiment}", "paywall")
+        path = (
+            page.path.replace("{app_id}", APP)
+            .replace("{experiment}", "paywall")
+            .replace("{interleaving}", "hostile-sides")
+        )
         answer = await visitor.post(path, headers=HTMX)
         assert (answer.status_code == 403) == (RANK[role] < RANK[page.role or "viewer"]), path
 
