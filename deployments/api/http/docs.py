@@ -1,8 +1,8 @@
 """The pages at /docs: the OpenAPI document as HTML that needs no network, with a side bar, search and programs to copy.
 
 `/docs` has the API, `/docs/administration` the administration over HTTP. Without its script a page shows the same, with
-curl only. Fields of nearly every body are listed once, under "Fields that many bodies share", and so are statuses with
-the same meaning everywhere.
+curl only. Fields of nearly every body are listed once, under "Fields that many bodies share", and so are
+parameters and meanings of statuses that many operations share.
 """
 
 from __future__ import annotations
@@ -39,11 +39,13 @@ ADMINISTRATION = "administration: "
 _REFERENCE = re.compile(r"#/components/schemas/([^\"]+)")
 _MOST_VALUES = 12
 _LINE = 96
+_MEANING_SHARED_BY = 20
 _SHARED_BY = 3
 "A field is listed once if at least this many models have it with the same type and text."
 _EVERYWHERE = ("400", "401", "403", "409", "413", "429", "500", "503")
 
 Fields = dict[str, str]
+Statuses = dict[str, list[str]]
 
 
 def render_docs(document: dict[str, Any], *, administration: bool = False) -> bytes:
@@ -54,7 +56,7 @@ def render_docs(document: dict[str, Any], *, administration: bool = False) -> by
     title = f"{document['info']['title']} {document['info']['version']}"
     separate = _separate(document)
     schemas = document["components"]["schemas"]
-    shared = _shared_fields(schemas)
+    shared, common = _shared_fields(schemas, document["paths"]), _common_statuses(document["paths"])
     other = ("../docs", "API") if administration else ("docs/administration", "Administration")
     links = [
         (f"{root}docs/try", "Try it"),
@@ -69,8 +71,8 @@ def render_docs(document: dict[str, Any], *, administration: bool = False) -> by
         *_keys(document["components"]["securitySchemes"]),
         "<h2>Use the examples</h2>",
         "<pre>export URL=localhost:8000\nexport KEY=...   # the secret key of the app development</pre>",
-        *_groups(document, shared, separate, root),
-        *_statuses(document["paths"]),
+        *_groups(document, shared, common, separate, root),
+        *_statuses(common),
         *_refusals(schemas),
         '<h2 id="shared">Fields that many bodies share</h2><table>',
         *(f'<tr id="f-{escape(name)}">{row}' for name, row in sorted(shared.items())),
@@ -147,7 +149,9 @@ def _keys(schemes: dict[str, Any]) -> Iterator[str]:
     yield "</table>"
 
 
-def _groups(document: dict[str, Any], shared: Fields, separate: Sequence[str], root: str) -> Iterator[str]:
+def _groups(
+    document: dict[str, Any], shared: Fields, common: Statuses, separate: Sequence[str], root: str
+) -> Iterator[str]:
     schemas = document["components"]["schemas"]
     for tag in document["tags"]:
         yield f'<h2 id="{_anchor(tag["name"])}">{escape(tag["name"])}</h2>{render_prose(tag["description"])}'
@@ -156,7 +160,9 @@ def _groups(document: dict[str, Any], shared: Fields, separate: Sequence[str], r
                 if operation["tags"][0] == tag["name"]:
                     body = _body_model(operation)
                     mark = "" if not body or body in separate else f' id="schema-{body}"'
-                    yield from _operation(method.upper(), path, operation, shared, schemas, mark, root)
+                    yield from _operation(
+                        method.upper(), path, operation, shared, common, schemas, mark, root
+                    )
 
 
 def _operation(
@@ -164,6 +170,7 @@ def _operation(
     path: str,
     operation: dict[str, Any],
     shared: Fields,
+    common: Statuses,
     schemas: dict[str, Any],
     mark: str,
     root: str,
@@ -172,12 +179,9 @@ def _operation(
     head = f'<span class="m">{method}</span><code>{escape(path)}</code>'
     yield f'<details id="{name}"><summary>{head} {escape(operation["summary"])}</summary>'
     yield render_prose(operation["description"])
-    if operation["parameters"]:
-        yield "<table>"
-        for given in operation["parameters"]:
-            need = "" if given["required"] else ", optional"
-            yield "<tr>" + _row(given["name"], f"{given['in']}{need}", given["description"])
-        yield "</table>"
+    yield _rows_and_links(
+        {given["name"]: _parameter_cells(given) for given in operation["parameters"]}, shared
+    )
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     if body:
         table = _table(schemas.get(_body_model(operation), body["schema"]), shared)
@@ -191,8 +195,8 @@ def _operation(
             yield f"<h3>{status}: {kind}</h3><pre>{escape(text, quote=False)}</pre>"
     yield "<table>"
     for status, reply in operation["responses"].items():
-        if status not in ("200", *_EVERYWHERE):
-            yield f"<tr><td>{status}</td><td>{render_inline(reply['description'])}</td></tr>"
+        if status != "200" and reply["description"] not in common.get(status, ()):
+            yield f"<tr><td>{status}<td>{render_inline(reply['description'])}"
     yield f'</table><p><a href="{root}docs/try#{name}">Try it</a></p></details>'
 
 
@@ -248,17 +252,27 @@ def render_json(value: Any, indent: str = "") -> str:
     return "[\n" + ",\n".join(inner + render_json(item, inner) for item in value) + f"\n{indent}]"
 
 
-def _statuses(paths: dict[str, Any]) -> Iterator[str]:
-    """Return statuses with the meaning that most operations give them."""
+def _common_statuses(paths: dict[str, Any]) -> Statuses:
+    """Return the meanings that are stated once: all of common statuses, and those that many operations share."""
     meanings: dict[str, Counter[str]] = {}
     for operations in paths.values():
         for operation in operations.values():
             for status, reply in operation["responses"].items():
                 meanings.setdefault(status, Counter())[reply["description"]] += 1
-    yield "<h2>Statuses of every operation</h2><table>"
-    for status in _EVERYWHERE:
-        if status in meanings:
-            yield f"<tr><td>{status}</td><td>{'<br>'.join(map(render_inline, meanings[status]))}</td></tr>"
+    common = {
+        status: [
+            text for text, count in texts.items() if status in _EVERYWHERE or count >= _MEANING_SHARED_BY
+        ]
+        for status, texts in sorted(meanings.items())
+        if status != "200"
+    }
+    return {status: texts for status, texts in common.items() if texts}
+
+
+def _statuses(common: Statuses) -> Iterator[str]:
+    yield "<h2>Statuses that many operations share</h2><table>"
+    for status, texts in common.items():
+        yield f"<tr><td>{status}<td>{'<br>'.join(map(render_inline, texts))}"
     yield "</table>"
 
 
@@ -326,19 +340,30 @@ def _schemas(schemas: dict[str, Any], shared: Fields) -> Iterator[str]:
 def _table(schema: dict[str, Any], shared: Fields) -> str:
     """Return a table of an object's fields; shared fields appear by name only."""
     required = schema.get("required", ())
-    rows, others = [], []
-    for name, field in schema.get("properties", {}).items():
-        if _cells(name, field, name in required) == shared.get(name):
-            others.append(f'<a href="#f-{escape(name)}">{escape(name)}</a>')
-        else:
-            rows.append(f"<tr>{_cells(name, field, name in required)}")
+    fields = schema.get("properties", {})
+    return _rows_and_links(
+        {name: _cells(name, field, name in required) for name, field in fields.items()}, shared
+    )
+
+
+def _rows_and_links(fields: Fields, shared: Fields) -> str:
+    """Return a table of fields of an operation, and links to those that are shared."""
+    others = [
+        f'<a href="#f-{escape(name)}">{escape(name)}</a>'
+        for name in fields
+        if fields[name] == shared.get(name)
+    ]
+    rows = [f"<tr>{cells}" for name, cells in fields.items() if cells != shared.get(name)]
     more = f"<p>Shared fields: {', '.join(others)}.</p>" if others else ""
     return (f"<table>{''.join(rows)}</table>" if rows else "") + more
 
 
-def _shared_fields(schemas: dict[str, Any]) -> Fields:
-    """Return the fields that many models have with the same type and text."""
+def _shared_fields(schemas: dict[str, Any], paths: dict[str, Any]) -> Fields:
+    """Return the fields and parameters that many models and operations have with the same type and text."""
     counts: Counter[tuple[str, str]] = Counter()
+    for operations in paths.values():
+        for operation in operations.values():
+            counts.update((given["name"], _parameter_cells(given)) for given in operation["parameters"])
     for schema in schemas.values():
         required = schema.get("required", ())
         for name, field in schema.get("properties", {}).items():
@@ -356,6 +381,12 @@ def _cells(name: str, field: dict[str, Any], is_required: bool) -> str:
     if default not in (None, "", [], {}):
         text += f" Default: `{json.dumps(default)}`."
     return _row(name, _type(field) + (", required" if is_required else ""), text)
+
+
+def _parameter_cells(given: dict[str, Any]) -> str:
+    return _row(
+        given["name"], given["in"] + ("" if given["required"] else ", optional"), given["description"]
+    )
 
 
 def _row(name: str, kind: str, text: str) -> str:
