@@ -56,7 +56,7 @@ def render_docs(document: dict[str, Any], *, administration: bool = False) -> by
     title = f"{document['info']['title']} {document['info']['version']}"
     separate = _separate(document)
     schemas = document["components"]["schemas"]
-    shared, common = _shared_fields(schemas, document["paths"]), _common_statuses(document["paths"])
+    shared, statuses = _shared_fields(schemas, document["paths"]), _shared_statuses(document["paths"])
     other = ("../docs", "API") if administration else ("docs/administration", "Administration")
     links = [
         (f"{root}docs/try", "Try it"),
@@ -71,8 +71,8 @@ def render_docs(document: dict[str, Any], *, administration: bool = False) -> by
         *_keys(document["components"]["securitySchemes"]),
         "<h2>Use the examples</h2>",
         "<pre>export URL=localhost:8000\nexport KEY=...   # the secret key of the app development</pre>",
-        *_groups(document, shared, common, separate, root),
-        *_statuses(common),
+        *_groups(document, shared, statuses, separate, root),
+        *_statuses(statuses),
         *_refusals(schemas),
         '<h2 id="shared">Fields that many bodies share</h2><table>',
         *(f'<tr id="f-{escape(name)}">{row}' for name, row in sorted(shared.items())),
@@ -150,7 +150,7 @@ def _keys(schemes: dict[str, Any]) -> Iterator[str]:
 
 
 def _groups(
-    document: dict[str, Any], shared: Fields, common: Statuses, separate: Sequence[str], root: str
+    document: dict[str, Any], shared: Fields, statuses: Statuses, separate: Sequence[str], root: str
 ) -> Iterator[str]:
     schemas = document["components"]["schemas"]
     for tag in document["tags"]:
@@ -161,7 +161,7 @@ def _groups(
                     body = _body_model(operation)
                     mark = "" if not body or body in separate else f' id="schema-{body}"'
                     yield from _operation(
-                        method.upper(), path, operation, shared, common, schemas, mark, root
+                        method.upper(), path, operation, shared, statuses, schemas, mark, root
                     )
 
 
@@ -170,7 +170,7 @@ def _operation(
     path: str,
     operation: dict[str, Any],
     shared: Fields,
-    common: Statuses,
+    statuses: Statuses,
     schemas: dict[str, Any],
     mark: str,
     root: str,
@@ -195,7 +195,7 @@ def _operation(
             yield f"<h3>{status}: {kind}</h3><pre>{escape(text, quote=False)}</pre>"
     yield "<table>"
     for status, reply in operation["responses"].items():
-        if status != "200" and reply["description"] not in common.get(status, ()):
+        if status != "200" and reply["description"] not in statuses.get(status, ()):
             yield f"<tr><td>{status}<td>{render_inline(reply['description'])}"
     yield f'</table><p><a href="{root}docs/try#{name}">Try it</a></p></details>'
 
@@ -252,26 +252,26 @@ def render_json(value: Any, indent: str = "") -> str:
     return "[\n" + ",\n".join(inner + render_json(item, inner) for item in value) + f"\n{indent}]"
 
 
-def _common_statuses(paths: dict[str, Any]) -> Statuses:
-    """Return the meanings that are stated once: all of common statuses, and those that many operations share."""
-    meanings: dict[str, Counter[str]] = {}
+def _shared_statuses(paths: dict[str, Any]) -> Statuses:
+    """Return meanings that are stated once: all of frequent statuses, and those that many operations share."""
+    counts: dict[str, Counter[str]] = {}
     for operations in paths.values():
         for operation in operations.values():
             for status, reply in operation["responses"].items():
-                meanings.setdefault(status, Counter())[reply["description"]] += 1
-    common = {
+                counts.setdefault(status, Counter())[reply["description"]] += 1
+    shared = {
         status: [
             text for text, count in texts.items() if status in _EVERYWHERE or count >= _MEANING_SHARED_BY
         ]
-        for status, texts in sorted(meanings.items())
+        for status, texts in sorted(counts.items())
         if status != "200"
     }
-    return {status: texts for status, texts in common.items() if texts}
+    return {status: texts for status, texts in shared.items() if texts}
 
 
-def _statuses(common: Statuses) -> Iterator[str]:
+def _statuses(statuses: Statuses) -> Iterator[str]:
     yield "<h2>Statuses that many operations share</h2><table>"
-    for status, texts in common.items():
+    for status, texts in statuses.items():
         yield f"<tr><td>{status}<td>{'<br>'.join(map(render_inline, texts))}"
     yield "</table>"
 
