@@ -28,9 +28,10 @@ from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.api.http.routes import build_application
 from deployments.archive.services import ArchiveConfig, ArchiveServices, build_archive_routes, open_archive
 from jobs.refresh.runs.promotion import promote_version
-from jobs.refresh.runs.training import Training, TrainingContext
+from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from tests.fakes.archive_oauth import BASE, an_account
 from tests.fakes.request_handler import MASTER, Corner, StillClock, open_corner
+from tests.fakes.run_stages import run_stages
 from tests.fakes.stores.memory import memory_stores
 
 MARKET, SHOP = "market", "shop"
@@ -119,11 +120,9 @@ class World:
         bench = TrainingContext(
             self.artifacts, SegmentStore(self.artifacts), self.folder / "scratch" / run_id, "release"
         )
-        training = Training(run, bench, lambda what, share: None, None, None)
-        for _, stage in training.stages():
-            stage()
-        version = str(training.outcome()["version"])
-        training.clean_up()
+        attempt = RunAttempt(run, bench, lambda what, share: None)
+        version = str(run_stages(attempt)["version"])
+        attempt.clean_up()
         return version
 
     async def promote(self, app_id: str, version: str) -> None:

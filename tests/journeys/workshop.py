@@ -22,8 +22,9 @@ from cluster.records.access import App
 from cluster.records.run import Run
 from cluster.store.stores import Stores
 from jobs.refresh.runs.promotion import promote_version
-from jobs.refresh.runs.training import Training, TrainingContext
+from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from tests.fakes.corner_shop import APP, happen, upload
+from tests.fakes.run_stages import run_stages
 from tests.fakes.stores.memory import memory_stores
 from tests.fakes.trained_snapshot import RECIPE, ring_products, ring_walks
 
@@ -80,11 +81,9 @@ class Workshop:
     def _trained(self, run_id: str) -> str:
         run = Run(app_id=APP, engine_id="default", run_id=run_id, recipe=RECIPE, created_at=5)
         bench = TrainingContext(self.artifacts, self.segments, self.folder / "scratch" / run_id, "release")
-        training = Training(run, bench, lambda what, share: None, None, None)
-        for _, stage in training.stages():
-            stage()
-        version = str(training.outcome()["version"])
-        training.clean_up()
+        attempt = RunAttempt(run, bench, lambda what, share: None)
+        version = str(run_stages(attempt)["version"])
+        attempt.clean_up()
         return version
 
     async def promote(self, version: str) -> None:

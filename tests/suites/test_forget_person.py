@@ -35,13 +35,15 @@ from cluster.records.run import Run
 from cluster.store import keys
 from cluster.store.connect import OpenStores, open_stores
 from cluster.store.data.changes import Follower
-from jobs.refresh.recipe import load_recipe_file
+from jobs.refresh.recipe import Recipe, load_recipe_file
+from jobs.refresh.runs import training
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.promotion import promote_version
+from jobs.refresh.runs.run_attempt import RunAttempt
 from jobs.refresh.runs.run_commands import create_run
-from jobs.refresh.runs.training import Training
-from jobs.refresh.runs.training_source import read_training_source
+from jobs.refresh.runs.training_source import TrainingSource, read_training_source
 from jobs.refresh.runs.worker import MOST_RESTARTS, TrainingWorker, WorkerContext
+from jobs.refresh.tuning.plan import TuningPlan
 from tests.suites import canary
 from tests.suites.canary import APP, SECOND, USER, VISITOR
 from tests.suites.redis_process import RedisProcess
@@ -315,17 +317,17 @@ async def test_a_run_claimed_before_an_erasure_never_publishes_the_person(
 ) -> None:
     await fill(world, live=True)
     seen: list[bool] = []
-    train = Training._train
+    write_snapshot = training.write_snapshot
     going = asyncio.get_running_loop()
 
-    def slow(self: Training) -> dict[str, Any]:
-        done = train(self)
-        seen.append(f"u:{USER}" in self._source.data.readers.names.to_pylist())
+    def slow(attempt: RunAttempt, recipe: Recipe, source: TrainingSource, report: dict[str, Any]) -> Path:
+        folder = write_snapshot(attempt, recipe, source, report)
+        seen.append(f"u:{USER}" in source.data.readers.names.to_pylist())
         if len(seen) == 1:  # somebody is forgotten while the model is made
             asyncio.run_coroutine_threadsafe(world.forgotten(user_id=USER), going).result(90)
-        return done
+        return folder
 
-    monkeypatch.setattr(Training, "_train", slow)
+    monkeypatch.setattr(training, "write_snapshot", slow)
     done = await world.trained()
     assert (done.status, done.error, seen) == ("finished", "", [True, False])
     assert [version.version for version in SnapshotStore(world.artifacts).versions(APP, "default")] == [
@@ -357,14 +359,14 @@ async def test_a_training_ends_when_people_are_erased_every_time(
 ) -> None:
     await fill(world, live=False)
     erased = iter(range(READERS))
-    plan = Training._plan
+    load_plan = training.load_plan
 
-    def disturbed(self: Training) -> dict[str, Any]:
-        done = plan(self)
+    def disturbed(*given: Any) -> TuningPlan:
+        plan = load_plan(*given)
         SegmentStore(world.artifacts).erase(APP, "interaction", [f"u:reader-{next(erased)}"])
-        return done
+        return plan
 
-    monkeypatch.setattr(Training, "_plan", disturbed)
+    monkeypatch.setattr(training, "load_plan", disturbed)
     done = await world.trained()
     assert (done.status, next(erased)) == ("failed", MOST_RESTARTS + 1)
     assert "people were erased" in done.error

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import HouseError, Invalid
-from cluster.records.run import Run
 from jobs.refresh.data.dataset import Interactions
 from jobs.refresh.evaluation.logged_report import list_figures, summarize
 from jobs.refresh.evaluation.reports import ReportStore, protocol_note
 from jobs.refresh.recipe import Recipe, load_recipe_file
 from jobs.refresh.runs import sweep
 from jobs.refresh.runs.logged_evaluation import LoggedTarget, LogPeriod, LogServices, evaluate_log
+from jobs.refresh.runs.run_attempt import RunAttempt, RunStages, Stage
 from jobs.refresh.runs.stages import PROTOCOLS as ALL_PROTOCOLS
-from jobs.refresh.runs.training import Stage, Training
+from jobs.refresh.runs.training import describe_source, load_source, read_recipe, train
+from jobs.refresh.runs.training_source import TrainingSource
 from jobs.refresh.runs.version_comparison import evaluate_recipe, load_recipe
 from jobs.refresh.tuning.evidence import StepCallback
 
@@ -91,96 +92,101 @@ def evaluate_protocols(
     return reports
 
 
-class Measurement(Training):
-    """The stages of a run that evaluates a recipe or sweeps its fields; its report is under the name of the run."""
+class MeasuredFields(NamedTuple):
+    """Fields that a measurement gives the run record; the report is stored under the id of the run."""
 
-    def stages(self) -> Iterator[tuple[str, Stage]]:
-        """Yield the stages in order, with their names."""
-        if "logged" in self._run.options:
-            yield "evaluate", self._judge
-            return
-        yield "dataset", self._dataset
-        yield "evaluate", self._sweep if self._run.kind == "sweep" else self._measure
+    figures: dict[str, float]
+    split: dict[str, Any]
+    verdict: str
+    facts: dict[str, Any]
 
-    def outcome(self) -> dict[str, Any]:
-        """Return the fields of the run record at the end."""
-        return {
-            "figures": self._figures, "split": dict(self._split_facts), "verdict": self._verdict, "error": "",
-        }  # fmt: skip
 
-    def _measure(self) -> dict[str, Any]:
-        options = self._run.options
-        serving = self._serving if options["compare"] else None
-        protocols, on_step = options["protocols"], self._step_counter(20 * len(options["protocols"]))
-        reports = evaluate_protocols(
-            self._source.data, self._recipe, None if serving is None else dict(serving), protocols,
-            options["readers"], on_step,
-        )  # fmt: skip
-        whole = [report for report in reports if "error" not in report]
-        if not whole:
-            raise Invalid(reports[0]["error"])
-        self._figures, self._split_facts = dict(whole[0]["figures"]), dict(whole[0]["split"])
-        self._keep_report({"reports": reports})
-        return {"protocols": [report["protocol"] for report in whole]}
-
-    def _judge(self) -> dict[str, Any]:
-        """Evaluate by the log of answers."""
-        run, bench, given = self._run, self._bench, self._run.options["logged"]
-        target = LoggedTarget(
-            self._recipe if given["is_recipe"] else None, given["engine_id"], given["version"]
+def measure(attempt: RunAttempt) -> RunStages:
+    """Yield the stages of an evaluation or a sweep, which publishes nothing."""
+    recipe = read_recipe(attempt.run)
+    if "logged" in attempt.run.options:
+        measured: MeasuredFields = yield Stage("evaluate", partial(_judge, attempt, recipe), _describe)
+    else:
+        source: TrainingSource = yield Stage(
+            "dataset", partial(load_source, attempt, recipe), describe_source
         )
-        period = LogPeriod(given["since_ms"], given["until_ms"], given["most"])
-        services = LogServices(bench.artifacts, bench.segments, bench.salt)
-        report = evaluate_log(
-            services, run.app_id, run.engine_id, given["serving"], target, period, self._step_counter(60)
-        )
-        self._figures, self._verdict = list_figures(report), summarize(report)
-        self._keep_report({"reports": [report]})
-        return {"lists": report["lists"]}
-
-    def _sweep(self) -> dict[str, Any]:
-        run, bench = self._run, self._bench
-        variants = sweep.build_variants(self._recipe, run.options["sweep"])
-        name, checkpoints = sweep.open_sweep(
-            bench.artifacts, bench.segments, run.app_id, variants, lambda: self._source
-        )
-        results: list[tuple[sweep.SweepVariant, dict[str, Any]]] = []
-
-        def show(variant: sweep.SweepVariant, report: dict[str, Any]) -> None:
-            results.append((variant, report))
-            self._say(f"{len(results)} of {len(variants)} examined", len(results) / len(variants))
-
-        sweep.run_sweep(variants, checkpoints, show)
-        table = sweep.finish_sweep(
-            bench.artifacts,
-            run.app_id,
-            name,
-            checkpoints,
-            results,
-            f"{self._recipe.name} on {run.app_id}/{run.engine_id}",
-        )[0]
-        if all(row["error"] for row in table):
-            raise Invalid(table[0]["error"])
-        self._figures = {key: table[0][key] for key in sweep.METRICS if key in table[0]}
-        self._split_facts = next(
-            (dict(report["split"]) for _, report in results if "split" in report), dict[str, Any]()
-        )
-        summary = sweep.compare_rows(table)
-        self._keep_report({"sweep": name, "rows": table, "summary": summary, "split": self._split_facts})
-        return {"variants": len(table)}
-
-    def _keep_report(self, report: dict[str, Any]) -> None:
-        run, reports = self._run, ReportStore(self._bench.artifacts)
-        reports.put(
-            run.app_id, run.engine_id, run.run_id, {**report, "kind": run.kind, "recipe": self._recipe.name}
-        )
-        reports.delete_old_runs(run.app_id, run.engine_id, KEPT_REPORTS)
-
-    _figures: dict[str, float]
-    _split_facts: Mapping[str, Any] = MappingProxyType({})
-    _verdict = ""
+        act = _sweep if attempt.run.kind == "sweep" else _evaluate
+        measured = yield attempt.stage("evaluate", source, partial(act, attempt, recipe, source), _describe)
+    return {"figures": measured.figures, "split": measured.split, "verdict": measured.verdict, "error": ""}
 
 
-def build_work(run: Run, *args: Any) -> Training:
+def open_stages(attempt: RunAttempt) -> RunStages:
     """Return the stages of a run of any kind."""
-    return (Training if run.kind == "training" else Measurement)(run, *args)
+    return (train if attempt.run.kind == "training" else measure)(attempt)
+
+
+def _describe(measured: MeasuredFields) -> dict[str, Any]:
+    return measured.facts
+
+
+def _evaluate(attempt: RunAttempt, recipe: Recipe, source: TrainingSource) -> MeasuredFields:
+    options = attempt.run.options
+    reports = evaluate_protocols(
+        source.data,
+        recipe,
+        attempt.serving if options["compare"] else None,
+        options["protocols"],
+        options["readers"],
+        attempt.count_steps(20 * len(options["protocols"])),
+    )
+    complete = [report for report in reports if "error" not in report]
+    if not complete:
+        raise Invalid(reports[0]["error"])
+    _store_report(attempt, recipe, {"reports": reports})
+    facts = {"protocols": [report["protocol"] for report in complete]}
+    return MeasuredFields(dict(complete[0]["figures"]), dict(complete[0]["split"]), "", facts)
+
+
+def _judge(attempt: RunAttempt, recipe: Recipe) -> MeasuredFields:
+    """Evaluate by the log of answers."""
+    run = attempt.run
+    context = attempt.context
+    given = run.options["logged"]
+    report = evaluate_log(
+        LogServices(context.artifacts, context.segments, context.salt),
+        run.app_id,
+        run.engine_id,
+        given["serving"],
+        LoggedTarget(recipe if given["is_recipe"] else None, given["engine_id"], given["version"]),
+        LogPeriod(given["since_ms"], given["until_ms"], given["most"]),
+        attempt.count_steps(60),
+    )
+    _store_report(attempt, recipe, {"reports": [report]})
+    return MeasuredFields(list_figures(report), {}, summarize(report), {"lists": report["lists"]})
+
+
+def _sweep(attempt: RunAttempt, recipe: Recipe, source: TrainingSource) -> MeasuredFields:
+    run = attempt.run
+    context = attempt.context
+    variants = sweep.build_variants(recipe, run.options["sweep"])
+    name, checkpoints = sweep.open_sweep(
+        context.artifacts, context.segments, run.app_id, variants, lambda: source
+    )
+    results: list[tuple[sweep.SweepVariant, dict[str, Any]]] = []
+
+    def add_result(variant: sweep.SweepVariant, report: dict[str, Any]) -> None:
+        results.append((variant, report))
+        attempt.report(f"{len(results)} of {len(variants)} examined", len(results) / len(variants))
+
+    sweep.run_sweep(variants, checkpoints, add_result)
+    title = f"{recipe.name} on {run.app_id}/{run.engine_id}"
+    table = sweep.finish_sweep(context.artifacts, run.app_id, name, checkpoints, results, title)[0]
+    if all(row["error"] for row in table):
+        raise Invalid(table[0]["error"])
+    split = next((dict(report["split"]) for _, report in results if "split" in report), {})
+    summary = sweep.compare_rows(table)
+    _store_report(attempt, recipe, {"sweep": name, "rows": table, "summary": summary, "split": split})
+    figures = {key: table[0][key] for key in sweep.METRICS if key in table[0]}
+    return MeasuredFields(figures, split, "", {"variants": len(table)})
+
+
+def _store_report(attempt: RunAttempt, recipe: Recipe, report: dict[str, Any]) -> None:
+    run = attempt.run
+    reports = ReportStore(attempt.context.artifacts)
+    reports.put(run.app_id, run.engine_id, run.run_id, {**report, "kind": run.kind, "recipe": recipe.name})
+    reports.delete_old_runs(run.app_id, run.engine_id, KEPT_REPORTS)

@@ -38,18 +38,18 @@ from cluster.records.run import (
 from cluster.store.stores import Stores
 from cluster.tracing import PROCESS, current_trace
 from jobs.refresh.evaluation.reports import ReportStore
-from jobs.refresh.runs.measurement import build_work
+from jobs.refresh.runs.measurement import open_stages
 from jobs.refresh.runs.mlflow_tracking import track_run
 from jobs.refresh.runs.promotion import promote_version
-from jobs.refresh.runs.run_commands import get_run, update_run
-from jobs.refresh.runs.shipped_code import import_from_package
-from jobs.refresh.runs.training import (
+from jobs.refresh.runs.run_attempt import (
+    RunAttempt,
     Stage,
-    Training,
     TrainingContext,
     TrainingDataOutdated,
     delete_leftovers,
 )
+from jobs.refresh.runs.run_commands import get_run, update_run
+from jobs.refresh.runs.shipped_code import import_from_package
 from jobs.refresh.runs.uncompacted_data import COMPACTION_STALL_S, wait_for_compaction
 
 T = TypeVar("T")
@@ -135,21 +135,20 @@ class TrainingWorker:
         # Only where the log of answers is read: the first call creates the salt of an app.
         reads_log = "logged" in run.options or run.recipe.get("reranker") is not None
         salt = await place.stores.served.salt(app_id) if reads_log else b""
-        bench = TrainingContext(place.artifacts, segments, place.scratch, place.release, salt)
+        context = TrainingContext(place.artifacts, segments, place.scratch, place.release, salt)
         serving = await self._serving_facts(run)
-        self._begin = partial(build_work, run, bench, self._report_stage, serving, place.memory_mb)
-        training = self._begin()
+        attempt = RunAttempt(run, context, self._report_stage, serving, place.memory_mb)
         beating = asyncio.create_task(self._renew_lease())
         try:
             await self._wait_for_compaction(app_id)
             facts = {"kiosk.app": app_id, "kiosk.run": run_id, "kiosk.engine": run.engine_id}
             with PROCESS.trace("training", run.traceparent, always=True, attributes=facts):
-                return await self._track(await self._run_to_end(training))
+                return await self._track(await self._run_to_end(attempt))
         except RunLost:
             self._log.info("run_left", app=app_id, run=run_id)
             now = await get_run(place.stores, app_id, run_id)
             if now.status == "cancelled":  # otherwise another worker owns the run and its files
-                await asyncio.to_thread(training.clean_up)
+                await asyncio.to_thread(attempt.clean_up)
             return now
         finally:
             beating.cancel()
@@ -178,15 +177,15 @@ class TrainingWorker:
         if self._missing:
             self._log.warning("not_all_compacted", run=self._run.run_id, app=app_id, reason=self._missing)
 
-    async def _run_to_end(self, training: Training) -> Run:
+    async def _run_to_end(self, attempt: RunAttempt) -> Run:
         try:
             with import_from_package(self._place.code_dir, self._run.code):
-                training = await self._run_stages(training)
+                outcome = await self._run_stages_anew(attempt)
         except Unavailable as error:
             return await self._release_run(error)
         except HouseError as error:
             reason = f"{error.message}; {self._missing}" if self._missing else error.message
-            return await self._finish_run("failed", {"error": reason}, training)
+            return await self._finish_run("failed", {"error": reason}, attempt)
         except RunLost:
             raise
         except Exception as error:  # noqa: BLE001
@@ -195,17 +194,17 @@ class TrainingWorker:
             self._log.error("run_broke", run=self._run.run_id, stage=self._run.stage, trace=trace)
             text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             where = f"stage {self._run.stage} broke: {text[:500]}"
-            return await self._finish_run("failed", {"error": where}, training)
-        outcome = training.outcome() | {"message": self._missing}
+            return await self._finish_run("failed", {"error": where}, attempt)
+        outcome |= {"message": self._missing}
         if self._run.promote:
             await self._retry_store(
                 lambda: self._record_progress(message="promote")
             )  # only the owner may promote
             outcome |= await self._retry_store(lambda: self._promote(str(outcome["version"])))
-        run = await self._retry_store(lambda: self._finish_run("finished", outcome, training))
+        run = await self._retry_store(lambda: self._finish_run("finished", outcome, attempt))
         try:
             in_use = {run.version, *await self._serving_versions(run)}
-            await asyncio.to_thread(training.delete_outdated_versions, in_use)
+            await asyncio.to_thread(attempt.delete_outdated_versions, in_use)
             await self._delete_leftovers(run)
         except HouseError as error:
             self._log.warning("leftovers_stay", run=run.run_id, reason=error.message)
@@ -231,41 +230,49 @@ class TrainingWorker:
         except HouseError:
             return run
 
-    async def _run_stages(self, training: Training) -> Training:
-        """Execute the stages and return the completed training; restart if users were erased meanwhile.
+    async def _run_stages_anew(self, attempt: RunAttempt) -> dict[str, Any]:
+        """Execute the stages and return fields of the run record; restart if users were erased meanwhile.
 
         Errors:
             Conflict: users were erased during every attempt
         """
         for _ in range(MOST_RESTARTS + 1):
             try:
-                for name, stage in training.stages():
-                    await self._run_stage(training, name, stage)
-                return training
+                return await self._run_stages(attempt)
             except TrainingDataOutdated:
                 self._log.warning(
                     "run_begins_again", run=self._run.run_id, reason="people were erased meanwhile"
                 )
-                await asyncio.to_thread(training.clean_up)
-                training = self._begin()
+                await asyncio.to_thread(attempt.clean_up)
         raise Conflict(
             f"people were erased {MOST_RESTARTS + 1} times while this trained, and no model may know of them; "
             "train again when fewer are erased"
         )
 
-    async def _run_stage(self, training: Training, name: str, stage: Stage) -> None:
-        await self._retry_store(partial(self._record_progress, stage=name, message="", fraction=0.0))
+    async def _run_stages(self, attempt: RunAttempt) -> dict[str, Any]:
+        stages = open_stages(attempt)
+        result: Any = None
+        while True:
+            try:
+                stage = stages.send(result)
+            except StopIteration as end:
+                fields: dict[str, Any] = end.value
+                return fields
+            result = await self._run_stage(attempt, stage)
+
+    async def _run_stage(self, attempt: RunAttempt, stage: Stage[T]) -> T:
+        await self._retry_store(partial(self._record_progress, stage=stage.name, message="", fraction=0.0))
         started_s = self._place.clock.monotonic_s()
-        if name == "publish":
+        if stage.name == "publish":
             # the serving version may have changed meanwhile; its snapshot must not be deleted
-            training.keep = await self._retry_store(lambda: self._versions_in_use(self._run))
+            attempt.in_use = await self._retry_store(lambda: self._versions_in_use(self._run))
         trace = current_trace()
-        with nullcontext() if trace is None else trace.stage(f"training.{name}"):
-            facts = await self._run_in_thread(stage)
-        await asyncio.to_thread(training.check_erasures)
-        stages = self._append_stage(name, self._place.clock.monotonic_s() - started_s, facts)
+        with nullcontext() if trace is None else trace.stage(f"training.{stage.name}"):
+            result, facts = await self._run_in_thread(stage)
+        stages = self._append_stage(stage.name, self._place.clock.monotonic_s() - started_s, facts)
         await self._retry_store(partial(self._record_progress, stages=stages))
-        self._log.info("stage_done", run=self._run.run_id, stage=name, took_s=stages[-1].seconds)
+        self._log.info("stage_done", run=self._run.run_id, stage=stage.name, took_s=stages[-1].seconds)
+        return result
 
     async def _promote(self, version: str) -> dict[str, Any]:
         """Promote the version if the gate allows; an earlier attempt may have promoted it already."""
@@ -314,11 +321,11 @@ class TrainingWorker:
         engine = await self._place.stores.engines.get(run.app_id, run.engine_id)
         if engine is None or not engine.snapshot:
             return None
-        bench = TrainingContext(
+        context = TrainingContext(
             self._place.artifacts, SegmentStore(self._place.artifacts), self._place.scratch, ""
         )
         try:
-            return await asyncio.to_thread(bench.serving_recipe, run.app_id, run.engine_id, engine.snapshot)
+            return await asyncio.to_thread(context.serving_recipe, run.app_id, run.engine_id, engine.snapshot)
         except HouseError as error:
             self._log.warning("serving_unreadable", engine=run.engine_id, reason=error.message)
             return None
@@ -371,7 +378,7 @@ class TrainingWorker:
             self._run = written
         self._notify(written)
 
-    async def _finish_run(self, status: RunStatus, changes: dict[str, Any], training: Training) -> Run:
+    async def _finish_run(self, status: RunStatus, changes: dict[str, Any], attempt: RunAttempt) -> Run:
         run, now_ms = self._run, self._place.clock.now_ms()
         async with self._writing:
             written = await update_run(
@@ -382,7 +389,7 @@ class TrainingWorker:
         if written is None:
             raise RunLost
         self._log.info("run_ended", run=run.run_id, status=status, version=written.version)
-        await asyncio.to_thread(training.clean_up)
+        await asyncio.to_thread(attempt.clean_up)
         return self._notify(written)
 
     async def _release_run(self, error: Unavailable) -> Run:
@@ -410,9 +417,14 @@ class TrainingWorker:
             except RunLost:
                 return
 
-    async def _run_in_thread(self, stage: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    async def _run_in_thread(self, stage: Stage[T]) -> tuple[T, dict[str, Any]]:
         self._progress = ("", 0.0)
-        return await asyncio.to_thread(stage)
+
+        def run() -> tuple[T, dict[str, Any]]:
+            result = stage.act()
+            return result, stage.describe(result)
+
+        return await asyncio.to_thread(run)
 
     def _report_stage(self, message: str, fraction: float) -> None:
         """Record the progress of a stage, in its thread; stop the stage if the run is lost."""

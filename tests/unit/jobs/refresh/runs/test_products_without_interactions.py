@@ -25,9 +25,10 @@ from cluster.records.run import Run
 from jobs.refresh.evaluation.gate import check_gate
 from jobs.refresh.evaluation.reports import ReportStore
 from jobs.refresh.recipe import load_recipe_file
-from jobs.refresh.runs.training import Training, TrainingContext
+from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from tests.fakes import generated_market
 from tests.fakes.corner_shop import NOW_MS, interaction_change, view
+from tests.fakes.run_stages import run_stages
 
 
 @pytest.fixture
@@ -38,19 +39,16 @@ def bench(tmp_path: Path) -> TrainingContext:
     return TrainingContext(artifacts, segments, tmp_path / "scratch", "release")
 
 
-def trained(bench: TrainingContext, serving: dict[str, Any] | None = None) -> Training:
+def trained(bench: TrainingContext, serving: dict[str, Any] | None = None) -> dict[str, Any]:
     recipe = load_recipe_file("default").model_dump(mode="json")
     run = Run(app_id=generated_market.APP, engine_id="default", run_id="one", recipe=recipe, created_at=5)
-    training = Training(run, bench, lambda what, share: None, serving, None)
-    for _, stage in training.stages():
-        stage()
-    return training
+    return run_stages(RunAttempt(run, bench, lambda what, share: None, serving))
 
 
 def test_search_and_completions_are_built_and_the_rest_is_named(
     bench: TrainingContext, tmp_path: Path
 ) -> None:
-    outcome = trained(bench).outcome()
+    outcome = trained(bench)
     folder, _ = SnapshotStore(bench.artifacts).fetch(generated_market.APP, "default", outcome["version"])
     snapshot = Snapshot.open(folder)
     assert {COMPLETIONS, SEARCH} <= set(snapshot.parts)
@@ -64,7 +62,7 @@ def test_search_and_completions_are_built_and_the_rest_is_named(
 def test_it_serves_searches_and_leaves_ranking_to_what_happens(
     bench: TrainingContext, tmp_path: Path
 ) -> None:
-    version = trained(bench).outcome()["version"]
+    version = trained(bench)["version"]
     folder, _ = SnapshotStore(bench.artifacts).fetch(generated_market.APP, "default", version)
     products = [{"product_id": f"p{number}", "title": f"Thing {number}"} for number in range(40)]
     shops = [Recommender(HashingEmbedder()), Recommender(HashingEmbedder())]

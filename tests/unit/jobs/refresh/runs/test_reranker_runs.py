@@ -26,10 +26,12 @@ from jobs.refresh.build.fit import train_engine
 from jobs.refresh.data.dataset import interactions_from_segments
 from jobs.refresh.learners import reranker as reranker_module
 from jobs.refresh.recipe import parse_recipe
+from jobs.refresh.runs import training
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.estimate import RERANKER_COST, DataSize, estimate_costs, estimate_sizes
-from jobs.refresh.runs.training import Training, TrainingContext
+from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from tests.fakes import generated_market
+from tests.fakes.run_stages import run_stages
 from tests.fakes.simulated_lists import serve_lists
 
 APP, SALT = generated_market.APP, b"salt of the market"
@@ -83,25 +85,23 @@ def write_log(artifacts: ArtifactStore, lists: int) -> None:
     OutcomeStore(artifacts).replace_days(APP, {"2026-03-01": table}, {})
 
 
-def train(bench: TrainingContext, recipe: dict[str, Any] = RECIPE) -> tuple[Training, dict[str, Any]]:
+def train(bench: TrainingContext, recipe: dict[str, Any] = RECIPE) -> tuple[RunAttempt, dict[str, Any]]:
     run = Run(app_id=APP, engine_id="default", run_id="first", recipe=recipe, created_at=5)
-    training = Training(run, bench, lambda what, share: None, None, None)
-    for _, stage in training.stages():
-        stage()
-    return training, training.outcome()
+    attempt = RunAttempt(run, bench, lambda what, share: None)
+    return attempt, run_stages(attempt)
 
 
 def test_a_log_with_likings_puts_the_re_ranker_into_the_snapshot(tmp_path: Path) -> None:
     pytest.importorskip("lightgbm")
     bench = bench_in(tmp_path)
     write_log(bench.artifacts, 3_000)
-    training, outcome = train(bench)
+    attempt, outcome = train(bench)
     assert "re-ranker certainly better: clicks of held-out days" in outcome["chosen"]
     folder, _ = SnapshotStore(bench.artifacts).fetch(APP, "default", outcome["version"])
     learned = validate_snapshot(Snapshot.open(folder), outcome["version"])
     assert learned.reranker is not None
     assert learned.reranker.parts == ("item_knn", "trend")
-    training.clean_up()
+    attempt.clean_up()
     again = TrainingContext(bench.artifacts, bench.segments, tmp_path / "other", "release", SALT)
     assert train(again)[1]["version"] == outcome["version"]
 
@@ -113,15 +113,11 @@ def test_the_attempt_after_a_kill_reads_what_was_learned(
     bench = bench_in(tmp_path)
     write_log(bench.artifacts, 3_000)
     run = Run(app_id=APP, engine_id="default", run_id="first", recipe=RECIPE, created_at=5)
-    begun = Training(run, bench, lambda what, share: None, None, None)
-    for name, stage in begun.stages():
-        stage()
-        if name == "evaluate":
-            break
+    run_stages(RunAttempt(run, bench, lambda what, share: None), last="evaluate")
     kept = CheckpointStore(bench.artifacts, APP, "first").get_state(RERANKER)
     assert kept is not None
     # The log has changed since; the version must not.
-    monkeypatch.setattr(Training, "_learn_reranker", lambda *_: pytest.fail("it is learned twice"))
+    monkeypatch.setattr(training, "learn_and_store_reranker", lambda *_: pytest.fail("it is learned twice"))
     _, outcome = train(bench)
     folder, _ = SnapshotStore(bench.artifacts).fetch(APP, "default", outcome["version"])
     stored = Snapshot.open(folder).parts[RERANKER]

@@ -19,8 +19,9 @@ from jobs.refresh.learners import transformer as transformer_module
 from jobs.refresh.recipe import load_recipe_file, parse_recipe
 from jobs.refresh.runs.checkpoint import CheckpointStore
 from jobs.refresh.runs.estimate import DataSize, estimate_sizes
-from jobs.refresh.runs.training import Training, TrainingContext
+from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from tests.fakes import generated_market
+from tests.fakes.run_stages import run_stages
 
 RECIPE = {
     "name": "small",
@@ -48,12 +49,10 @@ class Attempt:
         self.epochs: list[str] = []
         self._most = epochs
         run = Run(app_id=generated_market.APP, engine_id="default", run_id="one", recipe=RECIPE, created_at=5)
-        self.training = Training(run, bench, self._say, None, None)
+        self.attempt = RunAttempt(run, bench, self._say)
 
     def run(self) -> str:
-        for _, stage in self.training.stages():
-            stage()
-        return str(self.training.outcome()["version"])
+        return str(run_stages(self.attempt)["version"])
 
     def _say(self, what: str, share: float) -> None:
         if ": epoch" in what:
@@ -89,7 +88,7 @@ def test_a_run_that_is_killed_twice_ends_with_the_version_of_an_undisturbed_one(
     learned = validate_snapshot(Snapshot.open(folder), version)
     assert "transformer" in [part.name for part in learned.blend.parts]
     assert len(learned.snapshot.manifest.facts["parts"][0]["facts"]["training"]["curve"]) == 3
-    last.training.clean_up()
+    last.attempt.clean_up()
     assert not CheckpointStore(bench.artifacts, generated_market.APP, "one").clear()
 
 
