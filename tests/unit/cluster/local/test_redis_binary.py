@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -126,6 +128,20 @@ def test_data_of_an_unreadable_server_is_refused_with_what_to_do(places: Install
     (places.redis_dir / "version").write_text("7.4.1\n")
     with pytest.raises(Invalid, match=r"written by Redis 7\.4\.1 and only .* is here; install Redis 7\.4\.1"):
         RedisServer(places)
+
+
+def test_data_without_the_name_of_its_server_is_opened_by_valkey_once_the_advice_is_followed(
+    places: InstallationPaths,
+) -> None:
+    """Releases before the file `product` ran a Valkey server under the name `redis-server` as well."""
+    bundled = find_redis()
+    (places.redis_dir / "version").write_text(".".join(map(str, bundled.version)) + "\n")
+    with pytest.raises(Invalid, match=f"only .*{re.escape(bundled.name)}.* is here") as refused:
+        RedisServer(places)
+    command = re.search(r"if Valkey wrote the data, run `(.+)`$", refused.value.message)
+    assert command is not None
+    subprocess.run(command[1], shell=True, check=True)
+    assert RedisServer(places).binary.product == "valkey"
 
 
 def test_a_build_of_the_distribution_is_recognised() -> None:
