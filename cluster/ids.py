@@ -20,6 +20,8 @@ ServiceId = NewType("ServiceId", str)
 "Names one search or recommendation reply, so that a later click can be attributed to it."
 
 DEFAULT_ENGINE = EngineId("default")
+VERSION_MARK = "\x1f"
+"Separates engine and version in the name of a version that is loaded beside the serving one."
 
 
 def user_key_from_id(user_id: str) -> str:

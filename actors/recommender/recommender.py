@@ -12,11 +12,16 @@ from actors.recommender.state.overlay import Overlay
 from actors.recommender.state.serving_model import ServingModel
 from actors.retrieval.autocomplete.field_index import FieldIndex, FieldIndexes
 from actors.retrieval.autocomplete.text_index import RowTextIndex
-from cluster.ids import DEFAULT_ENGINE
+from cluster.ids import DEFAULT_ENGINE, VERSION_MARK
 from cluster.store.data.changes import ChangeLogEntry
 
 ENGINE_ROW_BYTES = 60
 "Priors and signals of one engine: about fifteen arrays of float32 by row."
+
+
+def text_order(engine_id: str) -> tuple[bool, str]:
+    """Return the place of an engine among those whose snapshots may bring the text index: the default one first."""
+    return engine_id != DEFAULT_ENGINE, engine_id
 
 
 class Recommender:
@@ -30,8 +35,8 @@ class Recommender:
         self.completions = FieldIndexes()
         self.overlay.catalog.subscribe(self.completions.record)
         self._engines: dict[str, EngineState] = {}
-        self._text_engine = ""
-        "The engine whose snapshot has the text and completion indexes that serve."
+        self.text_engine = ""
+        "The engine whose snapshot has the text and completion indexes that serve; empty: this process builds them."
 
     @property
     def default_engine_state(self) -> EngineState:
@@ -65,21 +70,26 @@ class Recommender:
 
     def set_serving_model(self, engine_id: str, model: ServingModel | None, now_ms: int = 0) -> None:
         """Replace the snapshot of an engine; None removes it. With a time, the priors are computed at once."""
+        if model is None and engine_id == self.text_engine:
+            self.text_engine = ""  # its indexes serve on until another engine or a load brings others
         if model is None and engine_id != DEFAULT_ENGINE:
             # the engine's state beside the overlay ends with its snapshot
             self._engines.pop(engine_id, None)
             return
         state = self.get_engine_state(engine_id)
         state.set_serving_model(model)
-        # all engines share one text index: that of the default engine, whatever the order of the adoptions
-        if model is not None and (engine_id == DEFAULT_ENGINE or self._text_engine != DEFAULT_ENGINE):
+        # all engines share one text index: that of the first engine, whatever the order of the adoptions
+        if model is not None and VERSION_MARK not in engine_id and self._may_bring_texts(engine_id):
             if model.completions is not None:
                 self.completions.adopt(model.completions, self.overlay.catalog)
             if model.search is not None:
                 self.overlay.texts.bind_rows(model.search)
-                self._text_engine = engine_id
+                self.text_engine = engine_id
         if now_ms:
             state.get_item_priors(now_ms)
+
+    def _may_bring_texts(self, engine_id: str) -> bool:
+        return not self.text_engine or text_order(engine_id) <= text_order(self.text_engine)
 
     def plan_rebuild(self, now_ms: int) -> tuple[FieldIndex, Callable[[], RowTextIndex]] | None:
         """Plan the rebuild of a completion index that has changed much; the work can run in another thread."""

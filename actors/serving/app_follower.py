@@ -137,7 +137,7 @@ class AppFollower:
         run = partial(self._run_exclusive, is_short=False)
         self._comparison = ReplicaComparison(app_id, name, stores.changes, clock, meter, run)
         self._is_rebound = False
-        "Whether the default engine adopted a snapshot after the load."
+        "Whether a snapshot was adopted after the load by the default engine, or by that of the text index."
         self._log = structlog.get_logger().bind(app=app_id)
 
     async def start(self) -> None:
@@ -149,8 +149,8 @@ class AppFollower:
         """
         await self._query_log.start()
         self._recommender = await self._load()
-        # most requests use this snapshot, and texts that it has unchanged need not be read again
-        await self.model_registry.ensure_loaded(DEFAULT_ENGINE)
+        # texts that the snapshot has unchanged need not be read again
+        await self.model_registry.load_first()
         await self._index_new(self._recommender)
         self._is_rebound = False
         self._following = asyncio.get_running_loop().create_task(
@@ -299,9 +299,10 @@ class AppFollower:
 
     async def _set_serving_model(self, engine_id: str, model: ServingModel | None) -> None:
         adopt = partial(self.recommender.set_serving_model, engine_id, model, self._clock.now_ms())
+        shared = (DEFAULT_ENGINE, self.recommender.text_engine)
         await self._run_exclusive(adopt, is_short=False)
         self._schedule.record_change()
-        self._is_rebound = self._is_rebound or engine_id == DEFAULT_ENGINE
+        self._is_rebound |= engine_id in (*shared, self.recommender.text_engine)
 
     async def _load(self) -> Recommender:
         started_s = self._clock.monotonic_s()

@@ -12,6 +12,7 @@ stays mapped, so a rollback needs no load.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
@@ -22,18 +23,18 @@ import structlog
 from actors.models.registry import LoadedSnapshot
 from actors.models.snapshot import Snapshot
 from actors.models.validation import validate_snapshot
+from actors.recommender.recommender import text_order
 from actors.recommender.state.serving_model import ServingModel
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.clock import Clock
 from cluster.errors import Fault, HouseError, Unavailable
+from cluster.ids import DEFAULT_ENGINE, VERSION_MARK
 from cluster.meter import Meter
 from cluster.records.engine import Engine
 from cluster.store.refreshing_cache import EngineRecords
 
 LOOK_S = 0.6
 "Pause between reads of the records, in seconds. Shorter than their lifetime, so that requests find fresh ones."
-
-_PIN = "\x1f"
 
 _AGAIN_S = 30.0
 "A snapshot that was refused is tried again after so long."
@@ -125,7 +126,7 @@ class ModelRegistry:
         That is the name of the engine when the version is refused: users then get the serving snapshot. A version is
         also refused while `MOST_PINNED` others are in use.
         """
-        pinned = f"{engine_id}{_PIN}{version}"
+        pinned = f"{engine_id}{VERSION_MARK}{version}"
         if pinned not in self._pinned and not await self._make_room(pinned, version):
             return engine_id
         self._pinned[pinned] = self._clock.monotonic_s()
@@ -135,7 +136,7 @@ class ModelRegistry:
 
     def holds_version(self, engine_id: str, version: str) -> bool:
         """Return whether a version is loaded beside the serving one and can answer at once."""
-        pinned = f"{engine_id}{_PIN}{version}"
+        pinned = f"{engine_id}{VERSION_MARK}{version}"
         return pinned in self._pinned and self.serving_version(pinned) == version
 
     def find_loaded(self, engine_id: str, version: str) -> str | None:
@@ -148,7 +149,7 @@ class ModelRegistry:
             return None
         if version in ("", self.serving_version(engine_id)):
             return engine_id
-        pinned = f"{engine_id}{_PIN}{version}"
+        pinned = f"{engine_id}{VERSION_MARK}{version}"
         if pinned not in self.engine_ids:
             self._start_load(pinned, self.hold_version(engine_id, version))
             return None
@@ -195,11 +196,34 @@ class ModelRegistry:
         records = await self._engine_records.refresh(self._app_id)
         for engine_id in self._alarmed - records.keys():  # an engine that was deleted refuses nothing more
             self._end_alarm(engine_id)
+        for engine_id in self.engine_ids - self._pinned.keys() - records.keys() - {DEFAULT_ENGINE}:
+            await self._forget_engine(engine_id)
+        await self._load_text_engine(records)
         for engine in records.values():
             if engine.engine_id in self.engine_ids:
                 await self._follow_record(engine)
                 await self._follow_trial(engine)
                 self._report_disabled_parts(engine.engine_id)
+
+    async def load_first(self) -> None:
+        """Load what every replica has: the snapshot of the default engine, and the one that brings the text index.
+
+        So the text index does not depend on the engines that requests have named here.
+        """
+        await self.ensure_loaded(DEFAULT_ENGINE)
+        if self._loader is not None:
+            with contextlib.suppress(Unavailable):
+                await self._load_text_engine(await self._engine_records.read(self._app_id))
+
+    async def _load_text_engine(self, records: Mapping[str, Engine]) -> None:
+        """Load the first engine that has a snapshot."""
+        first = min(
+            (engine_id for engine_id, engine in records.items() if engine.snapshot),
+            key=text_order,
+            default="",
+        )
+        if first:
+            await self.ensure_loaded(first)
 
     def close(self) -> None:
         """Stop to report on this app."""
@@ -219,7 +243,7 @@ class ModelRegistry:
                 self._log.exception("engine_look_failed")
 
     async def _load_first(self, engine_id: str) -> None:
-        _, pin, version = engine_id.partition(_PIN)
+        _, pin, version = engine_id.partition(VERSION_MARK)
         if pin:
             await self._load_version(engine_id, version)
         elif self._loader is not None:
@@ -245,7 +269,7 @@ class ModelRegistry:
         trial = engine.trial
         if trial is None or trial.version == engine.snapshot:
             return
-        pinned = f"{engine.engine_id}{_PIN}{trial.version}"
+        pinned = f"{engine.engine_id}{VERSION_MARK}{trial.version}"
         if pinned in self._pinned or self._has_room():
             await self.hold_version(engine.engine_id, trial.version)
         elif trial.trial_id not in self._small:
@@ -274,8 +298,16 @@ class ModelRegistry:
         for pinned in [name for name, requested_s in self._pinned.items() if requested_s < oldest_s]:
             await self._release_version(pinned)
 
+    async def _forget_engine(self, engine_id: str) -> None:
+        """Release the snapshot of an engine that was deleted."""
+        self.engine_ids.discard(engine_id)
+        self._loads.pop(engine_id, None)
+        for key in [key for key in self._loaded if key[0] == engine_id]:
+            del self._loaded[key]
+        await self._set_serving_model(engine_id, None)
+
     async def _release_version(self, pinned: str) -> None:
-        version = pinned.partition(_PIN)[2]
+        version = pinned.partition(VERSION_MARK)[2]
         del self._pinned[pinned]
         self.engine_ids.discard(pinned)
         self._loads.pop(pinned, None)
@@ -311,7 +343,7 @@ class ModelRegistry:
             raise Fault("there is no shelf to load snapshots from")
         learned = self._loaded.get((engine_id, version))
         if learned is None:
-            learned = self._loader.load(self._app_id, engine_id.partition(_PIN)[0], version)
+            learned = self._loader.load(self._app_id, engine_id.partition(VERSION_MARK)[0], version)
         return ServingModel(learned, product_ids)
 
     def _keep_loaded(self, engine_id: str, model: ServingModel) -> None:
@@ -342,7 +374,7 @@ class ModelRegistry:
             serving=self.serving_version(engine_id),
         )
         self._meter.count("kiosk_snapshots_refused_total", engine=engine_id)
-        if _PIN not in engine_id:
+        if VERSION_MARK not in engine_id:
             self._alarmed.add(engine_id)
             self._meter.gauge("kiosk_snapshot_refused", 1, app=self._app_id, engine=engine_id)
 

@@ -16,7 +16,8 @@ from actors.language.analysis import Analyzers
 from actors.retrieval.lexical.bm25 import compute_length_norms
 from actors.retrieval.lexical.index_segments import IndexSegments, MergedSegment
 from actors.retrieval.lexical.product_fields import GROUPS, WEIGHTS
-from actors.retrieval.lexical.product_terms import AnalyzedProduct, analyze_product, bigram_code, fingerprint
+from actors.retrieval.lexical.product_languages import ProductLanguages
+from actors.retrieval.lexical.product_terms import analyze_product, bigram_code, fingerprint
 from actors.retrieval.lexical.query_terms import QueryWord, analyze_query
 from actors.retrieval.lexical.snapshot_format import SavedIndex
 from actors.retrieval.lexical.spell_correction import CorrectedQuery, SpellCorrector
@@ -53,10 +54,7 @@ class SearchIndex:
         self._vocabulary = ProductVocabulary()
         self._lengths = np.zeros(0, np.float64)
         self._titles = np.zeros(0, np.uint64)
-        self._row_languages = np.zeros(0, np.uint64)
-        "By row: a bit for every language the product has texts in."
-        self._bits: dict[str, int] = {}
-        self._languages: Counter[str] = Counter()
+        self._languages = ProductLanguages()
         self._length = 0.0
         self._norms: npt.NDArray[np.float64] | None = None
 
@@ -67,7 +65,7 @@ class SearchIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays and of the vocabulary, about 200 a word."""
-        rows = self._lengths.nbytes + self._titles.nbytes + self._row_languages.nbytes
+        rows = self._lengths.nbytes + self._titles.nbytes + self._languages.nbytes
         return self._segments.nbytes + 2 * rows + 200 * len(self._vocabulary)
 
     def put(self, row: int, product: Mapping[str, Any]) -> None:
@@ -80,12 +78,10 @@ class SearchIndex:
         analyzed = analyze_product(row, product, self._analyzers)
         self._lengths = ensure_capacity(self._lengths, row + 1)
         self._titles = ensure_capacity(self._titles, row + 1)
-        self._row_languages = ensure_capacity(self._row_languages, row + 1)
         self._lengths[row] = analyzed.length
         self._titles[row] = analyzed.title
-        self._row_languages[row] = self._language_bits(analyzed)
+        self._languages.put(row, analyzed.languages)
         self._length += analyzed.length
-        self._languages.update(analyzed.languages[:1])
         self._vocabulary.add(analyzed.words)
         self._segments.put(analyzed.term_vector)
         self._norms = None
@@ -109,12 +105,9 @@ class SearchIndex:
         count = int(taken.max(initial=-1)) + 1
         self._lengths = ensure_capacity(self._lengths, count)
         self._titles = ensure_capacity(self._titles, count)
-        self._row_languages = ensure_capacity(self._row_languages, count)
         self._length += float((saved.lengths[codes] - self._lengths[taken]).sum())
         self._lengths[taken], self._titles[taken] = saved.lengths[codes], saved.titles[codes]
-        self._row_languages[taken] = self._remap_language_bits(saved, codes)
-        counts = np.bincount(saved.main_language[codes], minlength=256).tolist()
-        self._languages.update({name: counts[at] for at, name in enumerate(saved.languages) if counts[at]})
+        self._languages.bind_rows(saved, codes, taken)
         if not len(self._vocabulary):
             self._vocabulary.load_counts(saved.vocabulary())
         self._segments.bind_rows(saved.segment, rows)
@@ -205,8 +198,8 @@ class SearchIndex:
         if with_titles:
             is_title = self._titles[hits.rows] == np.uint64(title)
             scores[is_title] += _WHOLE_TITLE * float(scores.max())
-        if query.language and not query.only_language and self._bits.get(query.language[:2].lower()):
-            scores[~self._has_language(query.language, hits.rows)] *= _OTHER_LANGUAGE
+        if query.language and not query.only_language and self._languages.has_products(query.language):
+            scores[~self._languages.select(query.language, hits.rows)] *= _OTHER_LANGUAGE
         return hits
 
     def _build_hits(
@@ -237,13 +230,13 @@ class SearchIndex:
 
     def _query_languages(self, language: str) -> list[str]:
         requested = [language[:2].lower()] if language else []
-        most = [name for name, _ in self._languages.most_common(_LANGUAGES)]
-        return list(dict.fromkeys([*requested, *most]))[: _LANGUAGES + 1]
+        return list(dict.fromkeys([*requested, *self._languages.list_frequent(_LANGUAGES)]))[: _LANGUAGES + 1]
 
     def _delete(self, row: int) -> None:
         if self._segments.has(row):
             self._length -= float(self._lengths[row])
             self._lengths[row] = 0
+            self._languages.remove(row)
 
     def _length_norms(self) -> npt.NDArray[np.float64]:
         """Return by row how much the length of a product lowers the score of a word."""
@@ -251,29 +244,8 @@ class SearchIndex:
             self._norms = compute_length_norms(self._lengths, self._length / max(len(self), 1))
         return self._norms
 
-    def _language_bits(self, analyzed: AnalyzedProduct) -> int:
-        bits = 0
-        for language in analyzed.languages:
-            bits |= 1 << self._bits.setdefault(language, min(len(self._bits) + 1, 63))
-        return bits
-
-    def _remap_language_bits(self, saved: SavedIndex, codes: Rows) -> npt.NDArray[np.uint64]:
-        """Translate the language bits of a snapshot into those of this index."""
-        saved_bits, bits = saved.language_bits[codes], np.zeros(len(codes), np.uint64)
-        for at, name in enumerate(saved.languages):
-            bit = self._bits.setdefault(name, min(len(self._bits) + 1, 63))
-            bits |= ((saved_bits >> np.uint64(at)) & np.uint64(1)) << np.uint64(bit)
-        return bits
-
-    def _has_language(self, language: str, rows: Rows) -> Mask:
-        bit = self._bits.get(language[:2].lower())
-        if bit is None:
-            return np.zeros(len(rows), np.bool_)
-        flags: Mask = (self._row_languages[rows] >> np.uint64(bit)) & np.uint64(1) == 1
-        return flags
-
     def _rows_in_language(self, language: str, allowed: Mask | None) -> Mask:
-        mask = self._has_language(language, np.arange(self._segments.rows))
+        mask = self._languages.select(language, np.arange(self._segments.rows))
         if allowed is not None:
             both = min(len(allowed), len(mask))
             mask = mask[:both] & allowed[:both]
