@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,6 +30,7 @@ from cluster.errors import (
     TooMany,
     Unavailable,
 )
+from cluster.records.access import App
 from cluster.records.administration import AppRole
 from cluster.records.erasure import Erasure
 from cluster.records.file_import import ALIVE_WITHIN_MS, KEPT_MS, STARTS_WITHIN_MS
@@ -37,6 +41,7 @@ from deployments.operations.all_operations import OPERATIONS
 from deployments.operations.frame.administration import Administration
 from deployments.operations.frame.principal import Principal
 from deployments.operations.frame.services import AdminConfig, AdminServices
+from jobs.ingest.upload import upload_ingest
 from jobs.ingest.upload.upload_ingest import UploadedFileIngest
 from tests.fakes.audit_list import AuditList
 from tests.fakes.request_handler import MASTER, open_corner
@@ -339,6 +344,65 @@ async def test_a_running_import_is_cancelled_and_may_go_on(desk: Desk) -> None:
     await desk.perform("imports.start", import_id=import_id)
     await desk.ended()
     assert (await desk.status(import_id))["accepted"] == 9_000
+
+
+async def test_an_import_ends_at_its_bound_on_decoded_bytes(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small file whose dictionary has one long text: each row decodes to all of it."""
+    monkeypatch.setattr(upload_ingest, "LEAST_DECODED", 2 << 20)
+    count = 2_000
+    titles = pa.DictionaryArray.from_arrays(np.zeros(count, np.int32), pa.array(["x" * 1_500]))
+    columns = {"product_id": [f"p{at}" for at in range(count)], "type": ["tool"] * count, "title": titles}
+    pq.write_table(pa.table(columns), tmp_path / "bomb", store_schema=False)
+    data = (tmp_path / "bomb").read_bytes()
+    assert upload_ingest.DECODED_SHARE * len(data) < 1_500 * count
+    import_id = await desk.upload(data, file_name="bomb.parquet")
+    await desk.perform("imports.start", import_id=import_id)
+    await desk.ended()
+    done = await desk.status(import_id)
+    assert (done["status"], done["accepted"] < count) == ("failed", True)
+    assert "holds more than 2 MB of data after decoding" in done["error"]
+    # any file may have the least bound
+    monkeypatch.setattr(upload_ingest, "LEAST_DECODED", 4 << 20)
+    await desk.perform("imports.start", import_id=import_id)
+    await desk.ended()
+    assert (await desk.status(import_id))["accepted"] == count
+
+
+ODD_IDS = ("..", "../x", "%2e%2e", "*", f"{APP}:import", "a\x00b", "a" * 10_000, "", "\u202e")
+
+
+@pytest.mark.parametrize("name", ["get", "refused", "preview", "dry_run", "start", "cancel", "remove"])
+async def test_the_id_of_an_import_opens_nothing_in_another_app_and_odd_ids_are_unknown(
+    desk: Desk, redis_stores: OpenStores, name: str
+) -> None:
+    await redis_stores.access.put_app(App(app_id="other", environment="development", created_at=1))
+    import_id = await desk.upload()
+    given = {"mapping": RULES} if name == "dry_run" else {}
+    with pytest.raises(NotFound, match="there is no import"):
+        await desk.perform(f"imports.{name}", app_id="other", import_id=import_id, **given)
+    for odd_id in ODD_IDS:
+        with pytest.raises((NotFound, Invalid)):
+            await desk.perform(f"imports.{name}", import_id=odd_id, **given)
+    done = await desk.status(import_id)
+    assert (done["status"], done["is_removed"]) == ("uploaded", False)
+    assert len(await _files(desk)) == 1
+
+
+async def test_refused_rows_as_csv_have_no_cell_that_a_spreadsheet_computes(desk: Desk) -> None:
+    cells = ("=1+1", "+1", "-1", "@x", "\tx")
+    data = "sku;name\n" + "".join(f"{cell};too;many\n" for cell in cells)
+    import_id = await desk.upload(data.encode() + b"a;b\n")
+    await desk.perform(
+        "imports.start", import_id=import_id, mapping=["product_id=sku", "title=name", "type:=t"]
+    )
+    await desk.ended()
+    refused = await desk.perform("imports.refused", import_id=import_id)
+    head, *rows = csv.reader(io.StringIO(refused.to_csv().decode()))
+    assert (head, len(rows)) == (["row", "reason", "text"], len(cells))
+    assert [row[2][:3] for row in rows] == [f"'{cell}"[:3] for cell in cells]
+    assert not [cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
 
 
 async def test_a_wrong_mapping_fails_and_another_one_is_taken(desk: Desk) -> None:
