@@ -52,6 +52,8 @@ CONFIDENTIAL_FIELDS: Final = (
 
 
 DEFAULT_STORAGE_MB: Final = 20_000
+DEFAULT_TRAINING_MB: Final = 8_192
+"Twice the default of `limits.memory_mb`."
 "MB that a new app may store until an administrator allows more: room for millions of products and their snapshots."
 
 
@@ -174,6 +176,7 @@ def new_app_settings(environment: Environment) -> AppSettings:
         keyed_visitor_ids=True,
         token_max_age_h=24,
         confidential_fields=CONFIDENTIAL_FIELDS,
+        max_training_memory_mb=DEFAULT_TRAINING_MB,
         address_share=0.2,
     )
 

@@ -17,7 +17,7 @@ from cluster.artifacts.signing import sign_manifests
 from cluster.errors import HouseError, InvalidSetting
 from cluster.process.artifact_access import open_artifact_store
 from cluster.process.processes import list_processes
-from cluster.records.access import DEFAULT_STORAGE_MB, App, AppSettings
+from cluster.records.access import DEFAULT_STORAGE_MB, DEFAULT_TRAINING_MB, App, AppSettings
 from cluster.runtime.handover import find_exposed_files, find_secrets
 from cluster.store.administration.audit_chain import AuditVerdict
 from cluster.store.connect import OpenStores
@@ -98,6 +98,9 @@ def _list_open(settings: AppSettings) -> Iterator[tuple[str, str, str]]:
         yield "provider_tokens_per_day", "2000000", "strangers spend the language model's budget"
     if not settings.max_storage_mb:
         yield "max_storage_mb", str(DEFAULT_STORAGE_MB), "one app can fill the disk of all"
+    if not settings.max_training_memory_mb:
+        bound = str(DEFAULT_TRAINING_MB)
+        yield "max_training_memory_mb", bound, "a recipe can take all memory that the installation allows"
     if settings.publishable_experiments:
         yield "publishable_experiments", "false", "browsers write exposures"
     if settings.bot_rule != "on":

@@ -258,3 +258,20 @@ async def test_the_audit_log_has_sign_ins_refusals_once_a_minute_and_no_typed_na
     assert (rows[-1].user_id, rows[-1].address, rows[-1].arguments) == (
         "usr-ada", "203.0.113.7", {"sign_in": "password"}
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("surface", ["archive", "console"])
+async def test_the_audit_log_has_a_row_for_a_wrong_code(doors: Doors, surface: str) -> None:
+    await doors.enrol()
+    if surface == "archive":
+        await doors.scene.person.open(CLIENTS)
+        await doors.scene.person.sign_in()
+        for _ in range(2):
+            await doors.scene.person.press("sign-in", code="000000")
+    else:
+        page = await doors.console.sign_in(goal="/account")
+        step = re.search(r'name="step" value="([^"]+)"', page.text)
+        assert step
+        for _ in range(2):
+            await doors.console.post("/sign-in/code", step=step[1], code="000000")
+    assert await doors.rows() == [("session.refused", "ada", surface, "wrong code")]

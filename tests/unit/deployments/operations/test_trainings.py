@@ -10,6 +10,7 @@ import pytest
 from actors.models.allowed_learners import ALLOWED
 from cluster.artifacts.segments import SegmentStore
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
+from cluster.records.access import DEFAULT_TRAINING_MB, new_app_settings
 from cluster.records.run import StageResult, claim_run, end_run, update_leased_run
 from jobs.refresh.runs.local_worker import free_memory_mb
 from tests.fakes.model_shop import APP, ModelShop, open_model_shop
@@ -222,6 +223,16 @@ async def test_the_memory_of_a_training_is_bounded_by_the_app_and_the_installati
                     await shop.perform(operation, recipe="fast", **given)
     with pytest.raises(Invalid, match="at most 2000 MB"):
         await shop.perform("schedules.add", recipe="fast", schedule="nightly", when="nightly")
+
+
+async def test_a_new_app_of_production_bounds_the_memory_of_its_trainings(shop: ModelShop) -> None:
+    app = (await shop.stores.access.read_all()).apps[APP]
+    assert app.settings.max_training_memory_mb == 0, "apps of an earlier release keep their value"
+    settings = new_app_settings("production")
+    await shop.stores.access.put_app(app.model_copy(update={"settings": settings}))
+    await shop.perform("runs.order", recipe="fast", changes={"limits.memory_mb": DEFAULT_TRAINING_MB})
+    with pytest.raises(Invalid, match="may use at most 8192 MB"):
+        await shop.perform("runs.order", recipe="fast", changes={"limits.memory_mb": DEFAULT_TRAINING_MB + 1})
 
 
 def test_a_worker_uses_no_more_memory_than_the_installation_allows(monkeypatch: pytest.MonkeyPatch) -> None:

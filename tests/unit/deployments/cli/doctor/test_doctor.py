@@ -335,6 +335,7 @@ def test_every_open_switch_of_an_app_is_named() -> None:
         "confidential_fields",
         "address_share",
         "max_storage_mb",
+        "max_training_memory_mb",
     ):
         assert f"{name}: " in before.words
         assert f"{name}=" in before.advice
