@@ -16,10 +16,11 @@ import pytest
 import yaml
 
 from cluster.paths import InstallationPaths
+from cluster.process.processes import MARK
 from cluster.records.engine import Scaling
 from cluster.runtime import bootstrap
 from cluster.runtime.node_environment import SPREAD
-from cluster.runtime.ray_environment import HOT_LAYER, RayPorts, ray_environment
+from cluster.runtime.ray_environment import HOT_LAYER, RayPorts, ray_environment, shared_environment
 from cluster.settings import SECRET_VARIABLES
 from deployments.api.http.hot import middlewares
 
@@ -109,6 +110,39 @@ def test_the_image_sets_the_same_behaviour_as_a_start() -> None:
     started = _environment()
     assert baked["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"] == HOT_LAYER
     assert {name: started.get(name) for name in baked} == baked
+
+
+OF_A_START = frozenset(
+    [
+        "RAY_AUTH_MODE",
+        "RAY_AUTH_TOKEN_PATH",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER",
+        "RAY_SERVE_FALLBACK_PROXY_HTTP_PORT",
+        "RAY_SERVE_DIRECT_INGRESS_MAX_HTTP_PORT",
+        "RAY_SERVE_DIRECT_INGRESS_MIN_HTTP_PORT",
+        "RAY_SERVE_HAPROXY_BINARY_PATH",
+        "RAY_SERVE_HAPROXY_CONFIG_FILE_LOC",
+        "RAY_SERVE_HAPROXY_MAXCONN",
+        "RAY_SERVE_HAPROXY_METRICS_PORT",
+        "RAY_SERVE_HAPROXY_METRICS_SOCKET_PATH",
+        "RAY_SERVE_HAPROXY_SERVER_STATE_BASE",
+        "RAY_SERVE_HAPROXY_SERVER_STATE_FILE",
+        "RAY_SERVE_HAPROXY_SOCKET_PATH",
+        "RAY_SERVE_HAPROXY_STATS_PORT",
+    ]
+)
+"Paths, ports and tokens of one machine; the connections of HAProxy stand in the options of its wrapper."
+
+
+def test_the_image_lacks_no_behaviour_of_a_start() -> None:
+    """Pods would behave otherwise than nodes, and nobody would see it."""
+    dockerfile = (CLUSTER / "docker" / "Dockerfile").read_text()
+    baked = set(re.findall(r"(\w+)=", dockerfile))
+    assert sorted(_environment().keys() - OF_A_START - baked) == []
+    paths = InstallationPaths.from_data_dir(Path("/x"))
+    shared = shared_environment(paths, {}, CLUSTER.parent)
+    given_elsewhere = {"PATH", "PYTHONPATH", MARK}
+    assert sorted(shared.keys() - given_elsewhere - baked) == []
 
 
 def test_one_machine_in_a_container_is_reachable_from_that_machine_only() -> None:

@@ -194,14 +194,14 @@ def serve(line):
         read = b""
         while b"\\r\\n\\r\\n" not in read:
             read += line.recv(65536) or sys.exit()
-        if b"user_to_products" in read:
+        if b"user_to_products" in read or b"interactions" in read:
             open(sys.argv[2], "a").write("x")
         else:
             line.sendall(b"HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\n{}")
 while True:
     threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
 """
-"A replica on another node. It takes requests for recommendations and never answers them."
+"A replica on another node. It takes recommendations and interactions and never answers them."
 
 
 @pytest.mark.usefixtures("allow_world")
@@ -223,6 +223,33 @@ def test_reads_at_a_node_without_power_are_repeated_after_three_seconds(tmp_path
         assert [status for status, _ in found] == [200] * 6
         assert max(took_s for _, took_s in found) < 8.0, found
         assert len(well.paths) >= 4
+    finally:
+        network.close()
+        serving.wait()
+
+
+@pytest.mark.usefixtures("allow_world")
+@pytest.mark.skipif(bool(missing_right()), reason=missing_right() or "none")
+def test_a_write_at_a_node_without_power_gets_503_soon_and_later_ones_succeed(tmp_path: Path) -> None:
+    """Such a node may have begun a write, so nobody sends it again but the client."""
+    network, well, taken = Network(), Replica(), tmp_path / "taken"
+    node = network.machine(2, shared=(tmp_path,))
+    serving = node.start(sys.executable, "-c", NODE, node.address, str(taken), log=tmp_path / "log")
+    try:
+        wait_until(lambda: _listens(node.address))
+        with proxy(tmp_path, [f"{node.address}:8100", well.address]) as url, ThreadPoolExecutor(4) as pool:
+            for _ in range(4):
+                assert send(url, "GET", "/v1/products/a")[0] == 200
+            waiting = [pool.submit(send, url, *WRITES[0]) for _ in range(2)]
+            wait_until(taken.exists)
+            node.unplug()
+            first = [future.result() for future in waiting]
+            assert sorted(status for status, _ in first) == [200, 503]
+            assert max(took_s for _, took_s in first) < 8.0, first
+            wait_until(lambda: send(url, *WRITES[0])[0] == 200)
+            later = [send(url, *WRITES[0]) for _ in range(4)]
+        assert [status for status, _ in later] == [200] * 4
+        assert max(took_s for _, took_s in later) < 4.0, later
     finally:
         network.close()
         serving.wait()

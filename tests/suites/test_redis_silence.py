@@ -47,6 +47,36 @@ async def test_a_paused_server_costs_a_deadline_and_then_nothing(
     assert await strict_stores.records.get(APP, "product", "p1") == body("p1")
 
 
+async def test_only_a_command_that_the_store_never_got_is_marked_unsent(
+    private_server: RedisProcess, strict_stores: OpenStores
+) -> None:
+    """Another replica may repeat what is unsent; what was sent may have been done."""
+
+    async def is_unsent() -> bool:
+        with pytest.raises(Unavailable) as refused:
+            await strict_stores.interactions.append(APP, b"[]", [])
+        return bool(refused.value.facts.get("unsent"))
+
+    await strict_stores.interactions.append(APP, b"[]", [])
+    private_server.pause()
+    try:
+        assert not await is_unsent(), "it lies in the socket of the server"
+        while not strict_stores.server.is_away:
+            await asyncio.gather(
+                *(strict_stores.records.get(APP, "product", "p1") for _ in range(9)), return_exceptions=True
+            )
+        assert await is_unsent(), "the breaker is open"
+    finally:
+        private_server.resume()
+    assert await until_it_works(strict_stores) < 5
+    private_server.kill()
+    # no connection, and nobody listens
+    async with open_stores(private_server.url) as fresh:
+        with pytest.raises(Unavailable) as refused:
+            await fresh.interactions.append(APP, b"[]", [])
+        assert refused.value.facts["unsent"]
+
+
 async def test_who_polls_a_task_waits_while_the_server_is_busy_with_it(
     private_server: RedisProcess, strict_stores: OpenStores
 ) -> None:

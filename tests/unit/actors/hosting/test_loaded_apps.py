@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from actors.hosting.loaded_apps import LoadedAppLabels, LoadedApps
 from actors.hosting.memory_budget import MemoryBudget, MemoryUse
 from cluster.errors import Fault
+from cluster.meter import SilentMeter
 from tests.suites.manual_clock import ManualClock
 
 WORDS = LoadedAppLabels("it is still loading", "app_left", "kiosk_test_bytes")
@@ -163,6 +165,29 @@ async def test_engines_and_archives_share_one_budget() -> None:
     clock.advance(600_001)
     assert budget.read_use().reloads == {}
     await asyncio.gather(engines.close(), archives.close())
+
+
+class Counts(SilentMeter):
+    """Sums what is counted."""
+
+    def __init__(self) -> None:
+        self.totals = Counter[str]()
+
+    def count(self, name: str, by: float = 1, **tags: str) -> None:
+        self.totals[name] += int(by)
+
+
+async def test_only_an_app_that_returns_within_ten_minutes_counts_as_reloaded() -> None:
+    clock, meter = ManualClock(), Counts()
+    loaded = _of_clock(clock, {}, MemoryBudget(10, meter, clock))
+    for app_id, total in (("shop", 0), ("toys", 0), ("shop", 1), ("toys", 2)):
+        clock.advance(1_000)
+        await loaded.get(app_id)
+        assert meter.totals["kiosk_reloads_total"] == total
+    clock.advance(600_001)
+    await loaded.get("shop")
+    assert meter.totals["kiosk_reloads_total"] == 2
+    await loaded.close()
 
 
 async def test_the_memory_of_an_evicted_app_is_freed_at_once() -> None:
