@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,12 @@ from starlette.applications import Starlette
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from deployments.demo.script import read_script, script_integrity, script_version
+from deployments.api.http.routes import build_application
+from deployments.demo.script import build_script_routes, read_script, script_integrity, script_version
+from deployments.operations.insight.outcomes import load_report
 from tests.browser.site import HOSTILE, Site
 from tests.contract.oauth.test_browser import BROWSER, playwright, serving
+from tests.fakes.simulated_shop import APP, open_simulated_shop
 from tests.house.tree import ROOT
 
 pytestmark = [
@@ -72,6 +76,7 @@ async def test_two_lines_fill_a_list_and_a_click_on_it_changes_the_next_list(sit
         events = [
             event for request in sent for event in json.loads(request.post_data or "{}").get("data", [])
         ]
+        events = [event for event in events if event["type"] != "viewable_impression"]
         assert [event["type"] for event in events] == ["product_detail_page_view", "click"]
         assert re.fullmatch(r"[0-9a-f-]{36}", events[1]["service_id"])
         assert {event["context"]["page"]["url"] for event in events} == {f"{shop}/toys"}
@@ -385,3 +390,58 @@ async def test_a_list_does_not_wait_long_for_the_lists_above_it(site: Site) -> N
         assert bodies["user_to_trending"]["exclude"] == []
         assert "exclude" not in bodies["search"]
         site.faults.clear()  # the browser itself reports the 503
+
+
+async def test_products_that_were_really_seen_reach_the_outcomes_report(site: Site, tmp_path: Path) -> None:
+    world = await open_simulated_shop(tmp_path, 8)
+    now_ms = world.clock.now_ms()
+    api = build_application(world.corner.handler, version="0", more=build_script_routes())
+    async with serving(api) as url, site.visit() as page:
+        html = (
+            "<!doctype html><link rel=icon href='data:,'><style>* {margin: 0} li {height: 400px}</style>"
+            "<ul data-kiosk-list='recommendation.user_to_products' data-kiosk-body='{\"engine_id\": \"plain\"}'></ul>"
+            f"<script src='{url}/kiosk.js' data-key='{world.corner.publishable(APP)}' data-flush-ms='50'></script>"
+        )
+        async with serving(Starlette(routes=[Route("/", lambda _: HTMLResponse(html))])) as shop:
+            await page.clock.set_fixed_time(now_ms / 1000)
+            await page.goto(shop)
+            await expect(page.locator("li")).to_have_count(6)
+            await page.wait_for_timeout(300)
+            # the last two products are on the screen too shortly
+            await page.evaluate("scrollTo(0, 1600); setTimeout(() => scrollTo(0, 800), 400)")
+            async with page.expect_request("**/v1/interactions*") as later:
+                pass
+            assert (await later.value).post_data_json["data"][0]["type"] == "viewable_impression"
+            await page.evaluate("scrollTo(0, 0)")
+            await page.wait_for_timeout(1_500)
+            await page.locator("[data-kiosk-product]").first.click()
+            await page.evaluate("kiosk.flush()")
+    await world.settle()
+    total = load_report(world.artifacts, APP, "total", 0, now_ms + 1).total
+    assert (total.lists, total.places, total.seen, total.clicks) == (1, 6, 4, 1)
+    assert total.seen_ctr is not None
+    assert total.seen_ctr.value == 1 / 4
+
+
+async def test_nothing_counts_as_seen_in_a_hidden_tab_or_where_the_page_opts_out(site: Site) -> None:
+    listed = {"service_id": "5" * 8, "products": [{"product_id": "a"}, {"product_id": "b"}]}
+    html = "<ul data-kiosk-list='recommendation.user_to_products'></ul>"
+    for attributes, hidden in (('data-impressions="off"', "visible"), ('data-session="on"', "hidden")):
+        network = Network()
+        network.html = html
+        network.replies["/v1/recommendation/user_to_products"] = [(200, {"data": listed}, {})]
+        async with site.visit() as page:
+            await page.add_init_script(
+                f"let state = '{hidden}'; Object.defineProperty(document, 'visibilityState', {{get: () => state}});"
+                "window.show = () => { state = 'visible'; document.dispatchEvent(new Event('visibilitychange')); };"
+            )
+            await _load(page, network, f'data-key="kpk_dev_x" data-flush-ms="50" {attributes}')
+            await expect(page.locator("li")).to_have_text(["a", "b"])
+            await page.wait_for_timeout(1_700)
+            assert [path for path, _, _ in network.sent] == ["/v1/recommendation/user_to_products"]
+            await page.evaluate("show()")
+            await page.wait_for_timeout(2_600)
+            seen = [event for _, _, body in network.sent[1:] for event in body["data"]]
+            expected = [(["a", "b"], "5" * 8)] if hidden == "hidden" else []
+            assert [(event["product_ids"], event["service_id"]) for event in seen] == expected
+            assert await page.evaluate("kiosk.session") == []

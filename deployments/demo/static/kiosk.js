@@ -1,4 +1,4 @@
-/*! kiosk.js 1.3.0 | Apache-2.0 */
+/*! kiosk.js 1.4.0 | Apache-2.0 */
 /*
  * Calls Kiosk from a web page: lists, search, completions, questions, and a beacon for interactions.
  *
@@ -15,7 +15,7 @@
 (function (root) {
   "use strict";
 
-  const VERSION = "1.3.0";
+  const VERSION = "1.4.0";
   const doc = root.document;
   const script = doc && doc.currentScript;
 
@@ -39,6 +39,10 @@
   const MOST_REMEMBERED = 200; // products whose list is remembered
   const LONGEST_WAIT_MS = 30000;
   const LONGEST_ORDER_MS = 2000; // then a list no longer waits for the lists above it
+  // A product counts as seen once half of it was on the screen for a second: the usual rule for a viewable impression.
+  const SEEN = "viewable_impression";
+  const SEEN_SHARE = 0.5;
+  const SEEN_MS = 1000;
 
   const now = () => Date.now();
   const text = (value) => (value === undefined || value === null ? "" : String(value));
@@ -270,7 +274,6 @@
     function track(type, fields) {
       try {
         const given = typeof fields === "string" ? {product_ids: [fields]} : {...fields};
-        const page = root.location ? {url: root.location.origin + root.location.pathname} : undefined;
         const event = {type, timestamp: new Date().toISOString(), ...given};
         const serviceId = given.service_id || listOf(given.product_ids);
         if (serviceId) event.service_id = serviceId;
@@ -279,17 +282,22 @@
           tab.set("session", session);
         }
         emit("interaction", event);
-        if (readOnly) return;
-        const who = identity();
-        if (!who.user_hash) delete who.user_type; // there it would prove nothing, and is not known
-        // With an id of its own, an interaction that is sent twice counts once.
-        const sent = {...who, ...(page && {context: {page}}), event_id: uuid(), ...event};
-        queue = queue.concat(sent).slice(-MOST_WAITING);
-        if (queue.length >= MOST_EVENTS && !failures) flush();
-        else timer = timer || setTimeout(flush, settings.flushMs);
+        enqueue(event);
       } catch (error) {
         warn("the interaction was not recorded", error);
       }
+    }
+
+    function enqueue(event) {
+      if (readOnly) return;
+      const page = root.location ? {url: root.location.origin + root.location.pathname} : undefined;
+      const who = identity();
+      if (!who.user_hash) delete who.user_type; // there it would prove nothing, and is not known
+      // With an id of its own, an interaction that is sent twice counts once.
+      const sent = {...who, ...(page && {context: {page}}), event_id: uuid(), ...event};
+      queue = queue.concat(sent).slice(-MOST_WAITING);
+      if (queue.length >= MOST_EVENTS && !failures) flush();
+      else timer = timer || setTimeout(flush, settings.flushMs);
     }
 
     function take() {
@@ -357,13 +365,48 @@
       }
     }
 
+    // --- which products were seen --------------------------------------------------------------------------------
+
+    const observed = new WeakMap(); // element -> its product, its list, and the timer of its second
+    let visibleSince = 0; // when the tab came to the front
+    const observer = settings.impressions !== "off" && root.IntersectionObserver &&
+      new root.IntersectionObserver((entries) => entries.forEach((entry) => {
+        const item = observed.get(entry.target);
+        clearTimeout(item.timer);
+        if (entry.intersectionRatio >= SEEN_SHARE) item.timer = setTimeout(() => see(entry.target, item), SEEN_MS);
+      }), {threshold: SEEN_SHARE});
+
+    // Report once that `element`, which shows a product of a list, was really seen.
+    function observe(element, productId, serviceId) {
+      try {
+        const list = serviceId || listOf([productId]);
+        if (!observer || !list) return;
+        clearTimeout((observed.get(element) || {}).timer);
+        observed.set(element, {productId, list});
+        observer.unobserve(element);
+        observer.observe(element); // calls back soon, also if the element is visible already
+      } catch (error) {
+        warn("the element is not observed", error);
+      }
+    }
+
+    function see(element, {productId, list}) {
+      // A tab in the background shows nothing: begin again when it is in front.
+      const isShort = doc.visibilityState === "hidden" || now() - visibleSince < SEEN_MS;
+      if (isShort) return observe(element, productId, list);
+      observer.unobserve(element);
+      const waiting = queue.find((event) => event.type === SEEN && event.service_id === list);
+      if (waiting) waiting.product_ids.push(productId); // one event for the products of a list
+      else enqueue({type: SEEN, timestamp: new Date().toISOString(), product_ids: [productId], service_id: list});
+    }
+
     // --- the client ----------------------------------------------------------------------------------------------
 
     const client = {
       version: VERSION,
       get anonymousId() { return anonymousId; },
       get session() { return session.slice(); },
-      call, bulk, answer, follow, track, flush,
+      call, bulk, answer, follow, track, observe, flush,
       // Needs the switch `publishable_experiments` of the app.
       experiment: (name, body) => call("experiments/" + encodeURIComponent(name) + "/events", {
         anonymous_id: anonymousId, ...(user.userId && {user_id: text(user.userId)}), ...body}),
@@ -397,6 +440,7 @@
       listen(root, "pagehide", drain);
       listen(doc, "visibilitychange", () => {
         if (doc.visibilityState === "hidden") drain();
+        else visibleSince = now();
       });
     }
     return client;
@@ -422,6 +466,7 @@
       link[isLink ? "href" : "type"] = isLink ? product.url : "button";
       const line = doc.createElement(/^[uo]l$/i.test(place.tagName) ? "li" : "div");
       line.append(link);
+      client.observe(line, product.product_id, reply.data.service_id);
       return line;
     }));
   }
