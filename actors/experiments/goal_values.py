@@ -8,12 +8,13 @@ Memory depends on the people and on their interactions of the goals' types, not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any, Final
 
 import numpy as np
+import orjson
 import polars as pl
 import pyarrow.compute as pc
 
@@ -86,7 +87,7 @@ class PeopleFigures:
 def list_goals(experiment: Experiment) -> tuple[ExperimentGoal, ...]:
     """Return all goals of an experiment; the first is that of its field `goal`, without a value."""
     conversion = ExperimentGoal.model_construct(
-        name=CONVERSION, types=experiment.goal, value="", per=(), cap=None, better="more"
+        name=CONVERSION, types=experiment.goal, value="", per=(), where={}, cap=None, better="more"
     )
     return (conversion, *experiment.goals)
 
@@ -105,7 +106,24 @@ class _Columns:
             columns.types.update(goal.types, (kind for kind in goal.per if kind != LISTS))
             if goal.value not in ("", "count"):
                 columns.fields[goal.value] = _value_expression(goal.value)
+            if goal.where:
+                columns.fields[_condition_column(goal)] = _condition(goal.where)
         return columns
+
+
+def _condition_column(goal: ExperimentGoal) -> str:
+    return f"where {goal.name}"
+
+
+def _condition(where: Mapping[str, str]) -> pl.Expr:
+    """Return 1 for an interaction whose fields have the values, else 0."""
+    text = pl.col("json").cast(pl.String)
+    is_met = pl.lit(True)
+    for name, value in where.items():
+        given = text.str.json_path_match(f"$.{name}")
+        is_item = given.str.starts_with("[") & given.str.contains(orjson.dumps(value).decode(), literal=True)
+        is_met &= (given == value) | is_item
+    return is_met.fill_null(False).cast(pl.Float64)
 
 
 def _value_expression(name: str) -> pl.Expr:
@@ -234,6 +252,10 @@ def count_lists(store: ServedLogStore, app_id: str, people: ExperimentPeople, sa
 
 
 def _sum_goal(goal: ExperimentGoal, events: pl.DataFrame, lists: Floats, size: int) -> GoalValues:
+    if goal.where:
+        is_other = ~pl.col("type").is_in(list(goal.types))
+        events = events.filter(is_other | (pl.col(_condition_column(goal)) == 1.0))
+
     def total(kinds: Sequence[str], name: str, *, before: bool) -> Floats:
         chosen = events.filter(pl.col("type").is_in(list(kinds)) & (pl.col("is_before") == before))
         value = pl.len() if name in ("", "count") else pl.col(name).sum()

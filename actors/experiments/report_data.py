@@ -24,9 +24,11 @@ from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.snapshots import SnapshotStore
 from cluster.errors import NotFound
 from cluster.records.experiment import Experiment, Exposure
+from cluster.records.user import USER_TIMES
 from cluster.store.stores import Stores
 
 _USERS_A_PAGE: Final = 1_000
+_MONTH: Final = len("2026-03")
 
 
 def validate_snapshots(experiment: Experiment, artifacts: ArtifactStore | None) -> None:
@@ -150,7 +152,7 @@ def list_people(
 
 
 async def _read_attribute(stores: Stores, app_id: str, people: ExperimentPeople, name: str) -> Sequence[str]:
-    """Return a field of each person's stored user record, as text; `unknown` without one."""
+    """Return a field of each person's stored user record, as text, a time as its month; `unknown` without one."""
     values = ["unknown"] * len(people.variants)
     users = people.by_user_key.filter(pl.col("user_key").str.starts_with("u:"))
     for page in users.iter_slices(_USERS_A_PAGE):
@@ -160,7 +162,7 @@ async def _read_attribute(stores: Stores, app_id: str, people: ExperimentPeople,
             user = {} if body is None else orjson.loads(body)
             value = user.get(name, (user.get("custom_attributes") or {}).get(name))
             if isinstance(value, str | int | float):
-                values[person] = str(value)
+                values[person] = str(value)[:_MONTH] if name in USER_TIMES else str(value)
     return values
 
 

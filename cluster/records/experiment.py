@@ -51,6 +51,10 @@ CONVERSION: Final = "conversion"
 "Name of the goal that `Experiment.goal` describes: the share of the users with an interaction of its types."
 LISTS: Final = "lists"
 "Denominator of a ratio: the lists of products that were served to the user."
+_FIELD: Final = (
+    r"^(custom_action_name|result_type|value|category|search\.keywords|search\.filters\.[A-Za-z0-9_]{1,64}"
+    r"|context(\.[A-Za-z0-9_]{1,64}){1,3})$"
+)
 _VALUE = r"^(|count|revenue|quantities|duration|rating|custom_context\.[A-Za-z0-9_]{1,64})$"
 
 
@@ -67,6 +71,12 @@ class ExperimentGoal(BaseModel):
     as `revenue`, `duration` in seconds, or `custom_context.margin` of their context."""
     per: tuple[str, ...] = Field(default=(), max_length=50)
     "Makes it a ratio: divided by the interactions of these types, or by `lists`."
+    where: Annotated[
+        dict[Annotated[str, Field(pattern=_FIELD)], Annotated[str, Field(min_length=1, max_length=500)]],
+        Field(max_length=5),
+    ] = Field(default_factory=dict)
+    """Field -> text that it must have, as `custom_action_name` or `context.campaign.source`. Interactions of `types`
+    with another value do not count; one equal item of a list is enough."""
     cap: float | None = Field(default=None, gt=0)
     "Larger sums of a user count as this: a few extreme users widen every interval."
     better: Literal["more", "less"] = "more"

@@ -75,7 +75,7 @@ class Page(Strict):
 
 
 class Context(Strict):
-    """Circumstances; unknown keys are kept."""
+    """Circumstances, for conditions and values of the goals of experiments; unknown keys are kept."""
 
     model_config = _OPEN
 
@@ -168,6 +168,7 @@ class CustomAction(_WithProducts):
 
     type: Literal["custom"]
     custom_action_name: ShortText
+    "Your name of the action; goals of experiments can count one alone."
 
 
 class Search(Shared):
@@ -185,7 +186,7 @@ class Feedback(Shared):
         None, description="The answer that is judged; `kiosk report search` counts judgements by question."
     )
     result_type: ShortText | None = Field(
-        None, description="What is judged, as `answer`; kept, not counted apart."
+        None, description="What is judged, as `answer`; goals of experiments can count one kind alone."
     )
     value: ShortText | None = Field(
         None,
@@ -205,7 +206,7 @@ class CategoryVisit(Shared):
 
     type: Literal["category_page_view"]
     category: Texts | None = None
-    "Path, broad to narrow."
+    "Path, broad to narrow; goals of experiments can count one category alone."
     duration: Number | None = None
 
 

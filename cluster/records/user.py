@@ -17,11 +17,12 @@ class User(Strict):
 
     user_id: UserId
     created_at: DayOrMoment | None = None
-    "Account times; Kiosk never sets a default."
+    "Account times, for the user's page and for parts by month of an experiment; Kiosk never sets a default."
     updated_at: DayOrMoment | None = None
     name: ShortText | None = None
-    "For display; not used for ranking."
+    "For the user's page and the search of users; not used for ranking."
     profile_image: Uri | None = None
+    "For the user's page."
     age: Annotated[int, Field(ge=-(2**31), lt=2**31)] | None = None
     "Returned as sent; bounded so that it fits every column."
     gender: ShortText | None = None
@@ -32,6 +33,7 @@ class User(Strict):
     group_id: ShortText | None = None
     "Account or company: a preference signal."
     description: Content | None = None
+    "For the user's page and the search of users; not used for ranking."
     custom_attributes: Attributes | None = None
 
 

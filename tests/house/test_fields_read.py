@@ -11,16 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any, Final, get_args
 
+import pytest
 from pydantic import BaseModel
 
 import deployments.api.wire
-from cluster.records.experiment import ExperimentUpdate
+from cluster.records.experiment import ExperimentGoal, ExperimentUpdate
 from cluster.records.interaction import INTERACTION_MODELS, Campaign, Context, Page
 from cluster.records.product import Child, Product
 from cluster.records.user import User
 from deployments.api.wire.experiments import ExperimentEdit
 from deployments.api.wire.shared import RequestModel
-from tests.house.tree import sources
+from tests.house.tree import ROOT, sources
 
 READ_AT_THE_EDGE: Final = {"user_hash", "anonymous_hash", "user_type", "jwt_token"}
 "Fields that prove who asks: `deployments.edge` reads them in the parsed JSON, before any model is made of it."
@@ -44,22 +45,16 @@ UNREAD: Final[dict[str, str]] = {
 "`Model.field` -> why no code names it."
 
 
-_CIRCUMSTANCE = (
-    "stored, exported and erased with the interaction; the reference gives it no further meaning (5.3.1)"
-)
-_CIRCUMSTANCES: Final = frozenset(
-    f"{model.__name__}.{name}" for model in (Context, Campaign, Page) for name in model.model_fields
-)
-"All that `context` of an interaction holds: its field names are too common to be looked for."
-STORED_ONLY: Final[dict[str, str]] = {
-    **dict.fromkeys(_CIRCUMSTANCES, _CIRCUMSTANCE),
-    "CategoryVisit.category": "stored and exported; a category is learned from the products that follow",
-    "CustomAction.custom_action_name": "the caller's own name of an action, stored and exported with it",
-    "Feedback.result_type": "stored and exported; judgements are counted by question, whatever part they are of",
-    "SearchTerms.filters": "stored and exported; only the words of a search are learned",
-    "User.profile_image": "for display, returned as it was uploaded",
+_PATHS: Final = {
+    **{f"Context.{name}": f"context.{name}" for name in Context.model_fields},
+    **{f"Campaign.{name}": f"context.campaign.{name}" for name in Campaign.model_fields},
+    **{f"Page.{name}": f"context.page.{name}" for name in Page.model_fields},
+    "CategoryVisit.category": "category",
+    "CustomAction.custom_action_name": "custom_action_name",
+    "Feedback.result_type": "result_type",
+    "SearchTerms.filters": "search.filters.color",
 }
-"The same for fields of uploaded records, which no code names but the record's own model."
+"Fields of interactions that no code names: goals of experiments count by their values."
 _NAMED: Final = re.compile(r"""\.[a-z_0-9]+\b|"[a-z_0-9]+"|'[a-z_0-9]+'""")
 "An attribute, or a whole text in quotes."
 _INTERACTIONS: Final = tuple(
@@ -77,6 +72,20 @@ _HANDLERS: Final = (
     "deployments/api/http/browser_writes.py", "deployments/operations/insight/feedback_report.py", "jobs/refresh/data/",
 )  # fmt: skip
 "Code that handles interactions. Elsewhere, names such as `value`, `category` and `region` name something else."
+_OF_USERS: Final = (
+    "actors/models/cohorts.py",
+    "deployments/console/pages/users.py",
+    "deployments/operations/content/users.py",
+)
+_OF_PRODUCTS: Final = (
+    "actors/",
+    "cluster/query/",
+    "deployments/api/",
+    "deployments/archive/",
+    "deployments/operations/content/",
+    "jobs/refresh/",
+)
+"Code that handles users, and products."
 _NOT_READERS = (
     "cluster/records/",
     "jobs/playground/",
@@ -233,12 +242,30 @@ def _named_in(prefixes: tuple[str, ...]) -> set[str]:
 
 
 def test_every_field_of_a_record_is_read() -> None:
-    readers = {**dict.fromkeys((Product, Child, User), ("",)), **dict.fromkeys(_INTERACTIONS, _HANDLERS)}
+    products, interactions = (
+        dict.fromkeys((Product, Child), _OF_PRODUCTS),
+        dict.fromkeys(_INTERACTIONS, _HANDLERS),
+    )
+    readers = {**products, **interactions, User: _OF_USERS}
     named = {prefixes: _named_in(prefixes) for prefixes in set(readers.values())}
     unread = {
         f"{model.__name__}.{name}"
         for model, prefixes in readers.items()
         for name in _declared_fields(model)
-        if name not in named[prefixes] or f"{model.__name__}.{name}" in _CIRCUMSTANCES
+        if model in (Context, Campaign, Page) or name not in named[prefixes]
     }
-    assert unread == set(STORED_ONLY)
+    assert unread == set(_PATHS)
+
+
+def test_the_guide_names_what_reads_the_fields_that_no_ranking_reads() -> None:
+    guide = (ROOT / "docs" / "guides" / "data-out.md").read_text("utf-8")
+    table = guide.split("Some fields enter no ranking.")[1].split("\n## ")[0]
+    fields = {"name", "description", "profile_image", "created_at", "updated_at", "context"}
+    fields |= {name.split(".")[1] for name, path in _PATHS.items() if not path.startswith("context.")}
+    assert [name for name in sorted(fields) if f"`{name}`" not in table] == []
+
+
+@pytest.mark.parametrize("path", _PATHS.values())
+def test_a_goal_counts_by_each_field_that_nothing_else_reads(path: str) -> None:
+    goal = ExperimentGoal(name="some", types=("custom",), value="count", where={path: "x"})
+    assert goal.where == {path: "x"}

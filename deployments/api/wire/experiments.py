@@ -83,6 +83,7 @@ _GOAL: dict[str, Any] = {
         "types": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 50},
         "value": {"type": "string"},
         "per": {"type": "array", "items": {"type": "string"}, "maxItems": 50},
+        "where": {"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 5},
         "cap": {"type": "number", "exclusiveMinimum": 0},
         "better": {"type": "string", "enum": ["more", "less"]},
     },
@@ -198,6 +199,7 @@ class ShownGoal(BaseModel):
     types: list[str]
     value: str
     per: list[str]
+    where: dict[str, str] = Field(default_factory=dict)
     cap: float | None
     better: str
 

@@ -15,6 +15,7 @@ from deployments.console.request import ConsoleRequest, path_of
 USERS = "/apps/{app_id}/readers"
 USER = USERS + "/one"
 ROWS = 25
+_ACCOUNT = ("name", "profile_image", "description", "created_at", "updated_at")
 
 
 async def show_readers(request: ConsoleRequest) -> Response:
@@ -42,9 +43,10 @@ async def show_reader(request: ConsoleRequest) -> Response:
     who = _who(request.query)
     person = await request.perform("users.get", app_id=request.app_id, **who)
     address = path_of(USER, app_id=request.app_id)
+    account = {name: (person["record"] or {}).get(name) for name in _ACCOUNT}
     return request.page(
-        "users/reader.html", reader=person, who=who, name=next(iter(who.values()), ""), parts=urlencode(who),
-        address=address, record=json.dumps(person["record"], ensure_ascii=False, indent=2),
+        "users/reader.html", reader=person, account=account, who=who, name=next(iter(who.values()), ""),
+        parts=urlencode(who), address=address, record=json.dumps(person["record"], ensure_ascii=False, indent=2),
     )  # fmt: skip
 
 

@@ -58,8 +58,8 @@ class SearchUsers(ListRecords):
     )
     text: str = Field(
         "", max_length=512,
-        description="The begin of a name, of one of its words, or of an e-mail address in the records of users; upper "
-        "and lower case are alike. It is not combined with `contains`.",
+        description="The begin of a name, of an e-mail address, or of a word of the name or description in the records "
+        "of users; upper and lower case are alike. It is not combined with `contains`.",
     )  # fmt: skip
     exact: bool = Field(False, description="The text is the whole name or e-mail address.")
 
@@ -91,8 +91,9 @@ async def search_users(services: AdminServices, given: SearchUsers) -> dict[str,
 
     Users with a record or with compacted interactions; the total counts both.
 
-    With `text`, only records are searched: `name`, and text attributes with `name` or `mail` in their own name. A call
-    looks through `MOST_LOOKED_THROUGH` records; a page with few users, or none, can name a next one.
+    With `text`, only records are searched: `name`, text attributes with `name` or `mail` in their own name, and, unless
+    the text is exact, `description`. A call looks through `MOST_LOOKED_THROUGH` records; a page with few users, or
+    none, can name a next one.
 
     Cost:
         the ids of interactions are read once in a minute; with `text`, a second for 20,000 records
@@ -152,7 +153,8 @@ async def _search_names(services: AdminServices, given: SearchUsers) -> dict[str
         for user_id, body in zip(ids, await records.get_many(given.app_id, "user", ids), strict=True):
             after = user_id
             record = {} if body is None else orjson.loads(body)
-            if any(matches_name(value, text, exact=given.exact) for value in list_names(record)):
+            described = [] if given.exact else [record.get("description") or ""]
+            if any(matches_name(value, text, exact=given.exact) for value in list_names(record) + described):
                 users.append(shorten_record(record))
                 if len(users) == given.limit:
                     break

@@ -164,7 +164,7 @@ def _goal_from_name(name: str) -> ExperimentGoal:
     if name not in INTERACTION_TYPES:
         raise Invalid(f"there is no goal {name!r}; choose a type of interaction or of {', '.join(_BY_NAME)}")
     return ExperimentGoal.model_construct(
-        name=CONVERSION, types=(name,), value="", per=(), cap=None, better="more"
+        name=CONVERSION, types=(name,), value="", per=(), where={}, cap=None, better="more"
     )
 
 

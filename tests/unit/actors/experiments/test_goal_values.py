@@ -16,7 +16,7 @@ from cluster.artifacts.day_files import DAY_MS
 from cluster.artifacts.segments import SegmentStore
 from cluster.artifacts.served_log import ServedLogStore
 from cluster.clock import SystemClock, iso_ms
-from cluster.records.experiment import Experiment, Exposure
+from cluster.records.experiment import Experiment, ExperimentGoal, Exposure
 from cluster.records.logged_query import pseudonym
 from cluster.records.served_answer import ServedAnswer
 from cluster.store.data.changes import ChangeLogEntry
@@ -105,6 +105,55 @@ async def test_values_are_summed_after_the_exposure_and_in_the_28_days_before(pl
     assert values["clicks-per-list"][0] == [0, 2, 0]
 
 
+async def test_a_goal_counts_interactions_with_the_values_of_its_fields_only(place: Place) -> None:
+    conditions = {
+        "letters": (["custom"], {"custom_action_name": "newsletter"}),
+        "answers": (["feedback"], {"result_type": "answer", "value": "helpful"}),
+        "kitchen": (["category_page_view"], {"category": "Küche"}),
+        "red": (["search"], {"search.filters.color": "red", "search.keywords": "fork"}),
+        "spring": (["checkout"], {"context.campaign.name": "spring"}),
+        "swiss": (["checkout"], {"context.locale": "de-CH", "context.region": "Bern"}),
+        "home": (["checkout"], {"context.page.url": "https://shop.example/"}),
+        "club": (["checkout"], {"context.custom_context.club": "true"}),
+    }
+    goals = [
+        {"name": name, "types": kinds, "value": "count", "where": where}
+        for name, (kinds, where) in conditions.items()
+    ]
+    ratio = {"name": "spring-order", "types": ["checkout"], "value": "revenue", "per": ["checkout"]}
+    experiment = an_experiment(goals=[*goals, {**ratio, "where": conditions["spring"][1]}, "orders"])
+    await place.meet(experiment, {"u:ada": "a", "u:bob": "b"})
+    context = {
+        "campaign": {"name": "spring"}, "locale": "de-CH", "region": "Bern",
+        "page": {"url": "https://shop.example/"}, "custom_context": {"club": True},
+    }  # fmt: skip
+    place.compact(
+        happened("ada", "custom", 1, custom_action_name="newsletter"),
+        happened("bob", "custom", 1, custom_action_name="Newsletter"),
+        happened("ada", "feedback", 1, result_type="answer", value="helpful"),
+        happened("bob", "feedback", 1, result_type="source", value="helpful"),
+        happened("ada", "category_page_view", 1, category=["Haus", "Küche"]),
+        happened("bob", "category_page_view", 1, category=["Haus", "Küchentücher"]),
+        happened("ada", "search", 1, search={"keywords": "fork", "filters": {"color": ["blue", "red"]}}),
+        happened("bob", "search", 1, search={"keywords": "fork"}),
+        happened("ada", "checkout", 1, revenue=30, context=context),
+        happened("ada", "checkout", 9_000, revenue=10, context={"locale": "de-CH"}),
+        happened("bob", "checkout", 1, revenue=5, context="odd"),
+    )
+    values = await place.values(experiment)
+    assert {name: values[name][0] for name in conditions} == {name: [1, 0] for name in conditions}
+    assert values["spring-order"][:2] == ([30, 0], [1, 0])
+    assert values["orders"][0] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "name", ["revenue", "context", "context.a.b.c.d", "user_id", "$.a", "context.a-b", ""]
+)
+def test_a_condition_on_another_field_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="where"):
+        ExperimentGoal(name="x", types=("custom",), where={name: "a"})
+
+
 async def test_lists_are_those_of_the_log_of_answers(place: Place) -> None:
     experiment = an_experiment(goals=["clicks-per-list"])
     await place.meet(experiment, {"u:ada": "a", "u:bob": "b"})
@@ -165,12 +214,17 @@ async def test_people_of_several_ids_and_before_new_weights(place: Place) -> Non
 
 async def test_the_primary_goal_comes_first_and_segments_have_its_figures(place: Place) -> None:
     experiment = an_experiment(
-        goals=["revenue"], primary="revenue", segments=["history", "device", "user.tier"]
+        goals=["revenue"], primary="revenue", segments=["history", "device", "user.tier", "user.created_at"]
     )
     people = {f"u:{number}": "ab"[number % 2] for number in range(400)}
     await place.meet(experiment, people, device="phone")
-    gold = orjson.dumps({"user_id": "1", "custom_attributes": {"tier": "gold"}})
-    await put(place.stores, RecordPut("1", gold), noun="user")
+    for number, day in (("1", "2025-03-09"), ("2", "2025-03-31T08:00:00Z"), ("3", "2025-04-01")):
+        user = {
+            "user_id": number,
+            "created_at": day,
+            "custom_attributes": {"tier": "gold"} if day[6] == "3" else {},
+        }
+        await put(place.stores, RecordPut(number, orjson.dumps(user)), noun="user")
     place.compact(
         *(happened(f"{number}", "like", -5) for number in range(0, 400, 4)),
         *(happened(f"{number}", "checkout", 5, revenue=10 + 10 * (number % 2)) for number in range(400)),
@@ -183,7 +237,8 @@ async def test_the_primary_goal_comes_first_and_segments_have_its_figures(place:
     assert parts["history", "returning"] == [100, 0]
     assert parts["history", "new"] == [100, 200]
     assert parts["device", "phone"] == [200, 200]
-    assert parts["user.tier", "gold"] == [0, 1]
+    assert parts["user.tier", "gold"] == [1, 1]
+    assert (parts["user.created_at", "2025-03"], parts["user.created_at", "2025-04"]) == ([1, 1], [0, 1])
     shown = orjson.loads(orjson.dumps(report.to_dict()))
     assert [goal["name"] for goal in shown["goals"]] == ["revenue", "conversion"]
     assert shown["segments"][0]["segment"] == "history"

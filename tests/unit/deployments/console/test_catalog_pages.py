@@ -163,6 +163,26 @@ async def test_lists_show_the_pictures_of_products_with_an_https_address(shop: A
     assert "img-src 'self' data: https:" in page.headers["content-security-policy"]
 
 
+async def test_the_page_of_a_user_has_the_name_picture_description_and_times_of_the_account(
+    shop: AdminShop,
+) -> None:
+    user = {
+        "user_id": "ilse", "name": "Ilse <Berg>", "profile_image": "https://cdn.example.com/ilse.jpg",
+        "description": "Grows roses.", "created_at": "2024-05-06T07:00:00Z", "updated_at": "2025-01-02T00:00:00Z",
+    }  # fmt: skip
+    trap = {"user_id": "trap", "name": "x", "profile_image": "javascript:alert(1)"}
+    answer = await shop.services.api.call("shop", "POST", "/v1/users", {"data": [user, trap]})
+    assert answer[0] == 200, answer
+    await shop.corner.apply()
+    person = await visitor(shop, "analyst")
+    page = (await person.get(f"{BASE}/readers/one?user_id=ilse")).text
+    assert 'src="https://cdn.example.com/ilse.jpg"' in page
+    assert "Ilse &lt;Berg&gt;</p>" in page
+    assert '<p class="dim">Grows roses.</p>' in page
+    assert "Account since 2024-05-06, last changed 2025-01-02." in page
+    assert 'src="javascript' not in (await person.get(f"{BASE}/readers/one?user_id=trap")).text
+
+
 async def test_an_analyst_looks_people_up_and_may_not_erase(shop: AdminShop) -> None:
     person = await visitor(shop, "analyst")
     page = await person.get(f"{BASE}/readers/one?user_id=gina")

@@ -115,7 +115,12 @@ def test_reasons_name_products_and_moves_of_rules_only() -> None:
 async def test_users_are_searched_by_name_and_address_page_by_page(shop: AdminShop) -> None:
     names = [("Ada Lovelace", "ada@example.com"), ("Grace Hopper", "grace@example.org"), ("Adam Smith", "")]
     users = [
-        {"user_id": f"u{number:02}", "name": name, "custom_attributes": {"e_mail": mail, "plan": "ada plan"}}
+        {
+            "user_id": f"u{number:02}",
+            "name": name,
+            "description": f"prefers {name[-1]}",
+            "custom_attributes": {"e_mail": mail, "plan": "ada plan"},
+        }
         for number, (name, mail) in enumerate(names * 4)
     ]
     answer = await shop.services.api.call(APP, "POST", "/v1/users", {"data": users})
@@ -140,6 +145,9 @@ async def test_users_are_searched_by_name_and_address_page_by_page(shop: AdminSh
     assert await search("grace@") == ["u01", "u04", "u07", "u10"]
     assert await search("ada lovelace", exact=True) == ["u00", "u03", "u06", "u09"]
     assert await search("ada@example.com", exact=True) == ["u00", "u03", "u06", "u09"]
+    assert await search("r") == ["u01", "u04", "u07", "u10"]
+    assert await search("PREFERS H") == ["u02", "u05", "u08", "u11"]
+    assert await search("prefers h", exact=True) == []
     assert await search("lace") == await search("plan") == await search("ada", exact=True) == []
     rows = [row for row in shop.audit.rows if row.operation == "users.search"]
     assert rows
