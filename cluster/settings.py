@@ -160,11 +160,9 @@ class Settings(BaseSettings):
     "The app whose articles agents search over MCP. Not secret."
     archive_title: str = "News Archive Search"
     "What the archive is called, on its pages and to agents. Not secret."
-    archive_subjects: str = Field(
-        default="world, politics, science, sport, business", max_length=200, pattern=r"^[^\x00-\x1f\x7f{}]*$"
-    )
-    """What the archive covers, as agents read it in `/llms.txt` and in the tool's description; empty: nothing.
-    Not secret."""
+    archive_subjects: str | None = Field(default=None, max_length=200, pattern=r"^[^\x00-\x1f\x7f{}]*$")
+    """What the archive covers, as agents read it in `/llms.txt` and in the tool's description; absent: the subjects of
+    the sample articles while agents read the app `playground`, else nothing. Not secret."""
     archive_connectors: bool = False
     """Whether agents of the older MCP revisions see the tools `search` and `fetch` too; agents of revision 2026-07-28
     always do. Not secret."""

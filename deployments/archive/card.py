@@ -76,8 +76,8 @@ class CardConfig(Protocol):
         ...
 
     @property
-    def subjects(self) -> str:
-        """What the archive covers."""
+    def subjects(self) -> str | None:
+        """What the archive covers; empty or None: nothing is said."""
         ...
 
     @property

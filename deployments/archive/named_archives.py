@@ -51,13 +51,13 @@ class NamedArchives:
 
     def __init__(
         self,
-        default: McpArchive,
+        find_default: Callable[[], McpArchive],
         apps: ArchiveApps,
         open_workers: Callable[[str], ArchiveWorkers],
         build: Callable[[str, NamedArchive, ArchiveWorkers], McpArchive],
     ) -> None:
         """`open_workers` gets an app, `build` the app, its settings and its workers."""
-        self._default = default
+        self._find_default = find_default
         self._apps = apps
         self._open_workers = open_workers
         self._build = build
@@ -67,7 +67,7 @@ class NamedArchives:
     async def find(self, archive_id: str) -> McpArchive | None:
         """Return an archive, the default one for an empty name; None if there is none of this name."""
         if not archive_id:
-            return self._default
+            return self._find_default()
         opened = self._opened.get(archive_id)
         settings = self._apps.find_archive(archive_id)
         if opened is None and settings is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 
 from starlette.routing import BaseRoute, Route
 
@@ -45,20 +45,22 @@ from deployments.edge.observation.request_tracing import TracedApp
 from deployments.sign_in.identity_provider import ProviderConfig
 
 TITLE = "News Archive Search"
+PLAYGROUND = "playground"
+"The app with sample articles."
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveConfig:
     """The archive's part of the settings."""
 
-    app_id: str = "playground"
+    app_id: str = PLAYGROUND
     title: str = TITLE
     archive_id: str = ""
     "App of a named archive, as it stands in the path; empty for the default one."
     languages: tuple[str, ...] = ()
     "Languages of the articles, as agents read them; empty: nothing is said."
-    subjects: str = SUBJECTS
-    "What the archive covers, as agents read it; empty: nothing is said."
+    subjects: str | None = None
+    "What the archive covers, as agents read it; empty: nothing is said; None: see `covers`."
     version: str = "0.1.0"
     "Release of the archive's interface, as its page names it; independent of the release of Kiosk."
     public_url: str = ""
@@ -86,12 +88,18 @@ class ArchiveConfig:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """Return the tools for clients of the handshake, with the subjects of this archive."""
-        return self.all_tools if self.connectors else build_tools(self.subjects)
+        return self.all_tools if self.connectors else build_tools(self.covers(self.app_id))
 
     @property
     def all_tools(self) -> tuple[Tool, ...]:
         """Return the tools for clients of revision 2026-07-28."""
-        return (*build_tools(self.subjects), *CONNECTOR_TOOLS)
+        return (*build_tools(self.covers(self.app_id)), *CONNECTOR_TOOLS)
+
+    def covers(self, app_id: str) -> str:
+        """Return what the articles of an app cover. Without a setting only those of the playground are known."""
+        if self.subjects is not None:
+            return self.subjects
+        return SUBJECTS if app_id == PLAYGROUND else ""
 
     def for_archive(self, app_id: str, archive: NamedArchive) -> ArchiveConfig:
         """Return the configuration of a named archive; what is not its own is that of the installation."""
@@ -189,8 +197,9 @@ def open_archive(
 
     find_default = partial(apps.archive_app, config.app_id)
     workers = open_workers(find_default)
+    covering = cache(lambda subjects: build(replace(config, subjects=subjects), find_default, workers))
     archives = NamedArchives(
-        build(config, find_default, workers),
+        lambda: covering(config.covers(find_default())),
         apps,
         lambda app_id: open_workers(partial(str, app_id)),
         lambda app_id, named, opened: build(config.for_archive(app_id, named), partial(str, app_id), opened),
@@ -216,7 +225,8 @@ class ArchiveCards:
     def find(self, archive_id: str) -> ArchiveConfig | None:
         """Return the configuration of an archive, the default one for an empty name; None if there is none."""
         if not archive_id:
-            return self.config
+            subjects = self.config.covers(self.apps.archive_app(self.config.app_id))
+            return replace(self.config, subjects=subjects)
         archive = self.apps.find_archive(archive_id)
         return None if archive is None else self.config.for_archive(archive_id, archive)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import httpx
@@ -43,6 +44,7 @@ async def test_the_switch_removes_pages_and_administration_and_keeps_the_script(
     monkeypatch.setenv("KIOSK_REDIS_URL", private_server.url)
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("KIOSK_CONSOLE", console)
+    monkeypatch.setenv("KIOSK_ARCHIVE_SUBJECTS", "recipes")
     ensure_master_key(Settings())
     gateway = process.Gateway({})
     app = await gateway.__serve_build_asgi_app__()
@@ -52,6 +54,7 @@ async def test_the_switch_removes_pages_and_administration_and_keeps_the_script(
             pages = {path: (await http.get(path)).status_code for path in PAGES}
             scripts = {path: (await http.get(path)).status_code for path in SCRIPTS}
             described = (await http.get("/openapi.json")).text
+            guide = (await http.get("/llms.txt")).text
             start = (await http.get("/", headers={"accept": "text/html"})).text
     finally:
         await gateway.close()
@@ -61,4 +64,6 @@ async def test_the_switch_removes_pages_and_administration_and_keeps_the_script(
     is_on = console == "true"
     assert (pages["/demo/static/shop.js"] == 200) is is_on
     assert ("/v1/admin/apps" in described) is is_on
+    assert "`ask_archive`" in json.loads(described)["paths"]["/mcp"]["post"]["description"]
+    assert "> A news archive (recipes) for AI agents" in guide
     assert ("/console" in start, "/demo" in start) == (is_on, is_on)

@@ -51,11 +51,11 @@ class Installed:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
         return {**clean, "KIOSK_DATA_DIR": str(self.places.data_dir), "CANARY_IN_ENVIRONMENT": "x"}
 
-    def kiosk(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def kiosk(self, *words: str, check: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run one command as a person does, from another directory."""
         done = subprocess.run(
             [sys.executable, "-m", "deployments.cli", *words],
-            env={**self.environment, "PYTHONPATH": str(ROOT)},
+            env={**self.environment, "PYTHONPATH": str(ROOT), **variables},
             cwd="/",
             capture_output=True,
             text=True,
@@ -186,6 +186,9 @@ def test_a_second_start_reports_the_running_installation_and_changes_nothing(
     assert "already running" in done.stderr
     assert f"It stays on {up['api_url']}." in done.stderr
     assert "kiosk up --host 127.0.0.1 --port 1234" in done.stderr
+    edge = "https://edge.example.com"
+    shown = json.loads(installed.kiosk("up", "--json", KIOSK_EDGE_URL=edge).stdout)
+    assert (shown["edge_url"], shown["api_url"]) == (edge, up["api_url"])
     assert "ksk_" not in installed.kiosk("up").stdout, "only who asks for keys gets them printed again"
     assert {process.pid for process in list_processes(installed.places)} <= processes
     assert json.loads(installed.places.state.read_text()) == before

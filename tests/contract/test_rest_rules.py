@@ -33,6 +33,7 @@ SHORT = {
     "attributes": "unit/cluster/records/test_attributes.py",
     "upload": "unit/cluster/records/validation/test_upload.py",
     "deletes": "unit/cluster/records/validation/test_deletes.py",
+    "render": "unit/actors/answers/test_render.py",
     "recommender": "unit/actors/recommender/test_recommender.py",
     "rerank": "unit/actors/recommender/rerank/test_rerank.py",
     "cohorts": "unit/actors/recommender/state/test_live_cohorts.py",
@@ -461,6 +462,10 @@ ADDITIONS: dict[str, tuple[str, ...]] = {
         "mistakes::test_a_path_that_does_not_exist_names_a_similar_one",
     ),
     "a token without exp ends after a day in production": ("writers::test_a_token_without_an_end_is_good_for_a_day",),
+    "images of an answer: pictures of the products that it cites": (
+        "render::test_pictures_of_cited_products_come_along",
+    ),
+    "blocked_reason of an answer, while a quota is spent": ("ask::test_the_answer_reports_a_spent_daily_quota",),
     "suggested_queries beside historical_queries": ("promises::test_successful_queries_of_the_log_are_suggested",),
     "event_id of interactions, so that reports count a repeated one once": (
         "interaction::test_a_complete_interaction_is_kept_as_it_was_sent",

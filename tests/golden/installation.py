@@ -27,6 +27,7 @@ from deployments.api.http.hot import HotLayer
 from deployments.api.http.query_log_writer import QueryLogWriter
 from deployments.api.http.routes import build_application
 from deployments.archive.services import ArchiveConfig, ArchiveServices, build_archive_routes, open_archive
+from deployments.archive.tools import SUBJECTS
 from jobs.refresh.runs.promotion import promote_version
 from jobs.refresh.runs.run_attempt import RunAttempt, TrainingContext
 from tests.fakes.archive_oauth import BASE, an_account
@@ -171,7 +172,10 @@ class Installation:
             await book.start()
             closing.push_async_callback(book.close)
         config = ArchiveConfig(
-            app_id=SHOP, public_url=BASE, origins=("https://tools.example.org", "chrome-extension://abcdef")
+            app_id=SHOP,
+            subjects=SUBJECTS,
+            public_url=BASE,
+            origins=("https://tools.example.org", "chrome-extension://abcdef"),
         )
         archive = open_archive(stores, Vault(MASTER), LocalArchiveClient(corner.archive), clock, config)
         await archive.start()

@@ -11,6 +11,7 @@ from cluster.errors import Invalid, InvalidSetting
 from cluster.settings import Settings
 from deployments.api.http.docs import render_docs
 from deployments.api.http.openapi import extend_openapi
+from deployments.archive.archive_apps import DefaultArchive
 from deployments.archive.card import DESCRIPTION, build_card, build_server_json, list_installs
 from deployments.archive.citation import CitationRules
 from deployments.archive.openapi import describe_archive
@@ -114,6 +115,29 @@ async def test_the_subjects_are_those_of_the_publisher() -> None:
     for wrong in ("a\nb", "{x}", "a" * 201):
         with pytest.raises(InvalidSetting, match="KIOSK_ARCHIVE_SUBJECTS"):
             Settings(archive_subjects=wrong)
+
+
+class ChosenApp(DefaultArchive):
+    app_id = "gazette"
+
+    def archive_app(self, default: str) -> str:
+        return self.app_id
+
+
+async def test_an_app_of_the_publisher_announces_no_subjects_that_nobody_set() -> None:
+    apps = ChosenApp()
+    corner = await open_archive_corner(apps=apps)
+
+    async def descriptions() -> list[str]:
+        answer = await corner.post(b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list"}')
+        return [
+            answer.json()["result"]["tools"][0]["description"],
+            (await fetch(corner, GUIDE)).body.decode(),
+        ]
+
+    assert [text for text in await descriptions() if "politics" in text] == []
+    apps.app_id = "playground"
+    assert [text for text in await descriptions() if "(world, politics, " in text] == await descriptions()
 
 
 def test_the_endpoint_for_agents_stands_in_the_openapi_document() -> None:

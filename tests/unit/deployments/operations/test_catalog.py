@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import shlex
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.errors import Conflict, Forbidden, Invalid, NotFound, Unprocessable
+from deployments.operations.frame.services import AdminConfig
 from deployments.operations.insight.call_snippets import render_snippets
 from deployments.operations.insight.explanations import describe_missing, explain_product
 from tests.fakes.admin_shop import AdminShop, open_admin_shop
@@ -214,6 +216,17 @@ async def test_two_variants_stand_side_by_side(shop: AdminShop) -> None:
         await shop.perform("try.recommend", variants=[{}] * 3)
     with pytest.raises(Unprocessable):
         await shop.perform("try.recommend", kind="../products", variants=[{}])
+
+
+async def test_calls_to_copy_for_browsers_have_the_address_for_browsers(shop: AdminShop) -> None:
+    addresses = AdminConfig(public_url="https://api.example.com", edge_url="https://edge.example.com")
+    shop.services = replace(shop.services, config=addresses)
+    (tried,) = (await shop.perform("try.recommend", variants=[{"user_id": "gina"}]))["variants"]
+    found = {
+        language: text.split("example.com/v1/")[0].rsplit("//", 1)[1]
+        for language, text in tried["snippets"].items()
+    }
+    assert found == {"curl": "api.", "python": "api.", "javascript": "edge."}
 
 
 async def test_a_question_is_tried_and_its_answer_read(shop: AdminShop) -> None:
