@@ -108,6 +108,7 @@ SPECIFICATION: dict[str, tuple[str, ...]] = {
     ),
     "what the archive covers is its publisher's word": (
         "card::test_the_subjects_are_those_of_the_publisher",
+        "card::test_an_app_of_the_publisher_announces_no_subjects_that_nobody_set",
         "tools::test_the_subjects_of_an_archive_stand_in_its_tools_description",
     ),
     "the server card and llms.txt": (

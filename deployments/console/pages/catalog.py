@@ -77,7 +77,7 @@ async def show_product(request: ConsoleRequest) -> Response:
 
 async def show_new_product(request: ConsoleRequest) -> Response:
     """Show the form of a new product."""
-    return request.page("catalog/new.html")
+    return request.page("catalog/new.html", product={"title": request.query.get("title", "")[:10_000]})
 
 
 async def save_product(request: ConsoleRequest) -> Response:

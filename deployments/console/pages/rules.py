@@ -26,6 +26,7 @@ _FORM_FIELDS = (
     "boosting_tags", "boost", "boost_fq", "position", "starts_at", "ends_at",
 )  # fmt: skip
 "Fields of a rule that the form has inputs for; the others stand in `more`."
+_LONGEST_QUERY = 1_000
 LISTED = 50
 "Rules on one page."
 _DONE = {"undo": "rules.undo_done", "restore": "rules.restore_done"}
@@ -71,7 +72,7 @@ async def show_editor(request: ConsoleRequest) -> Response:
             raise NotFound(f"engine {engine_id} has no rule {name!r}")
     return request.page(
         "rules/editor.html", rule=rule, engines=await _list_engines(request, engine_id),
-        values=_values_again(request) or form_values(rule, engine_id), options=OPTIONS, actions=ACTIONS,
+        values=_values_again(request) or _first_values(request, rule, engine_id), options=OPTIONS, actions=ACTIONS,
         endpoints=ENDPOINTS, chosen_endpoints=request.form_lists.get("api_names", rule.api_names if rule else []),
     )  # fmt: skip
 
@@ -79,6 +80,13 @@ async def show_editor(request: ConsoleRequest) -> Response:
 async def _list_engines(request: ConsoleRequest, engine_id: str) -> list[str]:
     listed = await request.perform("engines.list", app_id=request.app_id)
     return sorted({engine_id, *(view.engine.engine_id for view in listed.engines)})
+
+
+def _first_values(request: ConsoleRequest, rule: BoostRule | None, engine_id: str) -> dict[str, Any]:
+    """Return the values of the inputs; a new rule may be for a search that the address names."""
+    values = form_values(rule, engine_id)
+    text = request.query.get("queries", "")[:_LONGEST_QUERY]
+    return values if rule is not None or not text else {**values, "queries": text, "query_option": "is"}
 
 
 def _values_again(request: ConsoleRequest) -> dict[str, Any] | None:

@@ -6,9 +6,10 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import httpx
 import orjson
@@ -104,6 +105,36 @@ async def test_searches_are_compared_with_the_week_before(shop: AdminShop) -> No
     assert _row("Queries", "2", "4", "-50.0%") in page.text
     assert _row("Queries without results", "1", "2", "-50.0%") in page.text
     assert _row("p95 ms: search", "2.5", "2.5", "+0.0%") in page.text
+
+
+async def _search_in_vain(shop: AdminShop) -> None:
+    queries = [
+        LoggedQuery(at=NOW_MS - at, kind="search", text=text, total=total, took_ms=2.5)
+        for at, (text, total) in enumerate([("bread knife", 3), ('bred "knife" & <b>', 0), ("bred knife", 0)])
+    ]
+    await shop.services.stores.queries.append(APP, queries)
+
+
+async def test_a_search_without_results_leads_to_the_products_of_a_similar_one(shop: AdminShop) -> None:
+    await _search_in_vain(shop)
+    page = (await (await visitor(shop, "analyst")).get(f"{BASE}/search")).text
+    assert f'<a href="/console{BASE}/catalog?q=bread%20knife">bread knife</a>' in page
+    assert "/catalog/new" not in page
+
+
+async def test_an_editor_goes_from_a_search_without_results_to_a_product_and_a_rule(shop: AdminShop) -> None:
+    await _search_in_vain(shop)
+    editor = await visitor(shop, "editor")
+    page = (await editor.get(f"{BASE}/search")).text
+    links = re.findall(rf'href="/console({BASE}/(?:catalog/new|rules/edit)\?[^"]*)"', page)
+    texts = []
+    for link in links:
+        form = (await editor.get(unescape(link))).text
+        place, text = unquote(unescape(link)).split("?", 1)[1].split("=", 1)
+        field = form.split(f'name="{place}"', 1)[1].split("</div>", 1)[0]
+        assert text in unescape(field), link
+        texts.append(text)
+    assert sorted(texts) == sorted(['bred "knife" & <b>', "bred knife"] * 2)
 
 
 async def _claim_upload(shop: AdminShop) -> Any:
