@@ -41,7 +41,9 @@ SHORT = {
     "quality": "unit/actors/retrieval/autocomplete/test_quality.py",
     "assignment": "unit/actors/experiments/test_assignment.py", "threads": "unit/actors/history/test_threads.py",
     "monitor": "unit/actors/history/test_monitor.py", "reference": "house/test_reference.py",
-    "up": "unit/deployments/cli/test_up_command.py",
+    "up": "unit/deployments/cli/test_up_command.py", "console": "browser/test_console_pages.py",
+    "completions": "unit/deployments/api/wire/test_autocomplete_body.py",
+    "filters": "unit/cluster/query/columnar/test_filter_matches.py",
 }  # fmt: skip
 
 RULES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -192,6 +194,9 @@ RULES: dict[str, dict[str, tuple[str, ...]]] = {
             "recommender::test_a_filter_does_not_change_the_order",
             "guide::test_every_filter_of_the_table_finds_something_and_not_everything",
         ),
+        "attributes.<name> filters by a field of the caller's own": (
+            "filters::test_a_filter_finds",
+        ),
         "boost_fq raises what matches": (">recommendation: boosts come first or into their positions and say so",),
         "boost_positions count from 0; absent: boosted products first": (
             "rerank::test_boosts_with_positions_fill_their_slots_and_others_keep_their_order",
@@ -247,7 +252,10 @@ RULES: dict[str, dict[str, tuple[str, ...]]] = {
             "promises::test_queries_count_users_and_not_repetitions",
             "mistakes::test_few_users_behind_a_completion_are_warned_of",
         ),
-        "the primary language of the environment": ("promises::test_a_language_completes_the_fields_of_that_language",),
+        "the primary language of the environment, where none is given": (
+            "completions::test_without_a_language_the_environments_default_applies_and_others_match",
+            "promises::test_a_language_completes_the_fields_of_that_language",
+        ),
         "up to four typos": (
             "promises::test_the_budget_of_typos_grows_with_what_was_typed",
             "quality::test_films_match_in_spite_of_typos",
@@ -310,6 +318,8 @@ RULES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "keys": {
+        "keys are made and revoked in the dashboard": ("console::test_somebody_makes_an_app_and_revokes_a_key",),
+        "writes, deletes and states of tasks need the secret key": (">keys: a publishable key may not touch records",),
         "one secret and one publishable key; a revoked one is refused": (
             "keyring::test_a_key_gives_its_app_and_the_secrets_of_the_app",
             "keyring::test_a_revoked_key_is_refused_within_a_second",
@@ -351,6 +361,9 @@ RULES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "user_id before sub": ("tokens::test_user_id_wins_over_sub_and_sub_does_when_alone",),
         "six user types": ("tokens::test_every_user_type_of_the_list_is_accepted",),
+        "15 minutes to an hour are a good lifetime": (
+            "values::test_the_page_of_identities_names_the_lifetime_of_the_interface",
+        ),
         "exp and nbf are checked, iat, iss and aud are not": (
             "tokens::test_times_are_checked_to_the_second_without_leeway",
             "tokens::test_a_token_of_the_usual_library_names_its_reader",
@@ -404,6 +417,9 @@ RULES: dict[str, dict[str, tuple[str, ...]]] = {
             "limits::test_keys_do_not_spend_each_others_tokens", "limits::test_writes_have_a_separate_stricter_bucket",
         ),
         "exponential backoff from a few seconds on": ("values::test_the_guide_asks_for_the_backoff_of_the_interface",),
+        "categories of a user come within 100 ms, 20 products of each within 200 ms": (
+            "values::test_categories_of_a_user_come_in_the_time_of_the_interface",
+        ),
         "100 records a call run inside the limit": ("values::test_a_hundred_records_a_call_are_taken",),
     },
     "versioning": {
@@ -448,6 +464,7 @@ DEVIATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 ADDITIONS: dict[str, tuple[str, ...]] = {
+    "tasks have states": (">records: a waiting task says so", ">records: an empty upload is a task that is done"),
     "405 names the right methods": (">wire: a wrong method says which ones are right",),
     "409 while the same Idempotency-Key runs": (">idempotency: a write with an Idempotency-Key happens once",),
     "413 for a body that is too large": (">wire: a request over the size limit is refused by its announced length",),

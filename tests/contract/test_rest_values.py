@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from actors.language.embedder import HashingEmbedder
 from actors.recommender.messages import UserQuery
+from actors.serving.client import LocalRecommenderClient
+from actors.serving.host import EngineHost
+from cluster.clock import SystemClock
+from cluster.meter import SilentMeter
 from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from deployments.api.wire.autocomplete import Autocomplete
 from deployments.api.wire.recommendation import UserToAttributes, UserToCategories, UserToTrending, to_query
 from deployments.api.wire.shared import GeoFilter
+from jobs.playground.loader import load_playground
 from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import BROWSER, Corner, open_corner
+from tests.fakes.stores.memory import memory_stores
 from tests.fakes.tokens import token_of
 
 GUIDE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -136,6 +145,34 @@ def test_every_path_has_the_version_in_front(corner: Corner) -> None:
 def test_the_guide_asks_for_the_backoff_of_the_interface() -> None:
     text = " ".join(GUIDE.read_text("utf-8").split())
     assert "exponential backoff: wait a few seconds first, double each pause" in text
+
+
+def test_the_page_of_identities_names_the_lifetime_of_the_interface() -> None:
+    page = (GUIDE.parent / "concepts" / "identities.md").read_text("utf-8")
+    assert "15 to 60 minutes are a good lifetime" in page
+
+
+async def test_categories_of_a_user_come_in_the_time_of_the_interface() -> None:
+    clock = SystemClock()
+    stores = memory_stores(clock)
+    await load_playground(stores, now_ms=clock.now_ms(), embedder=HashingEmbedder(), app_id="shop")
+    host = EngineHost(stores, None, clock, SilentMeter())
+    await host.start()
+    corner = await open_corner(clock=clock, stores=stores, client=LocalRecommenderClient(host))
+    body = {"anonymous_id": "v1", "rows": 10, "root_category": ["*"]}
+    for products, most_ms in ((0, 100), (5, 100), (20, 200)):
+        took_ms = []
+        for _ in range(12):
+            begun_s = time.perf_counter()
+            answer = await ask(
+                corner, corner.handler, "/v1/recommendation/user_to_categories",
+                {**body, "products_per_category": products},
+            )  # fmt: skip
+            took_ms.append((time.perf_counter() - begun_s) * 1000)
+            assert len(answer.json()["data"]["categories"]) == 10
+        assert statistics.median(took_ms[2:]) < most_ms
+    await corner.close()
+    await host.close()
 
 
 async def test_claims_of_a_token_are_shown_to_their_user_and_to_servers(corner: Corner, app: Any) -> None:
