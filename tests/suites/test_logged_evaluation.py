@@ -43,6 +43,9 @@ APP = "shop"
 PRODUCTS, PEOPLE, ROWS, TOPICS = 60, 40, 4, 4
 EXAMINED = (0.9, 0.7, 0.5, 0.4)
 MINUTE_MS = 60_000
+LISTS_A_ROUND = 5
+FOLLOWED_S = 30
+"Real seconds within which the host must apply what was written."
 POPULAR = {
     "name": "popular",
     "parts": {"popular": {"learner": "popularity"}},
@@ -105,43 +108,53 @@ class LiveShop:
             await self.interact(user, f"p{number}")
 
     async def serve(self, lists: int) -> None:
-        """Answer users, log the answers, and let users click."""
+        """Answer users, log the answers, and let users click: five lists from one state, then their clicks."""
         salt = await self.stores.served.salt(APP)
-        for number in range(lists):
-            self.clock.advance(2 * MINUTE_MS)
-            user, service_id = int(self.random.integers(PEOPLE)), f"00000000-0000-4000-8000-{number:012d}"
+        for start in range(0, lists, LISTS_A_ROUND):
             await self.follow()
-            query = UserQuery(
-                "user_to_products", APP, "default", user_id=f"u{user}", rows=ROWS, service_id=service_id
-            )
-            result = await self.host.answer(query)
-            assert isinstance(result, RecommendationResult)
-            placed, names = result.placements, [product["product_id"] for product in result.products]
-            assert placed is not None
-            row = ServedAnswer(
-                service_id, self.clock.now_ms(), query.kind, "default", snapshot=placed.snapshot,
-                level=result.served_by, user=pseudonym(salt, f"u:u{user}"), rows=ROWS, products=tuple(names),
-                scores=placed.scores, origins=placed.origins, propensities=placed.propensities,
-            )  # fmt: skip
-            await self.stores.served.append(APP, [row])
-            self.clock.advance(1_000)
-            if set(placed.origins) == {RANKED}:
-                self.plain_lists += 1
-                self.expected += sum(click_chance(user, name, place) for place, name in enumerate(names))
-            for place, name in enumerate(names):
-                if self.random.random() < click_chance(user, name, place):
-                    await self.interact(user, name, service_id)
-            if number % 300 == 0:
+            shown = [await self.answer(number, salt) for number in range(start, start + LISTS_A_ROUND)]
+            for user, row in shown:
+                self.clock.advance(1_000)
+                if set(row.origins) == {RANKED}:
+                    self.plain_lists += 1
+                    self.expected += sum(
+                        click_chance(user, name, place) for place, name in enumerate(row.products)
+                    )
+                for place, name in enumerate(row.products):
+                    if self.random.random() < click_chance(user, name, place):
+                        await self.interact(user, name, row.service_id)
+            if start % 300 == 0:
                 await self.intake.compact_round(at_once=True)
 
+    async def answer(self, number: int, salt: bytes) -> tuple[int, ServedAnswer]:
+        """Answer a random user, and return the user and the row of the log."""
+        self.clock.advance(2 * MINUTE_MS)
+        user, service_id = int(self.random.integers(PEOPLE)), f"00000000-0000-4000-8000-{number:012d}"
+        query = UserQuery(
+            "user_to_products", APP, "default", user_id=f"u{user}", rows=ROWS, service_id=service_id
+        )
+        result = await self.host.answer(query)
+        assert isinstance(result, RecommendationResult)
+        placed, names = result.placements, [product["product_id"] for product in result.products]
+        assert placed is not None
+        row = ServedAnswer(
+            service_id, self.clock.now_ms(), query.kind, "default", snapshot=placed.snapshot,
+            level=result.served_by, user=pseudonym(salt, f"u:u{user}"), rows=ROWS, products=tuple(names),
+            scores=placed.scores, origins=placed.origins, propensities=placed.propensities,
+        )  # fmt: skip
+        await self.stores.served.append(APP, [row])
+        return user, row
+
     async def follow(self) -> None:
-        """Wait until the host has applied every interaction."""
+        """Wait until the host has applied every interaction.
+
+        The host pauses in real time between two reads, so turns of the event loop are no measure of the wait.
+        """
         last = await self.stores.changes.last(APP, "interaction")
         for _, follower in self.host.loaded:
-            for _ in range(10_000):
-                if follower.recommender.overlay.offsets.get("interaction") == last:
-                    break
-                await asyncio.sleep(0)
+            async with asyncio.timeout(FOLLOWED_S):
+                while follower.recommender.overlay.offsets.get("interaction") != last:
+                    await asyncio.sleep(0.001)
 
 
 @pytest.fixture
