@@ -152,9 +152,8 @@ class LiveShop:
         """
         last = await self.stores.changes.last(APP, "interaction")
         for _, follower in self.host.loaded:
-            async with asyncio.timeout(FOLLOWED_S):
-                while follower.recommender.overlay.offsets.get("interaction") != last:
-                    await asyncio.sleep(0.001)
+            overlay = follower.recommender.overlay
+            await until(lambda overlay=overlay: overlay.offsets.get("interaction") == last, FOLLOWED_S)
 
 
 @pytest.fixture
