@@ -134,19 +134,17 @@ class UserHistories:
         return np.diff(self.starts)
 
     @classmethod
-    def of(cls, data: EventTable, readers: Rows, now_s: float | Floats | None = None) -> UserHistories:
+    def of(cls, data: EventTable, users: Rows, now_s: float | Floats | None = None) -> UserHistories:
         """Return all events of some users as their histories; -1 is an unknown user without events.
 
         Shapes:
-            readers: int64 [q]
+            users: int64 [q]
         """
         bounds = data.starts()
-        clipped = np.maximum(readers, 0)
+        clipped = np.maximum(users, 0)
         first = bounds[clipped]
         lengths = (
-            np.where(readers >= 0, bounds[clipped + 1] - first, 0)
-            if data.n_readers
-            else np.zeros_like(clipped)
+            np.where(users >= 0, bounds[clipped + 1] - first, 0) if data.n_readers else np.zeros_like(clipped)
         )
         starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
         rows = expand_runs(first, lengths)
@@ -156,7 +154,7 @@ class UserHistories:
             items=data.item[rows],
             at_s=data.at_s[rows],
             weights=data.weight[rows],
-            now_s=np.broadcast_to(np.asarray(now, np.float64), (len(readers),)),
+            now_s=np.broadcast_to(np.asarray(now, np.float64), (len(users),)),
             n_items=data.n_items,
         )
 

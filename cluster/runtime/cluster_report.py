@@ -55,8 +55,8 @@ class ClusterReport:
 
     identity: StoredIdentity
     schema: StoredSchema
-    known_schema: int
-    "That of this release."
+    newest_schema: int
+    "The newest schema of this release."
     releases: tuple[RunningRelease, ...]
     leases: tuple[LeaseHolder, ...]
     engines: tuple[EngineOverview, ...]

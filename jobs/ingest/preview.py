@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.ingest.files import sources as reading
 from jobs.ingest.files.row import UnreadableRow
-from jobs.ingest.mappings.mapping import FieldMap, RowReader
+from jobs.ingest.mappings.mapping import FieldMap, RowMapper
 from jobs.ingest.mappings.row_baskets import BasketFiles
 from jobs.ingest.pipeline import IngestOrder
 from jobs.ingest.validation import (
@@ -56,7 +56,7 @@ def preview_ingest(order: IngestOrder, *, now_ms: int) -> IngestPreview:
     counter, rows_read, refused = ReasonCounter(), 0, 0
     samples: list[dict[str, Any]] = []
     for source in sources:
-        read: RowReader = dict if baskets is not None else mapping.build_reader(source.format)
+        read: RowMapper = dict if baskets is not None else mapping.build_row_mapper(source.format)
         for first, chunk in files.chunks(source, order.chunk):
             rows = chunk[:left] if len(chunk) > left else chunk
             if not rows:

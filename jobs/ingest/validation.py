@@ -21,7 +21,7 @@ from jobs.ingest.files.chunks import CHUNK_BYTES
 from jobs.ingest.files.columns import ColumnRows
 from jobs.ingest.files.row import Row, UnreadableRow
 from jobs.ingest.files.sources import RowFiles, SourceFile, propose_source_encoding, read_column_names
-from jobs.ingest.mappings.mapping import REFUND, RETURNS, FieldMap, RowReader, is_return
+from jobs.ingest.mappings.mapping import REFUND, RETURNS, FieldMap, RowMapper, is_return
 from jobs.ingest.mappings.mapping_rules import join_names
 from jobs.ingest.mappings.row_baskets import BasketChunk
 from jobs.ingest.plain_interactions import PlainColumns, PlainInteractions
@@ -69,7 +69,7 @@ def check_records(
     noun: Any,
     rows: Sequence[Row],
     first: int,
-    read: RowReader,
+    read: RowMapper,
     now_ms: int,
     erased: ErasedReaders | None = None,
 ) -> CheckedChunk[AcceptedRecords]:
@@ -86,7 +86,7 @@ def check_records(
 def check_interactions(
     rows: Sequence[Row],
     first: int,
-    read: RowReader,
+    read: RowMapper,
     now_ms: int,
     plain: PlainInteractions | None = None,
     erased: ErasedReaders | None = None,
@@ -117,7 +117,7 @@ def check_columns(
 
 
 def _check_plain_chunk(
-    rows: Sequence[Row], first: int, read: RowReader, now_ms: int, plain: PlainInteractions
+    rows: Sequence[Row], first: int, read: RowMapper, now_ms: int, plain: PlainInteractions
 ) -> CheckedChunk[AcceptedInteractions] | None:
     """Validate a chunk as a whole, without a conversion to JSON and back; return None if any row is invalid."""
     try:
@@ -170,7 +170,7 @@ def reason_from_message(message: str) -> str:
 def _check_rows(
     rows: Sequence[Row],
     first: int,
-    read: RowReader,
+    read: RowMapper,
     parse: Callable[[bytes], T],
     also: Callable[[dict[str, Any]], str] = lambda record: "",
     erased: ErasedReaders | None = None,
@@ -289,7 +289,7 @@ def _sample_names(source: SourceFile, files: RowFiles) -> list[str]:
     return list(dict.fromkeys(name for row in rows if not isinstance(row, UnreadableRow) for name in row))
 
 
-def find_warnings(rows: Sequence[Row], read: RowReader, mapping: FieldMap) -> list[str]:
+def find_warnings(rows: Sequence[Row], read: RowMapper, mapping: FieldMap) -> list[str]:
     """Return warnings about the first rows of a file: missing times and suspicious values."""
     records = [read(row) for row in rows[:_SAMPLED_ROWS] if not isinstance(row, UnreadableRow)]
     warnings = [*_time_warnings(mapping, records)]

@@ -94,7 +94,7 @@ class UserStory(_TextData):
     """A kind of user."""
 
     name: str
-    readers: int
+    users: int
     ages: tuple[int, int]
     about: str
     interests: tuple[str, ...]

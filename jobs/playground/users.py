@@ -32,7 +32,7 @@ def build_users(now_ms: int) -> list[SampleUser]:
     everyone = read_people()
     made: list[SampleUser] = []
     for story in read_user_stories():
-        for number in range(1, story.readers + 1):
+        for number in range(1, story.users + 1):
             made.append(_build_user(story, number, len(made) + 1, everyone, now_ms))
     return made
 

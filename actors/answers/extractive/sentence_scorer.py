@@ -27,7 +27,7 @@ _WIDEST_GAP = 4.0
 
 _RANK_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
-        "own": 1.38,
+        "sentence": 1.38,
         "special": 2.87,
         "rare": 4.78,
         "title": 3.64,
@@ -43,12 +43,12 @@ _RANK_WEIGHTS: Mapping[str, float] = MappingProxyType(
         "leans before": 1.13,
         "leans title": 0.03,
         "score": 5.26,
-        "looks own": 0.84,
+        "looks sentence": 0.84,
         "looks special": -1.04,
         "looks focus": 0.13,
         "close focus": 0.28,
         "no looks": 0.41,
-        "person own": -0.88,
+        "person sentence": -0.88,
         "person rare": -1.12,
         "person looks": 0.82,
         "person focus": 1.13,
@@ -62,7 +62,7 @@ _RANK_WEIGHTS: Mapping[str, float] = MappingProxyType(
 )
 _CERTAINTY_WEIGHTS: Mapping[str, float] = MappingProxyType(
     {
-        "own": 0.36,
+        "sentence": 0.36,
         "special": 0.25,
         "rare": 0.69,
         "title": 1.07,
@@ -77,12 +77,12 @@ _CERTAINTY_WEIGHTS: Mapping[str, float] = MappingProxyType(
         "leans before": 0.13,
         "leans title": 0.25,
         "score": 2.32,
-        "looks own": 0.19,
+        "looks sentence": 0.19,
         "looks special": -0.22,
         "looks focus": 0.22,
         "close focus": 0.18,
         "no looks": -0.51,
-        "person own": -0.31,
+        "person sentence": -0.31,
         "person rare": -0.15,
         "person looks": -0.07,
         "person focus": 0.12,
@@ -111,7 +111,7 @@ def rank_features(analysis: QuestionAnalysis, scored: ScoredSentence) -> dict[st
     person = float(analysis.answer_type == "person")
     measured = float(analysis.answer_type in _MEASURED)
     return {
-        "own": facts.in_sentence,
+        "sentence": facts.in_sentence,
         "special": facts.special,
         "rare": facts.rare,
         "title": facts.title,
@@ -127,12 +127,12 @@ def rank_features(analysis: QuestionAnalysis, scored: ScoredSentence) -> dict[st
         "leans before": facts.has_reference * facts.before,
         "leans title": facts.has_reference * facts.title,
         "score": facts.score,
-        "looks own": facts.answer_type * facts.in_sentence,
+        "looks sentence": facts.answer_type * facts.in_sentence,
         "looks special": facts.answer_type * facts.special,
         "looks focus": facts.answer_type * facts.focus,
         "close focus": facts.closeness * facts.focus,
         "no looks": float(facts.answer_type < 0.3),
-        "person own": person * facts.in_sentence,
+        "person sentence": person * facts.in_sentence,
         "person rare": person * facts.rare,
         "person looks": person * facts.answer_type,
         "person focus": person * facts.focus,

@@ -59,7 +59,7 @@ def inspect_cluster(settings: Settings, urls: Sequence[str], now_ms: int) -> Clu
 
 def check_report(report: ClusterReport) -> Iterator[Finding]:
     """Judge what Redis said."""
-    yield check_release(report.schema, report.known_schema, report.releases)
+    yield check_release(report.schema, report.newest_schema, report.releases)
     for lease in report.leases:
         yield check_lease(lease.name, lease.owner, lease.remaining_ms)
     for engine in report.engines:

@@ -74,7 +74,7 @@ class NewInvitation:
 
     record: Invitation
     token: str
-    base_url: str
+    public_url: str
     "Address of the installation; empty: it is not set."
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class NewInvitation:
     def to_dict(self) -> dict[str, Any]:
         """Return the invitation for JSON."""
         facts = invitation_to_dict(self.record, self.record.created_at)
-        return {**facts, "link": self.base_url.rstrip("/") + self.path}
+        return {**facts, "link": self.public_url.rstrip("/") + self.path}
 
     def to_lines(self) -> ResultLines:
         """Return the link, and how long it works."""
@@ -99,7 +99,7 @@ class NewInvitation:
             f"  link  {link}   (shown this once)",
         )
         hint = "Put the address of the installation before it, or set KIOSK_PUBLIC_URL."
-        return lines if self.base_url else (*lines, hint)
+        return lines if self.public_url else (*lines, hint)
 
 
 @dataclass(frozen=True, slots=True)

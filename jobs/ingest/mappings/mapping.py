@@ -60,7 +60,7 @@ RETURNS = "returns"
 SAME_USER_AND_TIME = "same user and time"
 REFUND = "refund"
 
-RowReader = Callable[[Mapping[str, Any]], dict[str, Any]]
+RowMapper = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,10 @@ class FieldMap:
             return self
         return replace(self, order_rule=MappingRule((ORDER_ID,), ORDER_ID, kind="text"))
 
-    def build_reader(self, format: str) -> RowReader:
+    def build_row_mapper(self, format: str) -> RowMapper:
         """Return the function that makes a record from a row of a file format."""
         if not self.is_empty:
-            return self._build_mapping_reader()
+            return self._build_rule_mapper()
         if format == "jsonl":
             return _read_times
         by_name: dict[str, MappingRule] = {}
@@ -259,7 +259,7 @@ class FieldMap:
                 return name
         return ""
 
-    def _build_mapping_reader(self) -> RowReader:
+    def _build_rule_mapper(self) -> RowMapper:
         """Return the function that makes a record with the rules, and with the columns that stay."""
         kept: dict[str, MappingRule | None] = {}
         fields = read_fields(self.noun) if self.noun else None

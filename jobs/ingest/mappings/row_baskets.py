@@ -115,7 +115,7 @@ class BasketFiles:
             yield first, self._report(BasketChunk(rows, tuple(numbers), lines), joiner)
 
     def _joined(self, source: SourceFile, joiner: _BasketJoiner) -> Iterator[tuple[int, Row, int]]:
-        read = self._mapping.build_reader(source.format)
+        read = self._mapping.build_row_mapper(source.format)
         for start, rows in self._files.chunks(source, _READ_ROWS):
             for number, row in enumerate(rows, start):
                 if isinstance(row, UnreadableRow):

@@ -41,7 +41,7 @@ def test_columns_get_fields_by_name_and_synonym(tmp_path: Path) -> None:
     }  # fmt: skip
     rules = [column.rule for column in columns if column.rule]
     assert rules == ["product_id=SKU", 'title="Product Name"', "price=Preis:number(,)", "brand=brand"]
-    read = FieldMap.parse(rules).build_reader("csv")
+    read = FieldMap.parse(rules).build_row_mapper("csv")
     assert read({"SKU": "A1", "Product Name": "Oak", "Preis": "1.234,50", "brand": "Birk"}) == {
         "product_id": "A1", "title": "Oak", "price": 1234.5, "brand": "Birk",
     }  # fmt: skip
@@ -67,7 +67,7 @@ def test_kinds_of_json_lines_are_those_of_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_column_name_is_only_a_name(name: str) -> None:
     rule = build_rule("custom_attributes.note", name)
-    assert FieldMap.parse([rule]).build_reader("csv")({name: "v"}) == {"custom_attributes": {"note": "v"}}
+    assert FieldMap.parse([rule]).build_row_mapper("csv")({name: "v"}) == {"custom_attributes": {"note": "v"}}
     FieldMap.parse([rule]).check_columns([name])
 
 
@@ -77,7 +77,7 @@ def test_rules_keep_their_signs_behind_a_quoted_column() -> None:
         f"tags={quote_column('my tags')};",
         f"availability={quote_column('on {stock}')}{{ja:IN_STOCK}}",
     ]
-    read = FieldMap.parse(rules).build_reader("csv")
+    read = FieldMap.parse(rules).build_row_mapper("csv")
     record = read({"Preis: EUR": "3,50", "my tags": "a;b", "on {stock}": "ja"})
     assert record == {"price": 3.5, "tags": ["a", "b"], "availability": "IN_STOCK"}
 
@@ -164,7 +164,7 @@ def test_order_lines_without_order_numbers_and_with_returns_get_rules(tmp_path: 
 def test_lists_and_paths_get_their_separators(tmp_path: Path) -> None:
     columns = propose(tmp_path, "sku\ttags\tcategories\n1\tred, warm\tHome/Kitchen\n")
     assert [column.rule for column in columns[1:]] == ["tags=tags,", "categories=categories|/"]
-    read = FieldMap.parse([column.rule for column in columns]).build_reader("csv")
+    read = FieldMap.parse([column.rule for column in columns]).build_row_mapper("csv")
     assert read({"sku": "1", "tags": "red, warm", "categories": "Home/Kitchen"}) == {
         "product_id": "1", "tags": ["red", "warm"], "categories": [["Home", "Kitchen"]],
     }  # fmt: skip

@@ -14,7 +14,7 @@ from jobs.ingest.mappings.mapping import FieldMap
 
 
 def mapped(rules: list[str], row: dict[str, Any], format: str = "csv") -> dict[str, Any]:
-    return FieldMap.parse(rules).build_reader(format)(row)
+    return FieldMap.parse(rules).build_row_mapper(format)(row)
 
 
 def test_json_lines_without_a_mapping_stay_as_they_are() -> None:
@@ -221,7 +221,7 @@ def test_dates_of_three_numbers_need_their_order() -> None:
 def kept(
     rules: list[str], row: dict[str, Any], noun: str = "interaction", format: str = "csv"
 ) -> dict[str, Any]:
-    return FieldMap.parse(rules, noun).build_reader(format)(row)
+    return FieldMap.parse(rules, noun).build_row_mapper(format)(row)
 
 
 RATING = {"userId": "1", "movieId": "31", "rating": "2.5", "timestamp": "1260759144"}

@@ -71,7 +71,7 @@ def by_columns(
 
 
 def by_rows(table: Any, rules: Sequence[str] = ()) -> CheckedChunk[Any]:
-    read = FieldMap.parse(rules).build_reader("parquet")
+    read = FieldMap.parse(rules).build_row_mapper("parquet")
     return check_interactions(list(ColumnRows(table)), 7, read, NOW_MS)
 
 

@@ -12,7 +12,7 @@ from jobs.ingest.files.row import UnreadableRow
 from jobs.ingest.mappings.mapping import FieldMap
 from jobs.ingest.validation import check_interactions, check_records, row_from_message
 
-READ = FieldMap().build_reader("jsonl")
+READ = FieldMap().build_row_mapper("jsonl")
 NOW_MS = 1_800_000_000_000
 
 
