@@ -193,8 +193,8 @@ async def serve_alone() -> None:
         sizes = PageDataSizes(products=10_000, interactions=20_000)
         await fill_app(stage, "shop", sizes, folder, for_engine=True)
         facts = {
-            "port": int(stage.base.rpartition(":")[2]), "secret_key": stage.corner.secret(),
-            "cookies": await sign_in(stage.base, "ada", PASSWORD),
+            "port": int(stage.origin.rpartition(":")[2]), "secret_key": stage.corner.secret(),
+            "cookies": await sign_in(stage.origin, "ada", PASSWORD),
         }  # fmt: skip
         print(json.dumps(facts), flush=True)
         await asyncio.to_thread(sys.stdin.read)

@@ -255,7 +255,7 @@ async def walk_in_process(
         began = time.perf_counter()
         values = await fill_app(stage, "shop", sizes, folder, for_engine=engine)
         print(f"filled in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-        cookies = await sign_in(stage.base, "ada", PASSWORD)
+        cookies = await sign_in(stage.origin, "ada", PASSWORD)
         if playground:
             now_ms = SystemClock().now_ms()
             await load_playground(stores, now_ms=now_ms, embedder=HashingEmbedder())
@@ -263,7 +263,7 @@ async def walk_in_process(
             for noun, name in (("product", "product_id"), ("user", "user_id")):
                 values[name] = (await stores.records.page("playground", noun, limit=1))[0]
         bound_ms = 300.0 if sizes.products >= LARGE_FROM else 100.0
-        return await walk(stage.base, values, cookies, rounds=rounds, bound_ms=bound_ms, engine=engine)
+        return await walk(stage.origin, values, cookies, rounds=rounds, bound_ms=bound_ms, engine=engine)
 
 
 async def _measure(given: argparse.Namespace) -> list[Line]:

@@ -24,13 +24,13 @@ async def find_faults(page: Any) -> list[str]:
     # Elements that appear are half transparent for a moment, which would count as a lack of contrast.
     await page.evaluate("Promise.all(document.getAnimations().map((one) => one.finished.catch(() => {})))")
     await page.evaluate(_source())
-    found = await page.evaluate(
+    report = await page.evaluate(
         "(tags) => axe.run(document, {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']})",
         TAGS,
     )
     return [
         f"{fault['id']} ({fault['impact']}): {node['target']} {node['failureSummary']}"
-        for fault in found["violations"]
+        for fault in report["violations"]
         if fault["impact"] in SERIOUS
         for node in fault["nodes"]
     ]

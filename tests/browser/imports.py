@@ -32,7 +32,7 @@ async def open_import_tab(
     async with open_stage(stores, folder, launch_import=launch) as stage:
         await stage.add_person()
         async with open_browser() as browser:
-            tab = await Tab.open(browser, stage.base)
+            tab = await Tab.open(browser, stage.origin)
             await tab.sign_in()
             await tab.page.get_by_role("heading", level=1).wait_for()
             yield tab, running

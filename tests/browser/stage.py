@@ -59,7 +59,7 @@ _RUN_AXE = """async (only) => {
 class Stage:
     """An installation that a browser can open."""
 
-    base: str
+    origin: str
     corner: Corner
     console: ConsoleServices
     artifacts: ArtifactStore
@@ -98,8 +98,8 @@ async def open_stage(
     )
     app = build_application(corner.handler, version="0", more=build_console_routes(console))
     try:
-        async with serve_application(app) as base:
-            yield Stage(base, corner, console, artifacts)
+        async with serve_application(app) as origin:
+            yield Stage(origin, corner, console, artifacts)
     finally:
         await corner.close()
         await host.close()
@@ -137,18 +137,18 @@ class Tab:
     """A page in a browser, and everything it complained about."""
 
     page: Any
-    base: str
+    origin: str
     complaints: list[str] = field(default_factory=list)
 
     @classmethod
     async def open(
-        cls, browser: Any, base: str, *, wide: int = 1280, high: int = 900, scheme: str = "light"
+        cls, browser: Any, origin: str, *, wide: int = 1280, high: int = 900, scheme: str = "light"
     ) -> Tab:
         """Open a tab with cookies of its own."""
         context = await browser.new_context(viewport={"width": wide, "height": high}, color_scheme=scheme)
         await context.add_init_script(path=AXE)
         page = await context.new_page()
-        tab = cls(page, base)
+        tab = cls(page, origin)
         page.on("console", lambda message: tab._hear(message))
         page.on("pageerror", lambda error: tab.complaints.append(f"error: {error}"))
         page.on("dialog", lambda dialog: tab.complaints.append(f"dialog: {dialog.message}"))
@@ -161,7 +161,7 @@ class Tab:
 
     async def go(self, path: str) -> int:
         """Open an address below `/console`; return its status."""
-        answer = await self.page.goto(f"{self.base}/console{path}")
+        answer = await self.page.goto(f"{self.origin}/console{path}")
         return int(answer.status)
 
     async def sign_in(self, username: str = "ada", password: str = PASSWORD) -> None:
@@ -174,5 +174,5 @@ class Tab:
     async def find_faults(self, *rules: str) -> list[str]:
         """Return what axe-core finds serious or critical, by some rules or by all, once no part is loading."""
         await self.page.locator(".htmx-request").first.wait_for(state="detached")
-        found: list[str] = await self.page.evaluate(_RUN_AXE, list(rules) or None)
-        return found
+        faults: list[str] = await self.page.evaluate(_RUN_AXE, list(rules) or None)
+        return faults

@@ -48,7 +48,7 @@ async def fill(stage: Stage) -> None:
 async def test_each_page_is_quiet_and_accessible(redis_stores: OpenStores, tmp_path: Path, half: int) -> None:
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await fill(stage)
-        tab = await Tab.open(browser, stage.base)
+        tab = await Tab.open(browser, stage.origin)
         await tab.sign_in()
         await tab.page.get_by_role("heading", level=1).wait_for()
         faults: dict[str, list[str]] = {}
@@ -57,19 +57,19 @@ async def test_each_page_is_quiet_and_accessible(redis_stores: OpenStores, tmp_p
             await tab.page.set_viewport_size({"width": 1280, "height": 900})
             await tab.page.emulate_media(color_scheme="light")
             status = await tab.go(path)
-            found = [] if status == 200 else [f"status {status}"]
-            found += await tab.find_faults()
+            page_faults = [] if status == 200 else [f"status {status}"]
+            page_faults += await tab.find_faults()
             await tab.page.emulate_media(color_scheme="dark")
-            found += [f"dark: {fault}" for fault in await tab.find_faults("color-contrast")]
+            page_faults += [f"dark: {fault}" for fault in await tab.find_faults("color-contrast")]
             await tab.page.set_viewport_size({"width": 390, "height": 844})
-            found += [f"390: {fault}" for fault in await tab.find_faults()]
+            page_faults += [f"390: {fault}" for fault in await tab.find_faults()]
             await tab.page.emulate_media(color_scheme="light")
-            found += [f"390 light: {fault}" for fault in await tab.find_faults("color-contrast")]
+            page_faults += [f"390 light: {fault}" for fault in await tab.find_faults("color-contrast")]
             wide = await tab.page.evaluate("document.documentElement.scrollWidth")
-            found += [f"scrolls sideways at 390: {wide}"] if wide > 390 else []
-            found += tab.complaints
+            page_faults += [f"scrolls sideways at 390: {wide}"] if wide > 390 else []
+            page_faults += tab.complaints
             tab.complaints.clear()
-            faults |= {path: found} if found else {}
+            faults |= {path: page_faults} if page_faults else {}
         assert faults == {}
 
 
@@ -78,7 +78,7 @@ async def test_the_menu_of_a_phone_opens_and_closes_by_keyboard(
 ) -> None:
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
-        tab = await Tab.open(browser, stage.base, wide=390, high=844, scheme="dark")
+        tab = await Tab.open(browser, stage.origin, wide=390, high=844, scheme="dark")
         await tab.sign_in()
         button = tab.page.get_by_role("button", name="Menu")
         link = tab.page.get_by_role("link", name="Team")
@@ -96,7 +96,7 @@ async def test_the_menu_of_a_phone_opens_and_closes_by_keyboard(
 async def test_the_theme_is_kept_from_page_to_page(redis_stores: OpenStores, tmp_path: Path) -> None:
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
-        tab = await Tab.open(browser, stage.base)
+        tab = await Tab.open(browser, stage.origin)
         await tab.sign_in()
         await tab.page.get_by_role("button", name="Switch between light and dark").click()
         dark = await tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -109,7 +109,7 @@ async def test_the_theme_is_kept_from_page_to_page(redis_stores: OpenStores, tmp
 async def test_somebody_makes_an_app_and_revokes_a_key(redis_stores: OpenStores, tmp_path: Path) -> None:
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
-        tab = await Tab.open(browser, stage.base)
+        tab = await Tab.open(browser, stage.origin)
         await tab.sign_in()
         await tab.page.get_by_role("link", name="Apps").click()
         await tab.page.get_by_label("Id", exact=True).fill("Not a name!")

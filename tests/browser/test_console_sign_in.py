@@ -27,7 +27,7 @@ async def test_a_person_types_a_wrong_password_then_the_right_one_and_is_signed_
 ) -> None:
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
-        tab = await Tab.open(browser, stage.base, wide=390, high=844, scheme="dark")
+        tab = await Tab.open(browser, stage.origin, wide=390, high=844, scheme="dark")
         await tab.go("/people")
         assert await tab.find_faults() == []
         await tab.page.get_by_label("User name").fill("ada")
@@ -53,12 +53,12 @@ async def test_another_site_can_neither_frame_a_page_nor_send_a_form(
         await stage.add_person()
 
         async def attack(_: Request) -> Response:
-            frame = f"<iframe src='{stage.base}/console/people'></iframe>"
-            form = f"<form method=post action='{stage.base}/console/apps'><input name=app_id value=evil>"
+            frame = f"<iframe src='{stage.origin}/console/people'></iframe>"
+            form = f"<form method=post action='{stage.origin}/console/apps'><input name=app_id value=evil>"
             return HTMLResponse(f"<!doctype html><title>x</title>{frame}{form}<button>go</button></form>")
 
         async with serving(Starlette(routes=[Route("/", attack)])) as other:
-            tab = await Tab.open(browser, stage.base)
+            tab = await Tab.open(browser, stage.origin)
             await tab.sign_in()
             await tab.page.get_by_role("heading", name="Overview").wait_for()
             await tab.page.goto(other)
@@ -72,7 +72,7 @@ async def test_another_site_can_neither_frame_a_page_nor_send_a_form(
 async def test_a_second_factor_is_set_up_and_needed(redis_stores: OpenStores, tmp_path: Path) -> None:
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
-        tab = await Tab.open(browser, stage.base)
+        tab = await Tab.open(browser, stage.origin)
         await tab.sign_in()
         await tab.go("/account")
         await tab.page.locator("#f-factor-password").fill(PASSWORD)
@@ -108,7 +108,7 @@ async def test_a_colleague_is_invited_accepts_and_sets_a_second_factor_up(
 ) -> None:
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
-        ada = await Tab.open(browser, stage.base)
+        ada = await Tab.open(browser, stage.origin)
         await ada.sign_in()
         await ada.go("/people")
         invite = ada.page.get_by_role("form", name="Invite")
@@ -119,7 +119,7 @@ async def test_a_colleague_is_invited_accepts_and_sets_a_second_factor_up(
         await ada.page.get_by_role("heading", name="New invitation").wait_for()
         assert await ada.find_faults() == []
         link = await ada.page.locator(".copy code").inner_text()
-        vera = await Tab.open(browser, stage.base, wide=390, high=844)
+        vera = await Tab.open(browser, stage.origin, wide=390, high=844)
         await vera.page.goto(link)
         await vera.page.get_by_text("shop: editor").wait_for()
         assert await vera.find_faults() == []
@@ -137,7 +137,7 @@ async def test_a_colleague_is_invited_accepts_and_sets_a_second_factor_up(
         await vera.page.get_by_role("button", name="Turn on").click()
         await vera.page.get_by_role("heading", name="Recovery codes").wait_for()
         assert await vera.go("/apps/shop/rules") == 200
-        late = await Tab.open(browser, stage.base)
+        late = await Tab.open(browser, stage.origin)
         await late.page.goto(link)
         await late.page.get_by_text("This invitation is not valid").wait_for()
         assert await late.find_faults() == []

@@ -84,12 +84,12 @@ async def test_programs_come_in_three_languages_and_every_one_of_them_is_a_progr
         read = "[...document.querySelectorAll('main pre')].flatMap((pre) => pre.programs ?? [])"
         for path in ("/docs", "/docs/administration"):
             await page.goto(site + path)
-            found = await page.evaluate(read)
-            assert len(found) > 40
-            for programs in found:
-                assert list(programs) == ["curl", "Python", "JavaScript"]
-                compile(programs["Python"], "page", "exec")
-            sources = [programs["JavaScript"].replace("body: file", "body: ''") for programs in found]
+            programs = await page.evaluate(read)
+            assert len(programs) > 40
+            for program in programs:
+                assert list(program) == ["curl", "Python", "JavaScript"]
+                compile(program["Python"], "page", "exec")
+            sources = [program["JavaScript"].replace("body: file", "body: ''") for program in programs]
             await blank.evaluate(f"(sources) => sources.forEach((source) => new ({kind})(source))", sources)
     assert faults == []
 

@@ -92,11 +92,11 @@ async def test_what_was_done_last_arrives_although_the_page_is_gone(site: Site) 
         await page.goto(f"{shop}/next")
         for _ in range(50):
             history = await page.evaluate("kiosk.recommendation.user_to_history({})")
-            found = [product["product_id"] for product in history["data"]["products"]]
-            if len(found) == 2:
+            viewed = [product["product_id"] for product in history["data"]["products"]]
+            if len(viewed) == 2:
                 break
             await page.wait_for_timeout(20)
-        assert set(found) == {"tugboat", "bulb-planter"}
+        assert set(viewed) == {"tugboat", "bulb-planter"}
 
 
 async def test_a_visitor_who_signs_in_keeps_the_history(site: Site) -> None:
@@ -283,7 +283,7 @@ async def test_nothing_is_thrown_into_a_page_without_network_and_storage(site: S
         )
         await _load(page, network, 'data-key="kpk_dev_x" data-retries="0"')
         network.is_away = True
-        found = await page.evaluate(
+        outcome = await page.evaluate(
             """async () => {
               const circular = {}; circular.self = circular;
               kiosk.on("call", () => { throw new Error("the page's fault"); });
@@ -297,11 +297,11 @@ async def test_nothing_is_thrown_into_a_page_without_network_and_storage(site: S
               return {oks: replies.map((reply) => reply.ok), id: kiosk.anonymousId, unhandled};
             }"""
         )
-        assert found["oks"] == [False] * 6
+        assert outcome["oks"] == [False] * 6
         assert re.fullmatch(
-            r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", found["id"]
+            r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", outcome["id"]
         )
-        assert found["unhandled"] == 0
+        assert outcome["unhandled"] == 0
         assert [fault for fault in site.faults if "Failed to load" not in fault] == []
         site.faults.clear()
 

@@ -17,8 +17,8 @@ from tests.fakes.model_shop import APP, evaluation
 from tests.fakes.trained_snapshot import publish_ring_snapshot
 
 pytestmark = [NEEDS_BROWSER, pytest.mark.redis]
-BASE = f"/apps/{APP}/models"
-ENGINE = f"{BASE}/engines/default"
+MODELS = f"/apps/{APP}/models"
+ENGINE = f"{MODELS}/engines/default"
 
 
 async def _publish(stage: Stage, folder: Path, seed: int, change: float, serving: str) -> str:
@@ -46,7 +46,7 @@ async def test_somebody_compares_promotes_and_rolls_back(redis_stores: OpenStore
         await stage.add_person()
         await redis_stores.engines.put(Engine(app_id=APP, engine_id="default", created_at=1))
         first = await _publish(stage, tmp_path, 6, 0.01, "")
-        tab = await Tab.open(browser, stage.base)
+        tab = await Tab.open(browser, stage.origin)
         await tab.sign_in()
         await tab.page.get_by_role("heading", level=1).wait_for()
         await tab.go(f"{ENGINE}/snapshots/{first}")
@@ -86,10 +86,10 @@ async def test_somebody_orders_a_training_watches_and_cancels_it(
     async with open_stage(redis_stores, tmp_path) as stage, open_browser() as browser:
         await stage.add_person()
         await redis_stores.engines.put(Engine(app_id=APP, engine_id="default", created_at=1))
-        tab = await Tab.open(browser, stage.base)
+        tab = await Tab.open(browser, stage.origin)
         await tab.sign_in()
         await tab.page.get_by_role("heading", level=1).wait_for()
-        await tab.go(f"{BASE}/trainings/new")
+        await tab.go(f"{MODELS}/trainings/new")
         await tab.page.get_by_label("Recipe", exact=True).select_option("fast")
         await tab.page.get_by_role("button", name="Estimate").click()
         await tab.page.get_by_role("alert").get_by_text("no data of it is compacted").wait_for()
@@ -114,7 +114,7 @@ async def test_somebody_orders_a_training_watches_and_cancels_it(
         assert await tab.page.get_by_role("dialog").is_visible()
         await tab.page.get_by_role("dialog").get_by_role("button", name="Cancel the training").click()
         await tab.page.get_by_text("The training is cancelled.").wait_for()
-        await tab.go(f"{BASE}/schedules")
+        await tab.go(f"{MODELS}/schedules")
         await tab.page.get_by_label("Schedule", exact=True).fill("nightly")
         await tab.page.get_by_role("button", name="Add a schedule").click()
         await tab.page.get_by_text("Schedule nightly added.").wait_for()

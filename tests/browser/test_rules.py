@@ -40,17 +40,17 @@ async def open_shop(stores: OpenStores, folder: Path) -> AsyncIterator[tuple[Adm
             stores, shop.corner.clock, services=shop.services, app_ids=(APP,), public_url=""
         )
         app = build_application(shop.corner.handler, version="0", more=build_console_routes(console))
-        async with serve_application(app) as base:
-            yield shop, base
+        async with serve_application(app) as origin:
+            yield shop, origin
 
 
 async def test_a_rule_is_made_previewed_seen_in_conflict_and_undone(
     redis_stores: OpenStores, tmp_path: Path
 ) -> None:
-    async with open_shop(redis_stores, tmp_path) as (shop, base), open_browser() as browser:
+    async with open_shop(redis_stores, tmp_path) as (shop, origin), open_browser() as browser:
         almanac = {"name": "almanac", "boost_fq": "product_id:garden-almanac", "position": [1]}
         await shop.perform("rules.put", rules=[almanac])
-        tab = await Tab.open(browser, base)
+        tab = await Tab.open(browser, origin)
         await tab.sign_in()
         page: Any = tab.page
         await page.get_by_role("link", name="Rules").click()
@@ -80,8 +80,8 @@ async def test_a_rule_is_made_previewed_seen_in_conflict_and_undone(
 async def test_a_product_is_picked_by_keyboard_and_taken_out_again(
     redis_stores: OpenStores, tmp_path: Path
 ) -> None:
-    async with open_shop(redis_stores, tmp_path) as (_, base), open_browser() as browser:
-        tab = await Tab.open(browser, base)
+    async with open_shop(redis_stores, tmp_path) as (_, origin), open_browser() as browser:
+        tab = await Tab.open(browser, origin)
         await tab.sign_in()
         await tab.go(f"/apps/{APP}/rules/edit")
         page: Any = tab.page
@@ -102,8 +102,8 @@ async def test_a_product_is_picked_by_keyboard_and_taken_out_again(
 
 
 async def test_an_experiment_is_planned_made_and_started(redis_stores: OpenStores, tmp_path: Path) -> None:
-    async with open_shop(redis_stores, tmp_path) as (shop, base), open_browser() as browser:
-        tab = await Tab.open(browser, base)
+    async with open_shop(redis_stores, tmp_path) as (shop, origin), open_browser() as browser:
+        tab = await Tab.open(browser, origin)
         await tab.sign_in()
         await tab.go(f"/apps/{APP}/experiments/new")
         page: Any = tab.page
@@ -125,25 +125,25 @@ async def test_an_experiment_is_planned_made_and_started(redis_stores: OpenStore
 
 
 async def test_the_pages_are_accessible_with_hostile_names(redis_stores: OpenStores, tmp_path: Path) -> None:
-    async with open_shop(redis_stores, tmp_path) as (shop, base), open_browser() as browser:
+    async with open_shop(redis_stores, tmp_path) as (shop, origin), open_browser() as browser:
         await _fill(shop)
-        tab = await Tab.open(browser, base)
+        tab = await Tab.open(browser, origin)
         await tab.sign_in()
         faults: dict[str, list[str]] = {}
         for path in PAGES:
             await tab.page.set_viewport_size({"width": 1280, "height": 900})
             await tab.page.emulate_media(color_scheme="light")
             status = await tab.go(f"/apps/{APP}/{path}")
-            found = [] if status == 200 else [f"status {status}"]
-            found += await tab.find_faults()
+            page_faults = [] if status == 200 else [f"status {status}"]
+            page_faults += await tab.find_faults()
             await tab.page.set_viewport_size({"width": 390, "height": 844})
             await tab.page.emulate_media(color_scheme="dark")
-            found += [f"390 dark: {fault}" for fault in await tab.find_faults()]
+            page_faults += [f"390 dark: {fault}" for fault in await tab.find_faults()]
             wide = await tab.page.evaluate("document.documentElement.scrollWidth")
-            found += [f"scrolls sideways at 390: {wide}"] if wide > 390 else []
-            found += tab.complaints
+            page_faults += [f"scrolls sideways at 390: {wide}"] if wide > 390 else []
+            page_faults += tab.complaints
             tab.complaints.clear()
-            faults |= {path: found} if found else {}
+            faults |= {path: page_faults} if page_faults else {}
         assert faults == {}
 
 

@@ -37,7 +37,7 @@ async def test_a_table_is_sorted_by_a_column_and_saved_as_csv(
         await stage.add_person()
         for name in ("bea", "carl"):
             await stage.add_person(name)
-        tab = await Tab.open(browser, stage.base)
+        tab = await Tab.open(browser, stage.origin)
         await tab.sign_in()
         await tab.go("/people")
         names = tab.page.locator("tbody th")
@@ -65,7 +65,7 @@ async def test_a_formula_in_a_table_stays_a_text_in_csv(redis_stores: OpenStores
         await stage.add_person()
         for question in ("=HYPERLINK(1)", "-2", "-2+3*cmd(1)"):
             await stage.perform("bank.add", question=question)
-        tab = await Tab.open(browser, stage.base)
+        tab = await Tab.open(browser, stage.origin)
         await tab.sign_in()
         await tab.go("/apps/shop/question-bank")
         async with tab.page.expect_download() as pending:
@@ -93,7 +93,7 @@ async def test_a_chart_of_few_days_shows_these_days(
             for stamp in sorted(stamps)
         ]
         QueryLogStore(stage.artifacts).append("shop", queries, f"{now_ms}-0")
-        tab = await Tab.open(browser, stage.base)
+        tab = await Tab.open(browser, stage.origin)
         await tab.page.add_init_script(RECORD_TEXTS)
         await tab.sign_in()
         await tab.go("/apps/shop/search")
@@ -117,7 +117,7 @@ async def test_an_image_that_is_missing_leaves_no_broken_picture(
             "cover_image": "https://127.0.0.1:1/lamp.jpg",
         }
         await upload(redis_stores, [lamp])
-        tab = await Tab.open(browser, stage.base)
+        tab = await Tab.open(browser, stage.origin)
         await tab.sign_in()
         await tab.go("/apps/shop/catalog?prefix=lamp")
         assert "Lamp" in await tab.page.locator("table").inner_text()

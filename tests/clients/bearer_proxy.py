@@ -39,7 +39,9 @@ _PASSED = (
 async def main(port: int, archive_port: int) -> None:
     """Pass everything on until told to stop."""
     clock = SystemClock()
-    means = open_archive(memory_stores(clock), Vault(MASTER), SmallArchive(), clock, ArchiveConfig(port=port))
+    services = open_archive(
+        memory_stores(clock), Vault(MASTER), SmallArchive(), clock, ArchiveConfig(port=port)
+    )
 
     def token_for(host: str) -> str:
         """Make a token for the address that was called: what it is good for is part of it."""
@@ -47,7 +49,7 @@ async def main(port: int, archive_port: int) -> None:
             grant_id="g", user_id="u-1", username="ida", client_id="c", client_name="tester",
             resource=f"http://{host}/mcp", created_at=clock.now_ms(),
         )  # fmt: skip
-        return means.oauth.bearer.issue(grant, 3600)
+        return services.oauth.bearer.issue(grant, 3600)
 
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{archive_port}", timeout=30) as client:
 

@@ -26,11 +26,11 @@ def main(folder: str, url: str, key: str) -> None:
     client = package.AuthenticatedClient(base_url=url, token=key, prefix="", auth_header_name="X-API-KEY")
     walk = Walk(client, models)
     walk.upload()
-    found = {
+    report = {
         "recommended": walk.recommend(), "sought": walk.search(), "completed": walk.complete(),
         "answer": walk.ask(), "variant": walk.experiment(), "refused": walk.be_refused(),
     }  # fmt: skip
-    print(json.dumps(found))
+    print(json.dumps(report))
 
 
 class Walk:
@@ -89,12 +89,12 @@ class Walk:
     def complete(self) -> list[str]:
         """Complete a title."""
         reply = self._call("search/search_autocomplete", body=self._models.Autocomplete(q="steel tr"))
-        return [one.text for one in reply.data.completions["title"]]
+        return [completion.text for completion in reply.data.completions["title"]]
 
     def ask(self) -> str:
         """Ask a question and wait for the answer."""
-        asked = self._models.AskQuestion(question="How deep are tulip bulbs planted?")
-        question_id = self._call("ask/ask_questions", body=asked).data.question_id
+        question = self._models.AskQuestion(question="How deep are tulip bulbs planted?")
+        question_id = self._call("ask/ask_questions", body=question).data.question_id
         for _ in range(_TRIES):
             record = self._call("ask/ask_answer", question_id).data
             if record.finished:

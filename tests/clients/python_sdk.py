@@ -56,20 +56,20 @@ class Person:
     """Signs in when asked to."""
 
     def __init__(self) -> None:
-        self.found: dict[str, str] = {}
+        self.answer: dict[str, str] = {}
         self.sign_ins = 0
 
     async def redirect(self, url: str) -> None:
         self.sign_ins += 1
-        told = subprocess.run([*BROWSER, url], capture_output=True, text=True, check=True, timeout=60)  # noqa: ASYNC221
-        self.found = {
-            name: values[0] for name, values in parse_qs(urlsplit(told.stdout.strip()).query).items()
+        completed = subprocess.run([*BROWSER, url], capture_output=True, text=True, check=True, timeout=60)  # noqa: ASYNC221
+        self.answer = {
+            name: values[0] for name, values in parse_qs(urlsplit(completed.stdout.strip()).query).items()
         }
 
     async def callback(self) -> Any:
         if RELEASE == 1:
-            return self.found["code"], self.found.get("state")
-        return AuthorizationCodeResult(**{name: self.found.get(name) for name in ("code", "state", "iss")})
+            return self.answer["code"], self.answer.get("state")
+        return AuthorizationCodeResult(**{name: self.answer.get(name) for name in ("code", "state", "iss")})
 
 
 def provider(storage: Storage, person: Person) -> Any:
@@ -90,34 +90,34 @@ def provider(storage: Storage, person: Person) -> Any:
 
 
 async def main() -> None:
-    storage, person, told = Storage(), Person(), {}
+    storage, person, report = Storage(), Person(), {}
     auth = provider(storage, person)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(http.AsyncClient(auth=auth, timeout=30))
         streams = await stack.enter_async_context(streamable_http_client(URL, http_client=client))
         session = await stack.enter_async_context(ClientSession(streams[0], streams[1]))
         hello = await session.initialize()
-        told["version"] = getattr(hello, "protocolVersion", None) or hello.protocol_version
+        report["version"] = getattr(hello, "protocolVersion", None) or hello.protocol_version
         await session.send_ping()
-        told["tools"] = [tool.name for tool in (await session.list_tools()).tools]
-        found = structured(await session.call_tool("ask_archive", {"question": os.environ["QUESTION"]}))
-        told["results"] = found["results"]
-        pair = {name: found["results"][0][name] for name in ("product_id", "offset")}
-        told["article"] = structured(await session.call_tool("get_archive_article", pair))
-        told["refused"] = await refused(session, {**pair, "offset": pair["offset"] + 1})
+        report["tools"] = [tool.name for tool in (await session.list_tools()).tools]
+        answer = structured(await session.call_tool("ask_archive", {"question": os.environ["QUESTION"]}))
+        report["results"] = answer["results"]
+        pair = {name: answer["results"][0][name] for name in ("product_id", "offset")}
+        report["article"] = structured(await session.call_tool("get_archive_article", pair))
+        report["refused"] = await refused(session, {**pair, "offset": pair["offset"] + 1})
         # Its time is up: the refresh token gets another one, and nobody is asked to sign in.
         before = storage.tokens
         auth.context.token_expiry_time = time.time() - 1
-        told["again"] = structured(await session.call_tool("get_archive_article", pair))["url"]
-        told["refreshed"] = storage.tokens.refresh_token != before.refresh_token
-    told["sign_ins"] = person.sign_ins
-    print(json.dumps(told))
+        report["again"] = structured(await session.call_tool("get_archive_article", pair))["url"]
+        report["refreshed"] = storage.tokens.refresh_token != before.refresh_token
+    report["sign_ins"] = person.sign_ins
+    print(json.dumps(report))
 
 
 def structured(result: Any) -> Any:
-    found = getattr(result, "structuredContent", None) or getattr(result, "structured_content", None)
-    assert json.loads(result.content[0].text) == found
-    return found
+    content = getattr(result, "structuredContent", None) or getattr(result, "structured_content", None)
+    assert json.loads(result.content[0].text) == content
+    return content
 
 
 async def refused(session: ClientSession, pair: dict[str, Any]) -> str:

@@ -42,16 +42,16 @@ async def main(port: int) -> None:
     )
     await stores.accounts.add(account)
     config = ArchiveConfig(port=port)
-    means = open_archive(stores, Vault(MASTER), SmallArchive(sample_articles()), clock, config)
-    await means.start()
-    app = Starlette(routes=build_archive_routes(means))
+    services = open_archive(stores, Vault(MASTER), SmallArchive(sample_articles()), clock, config)
+    await services.start()
+    app = Starlette(routes=build_archive_routes(services))
     server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="off"))
     telling = asyncio.create_task(_report_ready(server))
     try:
         await server.serve()
     finally:
         telling.cancel()
-        await means.close()
+        await services.close()
 
 
 class _Forgetful(MemoryArchiveCalls):

@@ -24,8 +24,8 @@ import pytest
 
 pytestmark = [pytest.mark.drill, pytest.mark.usefixtures("allow_world")]
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
 ROOMS = Path(os.environ.get("KIOSK_TEST_CLIENTS", ROOT / ".clients"))
 NODE = ROOMS / "node"
 LIVE = os.environ.get("KIOSK_CLIENTS_URL", "")
@@ -45,8 +45,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     )
     env = {
         **os.environ, "HOME": str(home), "KIOSK_USER": user, "KIOSK_PASSWORD": password, "QUESTION": QUESTION,
-        "PYTHON": sys.executable, "BROWSER_SCRIPT": str(HERE / "browser.py"), "CLIENT_ROOM": str(NODE),
-        "BROWSER": f"{sys.executable} {HERE / 'browser.py'} %s &", "MCP_REMOTE_CONFIG_DIR": str(home / "remote"),
+        "PYTHON": sys.executable, "BROWSER_SCRIPT": str(FOLDER / "browser.py"), "CLIENT_ROOM": str(NODE),
+        "BROWSER": f"{sys.executable} {FOLDER / 'browser.py'} %s &", "MCP_REMOTE_CONFIG_DIR": str(home / "remote"),
     }  # fmt: skip
     if LIVE:
         yield {**env, "MCP_URL": f"{LIVE}/mcp"}
@@ -67,23 +67,23 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 
 @pytest.mark.parametrize("room", ["python2", "python1"])
 def test_the_python_sdk_goes_the_whole_way(room: str, world: dict[str, str]) -> None:
-    told = _run([str(_python(room)), str(HERE / "python_sdk.py")], world)
-    _check(told)
-    assert told["sign_ins"] == 1
-    assert told["refreshed"] is True
+    report = _run([str(_python(room)), str(FOLDER / "python_sdk.py")], world)
+    _check(report)
+    assert report["sign_ins"] == 1
+    assert report["refreshed"] is True
 
 
 @pytest.mark.parametrize("package", ["sdk", "client"])
 def test_the_typescript_sdk_goes_the_whole_way(package: str, world: dict[str, str]) -> None:
     _needs(NODE / "node_modules" / "@modelcontextprotocol" / package)
-    told = _run([_node(), str(HERE / "typescript_sdk.mjs"), package], world)
-    _check(told)
-    assert told["sign_ins"] == 1
-    assert told["refreshed"] is True
+    report = _run([_node(), str(FOLDER / "typescript_sdk.mjs"), package], world)
+    _check(report)
+    assert report["sign_ins"] == 1
+    assert report["refreshed"] is True
 
 
 def test_fastmcp_goes_the_whole_way(world: dict[str, str]) -> None:
-    _check(_run([str(_python("fastmcp")), str(HERE / "fast_client.py")], world))
+    _check(_run([str(_python("fastmcp")), str(FOLDER / "fast_client.py")], world))
 
 
 def test_a_remote_proxy_passes_everything_on(world: dict[str, str]) -> None:
@@ -101,11 +101,11 @@ def test_a_remote_proxy_passes_everything_on(world: dict[str, str]) -> None:
         article = process.tool("get_archive_article", pair)["structuredContent"]
         refused = process.tool("get_archive_article", {**pair, "offset": pair["offset"] + 1})
     assert process.signed_in == 1
-    told = {
+    report = {
         "version": hello["protocolVersion"], "tools": [tool["name"] for tool in tools], "article": article,
         "results": content["results"], "refused": str(refused), "again": article["url"],
     }  # fmt: skip
-    _check(told)
+    _check(report)
 
 
 def test_the_inspector_calls_the_tools_in_separate_processes(world: dict[str, str]) -> None:
@@ -143,7 +143,7 @@ class Watched:
     command: list[str]
     env: dict[str, str]
     signed_in: int = 0
-    said: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
     _last_id: int = -1
 
     def __enter__(self) -> Watched:
@@ -183,7 +183,7 @@ class Watched:
         assert self._process.stdout is not None
         while True:
             line = self._process.stdout.readline()
-            assert line, "\n".join(self.said)
+            assert line, "\n".join(self.lines)
             answer = json.loads(line)
             if answer.get("id") == self._last_id:
                 return answer.get("result", answer.get("error"))
@@ -198,37 +198,37 @@ class Watched:
         self._watch(self._process.stdout, out)
         self._process.wait(PROCESS_S)
         text = "".join(out)
-        assert self._process.returncode == 0, text + "".join(self.said)
-        found: dict[str, Any] = json.loads(text[text.index("{") :])
-        return found
+        assert self._process.returncode == 0, text + "".join(self.lines)
+        message: dict[str, Any] = json.loads(text[text.index("{") :])
+        return message
 
     def _watch(self, stream: IO[str] | None, keep: list[str] | None) -> None:
         assert stream is not None
         for line in stream:
-            (self.said if keep is None else keep).append(line)
+            (self.lines if keep is None else keep).append(line)
             address = ADDRESS.search(line)
             if address is not None and not self.signed_in:
                 self.signed_in += 1
                 time.sleep(0.3)  # the client opens its callback a moment after it names the address
-                browser = [sys.executable, str(HERE / "browser.py"), address.group()]
+                browser = [sys.executable, str(FOLDER / "browser.py"), address.group()]
                 subprocess.run(browser, env=self.env, check=False, timeout=60, capture_output=True)
 
 
-def _check(told: dict[str, Any]) -> None:
-    assert told["version"] == "2024-11-05"
-    assert told["tools"] == ["ask_archive", "get_archive_article", "check_citations"]
-    assert told["results"]
-    assert told["article"]["product_id"] == told["results"][0]["product_id"]
-    assert told["article"]["citation_format"].startswith("[")
-    assert REFUSED in told["refused"]
-    assert told["again"] == told["article"]["url"]
+def _check(report: dict[str, Any]) -> None:
+    assert report["version"] == "2024-11-05"
+    assert report["tools"] == ["ask_archive", "get_archive_article", "check_citations"]
+    assert report["results"]
+    assert report["article"]["product_id"] == report["results"][0]["product_id"]
+    assert report["article"]["citation_format"].startswith("[")
+    assert REFUSED in report["refused"]
+    assert report["again"] == report["article"]["url"]
 
 
 def _run(command: list[str], env: dict[str, str]) -> dict[str, Any]:
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PROCESS_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
+    report: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return report
 
 
 def _python(room: str) -> Path:
@@ -238,10 +238,10 @@ def _python(room: str) -> Path:
 
 
 def _node() -> str:
-    found = shutil.which("node")
-    if found is None:
+    program = shutil.which("node")
+    if program is None:
         pytest.skip("node is not installed")
-    return found
+    return program
 
 
 def _needs(path: Path) -> None:

@@ -69,17 +69,17 @@ def ports() -> Iterator[tuple[int, int]]:
 @pytest.mark.parametrize("scenario", list(PASSED))
 def test_a_scenario_of_the_suite_passes(scenario: str, ports: tuple[int, int]) -> None:
     url = f"http://localhost:{ports[1]}/mcp"
-    told = _suite("server", "--url", url, "--scenario", scenario)
-    assert _counted(told) == (PASSED[scenario], 0), told
+    output = _suite("server", "--url", url, "--scenario", scenario)
+    assert _counted(output) == (PASSED[scenario], 0), output
 
 
 def test_the_suite_signs_in_and_finds_no_fault_with_the_authorization_server(
     ports: tuple[int, int], tmp_path: Path
 ) -> None:
     archive, callback = ports[0], _free_port()
-    base = f"http://127.0.0.1:{archive}"
-    client = _registered(base, f"http://127.0.0.1:{callback}/callback")
-    given = ["--url", f"{base}/archive", "--client-id", client, "--port", str(callback)]
+    origin = f"http://127.0.0.1:{archive}"
+    client = _registered(origin, f"http://127.0.0.1:{callback}/callback")
+    given = ["--url", f"{origin}/archive", "--client-id", client, "--port", str(callback)]
     output = tmp_path / "told.txt"
     with output.open("w") as stream:
         command = [str(NODE_22), str(SUITE), "authorization", *given]
@@ -92,9 +92,9 @@ def test_the_suite_signs_in_and_finds_no_fault_with_the_authorization_server(
     finally:
         process.kill()
         process.wait(10)
-    told = output.read_text()
-    assert "✗" not in told, told
-    assert told.count("✓") >= 2, told
+    log = output.read_text()
+    assert "✗" not in log, log
+    assert log.count("✓") >= 2, log
 
 
 def _suite(*arguments: str) -> str:
@@ -104,9 +104,9 @@ def _suite(*arguments: str) -> str:
     return run.stdout + run.stderr
 
 
-def _counted(told: str) -> tuple[int, int]:
-    match = _COUNTED.search(told)
-    assert match is not None, told
+def _counted(output: str) -> tuple[int, int]:
+    match = _COUNTED.search(output)
+    assert match is not None, output
     return int(match[1]), int(match[2])
 
 
@@ -124,10 +124,10 @@ def _shown(output: Path, process: subprocess.Popen[bytes]) -> str:
     raise AssertionError(output.read_text())
 
 
-def _registered(base: str, redirect: str) -> str:
+def _registered(origin: str, redirect: str) -> str:
     body = {"client_name": "suite", "redirect_uris": [redirect], "token_endpoint_auth_method": "none"}
     request = urllib.request.Request(
-        f"{base}/oauth/register", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        f"{origin}/oauth/register", json.dumps(body).encode(), {"Content-Type": "application/json"}
     )
     with urllib.request.urlopen(request, timeout=10) as reply:
         client: str = json.load(reply)["client_id"]

@@ -50,7 +50,7 @@ def test_a_generated_client_has_every_operation_and_walks_from_upload_to_experim
     described = tmp_path / "openapi.json"
     described.write_text(json.dumps(document), "utf-8")
     package = tmp_path / "kiosk_client"
-    told = _run(
+    output = _run(
         generator,
         "generate",
         "--path",
@@ -61,10 +61,12 @@ def test_a_generated_client_has_every_operation_and_walks_from_upload_to_experim
         "none",
         "--fail-on-warning",
     )
-    assert "WARNING" not in told
+    assert "WARNING" not in output
     modules = {path.stem for path in (package / "api").glob("*/*.py")} - {"__init__"}
     names = {
-        one["operationId"].replace(".", "_") for path in document["paths"].values() for one in path.values()
+        operation["operationId"].replace(".", "_")
+        for path in document["paths"].values()
+        for operation in path.values()
     }
     assert modules == names
     walked = json.loads(

@@ -330,7 +330,7 @@ class ConsoleJourney:
         """Walk through both demonstrations: look at things, see the lists change, ask."""
         page, expect = self.page, playwright.expect
         with self.step("demonstration of a shop"):
-            await page.goto(f"{self.tab.base}/demo/shop")
+            await page.goto(f"{self.tab.origin}/demo/shop")
             await expect(page.locator("#for-you .card")).to_have_count(8)
             await page.locator("#for-you .name").first.click()
             await page.locator("#for-you .move").first.wait_for()
@@ -343,7 +343,7 @@ class ConsoleJourney:
             await expect(page.locator("#completions")).to_be_hidden()
             await self._look("demo-shop")
         with self.step("demonstration of a newspaper"):
-            await page.goto(f"{self.tab.base}/demo/news")
+            await page.goto(f"{self.tab.origin}/demo/news")
             await expect(page.locator("#for-you .card")).to_have_count(6)
             await page.locator("#for-you .name").first.click()
             await page.locator("#looked .prose p").first.wait_for()

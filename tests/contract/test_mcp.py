@@ -12,10 +12,10 @@ from deployments.api.http.hot import HotLayer
 from deployments.api.http.routes import build_application
 from deployments.archive.services import build_archive_routes
 from tests.contract.scenario import differences
-from tests.fakes.archive import BASE, ArchiveCorner, open_archive_corner
+from tests.fakes.archive import ORIGIN, ArchiveCorner, open_archive_corner
 from tests.fakes.request_handler import open_corner
 
-METADATA = f"{BASE}/.well-known/oauth-protected-resource/mcp"
+METADATA = f"{ORIGIN}/.well-known/oauth-protected-resource/mcp"
 UNAUTHORIZED = {
     "error": {
         "code": "unauthorized",
@@ -134,7 +134,7 @@ TRANSPORT = [
         Row(f"origin {origin} may call", PING, 200, PONG, {"origin": origin},
             header={"access-control-allow-origin": origin})
         for origin in (
-            BASE, "https://tools.example.org", "http://localhost:6274", "http://127.0.0.1", "http://[::1]:3000",
+            ORIGIN, "https://tools.example.org", "http://localhost:6274", "http://127.0.0.1", "http://[::1]:3000",
             "chrome-extension://abcdef",
         )
     ),
@@ -143,7 +143,7 @@ TRANSPORT = [
         {"origin": "http://localhost:6274", "access-control-request-method": "POST"}, method="OPTIONS", token="",
         header={"access-control-allow-methods": "GET, POST, DELETE", "access-control-allow-origin": "http://localhost:6274"}),
     Row("a preflight for all that clients in a browser send", None, 204, None,
-        {"origin": BASE, "access-control-request-method": "GET"}, method="OPTIONS", token="",
+        {"origin": ORIGIN, "access-control-request-method": "GET"}, method="OPTIONS", token="",
         header={"access-control-allow-headers": "Content-Type, Accept, Authorization, MCP-Protocol-Version, "
                 "Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID"}),
     Row("a preflight of a stranger's page", None, 405, WRONG_METHOD,

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.records.archive_client import ClientRule
 from cluster.records.named_archive import NamedArchive
-from tests.fakes.archive import BASE, HOST, ArchiveCorner, open_archive_corner
+from tests.fakes.archive import HOST, ORIGIN, ArchiveCorner, open_archive_corner
 from tests.fakes.archive_oauth import Person, Program, an_account, answer_of, http_over, visible
 from tests.fakes.asgi import Answer, call
 
@@ -79,7 +79,7 @@ def path(archive_id: str) -> str:
 
 
 def resource(archive_id: str) -> str:
-    return BASE + path(archive_id)
+    return ORIGIN + path(archive_id)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def test_a_token_opens_the_archive_it_was_issued_for_and_no_other(house: H
         answer = await house.rpc(used_at, tokens[issued_for]["access_token"])
         assert answer.status == (200 if issued_for == used_at else 401), (issued_for, used_at)
         if issued_for != used_at:
-            address = f"{BASE}{METADATA}{path(used_at)}"
+            address = f"{ORIGIN}{METADATA}{path(used_at)}"
             assert answer.headers["www-authenticate"] == f'Bearer resource_metadata="{address}"'
             refused = await house.program.refresh(
                 tokens[issued_for]["refresh_token"], resource=resource(used_at)
@@ -124,21 +124,21 @@ async def test_a_code_of_one_archive_gives_no_token_of_another(house: House) -> 
 
 async def test_every_archive_describes_itself(house: House) -> None:
     document = (await house.get(METADATA + "/mcp/sports")).json()
-    assert (document["resource"], document["resource_name"]) == (BASE + "/mcp/sports", "Sports")
-    assert document["resource_documentation"] == BASE + "/mcp/sports/llms.txt"
+    assert (document["resource"], document["resource_name"]) == (ORIGIN + "/mcp/sports", "Sports")
+    assert document["resource_documentation"] == ORIGIN + "/mcp/sports/llms.txt"
     guide = (await house.get("/mcp/sports/llms.txt")).body.decode()
     assert "# Sports\n" in guide
     assert "archive (sport) for" in guide
     assert "Languages: en, de\n" in guide
-    assert f"claude mcp add --transport http sports {BASE}/mcp/sports" in guide
+    assert f"claude mcp add --transport http sports {ORIGIN}/mcp/sports" in guide
     assert "Creative Commons Attribution 4.0" in guide
-    assert f"]({BASE}{METADATA}/mcp/sports)" in guide
+    assert f"]({ORIGIN}{METADATA}/mcp/sports)" in guide
     card = (await house.get("/mcp/sports/server-card")).json()
     assert (card["title"], card["name"]) == ("Sports", "com.example.news/sports")
-    assert card["remotes"][0]["url"] == BASE + "/mcp/sports"
+    assert card["remotes"][0]["url"] == ORIGIN + "/mcp/sports"
     catalog = (await house.get("/.well-known/ai-catalog.json")).json()
     urls = [entry["url"] for entry in catalog["entries"]]
-    assert urls == [f"{BASE}{path(name)}/server-card" for name in ("", "sports", "wine")]
+    assert urls == [f"{ORIGIN}{path(name)}/server-card" for name in ("", "sports", "wine")]
     assert len({entry["identifier"] for entry in catalog["entries"]}) == 3
     token = (await house.tokens("sports"))["access_token"]
     listed = (await house.rpc("sports", token, "tools/list", {})).json()["result"]["tools"]
@@ -159,11 +159,11 @@ async def test_an_unknown_archive_has_no_pages_and_no_tokens(house: House, name:
     answer = await house.corner.post(b"{}", token=token, target=f"/mcp/{name}")
     assert answer.status in (401, 404, 405)
     if answer.status == 401:
-        assert answer.headers["www-authenticate"] == f'Bearer resource_metadata="{BASE}{METADATA}/mcp"'
+        assert answer.headers["www-authenticate"] == f'Bearer resource_metadata="{ORIGIN}{METADATA}/mcp"'
     if name != "server-card":
         assert (await house.get(f"/mcp/{name}/llms.txt")).status == 404
     assert (await house.get(f"{METADATA}/mcp/{name}")).status == 404
-    request = house.program.asks(resource=f"{BASE}/mcp/{name}")
+    request = house.program.asks(resource=f"{ORIGIN}/mcp/{name}")
     page = await house.person.open("/oauth/authorize/archive", **request)
     assert answer_of(page)["error"] == "invalid_target"
 

@@ -39,9 +39,9 @@ from tests.fakes.asgi import Answer, call
 from tests.fakes.request_handler import MASTER, StillClock
 from tests.fakes.stores.memory import memory_stores
 
-BASE = "https://news.example.com"
+ORIGIN = "https://news.example.com"
 HOST = "news.example.com"
-RESOURCE = f"{BASE}/mcp"
+RESOURCE = f"{ORIGIN}/mcp"
 WORDS = re.compile(r"\w+")
 
 
@@ -250,7 +250,7 @@ async def open_archive_corner(
     vault = Vault(MASTER)
     archive = SmallArchive(sample_articles())
     given: dict[str, Any] = {
-        "public_url": BASE,
+        "public_url": ORIGIN,
         "origins": ("https://tools.example.org", "Chrome-Extension://abcdef"),
         **config,
     }

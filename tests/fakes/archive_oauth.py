@@ -29,9 +29,9 @@ from deployments.edge.http.server_addresses import ServerAddresses
 from deployments.sign_in.identity_provider import ProviderConfig
 
 MASTER = bytes(range(32))
-BASE = "https://news.example.com"
-RESOURCE = BASE + "/mcp"
-ISSUER = BASE + "/archive"
+ORIGIN = "https://news.example.com"
+RESOURCE = ORIGIN + "/mcp"
+ISSUER = ORIGIN + "/archive"
 CALLBACK = "http://localhost:33418/callback"
 PASSWORD = "correct horse battery"
 VERIFIER = "v" * 64
@@ -52,7 +52,7 @@ def oauth_services(
     stores: Stores,
     clock: Clock,
     *,
-    public_url: str = BASE,
+    public_url: str = ORIGIN,
     limits: OAuthLimits | None = None,
     plain_sign_in: bool = False,
     provider: ProviderConfig | None = None,
@@ -212,7 +212,7 @@ def visible(text: str) -> str:
     return " ".join(re.sub(r"<[^>]+>", " ", re.sub(r"<style>.*?</style>", "", text, flags=re.S)).split())
 
 
-def http_over(app: Any, origin: str = BASE, address: str = "203.0.113.7") -> httpx.AsyncClient:
+def http_over(app: Any, origin: str = ORIGIN, address: str = "203.0.113.7") -> httpx.AsyncClient:
     """Make an HTTP client that talks to the application in this process; it is a browser of its own."""
     transport = httpx.ASGITransport(app=app, client=(address, 1234))
     return httpx.AsyncClient(transport=transport, base_url=origin)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from cluster.process.sockets import answers
 
-DOORS = """
+REPLICA = """
 import http.server, socket, sys
-class Door(http.server.BaseHTTPRequestHandler):
+class Replica(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200); self.send_header("Content-Length", "2"); self.end_headers(); self.wfile.write(b"ok")
     def log_message(self, *words): pass
@@ -30,7 +30,7 @@ class Server(http.server.ThreadingHTTPServer):
     def server_bind(self):  # as Serve's proxy does
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         super().server_bind()
-server = Server(("127.0.0.1", int(sys.argv[1])), Door)
+server = Server(("127.0.0.1", int(sys.argv[1])), Replica)
 print("bound", flush=True)
 server.serve_forever()
 """
@@ -65,7 +65,7 @@ def main() -> int:
     # where HAProxy listens, it keeps the port
     if not (plan["haproxy"] and answers("127.0.0.1", plan["port"])):
         serving = subprocess.Popen(
-            [sys.executable, "-c", DOORS, str(plan["port"])], **{**quiet, "stdout": subprocess.PIPE}
+            [sys.executable, "-c", REPLICA, str(plan["port"])], **{**quiet, "stdout": subprocess.PIPE}
         )  # type: ignore[call-overload]
         assert serving.stdout.readline() == b"bound\n"
     report_step("ready", "ready")

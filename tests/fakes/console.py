@@ -77,12 +77,12 @@ class Visitor:
     """A person with a browser: keeps cookies, and sends forms with the token of the last page."""
 
     app: Any
-    base: str = HTTPS
+    origin: str = HTTPS
     http: httpx.AsyncClient = field(init=False)
     page: httpx.Response | None = None
 
     def __post_init__(self) -> None:
-        self.http = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=self.base)
+        self.http = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=self.origin)
 
     async def get(self, path: str, **headers: str) -> httpx.Response:
         """Open an address below `/console`."""

@@ -106,7 +106,7 @@ class Comparison:
 
 def compare(before: Iterable[Line], after: Iterable[Line], *, exact: bool = False) -> Comparison:
     """Compare answer by answer, by name."""
-    old, new = {one.name: one for one in before}, {one.name: one for one in after}
+    old, new = {answer.name: answer for answer in before}, {answer.name: answer for answer in after}
     result = Comparison(Counter(), Counter(), [])
     result.differences += [f"missing   {name}" for name in old if name not in new]
     result.differences += [f"new       {name}" for name in new if name not in old]
@@ -129,21 +129,21 @@ def _is_near(was: Line, now: Line) -> bool:
 
 def _shown(was: Line, now: Line) -> list[str]:
     """Describe the difference of two answers in a few lines."""
-    found = []
+    lines = []
     if was.status != now.status:
-        found.append(f"    status   {was.status} -> {now.status}")
+        lines.append(f"    status   {was.status} -> {now.status}")
     for name in sorted({*was.headers, *now.headers}):
         if was.headers.get(name) != now.headers.get(name):
-            found.append(f"    {name}   {was.headers.get(name)} -> {now.headers.get(name)}")
+            lines.append(f"    {name}   {was.headers.get(name)} -> {now.headers.get(name)}")
     if was.body != now.body:
         at = next(
             (at for at, (a, b) in enumerate(zip(was.body, now.body, strict=False)) if a != b),
             min(len(was.body), len(now.body)),
         )
         start = max(at - 60, 0)
-        found.append(f"    body at {at}: ...{was.body[start : at + 80]!r}")
-        found.append(f"    {'now':>10} {'':>{len(str(at))}}...{now.body[start : at + 80]!r}")
-    return found
+        lines.append(f"    body at {at}: ...{was.body[start : at + 80]!r}")
+        lines.append(f"    {'now':>10} {'':>{len(str(at))}}...{now.body[start : at + 80]!r}")
+    return lines
 
 
 def _digest(text: str) -> str:

@@ -117,7 +117,7 @@ async def use_archive(caller: Caller, token: str) -> None:
         await _tool(caller, signed, "ask_archive", arguments)
     for arguments in _WRONG_ARTICLES:
         await _tool(caller, signed, "get_archive_article", arguments)
-    questions = [one.question for one in read_golden_questions()] + [
+    questions = [golden.question for golden in read_golden_questions()] + [
         "tulip",
         "Vertrag Fluss",
         "2024",
@@ -127,9 +127,9 @@ async def use_archive(caller: Caller, token: str) -> None:
     for number, question in enumerate(questions):
         more = {"context": "I write about water."} if number % 5 == 0 else {}
         answer = await _tool(caller, signed, "ask_archive", {"question": question, **more})
-        found = parsed(answer.body).get("result", {}).get("structuredContent", {}).get("results", [])
-        for one in found[: 2 if number % 3 == 0 else 0]:
-            chosen = {"product_id": one["product_id"], "offset": one["offset"]}
+        results = parsed(answer.body).get("result", {}).get("structuredContent", {}).get("results", [])
+        for result in results[: 2 if number % 3 == 0 else 0]:
+            chosen = {"product_id": result["product_id"], "offset": result["offset"]}
             await _tool(caller, signed, "get_archive_article", chosen)
 
 

@@ -49,8 +49,8 @@ BROKEN: list[dict[str, Any]] = [
 async def ask_questions(caller: Caller) -> list[str]:
     """Ask every question of the newspaper and some of our own; return the question ids."""
     bodies = [
-        {"question": one.question, "user_id": ASKERS[at % 3]}
-        for at, one in enumerate(read_golden_questions())
+        {"question": golden.question, "user_id": ASKERS[at % 3]}
+        for at, golden in enumerate(read_golden_questions())
     ]
     ids = [await ask(caller, body) for body in bodies]
     ids += [await ask(caller, {"user_id": ASKERS[2], **body}) for body in MORE_QUESTIONS]
@@ -72,10 +72,10 @@ async def ask_questions(caller: Caller) -> list[str]:
 
 async def ask(caller: Caller, body: dict[str, Any]) -> str:
     """Ask, wait for the end of the answer, and record that."""
-    asked = await caller.post("/v1/ask/questions", body, what="question")
-    if asked.status != 200:
+    accepted = await caller.post("/v1/ask/questions", body, what="question")
+    if accepted.status != 200:
         return "00000000-0000-4000-8000-000000000000"
-    question_id = str(parsed(asked.body)["data"]["question_id"])
+    question_id = str(parsed(accepted.body)["data"]["question_id"])
     silent = caller.silent()
     for _ in range(_MOST_WAITS):
         answer = await silent.get(f"/v1/ask/questions/{question_id}/answer")
@@ -173,8 +173,8 @@ async def suggest(caller: Caller) -> None:
 async def fill_bank(caller: Caller) -> None:
     """Upload questions to the bank, and use them."""
     questions = [
-        {"question": one.question, "weight": 1 + at % 4}
-        for at, one in enumerate(read_golden_questions()[:30])
+        {"question": golden.question, "weight": 1 + at % 4}
+        for at, golden in enumerate(read_golden_questions()[:30])
     ]
     bodies: list[Any] = [
         {"data": questions},
@@ -217,7 +217,7 @@ async def walk_history(caller: Caller, endpoints: list[tuple[str, str]]) -> None
     """Read, name, follow and delete threads of one user by every endpoint of the history."""
     for user in (*ASKERS, "nobody"):
         listed = await caller.post("/v1/ask/user_history/list", {"user_id": user, "rows": 3}, what="threads")
-        threads = [one["question_id"] for one in parsed(listed.body)["data"]["threads"]]
+        threads = [thread["question_id"] for thread in parsed(listed.body)["data"]["threads"]]
         await caller.post(
             "/v1/ask/user_history/list", {"user_id": user, "rows": 2, "start": 1}, what="threads"
         )

@@ -72,15 +72,15 @@ def make_products(now_ms: int, count: int = PRODUCTS) -> list[dict[str, Any]]:
 
 
 def _make_product(random: Random, number: int, now_ms: int) -> dict[str, Any]:
-    section, shelf, things = SHELVES[number % len(SHELVES)]
+    section, category, things = SHELVES[number % len(SHELVES)]
     thing, words = random.choice(things), random.sample(WORDS, 2)
     price = round(3 + 90 * random.random() ** 2, 2)
     product: dict[str, Any] = {
         "product_id": product_id(number),
         "type": section.lower(),
         "title": f"{words[0].capitalize()} {words[1]} {thing} {number}",
-        "description": f"A {words[0]} {thing} for the {shelf.lower()} shelf, made of {random.choice(WORDS)} parts.",
-        "categories": [[section, shelf]],
+        "description": f"A {words[0]} {thing} for the {category.lower()} shelf, made of {random.choice(WORDS)} parts.",
+        "categories": [[section, category]],
         "brand": random.choice(BRANDS),
         "tags": sorted(random.sample(TAGS, 2)),
         "price": price,
@@ -140,10 +140,12 @@ def make_interactions(now_ms: int, count: int, *, from_days: float, to_days: flo
 
 def _make_interaction(random: Random, at_ms: int) -> dict[str, Any]:
     number = int(USERS * random.random() ** 2)
-    shelf = (number + random.choice([0, 0, 0, 1, 3])) % len(SHELVES)
+    category = (number + random.choice([0, 0, 0, 1, 3])) % len(SHELVES)
     kind = random.choices(KINDS, WEIGHTS)[0]
     many = random.randrange(1, 4) if kind == "checkout" else 1
-    chosen = [int(PRODUCTS / len(SHELVES) * random.random() ** 3) * len(SHELVES) + shelf for _ in range(many)]
+    chosen = [
+        int(PRODUCTS / len(SHELVES) * random.random() ** 3) * len(SHELVES) + category for _ in range(many)
+    ]
     happened: dict[str, Any] = {
         "type": kind,
         "product_ids": [product_id(index) for index in dict.fromkeys(chosen)],

@@ -37,7 +37,7 @@ def record_documents(recording: Recording, process: Installation) -> None:
 def _bare(value: Any, document: Any, depth: int) -> Any:
     """Put schemas where they are referred to, and leave out what is said in words."""
     if isinstance(value, list):
-        return [_bare(one, document, depth) for one in value]
+        return [_bare(item, document, depth) for item in value]
     if not isinstance(value, dict):
         return value
     if "$ref" in value:
@@ -47,7 +47,7 @@ def _bare(value: Any, document: Any, depth: int) -> Any:
         return "deep" if depth > 8 else _bare(target, document, depth + 1)
     return {
         name: (
-            {one: _bare(part, document, depth) for one, part in item.items()}
+            {key: _bare(part, document, depth) for key, part in item.items()}
             if name == "properties"
             else _bare(item, document, depth)
         )

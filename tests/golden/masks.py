@@ -40,13 +40,13 @@ class Masks:
 
     def know(self, *fixed: str) -> None:
         """Leave UUIDs that the requests themselves contain as they are."""
-        self._names.update((one, one) for one in fixed)
+        self._names.update((name, name) for name in fixed)
 
     def apply(self, text: str, label: str) -> str:
         """Mask one text of the answer with a label."""
         for pattern, instead in _RULES:
             text = pattern.sub(instead, text)
-        return UUID.sub(lambda found: self._named(found[0], label), text)
+        return UUID.sub(lambda match: self._named(match[0], label), text)
 
     def _named(self, drawn: str, label: str) -> str:
         if drawn not in self._names:
@@ -63,4 +63,4 @@ def mask_moments(text: str) -> str:
 
 def round_numbers(text: str) -> str:
     """Write every fraction with six significant digits."""
-    return FLOAT.sub(lambda found: f"{float(found[0]):.{DIGITS}g}", text)
+    return FLOAT.sub(lambda match: f"{float(match[0]):.{DIGITS}g}", text)

@@ -123,7 +123,8 @@ async def click(caller: Caller) -> None:
     for number in range(20):
         seen = [product_id(random.randrange(300)) for _ in range(3)]
         clicks = [
-            {"type": "product_detail_page_view", **_newcomer(number), "product_ids": [one]} for one in seen
+            {"type": "product_detail_page_view", **_newcomer(number), "product_ids": [product_id]}
+            for product_id in seen
         ]
         await caller.post("/v1/interactions", {"data": clicks}, app=MARKET, what="clicks of a newcomer")
 

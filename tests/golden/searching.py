@@ -94,11 +94,13 @@ async def read_many(caller: Caller) -> None:
     """Read products by id."""
     random = Random("mget")
     for number in range(60):
-        wanted = [product_id(random.randrange(3_100)) for _ in range(number % 6)]
+        product_ids = [product_id(random.randrange(3_100)) for _ in range(number % 6)]
         fields = random.choice(
             [["*"], ["title"], ["title", "custom_attributes.finish"], ["-title"], [], ["i18n_*"]]
         )
-        await caller.post("/v1/search/mget", {"product_ids": wanted, "fl": fields}, app=MARKET, what="mget")
+        await caller.post(
+            "/v1/search/mget", {"product_ids": product_ids, "fl": fields}, app=MARKET, what="mget"
+        )
     for body in (
         {},
         {"product_ids": "x"},

@@ -130,9 +130,9 @@ def test_a_missing_or_new_answer_is_a_difference() -> None:
 
 
 def test_masks_keep_which_id_is_which() -> None:
-    one, two = "11111111-2222-4333-8444-555555555555", "aaaaaaaa-2222-4333-8444-555555555555"
+    first, second = "11111111-2222-4333-8444-555555555555", "aaaaaaaa-2222-4333-8444-555555555555"
     masks = Masks()
-    shown = masks.apply(f'{{"took":12,"a":"{one}"}}', "first")
+    shown = masks.apply(f'{{"took":12,"a":"{first}"}}', "first")
     assert shown == '{"took":0,"a":"<uuid of first>"}'
-    assert masks.apply(f"{one} {two}", "second") == "<uuid of first> <uuid of second>"
+    assert masks.apply(f"{first} {second}", "second") == "<uuid of first> <uuid of second>"
     assert round_numbers("1.23456789 12 1e-7 0.1") == "1.23457 12 1e-07 0.1"

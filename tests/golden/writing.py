@@ -109,8 +109,8 @@ async def _upload(caller: Caller, app: str, loads: dict[str, list[dict[str, Any]
         for start in range(0, len(records), _BATCH):
             answer = await caller.post(f"/v1/{noun}", {"data": records[start : start + _BATCH]}, app=app)
             if noun != "interactions":
-                told = parsed(answer.body)
-                tasks.append(str(told.get("task_id") or told["data"]["task_id"]))
+                reply = parsed(answer.body)
+                tasks.append(str(reply.get("task_id") or reply["data"]["task_id"]))
     return tasks
 
 
@@ -118,8 +118,8 @@ async def fill_after_training(caller: Caller) -> None:
     """Upload what no snapshot knows: new products, yesterday's interactions, searches of many users."""
     now_ms = caller.clock.now_ms()
     fresh = [
-        {**one, "product_id": f"new-{at}", "title": f"New {one['title']}"}
-        for at, one in enumerate(make_products(now_ms, 40))
+        {**product, "product_id": f"new-{at}", "title": f"New {product['title']}"}
+        for at, product in enumerate(make_products(now_ms, 40))
     ]
     await caller.post("/v1/products", {"data": fresh}, app=MARKET, what="cold products")
     late = make_interactions(now_ms, 900, from_days=1, to_days=0)

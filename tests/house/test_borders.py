@@ -67,13 +67,13 @@ _DATA_FOLDERS: set[str] = set()
 
 
 def test_only_hosts_drivers_apps_gateways_and_the_runtime_import_ray() -> None:
-    known = [
+    imports = [
         f"{source.name}:{line}"
         for source in sources()
         for line, name in source.imports
         if name.split(".")[0] == "ray" and not may_know_ray(source.name)
     ]
-    assert known == []
+    assert imports == []
 
 
 def test_libraries_stay_at_home() -> None:
@@ -95,8 +95,8 @@ def test_http_surfaces_know_actors_by_their_messages_and_clients_only() -> None:
     for source in sources():
         plain = source.name.startswith(_SURFACES) and not may_know_ray(source.name)
         for line, name in source.imports:
-            known = {"messages", "client"} & set(name.split(".")[2:4])
-            if plain and name.startswith("actors.") and not known:
+            client_modules = {"messages", "client"} & set(name.split(".")[2:4])
+            if plain and name.startswith("actors.") and not client_modules:
                 strays.append(f"{source.name}:{line} imports {name}")
     assert strays == []
 
@@ -142,8 +142,8 @@ def test_every_folder_stands_in_an_import_contract() -> None:
 
 
 def _contracts() -> list[dict[str, Any]]:
-    found = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    contracts: list[dict[str, Any]] = found["tool"]["importlinter"]["contracts"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts: list[dict[str, Any]] = settings["tool"]["importlinter"]["contracts"]
     return contracts
 
 

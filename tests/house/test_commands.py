@@ -48,7 +48,7 @@ def operations_of(call: Any) -> set[str]:
     functions = {
         node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
-    seen, waiting, found = set[str](), [call.__name__], set[str]()
+    seen, waiting, operations = set[str](), [call.__name__], set[str]()
     while waiting:
         name = waiting.pop()
         if name in seen or name not in functions:
@@ -58,15 +58,15 @@ def operations_of(call: Any) -> set[str]:
             if isinstance(node, ast.Name):
                 waiting.append(node.id)
             elif isinstance(node, ast.Constant) and node.value in OPERATIONS:
-                found.add(node.value)
+                operations.add(node.value)
             elif isinstance(node, ast.JoinedStr) and isinstance(node.values[0], ast.Constant):
                 start = str(node.values[0].value)
-                found |= {
+                operations |= {
                     operation
                     for operation in OPERATIONS
                     if start.endswith(".") and operation.startswith(start)
                 }
-    return found
+    return operations
 
 
 def test_a_command_performs_an_operation_or_the_guide_tells_why_not() -> None:
@@ -80,12 +80,12 @@ def test_a_command_performs_an_operation_or_the_guide_tells_why_not() -> None:
 
 
 def test_the_table_of_the_guide_is_true() -> None:
-    known, rows = commands(), guide_rows()
+    by_name, rows = commands(), guide_rows()
     assert rows
     for name, (instead, why) in rows.items():
-        matching = [one for one in known if one == name or one.startswith(f"{name} ")]
+        matching = [command for command in by_name if command == name or command.startswith(f"{name} ")]
         assert matching, f"there is no command {name}"
-        for one in matching:
-            assert not operations_of(known[one]), f"{one} performs an operation"
+        for command in matching:
+            assert not operations_of(by_name[command]), f"{command} performs an operation"
         assert set(re.findall(r"`([a-z_]+\.[a-z_]+)`", instead)) <= set(OPERATIONS), name
         assert why.endswith("."), name

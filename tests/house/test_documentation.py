@@ -72,16 +72,16 @@ def parse(words: list[str]) -> None:
 
 
 def test_every_command_line_of_the_pages_parses() -> None:
-    found, wrong = 0, []
+    parsed, wrong = 0, []
     for page in PAGES:
         for line in command_lines(page):
-            found += 1
+            parsed += 1
             try:
                 parse(shlex.split(line.rstrip(".:,"))[1:])
             except ValueError as error:
                 wrong.append(f"{page.relative_to(ROOT)}: {line}: {error}")
     assert wrong == []
-    assert found > 100
+    assert parsed > 100
 
 
 @pytest.mark.parametrize("line", ["kiosk fly", "kiosk apps fly", "kiosk train shop --recip fast"])

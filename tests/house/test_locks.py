@@ -50,7 +50,7 @@ def test_every_dependency_is_locked_once_at_a_version_of_its_range(python: str, 
     environment = _environment(python, machine)
     project = _project()
     extras = project["optional-dependencies"]
-    asked = {
+    requirements = {
         "run": project["dependencies"],
         "test": extras["test"] + extras["meaning"] + extras["docs"] + extras["tracing"],
     }
@@ -61,13 +61,15 @@ def test_every_dependency_is_locked_once_at_a_version_of_its_range(python: str, 
                 key = canonicalize_name(pin.name)
                 assert key not in locked, f"{key} is locked twice for Python {python}"
                 locked[key] = str(pin.specifier).removeprefix("==")
-        for text in asked[name]:
-            wanted = Requirement(text)
-            if wanted.name == "kiosk" or (wanted.marker and not wanted.marker.evaluate(environment)):
+        for text in requirements[name]:
+            requirement = Requirement(text)
+            if requirement.name == "kiosk" or (
+                requirement.marker and not requirement.marker.evaluate(environment)
+            ):
                 continue
-            version = locked.get(canonicalize_name(wanted.name))
-            assert version is not None, f"{wanted.name} is not locked; run `.ci/lock`"
-            assert wanted.specifier.contains(version, prereleases=True), f"{text} is locked at {version}"
+            version = locked.get(canonicalize_name(requirement.name))
+            assert version is not None, f"{requirement.name} is not locked; run `.ci/lock`"
+            assert requirement.specifier.contains(version, prereleases=True), f"{text} is locked at {version}"
 
 
 @pytest.mark.parametrize("name", ["run", "test", "build", "clients"])

@@ -51,13 +51,13 @@ class Written:
 
 
 def _constants(tree: ast.Module) -> dict[str, ast.expr]:
-    found = {}
+    constants = {}
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         for target in targets:
             if isinstance(target, ast.Name) and getattr(node, "value", None) is not None:
-                found[target.id] = node.value  # type: ignore[attr-defined]
-    return found
+                constants[target.id] = node.value  # type: ignore[attr-defined]
+    return constants
 
 
 def _calls(tree: ast.Module) -> Iterator[ast.Call]:
@@ -84,7 +84,7 @@ def _is_ours(node: ast.expr, names: dict[str, ast.expr], imported: set[str]) -> 
     if isinstance(node, ast.BinOp):
         return _is_ours(node.left, names, imported) and _is_ours(node.right, names, imported)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "join":
-        return all(_is_ours(one, names, imported) for one in node.args)
+        return all(_is_ours(argument, names, imported) for argument in node.args)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "sorted":
         return _is_ours(node.args[0], names, imported)
     return isinstance(node, (ast.Tuple, ast.List, ast.Dict, ast.DictComp))
@@ -122,7 +122,7 @@ def _find_uses(text: str) -> set[tuple[str, str]]:
 
 def _written() -> list[Written]:
     """Find the patterns that are constants, and how they are used."""
-    found = []
+    patterns = []
     uses = {source.name: _find_uses(source.text) for source in sources()}
     everywhere = set().union(*uses.values())
     for source in sources():
@@ -138,12 +138,12 @@ def _written() -> list[Written]:
             modes: tuple[str, ...] = (mode,)
             if mode == "compile":
                 name = names.get(id(call))
-                known = uses[source.name] if name is None or name.startswith("_") else everywhere
-                used = [one for one in _MODES if (name, one) in known]
+                callers = uses[source.name] if name is None or name.startswith("_") else everywhere
+                used = [mode for mode in _MODES if (name, mode) in callers]
                 modes = tuple(used) or ("search",)
             if text not in _BOUNDED:
-                found.append(Written(f"{source.name}:{call.lineno}", text, flags, modes))
-    return found
+                patterns.append(Written(f"{source.name}:{call.lineno}", text, flags, modes))
+    return patterns
 
 
 def _compiled() -> Iterator[Written]:
@@ -153,10 +153,10 @@ def _compiled() -> Iterator[Written]:
         if f"{_DATA_FILES}.compile_pattern" not in {name for _, name in source.imports}:
             continue
         for name, value in vars(importlib.import_module(source.module)).items():
-            found = [value] if isinstance(value, re.Pattern) else _inner_patterns(value)
-            known = _find_uses(source.text) if name.startswith("_") else everywhere
-            used = [mode for mode in _MODES if (name, mode) in known]
-            for pattern in found:
+            patterns = [value] if isinstance(value, re.Pattern) else _inner_patterns(value)
+            callers = _find_uses(source.text) if name.startswith("_") else everywhere
+            used = [mode for mode in _MODES if (name, mode) in callers]
+            for pattern in patterns:
                 yield Written(
                     f"{source.name}:{name}", pattern.pattern, pattern.flags, tuple(used) or ("search",)
                 )

@@ -46,9 +46,9 @@ def _find_other_packages() -> set[str]:
 def test_a_plain_installation_imports_every_module() -> None:
     others = _find_other_packages()
     assert {"onnx", "pytest"} <= others
-    told = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", _IMPORT_ALL],
         input=json.dumps([sorted(others), [source.module for source in sources()]]),
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert json.loads(told.stdout.splitlines()[-1]) == NEEDS_AN_EXTRA
+    assert json.loads(completed.stdout.splitlines()[-1]) == NEEDS_AN_EXTRA

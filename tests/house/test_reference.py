@@ -100,11 +100,11 @@ def test_every_metric_has_a_meaning_and_every_meaning_a_metric() -> None:
 
 
 def test_every_kind_of_a_filter_error_is_explained() -> None:
-    found = set()
+    kinds = set()
     for path in (metrics.ROOT / "cluster" / "query" / "language").glob("*.py"):
-        found |= set(re.findall(r'syntax_error\(\s*"(\w+)"', path.read_text("utf-8")))
+        kinds |= set(re.findall(r'syntax_error\(\s*"(\w+)"', path.read_text("utf-8")))
     families = {family["title"]: family["rows"] for family in errors.read_texts()["families"]}
-    assert {row["text"] for row in families["Filter errors"]} == found
+    assert {row["text"] for row in families["Filter errors"]} == kinds
 
 
 def test_the_generator_needs_no_ray() -> None:

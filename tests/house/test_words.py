@@ -30,8 +30,8 @@ def tracked() -> list[Path]:
     """All files of the repository, or all files of the product where there is no repository."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
     names = listed.stdout.split("\0") if listed.returncode == 0 else []
-    found = [ROOT / name for name in names if name]
-    return [path for path in found if path.is_file()] or list(ROOT.rglob("*.py"))
+    paths = [ROOT / name for name in names if name]
+    return [path for path in paths if path.is_file()] or list(ROOT.rglob("*.py"))
 
 
 def test_every_link_of_a_page_leads_somewhere() -> None:
@@ -91,7 +91,7 @@ def test_no_file_names_a_directory_of_somebodys_machine(allow_world: None) -> No
             text = path.read_text("utf-8")
         except UnicodeDecodeError:
             continue
-        strays += [f"{path.relative_to(ROOT)}: {found.group()}" for found in MACHINE.finditer(text)]
+        strays += [f"{path.relative_to(ROOT)}: {match.group()}" for match in MACHINE.finditer(text)]
     assert strays == []
 
 
@@ -110,10 +110,10 @@ OUTSIDE = re.compile(
 
 
 def test_texts_cite_no_document_outside_the_repository() -> None:
-    found = []
+    citations = []
     for path in tracked():
         name = path.relative_to(ROOT).as_posix()
         if path.suffix in (".py", ".md", ".toml", ".yaml", ".lua") and not name.startswith("tests/house/"):
             lines = path.read_text("utf-8").splitlines()
-            found += [f"{name}:{at}" for at, line in enumerate(lines, 1) if OUTSIDE.search(line)]
-    assert found == []
+            citations += [f"{name}:{at}" for at, line in enumerate(lines, 1) if OUTSIDE.search(line)]
+    assert citations == []

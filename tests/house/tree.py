@@ -41,13 +41,13 @@ class Source:
     @cached_property
     def imports(self) -> list[tuple[int, str]]:
         """Line and full dotted name of everything that is imported, wherever the import stands."""
-        found = []
+        imports = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
-                found += [(node.lineno, alias.name) for alias in node.names]
+                imports += [(node.lineno, alias.name) for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
-        return found
+                imports += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+        return imports
 
 
 @cache

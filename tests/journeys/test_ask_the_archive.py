@@ -13,7 +13,7 @@ from cluster.clock import SystemClock
 from cluster.meter import SilentMeter
 from cluster.secrecy import Vault
 from deployments.archive.services import ArchiveConfig, build_archive_routes, open_archive
-from tests.fakes.archive import BASE, ArchiveCorner, SmallArchive
+from tests.fakes.archive import ORIGIN, ArchiveCorner, SmallArchive
 from tests.fakes.corner_shop import upload, withdraw
 from tests.fakes.request_handler import MASTER
 from tests.fakes.stores.memory import memory_stores
@@ -37,28 +37,28 @@ async def corner() -> AsyncIterator[ArchiveCorner]:
     clock = SystemClock()
     stores = memory_stores(clock)
     host = ArchiveHost(stores, None, None, clock, SilentMeter())
-    means = open_archive(
-        stores, Vault(MASTER), LocalArchiveClient(host), clock, ArchiveConfig(app_id=APP, public_url=BASE)
+    services = open_archive(
+        stores, Vault(MASTER), LocalArchiveClient(host), clock, ArchiveConfig(app_id=APP, public_url=ORIGIN)
     )
-    await means.start()
-    app = Starlette(routes=build_archive_routes(means))
-    yield ArchiveCorner(stores, clock, Vault(MASTER), SmallArchive(), means, app)  # type: ignore[arg-type]
-    await means.close()
+    await services.start()
+    app = Starlette(routes=build_archive_routes(services))
+    yield ArchiveCorner(stores, clock, Vault(MASTER), SmallArchive(), services, app)  # type: ignore[arg-type]
+    await services.close()
     await host.close()
 
 
 async def test_search_finds_reads_and_cites_an_article_until_its_removal(corner: ArchiveCorner) -> None:
     await upload(corner.stores, [BRIDGE], app_id=APP)
-    asked = "when do trams cross the stone bridge again"
+    question = "when do trams cross the stone bridge again"
 
     async def is_listed() -> bool:
-        return bool(await corner.ask(asked))
+        return bool(await corner.ask(question))
 
     await until(is_listed, 4.0)
-    found = (await corner.ask(asked))[0]
-    assert found["product_id"] == "bridge-7"
-    assert "> The old bridge reopens <" in found["product_title"]
-    pair = {name: found[name] for name in ("product_id", "offset")}
+    passage = (await corner.ask(question))[0]
+    assert passage["product_id"] == "bridge-7"
+    assert "> The old bridge reopens <" in passage["product_title"]
+    pair = {name: passage[name] for name in ("product_id", "offset")}
     article = (await corner.tool("get_archive_article", pair))["result"]["structuredContent"]
     assert "carries trams again" in article["content"]
     assert article["citation_format"] == "[The old bridge reopens](https://news.example.com/bridge)"

@@ -46,8 +46,10 @@ async def delete_user(house: House, user_id: str) -> None:
 
 
 async def prefers(house: House, kind: str, country: str, first: str, second: str) -> bool:
-    found = await house.recommended(kind, anonymous_id="cold", rows=20, user_cohort={"country": country})
-    return found.index(first) < found.index(second)
+    product_ids = await house.recommended(
+        kind, anonymous_id="cold", rows=20, user_cohort={"country": country}
+    )
+    return product_ids.index(first) < product_ids.index(second)
 
 
 async def assert_cohorts(house: House) -> None:
@@ -78,8 +80,8 @@ async def test_readers_of_a_country_see_first_what_it_takes(
             await upload(house, "user", USERS)
         await assert_cohorts(house)
         body = {"anonymous_id": "cold", "rows": 3, "user_cohort": {"country": "FR"}, "explain": True}
-        found = await house.ask("POST", "/v1/recommendation/user_to_products", body)
-        assert "live:cohort" in found["data"]["products"][0]["_explain"]["came_from"]
+        reply = await house.ask("POST", "/v1/recommendation/user_to_products", body)
+        assert "live:cohort" in reply["data"]["products"][0]["_explain"]["came_from"]
 
 
 @pytest.mark.parametrize("settled", ["nothing", "everything", "users", "interactions"])

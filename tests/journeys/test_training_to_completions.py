@@ -22,34 +22,34 @@ KEY = ("title", "en", False)
 async def test_completions_come_from_the_snapshot_and_new_titles_beside_it(workshop: Workshop) -> None:
     await workshop.settle_the_ring()
     version = workshop.train()
-    one, other = workshop.replica(), workshop.replica()
-    assert await titles(one, "bead nmber 7") == ["Bead number 7 of colour 0"]
+    first, other = workshop.replica(), workshop.replica()
+    assert await titles(first, "bead nmber 7") == ["Bead number 7 of colour 0"]
     await workshop.promote(version)
-    await until(partial(serves, one, version), 5.0)
-    for replica in (one, other):
+    await until(partial(serves, first, version), 5.0)
+    for replica in (first, other):
         assert await titles(replica, "bead nmber 7") == ["Bead number 7 of colour 0"]
         assert await serves(replica, version)
         _, field = await field_of(replica)
         assert is_mapped(field._main.built.index.texts.codes), "the characters of the titles"
     await upload(workshop.stores, [{"product_id": "clasp", "title": "Silver clasp", "type": "tool"}])
     took_s = [
-        await until(partial(completes, replica, "silver cl", ["Silver clasp"])) for replica in (one, other)
+        await until(partial(completes, replica, "silver cl", ["Silver clasp"])) for replica in (first, other)
     ]
     print(f"\ncompleted {sum(took_s):.2f} s after the upload")
     assert sum(took_s) < 1.0
 
 
 async def titles(host: EngineHost, typed: str) -> list[str]:
-    asked = UserQuery(
+    query = UserQuery(
         "autocomplete", APP, "default", typed=typed, completion_fields=("title",), language="en", rows=1
     )
-    found = await host.answer(asked)
-    assert isinstance(found, RecommendationResult), found
-    return [entry["text"] for entry in found.completions["title"]]
+    result = await host.answer(query)
+    assert isinstance(result, RecommendationResult), result
+    return [entry["text"] for entry in result.completions["title"]]
 
 
-async def completes(host: EngineHost, typed: str, wanted: list[str]) -> bool:
-    return await titles(host, typed) == wanted
+async def completes(host: EngineHost, typed: str, expected: list[str]) -> bool:
+    return await titles(host, typed) == expected
 
 
 async def field_of(host: EngineHost) -> Any:

@@ -62,9 +62,9 @@ async def test_from_clicks_to_a_snapshot_that_serves_and_back(workshop: Workshop
 
 
 async def ids(host: EngineHost, rows: int = 3) -> list[str]:
-    found = await host.answer(UserQuery("user_to_products", APP, "default", user_id="gina", rows=rows))
-    assert isinstance(found, RecommendationResult), found
-    return [product["product_id"] for product in found.products]
+    result = await host.answer(UserQuery("user_to_products", APP, "default", user_id="gina", rows=rows))
+    assert isinstance(result, RecommendationResult), result
+    return [product["product_id"] for product in result.products]
 
 
 async def serves(host: EngineHost, version: str) -> bool:

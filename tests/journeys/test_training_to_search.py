@@ -59,15 +59,15 @@ async def texts_of(host: EngineHost) -> ProductTexts:
     return follower.recommender.overlay.texts
 
 
-async def find_product_ids(host: EngineHost, text: str, **wishes: Any) -> list[str]:
-    search = SearchQuery(text=text, original=text, personalization=0, **wishes)
-    told = await host.answer(UserQuery("search", APP, "default", rows=20, search=search))
-    assert isinstance(told, RecommendationResult), told
-    return [product["product_id"] for product in told.products]
+async def find_product_ids(host: EngineHost, text: str, **options: Any) -> list[str]:
+    search = SearchQuery(text=text, original=text, personalization=0, **options)
+    result = await host.answer(UserQuery("search", APP, "default", rows=20, search=search))
+    assert isinstance(result, RecommendationResult), result
+    return [product["product_id"] for product in result.products]
 
 
-async def finds(host: EngineHost, text: str, wanted: list[str]) -> bool:
-    return await find_product_ids(host, text, correct=False) == wanted
+async def finds(host: EngineHost, text: str, expected: list[str]) -> bool:
+    return await find_product_ids(host, text, correct=False) == expected
 
 
 async def serves(host: EngineHost, version: str) -> bool:

@@ -32,7 +32,7 @@ from deployments.api.http.request_handler import RequestHandler
 from deployments.edge.access.admission import AdmissionServices
 from deployments.edge.access.keyring import Keyring
 from deployments.edge.http.request_shell import RequestLog
-from deployments.edge.limits.leased_buckets import RateLimiter as Purses
+from deployments.edge.limits.leased_buckets import RateLimiter
 from tests.fakes.asgi import call
 from tests.fakes.request_handler import PLENTY
 from tests.fakes.stores.memory import memory_stores
@@ -50,8 +50,8 @@ async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
         return
     server = request.getfixturevalue("redis_server")
     assert server.say("FLUSHALL") == b"+OK\r\n"
-    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as found:
-        yield found
+    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
+        yield stores
 
 
 @dataclass
@@ -70,18 +70,18 @@ class House:
         return answer.json()
 
     async def ended(self, noun: str, task_id: str) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        status: dict[str, Any] = {}
 
         async def has_ended() -> bool:
-            told.update((await self.ask("GET", f"/v1/{noun}s/_status/{task_id}"))["data"])
-            return told["status"] in ("finished", "failed")
+            status.update((await self.ask("GET", f"/v1/{noun}s/_status/{task_id}"))["data"])
+            return status["status"] in ("finished", "failed")
 
         await until(has_ended, 7.5)
-        return told
+        return status
 
     async def recommended(self, kind: str, **body: Any) -> list[str]:
-        found = await self.ask("POST", f"/v1/recommendation/{kind}", {"dithering": 1, **body})
-        return [product["product_id"] for product in found["data"]["products"]]
+        reply = await self.ask("POST", f"/v1/recommendation/{kind}", {"dithering": 1, **body})
+        return [product["product_id"] for product in reply["data"]["products"]]
 
 
 @asynccontextmanager
@@ -99,7 +99,7 @@ async def open_house(stores: Stores, artifacts: Path) -> AsyncIterator[House]:
     await host.start()
     handler = RequestHandler(
         build_endpoints(ApiServices(stores, LocalRecommenderClient(host), CLOCK)),
-        AdmissionServices(keyring, Purses(stores.limits, CLOCK), meter, most_bytes=32 << 20),
+        AdmissionServices(keyring, RateLimiter(stores.limits, CLOCK), meter, most_bytes=32 << 20),
         replays=stores.idempotency,
         clock=CLOCK,
         log=RequestLog(),
@@ -155,8 +155,8 @@ async def content_hash(house: House) -> str:
                 products.pop(product_id)
         else:
             events += [_event(item) for item in items]
-    held = [sorted(products.items()), sorted(map(repr, events))]
-    return hashlib.sha256(repr(held).encode()).hexdigest()
+    content = [sorted(products.items()), sorted(map(repr, events))]
+    return hashlib.sha256(repr(content).encode()).hexdigest()
 
 
 def _bytes(vector: Any) -> bytes:
@@ -176,11 +176,11 @@ def _event(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def clicks(reader: str, *product_ids: str) -> dict[str, Any]:
+def clicks(user_id: str, *product_ids: str) -> dict[str, Any]:
     at = iso_ms(CLOCK.now_ms())
     return {
         "data": [
-            {"type": "add_to_cart", "user_id": reader, "product_ids": [product_id], "timestamp": at}
+            {"type": "add_to_cart", "user_id": user_id, "product_ids": [product_id], "timestamp": at}
             for product_id in product_ids
         ]
     }
@@ -202,8 +202,8 @@ async def test_a_record_from_upload_to_recommendation_and_through_a_restart(
         )
         assert not {"bulb-1", "bulb-2"} & set(liked), "seen products are left out"
 
-        for reader in ("bob", "cy", "dee"):
-            await house.ask("POST", "/v1/interactions", clicks(reader, "kettle-7"))
+        for user_id in ("bob", "cy", "dee"):
+            await house.ask("POST", "/v1/interactions", clicks(user_id, "kettle-7"))
 
         async def leads() -> bool:
             return (await house.recommended("user_to_trending", rows=5))[:1] == ["kettle-7"]
@@ -240,14 +240,14 @@ async def test_a_record_from_upload_to_recommendation_and_through_a_restart(
 
 async def _changes_to(house: House, so: Any) -> list[str]:
     """Ask until the answer is as wanted; it must be within a second."""
-    found: list[str] = []
+    recommended: list[str] = []
 
     async def changed() -> bool:
-        found[:] = await house.recommended("user_to_products", user_id="ann", rows=8)
-        return bool(so(found))
+        recommended[:] = await house.recommended("user_to_products", user_id="ann", rows=8)
+        return bool(so(recommended))
 
     assert await until(changed) < 1.0
-    return found
+    return recommended
 
 
 async def test_a_poisonous_upload_changes_nothing_and_stalls_nobody(stores: Stores, tmp_path: Path) -> None:

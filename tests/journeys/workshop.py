@@ -65,11 +65,11 @@ class Workshop:
         return [
             {
                 "type": "click",
-                "user_id": reader.removeprefix("u:"),
+                "user_id": user_key.removeprefix("u:"),
                 "product_ids": [product_id],
                 "timestamp": iso_ms(int(self.now_ms - 30 * DAY_MS + (at_s - newest_s) * 1000)),
             }
-            for reader, product_id, at_s, _ in walks
+            for user_key, product_id, at_s, _ in walks
         ]
 
     def train(self) -> str:

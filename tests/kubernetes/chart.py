@@ -22,8 +22,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "cluster" / "helm" / "kiosk"
 VALUES = Path(__file__).resolve().parent / "values"
-BASE = ROOT / "cluster" / "kuberay" / "base"
-MANIFEST = BASE / "kiosk.yaml"
+KUSTOMIZATION = ROOT / "cluster" / "kuberay" / "base"
+MANIFEST = KUSTOMIZATION / "kiosk.yaml"
 HEAD = "# Written from the chart in cluster/helm/kiosk by `python -m tests.kubernetes.chart base`; do not edit.\n"
 
 

@@ -26,9 +26,9 @@ from cluster.store.client.acl import acl_rules
 from cluster.store.connect import open_stores
 from deployments.cli.command_line import command_line
 from tests.kubernetes.chart import (
-    BASE,
     CHART,
     HEAD,
+    KUSTOMIZATION,
     MANIFEST,
     VALUES,
     documents,
@@ -354,7 +354,7 @@ def test_values_that_can_not_work_are_refused_with_the_reason(values: dict[str, 
 @needs_helm
 def test_the_kustomize_manifest_is_the_chart_with_its_defaults() -> None:
     assert MANIFEST.read_text() == render_manifest(), "write it anew: python -m tests.kubernetes.chart base"
-    assert yaml.safe_load((BASE / "kustomization.yaml").read_text())["resources"] == [MANIFEST.name]
+    assert yaml.safe_load((KUSTOMIZATION / "kustomization.yaml").read_text())["resources"] == [MANIFEST.name]
 
 
 def test_the_kustomize_manifest_stands_without_helm() -> None:

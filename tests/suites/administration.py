@@ -86,7 +86,10 @@ class InvitationSuite(_Suite):
         await stores.invitations.add(an_invitation("old", expires_at=NOW + 1), now_ms=NOW)
         for number, name in enumerate(("b", "a")):
             await stores.invitations.add(an_invitation(name, created_at=NOW + number), now_ms=NOW + 1)
-        assert [one.invitation_id for one in await stores.invitations.all()] == ["inv-b", "inv-a"]
+        assert [invitation.invitation_id for invitation in await stores.invitations.all()] == [
+            "inv-b",
+            "inv-a",
+        ]
 
 
 class AuditSuite(_Suite):
@@ -120,8 +123,8 @@ class AuditSuite(_Suite):
         for number, facts in enumerate(more):
             await stores.audit.append(a_row(number, **facts))
 
-        async def numbers(**wanted: object) -> list[int]:
-            page = await stores.audit.page(AuditFilter(**wanted))  # type: ignore[arg-type]
+        async def numbers(**criteria: object) -> list[int]:
+            page = await stores.audit.page(AuditFilter(**criteria))  # type: ignore[arg-type]
             return [row.at - NOW for row in page.rows]
 
         assert await numbers(app_id="news") == [1]

@@ -102,8 +102,8 @@ class Outage:
         self.first = version
 
     async def ask(self) -> bool:
-        found = await self.host.answer(UserQuery("user_to_products", APP, "default", rows=5, user_id="u1"))
-        return isinstance(found, RecommendationResult) and len(found.products) == 5
+        result = await self.host.answer(UserQuery("user_to_products", APP, "default", rows=5, user_id="u1"))
+        return isinstance(result, RecommendationResult) and len(result.products) == 5
 
     async def train(self, seed: int) -> tuple[str, int]:
         """Train to the end, as the scheduler does: a run that was given back is claimed again."""
@@ -145,15 +145,15 @@ class Outage:
         await self.host.close()
         fresh = self.open_store("fresh")
         snapshots = SnapshotStore(fresh)
-        found = {one.version for one in snapshots.versions(APP, "default")}
-        assert found == {self.first, version}
-        for one in found:  # whatever is visible is whole
-            SnapshotLoader(snapshots).load(APP, "default", one)
+        versions = {entry.version for entry in snapshots.versions(APP, "default")}
+        assert versions == {self.first, version}
+        for visible in versions:  # whatever is visible is whole
+            SnapshotLoader(snapshots).load(APP, "default", visible)
         last = await asyncio.to_thread(SegmentStore(fresh).load, APP)
         written = {f'{{"user_id":"late{n}"}}'.encode() for n in range(3)}
         assert set(SegmentStore(fresh).records(APP, "user")) == written
         assert last.damaged == ()
-        result.versions = len(found)
+        result.versions = len(versions)
         return result
 
     async def _upload(self, noun: Noun, records: str) -> None:

@@ -48,17 +48,17 @@ async def upload(stores: Stores, noun: Any, records: list[dict[str, Any]], now_m
     """Send records down the road of all uploads."""
     body = orjson.dumps({"data": records})
     accepted: Any = parse_upload(noun, body, now_ms=now_ms)
-    standing = accepted.check_types({})
+    checked = accepted.check_types({})
     took = await stores.intake.accept(
         APP,
         noun,
         "put",
-        standing.payload,
+        checked.payload,
         task_id=new_task_id(),
         total=len(records),
         now_ms=now_ms,
-        attribute_types=standing.attribute_types,
-        errors=standing.messages,
+        attribute_types=checked.attribute_types,
+        errors=checked.messages,
     )
     return took.task_id
 
@@ -77,8 +77,8 @@ async def live(stores: OpenStores, now_ms: int, at: str) -> None:
     await act(
         stores,
         [
-            {"type": kind, "anonymous_id": VISITOR, "product_ids": found, "timestamp": at}
-            for kind, found in visits
+            {"type": kind, "anonymous_id": VISITOR, "product_ids": product_ids, "timestamp": at}
+            for kind, product_ids in visits
         ],
         now_ms,
     )
@@ -99,15 +99,15 @@ async def live(stores: OpenStores, now_ms: int, at: str) -> None:
         now_ms,
     )
     salt = await stores.queries.salt(APP)
-    for reader in (f"u:{USER}", f"a:{VISITOR}"):
-        noted = LoggedQuery(now_ms - 60_000, "search", QUERY, 3, reader=pseudonym(salt, reader), typist="t")
+    for user_key in (f"u:{USER}", f"a:{VISITOR}"):
+        noted = LoggedQuery(now_ms - 60_000, "search", QUERY, 3, reader=pseudonym(salt, user_key), typist="t")
         await stores.queries.append(APP, [noted])
         served = ServedAnswer(
-            f"served-{reader[0]}",
+            f"served-{user_key[0]}",
             now_ms - 60_000,
             "search",
             "default",
-            user=pseudonym(salt, reader),
+            user=pseudonym(salt, user_key),
             products=("p1",),
         )
         await stores.served.append(APP, [served])
@@ -128,10 +128,10 @@ async def live(stores: OpenStores, now_ms: int, at: str) -> None:
 
 
 async def _asks(stores: Stores, now_ms: int) -> None:
-    for number, reader in enumerate(({"user_id": USER}, {"anonymous_id": VISITOR})):
+    for number, identity in enumerate(({"user_id": USER}, {"anonymous_id": VISITOR})):
         question = Question(
             question_id=f"question-{number}", app_id=APP, text=QUESTION, asked_at=now_ms,
-            deadline_at=now_ms + 60_000, logged=number == 0, **reader,
+            deadline_at=now_ms + 60_000, logged=number == 0, **identity,
         )  # fmt: skip
         shown = orjson.dumps({"question": QUESTION})
         await stores.questions.ask(question, Answer(), shown, holder="one", until_ms=now_ms + 60_000)
@@ -164,13 +164,13 @@ async def _meets_an_experiment(stores: Stores, now_ms: int) -> None:
 async def open_experiment(stores: Stores, now_ms: int) -> None:
     """Have an experiment at work."""
     variants = [{"variant_id": name, "name": name, "slug": name} for name in ("a", "b")]
-    one = Experiment.model_validate(
+    experiment = Experiment.model_validate(
         {
             "app_id": APP, "experiment_id": "id-one", "slug": "one", "name": "one", "status": "Active",
             "variants": variants, "entry_salt": "entry-salt", "variant_salt": "variant-salt", "created_at": now_ms,
         }
     )  # fmt: skip
-    assert await stores.experiments.compare_and_set(one, 0) is not None
+    assert await stores.experiments.compare_and_set(experiment, 0) is not None
 
 
 async def be_refused(stores: OpenStores, folder: Path, now_ms: int) -> None:
@@ -230,24 +230,24 @@ def leave_checkpoints(artifacts: ArtifactStore, recipe: Recipe, *run_ids: str) -
 
 async def traces_in_redis(stores: OpenStores) -> list[str]:
     """Search the name, the type's own form and every byte of every key."""
-    ask, cursor, found = stores.server.execute_slow, b"0", list[str]()
+    ask, cursor, traces = stores.server.execute_slow, b"0", list[str]()
     while True:
         cursor, names = await ask("SCAN", cursor, "COUNT", 500)
         for name in names:
             dumped = await ask("DUMP", name) or b""
-            found += [f"redis {name!r} {needle}" for needle in _needles_in(name + b"\0" + dumped)]
+            traces += [f"redis {name!r} {needle}" for needle in _needles_in(name + b"\0" + dumped)]
         if cursor == b"0":
-            return sorted(set(found))
+            return sorted(set(traces))
 
 
 def traces_in_files(folder: Path) -> list[str]:
     """Search every file below a folder: its bytes, and what is packed in it."""
-    found = []
+    traces = []
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_socket():
             for data in _readings(path):
-                found += [f"{path.relative_to(folder)} {needle}" for needle in _needles_in(data)]
-    return sorted(set(found))
+                traces += [f"{path.relative_to(folder)} {needle}" for needle in _needles_in(data)]
+    return sorted(set(traces))
 
 
 def _readings(path: Path) -> Iterator[bytes]:

@@ -49,11 +49,11 @@ class ChangeLogSuite:
         clicked = await stores.interactions.append(APP, b'[{"type":"click"}]', [])
         after: dict[Noun, str] = {"product": products[0], "user": "0", "interaction": "0"}
         changes = await stores.changes.read(APP, after, count=10, block_ms=0)
-        found = {
+        payloads = {
             noun: [change.offset for change in changes if change.noun == noun]
             for noun in ("product", "user", "interaction")
         }
-        assert found == {"product": products[1:], "user": users, "interaction": [clicked]}
+        assert payloads == {"product": products[1:], "user": users, "interaction": [clicked]}
 
     async def test_what_somebody_waits_for_is_remembered_by_noun(self, stores: Stores) -> None:
         assert await stores.changes.requested_compactions(APP) == {}

@@ -61,10 +61,10 @@ async def _after_cut(server: RedisProcess, log: Path, rest: bytes) -> str:
     server.start()
     async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
         assert await stores.records.get_many(APP, "product", OLD) == [record(name) for name in OLD]
-        found = await stores.records.get_many(APP, "product", NEW)
+        records = await stores.records.get_many(APP, "product", NEW)
         task = await stores.tasks.get(APP, "product", "new")
         facts = (
-            sum(json is not None for json in found),
+            sum(json is not None for json in records),
             set(await stores.records.ids(APP, "product", "tool")) - set(OLD),
             len(await stores.changes.read(APP, {"product": "0"}, count=9, block_ms=0)),
             await stores.intake.depth(APP),
@@ -110,14 +110,14 @@ async def flip_record_bits(flips: int, *, seed: int = 1) -> FlipFigures:
         log.write_bytes(raw)
         server.start()
         async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
-            found = dict(zip(names, await stores.records.get_many(APP, "product", names), strict=True))
+            records = dict(zip(names, await stores.records.get_many(APP, "product", names), strict=True))
             aside = await stores.server.execute_slow("XLEN", f"{{{APP}}}:quarantine")
             assert await stores.records.ids(APP, "product") == sorted(set(names) - set(victims))
         return FlipFigures(
             flipped=flips,
             set_aside=aside,
-            wrong=sum(json not in (None, record(name)) for name, json in found.items()),
-            served=sum(json == record(name) for name, json in found.items()),
+            wrong=sum(json not in (None, record(name)) for name, json in records.items()),
+            served=sum(json == record(name) for name, json in records.items()),
         )
     finally:
         server.stop()
@@ -172,8 +172,8 @@ async def _wrongs(stores: OpenStores) -> int:
     """Read everything there is; count what differs from what was written."""
     wrong = 0
     for app_id in (APP, "other"):
-        found = await stores.records.get_many(app_id, "product", OLD)
-        wrong += sum(json not in (None, record(name)) for name, json in zip(OLD, found, strict=True))
+        records = await stores.records.get_many(app_id, "product", OLD)
+        wrong += sum(json not in (None, record(name)) for name, json in zip(OLD, records, strict=True))
         ids = await stores.records.ids(app_id, "product")
         listed = await stores.records.get_many(app_id, "product", ids)
         wrong += sum(json not in (None, record(name)) for name, json in zip(ids, listed, strict=True))

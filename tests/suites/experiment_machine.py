@@ -53,7 +53,7 @@ class ExperimentMachine(RuleBasedStateMachine):
         self._loop = asyncio.new_event_loop()
         self._clock = StillClock()
         self._stores, self._close = self._do(self.open())
-        self._desk = ExperimentLifecycle(self._stores, self._clock)
+        self._lifecycle = ExperimentLifecycle(self._stores, self._clock)
         self._clients = [LocalExperimentClient(self._stores.experiments, self._clock) for _ in range(2)]
         self.given: dict[str, Given] = {}
         self.seen: dict[str, Experiment] = {}
@@ -91,8 +91,8 @@ class ExperimentMachine(RuleBasedStateMachine):
                 "entry_salt": "the entry salt",
             }
         )
-        for one in self._do(self._desk.create(APP, drafts)):
-            self.given[one.slug] = Given()
+        for experiment in self._do(self._lifecycle.create(APP, drafts)):
+            self.given[experiment.slug] = Given()
         self._look()
 
     @rule(slug=SLUGS, step=st.sampled_from(sorted(TARGETS)))
@@ -107,7 +107,7 @@ class ExperimentMachine(RuleBasedStateMachine):
             legal = False
         arguments = (now_ms + 1_050,) if step == "schedule" else ()
         try:
-            after = self._do(getattr(self._desk, step)(APP, slug, *arguments))
+            after = self._do(getattr(self._lifecycle, step)(APP, slug, *arguments))
         except Invalid:
             assert not legal
         except Conflict:
@@ -134,7 +134,7 @@ class ExperimentMachine(RuleBasedStateMachine):
         legal = same or stands == "Draft" or (stands in ("Active", "Scheduled") and traffic >= before.traffic)
         try:
             after = self._do(
-                self._desk.edit(APP, slug, ExperimentUpdate(traffic=traffic, weights={"b": weight}))
+                self._lifecycle.edit(APP, slug, ExperimentUpdate(traffic=traffic, weights={"b": weight}))
             )
         except Invalid:
             assert not legal
@@ -157,17 +157,19 @@ class ExperimentMachine(RuleBasedStateMachine):
         event = ExperimentEvent(APP, slug, user, visitor)
         replies = self._do(_together([self._clients[(at + n) % 2].record(event) for n in range(times)]))
         assert len({(reply.in_experiment, reply.variant.variant_id) for reply in replies}) == 1
-        experiment, given, readers = self.seen[slug], self.given[slug], event.user_keys
+        experiment, given, user_keys = self.seen[slug], self.given[slug], event.user_keys
         running = experiment.is_running_at(self._clock.now_ms())
-        held = next((given.variant[reader] for reader in readers if reader in given.variant), None)
-        if held is None and running and is_eligible(experiment, readers[0]):
-            held = (select_variant(experiment, readers[0]).variant_id, readers[0])
-        if held is None:
+        assigned = next(
+            (given.variant[user_key] for user_key in user_keys if user_key in given.variant), None
+        )
+        if assigned is None and running and is_eligible(experiment, user_keys[0]):
+            assigned = (select_variant(experiment, user_keys[0]).variant_id, user_keys[0])
+        if assigned is None:
             assert (replies[0].in_experiment, replies[0].variant.variant_id) == (False, "a")
             return
-        assert (replies[0].in_experiment, replies[0].variant.variant_id) == (running, held[0])
+        assert (replies[0].in_experiment, replies[0].variant.variant_id) == (running, assigned[0])
         if running:
-            self._remember(given, readers, held)
+            self._remember(given, user_keys, assigned)
 
     @rule(slug=SLUGS, user=USERS, visitor=VISITORS, name=st.sampled_from("abc"))
     def force(self, slug: str, user: str, visitor: str, name: str) -> None:
@@ -180,19 +182,19 @@ class ExperimentMachine(RuleBasedStateMachine):
         assert (reply.in_experiment, reply.variant.variant_id) == (running, name)
         if running:
             given = self.given[slug]
-            held = next(
-                (given.variant[reader] for reader in event.user_keys if reader in given.variant), None
+            assigned = next(
+                (given.variant[user_key] for user_key in event.user_keys if user_key in given.variant), None
             )
-            self._remember(given, event.user_keys, (name, held[1] if held else event.user_keys[0]))
+            self._remember(given, event.user_keys, (name, assigned[1] if assigned else event.user_keys[0]))
 
     @rule(user=st.sampled_from(["ada", "bob"]))
     def erase(self, user: str) -> None:
         """A person wants to be forgotten."""
         self._do(self._stores.interactions.erase(APP, [user]))
         for given in self.given.values():
-            reader = "u:" + user
-            person = given.variant[reader][1] if reader in given.variant else reader
-            for name in {reader, person, *given.ids.pop(person, set())}:
+            user_key = "u:" + user
+            person = given.variant[user_key][1] if user_key in given.variant else user_key
+            for name in {user_key, person, *given.ids.pop(person, set())}:
                 given.variant.pop(name, None)
 
     @invariant()
@@ -200,7 +202,9 @@ class ExperimentMachine(RuleBasedStateMachine):
         """Nobody has another variant, and nobody is remembered who should not be."""
         for slug, given in self.given.items():
             rows = self._do(_all(self._stores, self.seen[slug].experiment_id))
-            assert {reader: (one.variant_id, one.person) for reader, one in rows} == given.variant
+            assert {
+                user_key: (exposure.variant_id, exposure.person) for user_key, exposure in rows
+            } == given.variant
 
     @invariant()
     def no_two_experiments_of_a_layer_share_a_reader(self) -> None:
@@ -209,15 +213,17 @@ class ExperimentMachine(RuleBasedStateMachine):
         running = {slug for slug in SLICES if slug in self.seen and self.seen[slug].is_running_at(now_ms)}
         assert not ("both" in running and len(running) > 1)
 
-    def _remember(self, given: Given, readers: tuple[str, ...], held: tuple[str, str]) -> None:
-        for reader in readers:
-            if given.variant.get(reader) != held or reader not in given.variant:
-                given.variant[reader] = held
-            if reader != held[1]:
-                given.ids.setdefault(held[1], set()).add(reader)
+    def _remember(self, given: Given, user_keys: tuple[str, ...], assigned: tuple[str, str]) -> None:
+        for user_key in user_keys:
+            if given.variant.get(user_key) != assigned or user_key not in given.variant:
+                given.variant[user_key] = assigned
+            if user_key != assigned[1]:
+                given.ids.setdefault(assigned[1], set()).add(user_key)
 
     def _look(self) -> None:
-        self.seen = {one.slug: one for one in self._do(self._desk.list_experiments(APP))}
+        self.seen = {
+            experiment.slug: experiment for experiment in self._do(self._lifecycle.list_experiments(APP))
+        }
 
     def _do(self, work: Awaitable[Result]) -> Result:
         async def run() -> Result:

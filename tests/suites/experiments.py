@@ -69,7 +69,7 @@ class ExperimentSuite:
         made = await asyncio.gather(
             *(stores.experiments.compare_and_set(an_experiment(f"n{n}"), 0) for n in range(10))
         )
-        assert len([one for one in made if one is not None]) == 1
+        assert len([written for written in made if written is not None]) == 1
 
     async def test_a_slug_belongs_to_one_experiment_until_it_is_given_up(self, stores: Stores) -> None:
         first = await stores.experiments.compare_and_set(an_experiment(), 0)
@@ -83,105 +83,108 @@ class ExperimentSuite:
         assert await stores.experiments.compare_and_set(other, 2) is not None
 
     async def test_a_variant_once_taken_stays(self, stores: Stores) -> None:
-        one = an_experiment()
-        first = await stores.experiments.assign(one, ["u:ada"], met("a", device="phone"), "take")
+        experiment = an_experiment()
+        first = await stores.experiments.assign(experiment, ["u:ada"], met("a", device="phone"), "take")
         assert first == met("a", device="phone", person="u:ada")
-        assert await stores.experiments.assign(one, ["u:ada"], met("b", NOW + 1), "take") == first
-        assert await stores.experiments.assign(one, ["u:ada"], None, "take") == first
-        assert await stores.experiments.assign(one, ["u:bob"], None, "take") is None
+        assert await stores.experiments.assign(experiment, ["u:ada"], met("b", NOW + 1), "take") == first
+        assert await stores.experiments.assign(experiment, ["u:ada"], None, "take") == first
+        assert await stores.experiments.assign(experiment, ["u:bob"], None, "take") is None
         assert await stores.experiments.assign(an_experiment("two"), ["u:ada"], None, "read") is None
 
     async def test_reading_gives_nothing_to_anybody(self, stores: Stores) -> None:
-        one = an_experiment()
-        assert await stores.experiments.assign(one, ["u:ada"], met("a"), "read") is None
-        await stores.experiments.assign(one, ["a:x"], met("a"), "take")
-        found = await stores.experiments.assign(one, ["u:ada", "a:x"], None, "read")
-        assert found == met("a", person="a:x")
-        assert await stores.experiments.assign(one, ["u:ada"], None, "read") is None
+        experiment = an_experiment()
+        assert await stores.experiments.assign(experiment, ["u:ada"], met("a"), "read") is None
+        await stores.experiments.assign(experiment, ["a:x"], met("a"), "take")
+        exposure = await stores.experiments.assign(experiment, ["u:ada", "a:x"], None, "read")
+        assert exposure == met("a", person="a:x")
+        assert await stores.experiments.assign(experiment, ["u:ada"], None, "read") is None
 
     async def test_a_visitor_who_signs_in_stays_the_same_person(self, stores: Stores) -> None:
-        one = an_experiment()
-        visitor = await stores.experiments.assign(one, ["a:x"], met("a"), "take")
-        assert await stores.experiments.assign(one, ["u:ada", "a:x"], met("b"), "take") == visitor
-        assert await stores.experiments.assign(one, ["u:ada"], met("b"), "take") == visitor
+        experiment = an_experiment()
+        visitor = await stores.experiments.assign(experiment, ["a:x"], met("a"), "take")
+        assert await stores.experiments.assign(experiment, ["u:ada", "a:x"], met("b"), "take") == visitor
+        assert await stores.experiments.assign(experiment, ["u:ada"], met("b"), "take") == visitor
 
     async def test_what_the_user_had_wins_over_what_the_visitor_had(self, stores: Stores) -> None:
-        one = an_experiment()
-        user = await stores.experiments.assign(one, ["u:ada"], met("a"), "take")
-        await stores.experiments.assign(one, ["a:x"], met("b"), "take")
-        assert await stores.experiments.assign(one, ["u:ada", "a:x"], met("b"), "take") == user
-        assert await stores.experiments.assign(one, ["a:x"], met("b"), "take") == user
+        experiment = an_experiment()
+        user = await stores.experiments.assign(experiment, ["u:ada"], met("a"), "take")
+        await stores.experiments.assign(experiment, ["a:x"], met("b"), "take")
+        assert await stores.experiments.assign(experiment, ["u:ada", "a:x"], met("b"), "take") == user
+        assert await stores.experiments.assign(experiment, ["a:x"], met("b"), "take") == user
 
     async def test_a_forced_variant_replaces_what_was_given(self, stores: Stores) -> None:
-        one = an_experiment()
-        await stores.experiments.assign(one, ["a:x"], met("a"), "take")
-        forced = await stores.experiments.assign(one, ["u:ada", "a:x"], met("b", forced=True), "force")
+        experiment = an_experiment()
+        await stores.experiments.assign(experiment, ["a:x"], met("a"), "take")
+        forced = await stores.experiments.assign(experiment, ["u:ada", "a:x"], met("b", forced=True), "force")
         assert forced == met("b", forced=True, person="a:x")
-        assert await stores.experiments.assign(one, ["a:x"], met("a"), "take") == forced
+        assert await stores.experiments.assign(experiment, ["a:x"], met("a"), "take") == forced
 
     async def test_strangers_add_only_so_many_exposures_a_day(self, stores: Stores) -> None:
-        one = an_experiment()
+        experiment = an_experiment()
         writer = BrowserWriter("here", NOW, users_per_address=2, users_per_day=3)
         for at in range(4):
-            given = await stores.experiments.assign(one, [f"a:{at}"], met("a"), "take", writer)
+            given = await stores.experiments.assign(experiment, [f"a:{at}"], met("a"), "take", writer)
             assert given is not None
             assert given.variant_id == "a"
         elsewhere = replace(writer, address="there")
         for at in range(4, 7):
-            await stores.experiments.assign(one, [f"a:{at}"], met("b"), "take", elsewhere)
+            await stores.experiments.assign(experiment, [f"a:{at}"], met("b"), "take", elsewhere)
         kept = [
-            await stores.experiments.assign(one, [f"a:{at}"], None, "read") is not None for at in range(7)
+            await stores.experiments.assign(experiment, [f"a:{at}"], None, "read") is not None
+            for at in range(7)
         ]
         assert kept == [True, True, False, False, True, False, False]
-        await stores.experiments.assign(one, ["a:0"], met("b"), "take", writer)
-        assert await stores.experiments.assign(one, ["u:ada"], met("b"), "take") is not None
+        await stores.experiments.assign(experiment, ["a:0"], met("b"), "take", writer)
+        assert await stores.experiments.assign(experiment, ["u:ada"], met("b"), "take") is not None
 
     async def test_a_variant_that_is_no_more_counts_as_none(self, stores: Stores) -> None:
-        one = an_experiment()
-        await stores.experiments.assign(one, ["u:ada"], met("gone"), "take")
-        found = await stores.experiments.assign(one, ["u:ada"], met("b"), "take")
-        assert found is not None
-        assert found.variant_id == "b"
+        experiment = an_experiment()
+        await stores.experiments.assign(experiment, ["u:ada"], met("gone"), "take")
+        exposure = await stores.experiments.assign(experiment, ["u:ada"], met("b"), "take")
+        assert exposure is not None
+        assert exposure.variant_id == "b"
 
     async def test_of_parallel_calls_for_user_and_visitor_all_get_one_variant(self, stores: Stores) -> None:
-        one = an_experiment()
+        experiment = an_experiment()
         calls = [
-            stores.experiments.assign(one, ["u:ada", "a:x"], met("ab"[n % 2], NOW + n), "take")
+            stores.experiments.assign(experiment, ["u:ada", "a:x"], met("ab"[n % 2], NOW + n), "take")
             for n in range(20)
         ]
         assert len(set(await asyncio.gather(*calls))) == 1
 
     async def test_reader_ids_may_hold_anything(self, stores: Stores) -> None:
-        one = an_experiment()
-        readers = ["u:5:u:ada\x1f\n'\"", "a:Łukasz 🌷 " + "x" * 500]
-        first = await stores.experiments.assign(one, readers[1:], met("a"), "take")
-        assert await stores.experiments.assign(one, readers, met("b"), "take") == first
-        assert [row async for row in stores.experiments.exposures(APP, one.experiment_id)] != []
-        assert await stores.experiments.erase_exposures(APP, [readers[0]]) == 0, "no such experiment yet"
-        await stores.experiments.compare_and_set(one, 0)
-        assert await stores.experiments.erase_exposures(APP, [readers[0]]) == 2
+        experiment = an_experiment()
+        user_keys = ["u:5:u:ada\x1f\n'\"", "a:Łukasz 🌷 " + "x" * 500]
+        first = await stores.experiments.assign(experiment, user_keys[1:], met("a"), "take")
+        assert await stores.experiments.assign(experiment, user_keys, met("b"), "take") == first
+        assert [row async for row in stores.experiments.exposures(APP, experiment.experiment_id)] != []
+        assert await stores.experiments.erase_exposures(APP, [user_keys[0]]) == 0, "no such experiment yet"
+        await stores.experiments.compare_and_set(experiment, 0)
+        assert await stores.experiments.erase_exposures(APP, [user_keys[0]]) == 2
 
     async def test_all_exposures_can_be_gone_through(self, stores: Stores) -> None:
-        one = an_experiment()
+        experiment = an_experiment()
         for n in range(1_200):
-            await stores.experiments.assign(one, [f"u:{n}"], met("ab"[n % 2], NOW + n), "take")
-        found = {reader: exposure async for reader, exposure in stores.experiments.exposures(APP, "id-one")}
-        assert found == {f"u:{n}": met("ab"[n % 2], NOW + n, person=f"u:{n}") for n in range(1_200)}
+            await stores.experiments.assign(experiment, [f"u:{n}"], met("ab"[n % 2], NOW + n), "take")
+        exposures = {
+            user_key: exposure async for user_key, exposure in stores.experiments.exposures(APP, "id-one")
+        }
+        assert exposures == {f"u:{n}": met("ab"[n % 2], NOW + n, person=f"u:{n}") for n in range(1_200)}
 
     async def test_with_a_person_all_their_ids_are_forgotten_and_nobody_elses(self, stores: Stores) -> None:
-        one = await stores.experiments.compare_and_set(an_experiment(), 0)
+        experiment = await stores.experiments.compare_and_set(an_experiment(), 0)
         two = await stores.experiments.compare_and_set(an_experiment("two"), 1)
-        assert one is not None
+        assert experiment is not None
         assert two is not None
-        await stores.experiments.assign(one, ["a:x"], met("a"), "take")
-        await stores.experiments.assign(one, ["u:ada", "a:x"], None, "take")
-        await stores.experiments.assign(one, ["u:ada", "a:y"], None, "take")
+        await stores.experiments.assign(experiment, ["a:x"], met("a"), "take")
+        await stores.experiments.assign(experiment, ["u:ada", "a:x"], None, "take")
+        await stores.experiments.assign(experiment, ["u:ada", "a:y"], None, "take")
         await stores.experiments.assign(two, ["u:ada"], met("b"), "take")
         await stores.experiments.assign(two, ["u:bob"], met("b"), "take")
         await stores.interactions.erase(APP, ["ada"])
         left = [row async for row in stores.experiments.exposures(APP, "id-one")]
         assert left == []
-        assert [reader async for reader, _ in stores.experiments.exposures(APP, "id-two")] == ["u:bob"]
+        assert [user_key async for user_key, _ in stores.experiments.exposures(APP, "id-two")] == ["u:bob"]
 
     async def test_counts_of_what_was_served_add_up(self, stores: Stores) -> None:
         await stores.experiments.record_served(APP, "id-one", {"a:count": 2, "a:under_10": 1})

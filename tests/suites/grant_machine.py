@@ -117,10 +117,10 @@ class GrantMachine(StoreMachine):
             self.model.end(name)
         self.model.codes[name].used = True
 
-    @rule(target=tokens, held=tokens)
-    def refresh(self, held: tuple[str, int, str]) -> tuple[str, int, str]:
+    @rule(target=tokens, grant=tokens)
+    def refresh(self, grant: tuple[str, int, str]) -> tuple[str, int, str]:
         """Somebody presents a refresh token, current or old."""
-        name, its_round, token = held
+        name, its_round, token = grant
         family = self.model.families.get(name)
         fresh = self._token()
         became = self._do(

@@ -115,13 +115,13 @@ class IntakeMachine(RuleBasedStateMachine):
     @rule(target=batches, consumer=CONSUMERS)
     def claim(self, consumer: str) -> Any:
         self.run(self.opened.pause())
-        found = self.run(self.stores.intake.claim(consumer, [APP], count=100, block_ms=0))
-        assert {batch.task_id for batch in found} == self.model.waiting()
-        assert len(found) == len(self.model.waiting())
-        for batch in found:
+        batches = self.run(self.stores.intake.claim(consumer, [APP], count=100, block_ms=0))
+        assert {batch.task_id for batch in batches} == self.model.waiting()
+        assert len(batches) == len(self.model.waiting())
+        for batch in batches:
             assert orjson.loads(batch.payload) == self.model.tasks[batch.task_id].record_ids
             self.model.tasks[batch.task_id].status = "running"
-        return multiple(*found)
+        return multiple(*batches)
 
     @rule(batch=batches, kind=KINDS, failed=st.integers(0, 1))
     def apply(self, batch: Batch, kind: str | None, failed: int) -> None:

@@ -180,8 +180,8 @@ class QuestionSuite:
         store = stores.questions
         for user_key in ("u:1", "u:2", "u:2", "a:3"):
             await store.record_question(APP, "what is mulch", user_key, 7)
-        for reader in ("u:1", "u:1", "u:1", "u:1"):
-            await store.record_question(APP, "my secret", reader, 7)
+        for user_key in ("u:1", "u:1", "u:1", "u:1"):
+            await store.record_question(APP, "my secret", user_key, 7)
         await store.record_question(APP, "when to plant", "u:1", 7)
         await store.record_question(APP, "when to plant", "u:2", 8)
         popular = await store.list_popular(APP, [8, 7], min_users=2, rows=5)
@@ -195,7 +195,7 @@ class QuestionSuite:
         for stored in questions:
             await self.put_question(stores, stored)
         recent = await stores.questions.list_recent(APP, start=0, count=3)
-        assert [one.question.text for one in recent] == ["question 3", "question 2", "question 1"]
+        assert [answered.question.text for answered in recent] == ["question 3", "question 2", "question 1"]
         assert len(await stores.questions.list_recent(APP, start=3, count=3)) == 1
         assert await stores.questions.list_recent(OTHER, start=0, count=3) == []
         await stores.questions.erase(APP, ["u:ada"])

@@ -23,12 +23,14 @@ class QuerySuite:
         raise NotImplementedError
 
     async def test_lots_read_back_whole_and_in_order(self, stores: Stores) -> None:
-        wanted = [tuple(a_query(f"query {lot} {at} \u2028é", at) for at in range(3)) for lot in range(5)]
-        for lot in wanted:
-            await stores.queries.append(APP, lot)
+        expected = [
+            tuple(a_query(f"query {batch} {at} \u2028é", at) for at in range(3)) for batch in range(5)
+        ]
+        for batch in expected:
+            await stores.queries.append(APP, batch)
         await stores.queries.append(APP, [])
-        lots = await stores.queries.read(APP, "0", count=100)
-        assert [lot.rows for lot in lots] == wanted
+        batches = await stores.queries.read(APP, "0", count=100)
+        assert [batch.rows for batch in batches] == expected
         assert await stores.queries.read(OTHER, "0", count=100) == []
 
     async def test_reading_goes_on_behind_an_offset(self, stores: Stores) -> None:
@@ -36,17 +38,17 @@ class QuerySuite:
             await stores.queries.append(APP, [a_query(at=at)])
         first = await stores.queries.read(APP, "0", count=2)
         rest = await stores.queries.read(APP, first[-1].offset, count=100)
-        assert [lot.rows[0].at for lot in (*first, *rest)] == [0, 1, 2, 3, 4]
+        assert [batch.rows[0].at for batch in (*first, *rest)] == [0, 1, 2, 3, 4]
 
     async def test_what_is_settled_is_forgotten_and_nothing_else(self, stores: Stores) -> None:
         for at in range(4):
             await stores.queries.append(APP, [a_query(at=at)])
-        lots = await stores.queries.read(APP, "0", count=100)
-        await stores.queries.trim(APP, lots[1].offset)
-        await stores.queries.trim(APP, lots[0].offset)
-        await stores.queries.trim(OTHER, lots[3].offset)
+        batches = await stores.queries.read(APP, "0", count=100)
+        await stores.queries.trim(APP, batches[1].offset)
+        await stores.queries.trim(APP, batches[0].offset)
+        await stores.queries.trim(OTHER, batches[3].offset)
         left = await stores.queries.read(APP, "0", count=100)
-        assert left == lots[2:]
+        assert left == batches[2:]
 
     async def test_every_app_keeps_a_separate_salt(self, stores: Stores) -> None:
         salt = await stores.queries.salt(APP)

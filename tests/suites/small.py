@@ -122,9 +122,9 @@ class EngineSuite(_Suite):
             return engine.model_copy(update={"snapshot": engine.snapshot + "x"})
 
         await asyncio.gather(*(stores.engines.change(APP, "e", longer) for _ in range(8)))
-        found = await stores.engines.get(APP, "e")
-        assert found is not None
-        assert found.snapshot == "x" * 8
+        engine = await stores.engines.get(APP, "e")
+        assert engine is not None
+        assert engine.snapshot == "x" * 8
         assert await stores.engines.change(APP, "nope", longer) is None
         assert await stores.engines.get(APP, "nope") is None
 

@@ -32,7 +32,7 @@ from tests.suites.manual_clock import ManualClock
 from tests.suites.waiting import until
 
 APP = "news"
-ASKED = "Who signed the treaty about the water of the river?"
+QUESTION = "Who signed the treaty about the water of the river?"
 OTHERWISE = "<p>The talks about the border failed in winter.</p>"
 TREATY = next(article for article in ARTICLES if article["product_id"] == "river-treaty")
 
@@ -73,7 +73,7 @@ class House:
         self.open.append(made)
         return made
 
-    def question(self, text: str = ASKED, **more: Any) -> Question:
+    def question(self, text: str = QUESTION, **more: Any) -> Question:
         now_ms = self.clock.now_ms()
         times = {"asked_at": now_ms, "deadline_at": now_ms + ANSWER_WITHIN_MS}
         return Question(**{"question_id": new_question_id(), "app_id": APP, "text": text, **times, **more})
@@ -90,7 +90,7 @@ class House:
         record: dict[str, Any] = json.loads(raw)
         return record
 
-    async def answered(self, text: str = ASKED, **more: Any) -> Question:
+    async def answered(self, text: str = QUESTION, **more: Any) -> Question:
         worker, question = await self.worker(), self.question(text, **more)
         await worker.submit(question)
         await worker.queue.wait_idle()
@@ -253,7 +253,7 @@ async def test_more_questions_than_hands_wait_for_whoever_has_room(house: House)
     house.archive.gate.clear()
     first, second = await house.worker(), await house.worker()
     first.queue._most = 2
-    questions = [house.question(f"{ASKED} {number}") for number in range(5)]
+    questions = [house.question(f"{QUESTION} {number}") for number in range(5)]
     for question in questions:
         await first.submit(question)
     assert first.queue.active_count == 2
@@ -269,7 +269,7 @@ async def test_more_questions_than_hands_wait_for_whoever_has_room(house: House)
 async def test_a_submitted_question_is_stored(house: House) -> None:
     parent = await house.answered(user_id="gina")
     asking = StoreQuestionSubmitter(house.stores.questions, house.clock, new_question_id)
-    again = RepeatedQuestion(APP, "gina", ASKED, parent.question_id, question_id=new_question_id())
+    again = RepeatedQuestion(APP, "gina", QUESTION, parent.question_id, question_id=new_question_id())
     assert await asking.ask(again) == again.question_id == await asking.ask(again)
     outcome = await asking.get_outcome(APP, again.question_id)
     assert outcome is not None
@@ -306,7 +306,7 @@ async def test_an_answer_whose_article_goes_is_withdrawn(house: House) -> None:
     assert await _rechecked(house) == 0
 
     async def archive_has_heard() -> bool:
-        result = await house.archive.ask(ArchiveQuery(APP, ASKED))
+        result = await house.archive.ask(ArchiveQuery(APP, QUESTION))
         assert isinstance(result, ArchiveResult)
         return "river-treaty" not in [snippet.product_id for snippet in result.snippets]
 

@@ -37,15 +37,15 @@ SUBJECTS = ("glacier", "orchestra", "tramway", "lighthouse", "vineyard", "observ
 async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
     app = App(app_id=APP, environment="development", created_at=0)
     if request.param == "memory":
-        found = memory_stores()
-        await found.access.put_app(app)
-        yield found
+        stores = memory_stores()
+        await stores.access.put_app(app)
+        yield stores
         return
     server = request.getfixturevalue("redis_server")
     assert server.say("FLUSHALL") == b"+OK\r\n"
-    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as found:
-        await found.access.put_app(app)
-        yield found
+    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
+        await stores.access.put_app(app)
+        yield stores
 
 
 def dump(path: Path, count: int) -> str:

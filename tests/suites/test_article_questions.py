@@ -144,8 +144,10 @@ async def test_a_model_is_checked_sentence_by_sentence(model_run: ModelRun) -> N
     for question in questions_of("dev"):
         answer = await model_run.ask(question, build_completion(question, articles.search_articles(question)))
         snippets = [
-            Snippet(one.product_id, one.position, one.title, "", (), "", "", one.text, 1.0, "")
-            for one in answer.passages
+            Snippet(
+                passage.product_id, passage.position, passage.title, "", (), "", "", passage.text, 1.0, ""
+            )
+            for passage in answer.passages
         ]
         assert answer.public_finish_reason == ("success" if answer.sentences else "no_answer")
         shown += [sentence.text for sentence in answer.sentences]

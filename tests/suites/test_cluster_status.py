@@ -138,7 +138,7 @@ async def test_the_lag_of_the_slowest_live_follower(installation: OpenStores) ->
     for name, behind, at in (("a", now, now), ("b", now - 90_000, now), ("gone", 1, now - 120_000)):
         await installation.changes.record_follower(APP, Follower(name, at, {"product": f"{behind}-0"}))
     report = await read_cluster(installation, now)
-    [product] = [one for one in report.logs if one.noun == "product"]
+    [product] = [log for log in report.logs if log.noun == "product"]
     assert (product.followers, product.follower_lag_ms) == (2, 90_000)
     assert (log_lag_ms("0", "0"), log_lag_ms("5-1", "9-0")) == (0, 0)
     _, status = await run("cluster", "status")
@@ -155,11 +155,11 @@ async def test_a_follower_that_has_read_nothing_yet_is_no_older_than_its_record(
     for name, at, lag in (("recheck", now - 3_000, 2_000), ("stuck", now + 59_000, 60_000)):
         await installation.changes.record_follower(APP, Follower(name, at, {"product": "0"}))
         report = await read_cluster(installation, now)
-        [product] = [one for one in report.logs if one.noun == "product"]
+        [product] = [log for log in report.logs if log.noun == "product"]
         assert product.follower_lag_ms == lag
         if name == "recheck":
-            _, told = await run("cluster", "status")
-            levels = {part["check"]: part["level"] for part in told["findings"]}
+            _, status = await run("cluster", "status")
+            levels = {part["check"]: part["level"] for part in status["findings"]}
             assert levels[f"log {APP}"] == "ok"
 
 
@@ -170,7 +170,7 @@ async def test_the_check_of_answers_that_is_late_on_purpose_is_no_lag(installati
     for name, offset in ((LATE_RECHECK, now - 110_000), (f"{RECHECK}-now", now - 5_000)):
         await installation.changes.record_follower(APP, Follower(name, now, {"product": f"{offset}-0"}))
     report = await read_cluster(installation, now)
-    [product] = [one for one in report.logs if one.noun == "product"]
+    [product] = [log for log in report.logs if log.noun == "product"]
     assert (product.followers, product.follower_lag_ms) == (2, 5_000)
 
 
@@ -179,27 +179,27 @@ async def test_replicas_that_differ_at_one_offset_are_named(installation: OpenSt
     for name, records in (("left", "1"), ("right", "2")):
         digest = {"records": records, "lists": "", "version": ""}
         await installation.changes.record_follower(APP, Follower(name, now, {"product": "1-0"}, digest))
-    code, told = await run("cluster", "status")
+    code, report = await run("cluster", "status")
     assert code == 1
     words = "2 replicas at the same offset of the log hold different states: left, right"
-    assert bad(told)[f"replicas {APP}"] == words
-    assert told["differing"] == {APP: ["left", "right"]}
+    assert bad(report)[f"replicas {APP}"] == words
+    assert report["differing"] == {APP: ["left", "right"]}
 
 
 async def test_apps_that_do_not_fit_the_memory_budget_are_named(installation: OpenStores) -> None:
     now, memory = read_clock_ms(), ReplicaMemoryStore(installation.server)
     fits = ReplicaMemory("api-1", now, 512 << 20, 300 << 20, 2, {}, {"shop": 2})
     await memory.record(fits)
-    code, told = await run("cluster", "status")
-    [line] = [part for part in told["findings"] if part["check"] == "app memory"]
+    code, report = await run("cluster", "status")
+    [line] = [part for part in report["findings"] if part["check"] == "app memory"]
     assert (code, line["level"]) == (0, "ok")
     assert line["words"] == "300 of 512 MiB for 2 apps in the fullest API replica, 2 reloads in ten minutes"
-    assert told["memory"][0]["counted_bytes"] == 300 << 20
+    assert report["memory"][0]["counted_bytes"] == 300 << 20
     await memory.record(ReplicaMemory("api-2", now, 512 << 20, 500 << 20, 3, {}, {"shop": 2, "toys": 9}))
     await memory.record(ReplicaMemory("gone", now - 60_000, 1, 1, 1, {"old": 2}, {}))
     for command in (("cluster", "status"), ("cluster", "doctor")):
-        _, told = await run(*command)
-        [line] = [part for part in told["findings"] if part["check"] == "app memory"]
+        _, report = await run(*command)
+        [line] = [part for part in report["findings"] if part["check"] == "app memory"]
         assert line["level"] == "warning"
         assert line["words"] == (
             "500 of 512 MiB for 3 apps in the fullest API replica, 13 reloads in ten minutes: not all used apps fit "
@@ -209,8 +209,8 @@ async def test_apps_that_do_not_fit_the_memory_budget_are_named(installation: Op
         assert "kiosk up --memory" in line["advice"]
     await memory.delete("api-2")
     await memory.record(ReplicaMemory("api-1", now, 512 << 20, 700 << 20, 1, {"shop": 700 << 20}, {}))
-    _, told = await run("cluster", "status")
-    [line] = [part for part in told["findings"] if part["check"] == "app memory"]
+    _, report = await run("cluster", "status")
+    [line] = [part for part in report["findings"] if part["check"] == "app memory"]
     assert line["words"].endswith("larger than the budget alone: shop (700 MiB)")
 
 
@@ -223,28 +223,28 @@ async def test_another_key_and_another_store_are_named(
     write_identity(Settings(), "b7")
     (other / "master.key").write_text("A" * 43 + "=\n")
     (other / "master.key").chmod(0o600)
-    code, told = await run("cluster", "status")
+    code, report = await run("cluster", "status")
     assert code == 1
-    assert set(bad(told)) == {"its master key", "artifact store"}
+    assert set(bad(report)) == {"its master key", "artifact store"}
 
 
 async def test_without_redis_it_ends_with_3(
     installation: OpenStores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KIOSK_REDIS_URL", f"unix://{tmp_path}/none.sock")
-    code, told = await run("cluster", "status")
+    code, report = await run("cluster", "status")
     assert code == 3
-    assert [part["check"] for part in told["findings"]] == ["redis"]
+    assert [part["check"] for part in report["findings"]] == ["redis"]
 
 
 async def test_doctor_looks_at_the_redis_it_is_given(installation: OpenStores, api: str) -> None:
     for words in (("doctor",), ("cluster", "doctor")):
-        _, told = await run(*words, "--url", api)
-        checks = {part["check"]: part for part in told["findings"]}
+        _, report = await run(*words, "--url", api)
+        checks = {part["check"]: part for part in report["findings"]}
         assert checks["lease intake"]["words"].startswith("held by intake of n2")
         assert checks[f"alive {api}"]["level"] == "ok"
-        assert not [part for part in told["findings"] if "will be used" in part["words"]]
-        assert not [part for part in told["findings"] if "installation is stopped" in part["words"]]
+        assert not [part for part in report["findings"] if "will be used" in part["words"]]
+        assert not [part for part in report["findings"] if "installation is stopped" in part["words"]]
 
 
 @pytest.mark.usefixtures("installation")
@@ -259,10 +259,10 @@ async def test_status_points_to_the_cluster() -> None:
 
 @pytest.mark.usefixtures("installation")
 def test_the_table_fits_80_columns() -> None:
-    found = inspect_cluster(Settings(), [], read_clock_ms())
+    report = inspect_cluster(Settings(), [], read_clock_ms())
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None, soft_wrap=True)
     # a path is never broken, so that it can be copied
-    console.print(build_table([finding for finding in found.findings if "/" not in finding.words]))
+    console.print(build_table([finding for finding in report.findings if "/" not in finding.words]))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert len(lines) > 10
     assert max(map(len, lines)) <= 80

@@ -57,8 +57,8 @@ async def test_each_page_with_data_is_answered_and_small() -> None:
 class _Person:
     """Somebody who opens pages and sends forms."""
 
-    def __init__(self, base: str) -> None:
-        self.http = httpx.AsyncClient(base_url=base, timeout=60)
+    def __init__(self, origin: str) -> None:
+        self.http = httpx.AsyncClient(base_url=origin, timeout=60)
         self.text = ""
 
     async def get(self, path: str) -> httpx.Response:
@@ -107,7 +107,7 @@ async def test_every_template_is_rendered_with_figures(
         await stage.add_person("guest", role="reader", roles={})
         values = await fill_app(stage, "shop", FEW, tmp_path, for_engine=True)
         values["run_id"] = await _finish_run(stage, values)
-        person = _Person(stage.base)
+        person = _Person(stage.origin)
         stack.push_async_callback(person.http.aclose)
         await person.get(SIGN_IN)
         await person.sign_in("ada")
@@ -116,11 +116,11 @@ async def test_every_template_is_rendered_with_figures(
                 answer = await person.get(case.address)
                 assert answer.status_code == 200, (case, answer.text)
         await _send_forms(person, values)
-        guest = _Person(stage.base)
+        guest = _Person(stage.origin)
         stack.push_async_callback(guest.http.aclose)
         await guest.sign_in("guest")
         assert (await guest.get("/")).status_code == 403
-        late = _Person(stage.base)
+        late = _Person(stage.origin)
         stack.push_async_callback(late.http.aclose)
         assert "code" in (await late.send(SIGN_IN, SIGN_IN, username="ada", password=PASSWORD)).text
     templates = {
@@ -178,8 +178,10 @@ async def _send_forms(person: _Person, values: dict[str, str]) -> None:
         boost_fq="brand:Alder", try_queries="kettle", try_users="b0-1", try_products="p11", enabled="on",
     )  # fmt: skip
     assert preview.status_code == 200, preview.text
-    found = f"{shop}/import/{values['import_id']}"
-    trial = await person.send(found, f"{found}/dry-run", part=True, **{"column-0": "product_id", "more": ""})
+    import_path = f"{shop}/import/{values['import_id']}"
+    trial = await person.send(
+        import_path, f"{import_path}/dry-run", part=True, **{"column-0": "product_id", "more": ""}
+    )
     assert trial.status_code == 200, trial.text
     for kind in ("user_to_products", "user_to_categories", "search", "complete", "ask"):
         answer = await person.send(

@@ -324,8 +324,8 @@ async def test_queries_come_from_the_shelf_and_from_the_queue(world: World) -> N
     settler = LogCompactor(world.stores.queries, artifacts, clock, SilentMeter())
     day, now_ms = 86_400_000, clock.now_ms()
 
-    def query(at: int, text: str, reader: str = "") -> LoggedQuery:
-        return LoggedQuery(at, "search", text, 3, "en", "", "default", 1.5, reader)
+    def query(at: int, text: str, user_key: str = "") -> LoggedQuery:
+        return LoggedQuery(at, "search", text, 3, "en", "", "default", 1.5, user_key)
 
     await world.stores.queries.append(
         APP, [query(now_ms - 2 * day, "hoe", "aa"), query(now_ms - day, "rake", "bb")]
@@ -443,7 +443,7 @@ async def test_the_file_is_private_whole_and_named_by_its_digest(world: World) -
     assert summary.to_dict()["digest"] == f"sha256:{summary.sha256}"
     parquet = await world.export("users", "out.parquet")
     assert parquet.sha256 == hashlib.sha256((world.folder / "out.parquet").read_bytes()).hexdigest()
-    assert [one.name for one in world.folder.iterdir() if one.name.startswith(".")] == []
+    assert [file.name for file in world.folder.iterdir() if file.name.startswith(".")] == []
 
 
 async def test_a_damaged_segment_leaves_the_old_file(world: World) -> None:
@@ -456,7 +456,7 @@ async def test_a_damaged_segment_leaves_the_old_file(world: World) -> None:
     with pytest.raises(Fault, match="damaged"):
         await world.export("users")
     assert path.read_text() == "old"
-    assert [one.name for one in world.folder.iterdir() if one.name.startswith(".")] == []
+    assert [file.name for file in world.folder.iterdir() if file.name.startswith(".")] == []
 
 
 async def test_addresses_of_visitors_stay_inside(world: World) -> None:

@@ -18,11 +18,11 @@ def test_answers_cite_their_support_and_unknowns_are_refused() -> None:
 
 
 def test_plain_questions_are_answered_right_or_refused() -> None:
-    asked = definitions.definition_questions()
-    whole = definitions.score(asked)
+    questions = definitions.definition_questions()
+    whole = definitions.score(questions)
     assert whole.precision >= definitions.PRECISION, whole
     assert whole.recall >= definitions.RECALL, whole
     for language in definitions.LANGUAGES:
-        found = definitions.score([one for one in asked if one.language == language])
-        assert found.precision >= 0.9, (language, found)
-        assert found.recall >= definitions.RECALL, (language, found)
+        score = definitions.score([question for question in questions if question.language == language])
+        assert score.precision >= 0.9, (language, score)
+        assert score.recall >= definitions.RECALL, (language, score)

@@ -218,10 +218,10 @@ def test_reads_at_a_node_without_power_are_repeated_after_three_seconds(tmp_path
             waiting = [pool.submit(send, url, *READS[1]) for _ in range(2)]
             wait_until(taken.exists)
             node.unplug()  # connections stay, and nothing is acknowledged any more
-            found = [future.result() for future in waiting]
-            found += pool.map(lambda _: send(url, "GET", "/v1/products/a"), range(4))
-        assert [status for status, _ in found] == [200] * 6
-        assert max(took_s for _, took_s in found) < 8.0, found
+            replies = [future.result() for future in waiting]
+            replies += pool.map(lambda _: send(url, "GET", "/v1/products/a"), range(4))
+        assert [status for status, _ in replies] == [200] * 6
+        assert max(took_s for _, took_s in replies) < 8.0, replies
         assert len(well.paths) >= 4
     finally:
         network.close()

@@ -23,6 +23,6 @@ async def test_a_flood_leaves_little_behind(easy_stores: OpenStores, tmp_path: P
     print(flood.report(before))
     assert flood.peak - before <= MOST_MB << 20
     packed = await easy_stores.interactions.recent(APP, ["u:honest"])
-    assert [orjson.loads(one)[1][0] for one in packed] == flood.honest[:200]
+    assert [orjson.loads(entry)[1][0] for entry in packed] == flood.honest[:200]
     assert flood.statuses[401] > 0
     await flood.corner.close()

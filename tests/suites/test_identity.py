@@ -85,7 +85,13 @@ async def test_of_many_first_starts_one_chooses_the_id(machine: Machine) -> None
     settings = machine("one")
     ensure_master_key(settings)
     assert (
-        len({one.installation_id for one in await asyncio.gather(*(start(settings) for _ in range(5)))}) == 1
+        len(
+            {
+                identity.installation_id
+                for identity in await asyncio.gather(*(start(settings) for _ in range(5)))
+            }
+        )
+        == 1
     )
 
 

@@ -41,15 +41,15 @@ APP = "shop"
 async def stores(request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
     app = App(app_id=APP, environment="development", created_at=0)
     if request.param == "memory":
-        found = memory_stores()
-        await found.access.put_app(app)
-        yield found
+        stores = memory_stores()
+        await stores.access.put_app(app)
+        yield stores
         return
     server = request.getfixturevalue("redis_server")
     assert server.say("FLUSHALL") == b"+OK\r\n"
-    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as found:
-        await found.access.put_app(app)
-        yield found
+    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
+        await stores.access.put_app(app)
+        yield stores
 
 
 def write(path: Path, rows: list[Any]) -> str:
@@ -81,8 +81,8 @@ def clicks(count: int) -> list[dict[str, Any]]:
 
 
 async def logged(stores: Stores) -> list[str]:
-    found = await stores.changes.read(APP, {"interaction": "0"}, count=100_000, block_ms=0)
-    return [item["product_ids"][0] for change in found for item in orjson.loads(change.payload)]
+    changes = await stores.changes.read(APP, {"interaction": "0"}, count=100_000, block_ms=0)
+    return [item["product_ids"][0] for change in changes for item in orjson.loads(change.payload)]
 
 
 async def test_users_and_products_of_a_file_are_stored_and_bad_rows_set_aside(
@@ -170,10 +170,10 @@ async def test_finished_interactions_are_not_ingested_twice_without_restart(
     write(tmp_path / "a.jsonl", clicks(30))
     assert (await run(stores, tmp_path, address, "interaction", chunk=10)).accepted == 30
     assert len(await logged(stores)) == 55
-    asked = await ingest(
+    report = await ingest(
         IngestOrder(address, "interaction", APP, chunk=10), stores, state_dir=tmp_path / "state", restart=True
     )
-    assert not asked.already
+    assert not report.already
 
 
 async def test_interactions_are_in_once_however_their_file_is_named_and_cut(
@@ -253,8 +253,8 @@ async def test_an_ingest_of_records_killed_anywhere_ends_complete(stores: Stores
             await _free(stores)
     assert deaths > 0
     assert (report.accepted, report.refused) == (59, 1)
-    found = await stores.records.ids(APP, "user")
-    assert found == sorted(f"u{n}" for n in range(60) if n != 33)
+    user_ids = await stores.records.ids(APP, "user")
+    assert user_ids == sorted(f"u{n}" for n in range(60) if n != 33)
     assert report.quarantine is not None
     assert len(report.quarantine.read_bytes().splitlines()) == 1
 
@@ -269,8 +269,8 @@ async def _owners(stores: Stores) -> list[str]:
     if hasattr(stores, "server"):
         owner = await stores.server.execute_slow("GET", "kiosk:lease:intake")
         return [owner.decode()] if owner else []
-    held: Any = stores.leases
-    return [owner for owner, _ in held._held.values()]
+    leases: Any = stores.leases
+    return [owner for owner, _ in leases._holders.values()]
 
 
 async def test_interactions_killed_anywhere_are_in_exactly_once(stores: Stores, tmp_path: Path) -> None:
@@ -475,8 +475,8 @@ async def test_a_killed_ingest_of_order_lines_continues_with_the_same_baskets(
         await run(stores, tmp_path, address, "interaction", mapping=mapping, chunk=10, watch=die)
     report = await run(stores, tmp_path, address, "interaction", mapping=mapping, chunk=10)
     assert (report.accepted, report.refused) == (60, 0)
-    found = await stores.changes.read(APP, {"interaction": "0"}, count=100_000, block_ms=0)
-    baskets = [item["product_ids"] for change in found for item in orjson.loads(change.payload)]
+    changes = await stores.changes.read(APP, {"interaction": "0"}, count=100_000, block_ms=0)
+    baskets = [item["product_ids"] for change in changes for item in orjson.loads(change.payload)]
     assert sorted(map(sorted, baskets)) == sorted(
         sorted(f"p{at}" for at in range(first, 300, 60)) for first in range(60)
     )

@@ -45,9 +45,11 @@ def test_a_refused_installation_is_one_json_object_too(
     asyncio.run(_mark_installation(redis_url))
     file = tmp_path / "clicks.jsonl"
     file.write_text(json.dumps({"type": "click", "user_id": "u", "product_ids": ["p"]}) + "\n")
-    code, told, progress = _run(monkeypatch, capsys, str(file), "--noun", "interaction", "--app", "ingested")
+    code, report, progress = _run(
+        monkeypatch, capsys, str(file), "--noun", "interaction", "--app", "ingested"
+    )
     assert code == 2
-    assert "this Redis belongs to installation" in told["error"]["message"]
+    assert "this Redis belongs to installation" in report["error"]["message"]
     assert "identity_refused" in progress
 
 
@@ -63,13 +65,13 @@ def test_the_end_of_an_ingest_is_one_json_object_and_progress_is_elsewhere(
     good = {"type": "click", "user_id": "u", "product_ids": ["p"]}
     file.write_text("\n".join(json.dumps(item) for item in (good, good, {"type": "zap"})) + "\n")
     words = (str(file), "--noun", "interaction", "--app", "ingested")
-    code, told, progress = _run(monkeypatch, capsys, *words)
-    assert code == 1, told
-    assert {name: told[name] for name in ("app_id", "noun", "rows", "accepted", "refused", "failed")} == {
+    code, report, progress = _run(monkeypatch, capsys, *words)
+    assert code == 1, report
+    assert {name: report[name] for name in ("app_id", "noun", "rows", "accepted", "refused", "failed")} == {
         "app_id": "ingested", "noun": "interaction", "rows": 3, "accepted": 2, "refused": 1, "failed": 0,
     }  # fmt: skip
-    assert Path(told["quarantine"]).exists()
-    assert [(reason["count"], reason["row"]) for reason in told["reasons"]] == [(1, 2)]
+    assert Path(report["quarantine"]).exists()
+    assert [(reason["count"], reason["row"]) for reason in report["reasons"]] == [(1, 2)]
     assert "2 accepted, 1 refused" in progress
 
 
@@ -78,10 +80,10 @@ def test_what_stopped_it_is_an_object_too(
 ) -> None:
     monkeypatch.setenv("KIOSK_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.delenv("KIOSK_REDIS_URL", raising=False)
-    code, told, said = _run(monkeypatch, capsys, "none.jsonl", "--noun", "user", "--app", "development")
+    code, report, log = _run(monkeypatch, capsys, "none.jsonl", "--noun", "user", "--app", "development")
     assert code == 3
-    assert told["error"]["code"] == "unavailable"
-    assert "ingest stopped" in said
+    assert report["error"]["code"] == "unavailable"
+    assert "ingest stopped" in log
 
 
 @pytest.mark.redis
@@ -98,9 +100,9 @@ def test_an_ingest_stops_when_the_disk_of_the_installation_is_full_and_goes_on_l
     file.write_text("".join(json.dumps(click) + "\n" for _ in range(10)))
     words = (str(file), "--noun", "interaction", "--app", "ingested", "--chunk", "2")
     monkeypatch.setenv("KIOSK_DISK_LIMIT", "0.000001")
-    code, told, _ = _run(monkeypatch, capsys, *words)
+    code, report, _ = _run(monkeypatch, capsys, *words)
     assert code == 3
-    assert "writes are refused until there is room again" in told["error"]["message"]
+    assert "writes are refused until there is room again" in report["error"]["message"]
     monkeypatch.setenv("KIOSK_DISK_LIMIT", "1")
-    code, told, _ = _run(monkeypatch, capsys, *words)
-    assert (code, told["accepted"]) == (0, 10)
+    code, report, _ = _run(monkeypatch, capsys, *words)
+    assert (code, report["accepted"]) == (0, 10)

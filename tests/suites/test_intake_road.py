@@ -58,15 +58,15 @@ def clock() -> ManualClock:
 @pytest.fixture(params=["memory", "redis"])
 async def stores(request: pytest.FixtureRequest, clock: ManualClock) -> AsyncIterator[Stores]:
     if request.param == "memory":
-        found = memory_stores(clock)
-        await found.access.put_app(App(app_id=APP, environment="development", created_at=0))
-        yield found
+        stores = memory_stores(clock)
+        await stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
+        yield stores
         return
     server = request.getfixturevalue("redis_server")
     assert server.say("FLUSHALL") == b"+OK\r\n"
-    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as found:
-        await found.access.put_app(App(app_id=APP, environment="development", created_at=0))
-        yield found
+    async with open_stores(server.url, hot_s=5.0, slow_s=10.0) as stores:
+        await stores.access.put_app(App(app_id=APP, environment="development", created_at=0))
+        yield stores
 
 
 @pytest.fixture
@@ -149,8 +149,8 @@ async def test_an_accepted_upload_becomes_records_a_change_and_a_finished_task(
     assert await drain(loop_over(stores, clock)) == 1
 
     assert await status(stores, "product", task) == ("finished", 2, 0)
-    found = await stores.records.get_many(APP, "product", ["p1", "p2"])
-    assert [orjson.loads(record or b"") for record in found] == [
+    records = await stores.records.get_many(APP, "product", ["p1", "p2"])
+    assert [orjson.loads(record or b"") for record in records] == [
         {"product_id": "p1", "title": "Trowel", "type": "tool"},
         {"product_id": "p2"},
     ]
@@ -207,9 +207,9 @@ async def test_a_poison_record_is_set_aside_and_its_batch_finishes(
     await drain(loop_over(stores, clock, embedder=Fussy()))
     assert await status(stores, "product", task) == ("finished", 2, 1)
     assert await stores.records.ids(APP, "product") == ["fine", "good"]
-    found = await stores.tasks.get(APP, "product", task)
-    assert found is not None
-    assert found.errors[-1].startswith("data.1 is invalid.")
+    task_state = await stores.tasks.get(APP, "product", task)
+    assert task_state is not None
+    assert task_state.errors[-1].startswith("data.1 is invalid.")
     assert await _quarantined(stores) == [records[1]]
 
 
@@ -400,8 +400,8 @@ async def test_killed_a_hundred_times_every_batch_is_applied_exactly_once(
     assert await stores.intake.depth(APP) == 0
     logged = await changes(stores, "user")
     assert len(logged) == len(tasks), "a batch was logged twice or never"
-    found = await stores.records.ids(APP, "user")
-    assert found == sorted(expected)
+    user_ids = await stores.records.ids(APP, "user")
+    assert user_ids == sorted(expected)
     for user_id, record in expected.items():
         assert orjson.loads(await stores.records.get(APP, "user", user_id) or b"") == record
     print(f"R6: killed {deaths} times over {len(tasks)} batches, each applied exactly once")
@@ -411,8 +411,8 @@ async def test_a_batch_of_a_dead_consumer_is_terminal_within_30_seconds(
     stores: Stores, clock: ManualClock
 ) -> None:
     task = await accept(stores, "user", [user("ann")])
-    held = await stores.intake.claim(CONSUMER, [APP], count=10, block_ms=0)
-    assert [batch.task_id for batch in held] == [task]
+    batches = await stores.intake.claim(CONSUMER, [APP], count=10, block_ms=0)
+    assert [batch.task_id for batch in batches] == [task]
     loop = loop_over(stores, clock, owner="two", lease_ms=600)
     assert await stores.leases.hold("intake", "dead", 600)
     running = asyncio.create_task(loop.run())
@@ -456,8 +456,8 @@ async def _lose(stores: Stores, task_id: str) -> None:
 EAGER = CompactionConfig(every_s=0.0, page=7)
 
 
-def click(reader: str, product_id: str, at: str = "2026-03-02T09:15:30.250Z") -> dict[str, Any]:
-    return {"type": "click", "user_id": reader, "product_ids": [product_id], "timestamp": at}
+def click(user_id: str, product_id: str, at: str = "2026-03-02T09:15:30.250Z") -> dict[str, Any]:
+    return {"type": "click", "user_id": user_id, "product_ids": [product_id], "timestamp": at}
 
 
 async def append(stores: Stores, *items: dict[str, Any]) -> str:
@@ -609,20 +609,20 @@ async def test_killed_while_settling_the_shelf_and_the_rest_of_the_log_are_compl
 
 
 async def _follow(
-    stores: Stores, read: dict[str, str], known: list[tuple[str, list[str]]]
+    stores: Stores, read: dict[str, str], rows: list[tuple[str, list[str]]]
 ) -> list[tuple[str, list[str]]]:
-    found = await stores.changes.read(APP, {"interaction": read["interaction"]}, count=10_000, block_ms=0)
-    for change in found:
-        known = _apply(known, change)
+    changes = await stores.changes.read(APP, {"interaction": read["interaction"]}, count=10_000, block_ms=0)
+    for change in changes:
+        rows = _apply(rows, change)
         read["interaction"] = change.offset
-    return known
+    return rows
 
 
-def _apply(known: list[tuple[str, list[str]]], change: ChangeLogEntry) -> list[tuple[str, list[str]]]:
+def _apply(rows: list[tuple[str, list[str]]], change: ChangeLogEntry) -> list[tuple[str, list[str]]]:
     items = orjson.loads(change.payload)
     if change.op == "erase":
-        return [row for row in known if row[0] not in items]
-    return [*known, *(("u:" + item["user_id"], item["product_ids"]) for item in items)]
+        return [row for row in rows if row[0] not in items]
+    return [*rows, *(("u:" + item["user_id"], item["product_ids"]) for item in items)]
 
 
 async def _catalog(stores: Stores) -> list[bytes]:
@@ -637,11 +637,11 @@ async def _complete(
     state = SegmentStore(artifacts).load(APP)
     catalog = {orjson.loads(product.json)["product_id"]: product.json for product in state.products}
     after: dict[Noun, str] = {noun: state.offsets.get(noun, "0") for noun in ("product", "interaction")}
-    readers, products = (state.interactions[name].to_pylist() for name in ("reader", "product_ids"))
-    known = list(zip(readers, products, strict=True))
+    user_keys, products = (state.interactions[name].to_pylist() for name in ("reader", "product_ids"))
+    rows = list(zip(user_keys, products, strict=True))
     for change in await stores.changes.read(APP, after, count=10_000, block_ms=0):
         if change.noun == "interaction":
-            known = _apply(known, change)
+            rows = _apply(rows, change)
         elif change.op == "put":
             catalog.update(
                 (record["product_id"], orjson.dumps(record)) for record in orjson.loads(change.payload)
@@ -649,7 +649,7 @@ async def _complete(
         else:
             for product_id in orjson.loads(change.payload):
                 catalog.pop(product_id, None)
-    return sorted(catalog.values()), sorted(known)
+    return sorted(catalog.values()), sorted(rows)
 
 
 async def test_damaged_segments_stop_settling_of_that_app_only_and_lose_nothing(
@@ -699,11 +699,11 @@ async def test_lost_product_segments_are_written_anew_from_the_records(
     await again.compact_round()
 
     state = SegmentStore(artifacts).load(APP)
-    found = {
+    segments_read = {
         product.json: (b"" if product.vector is None else product.vector.tobytes())
         for product in state.products
     }
-    assert found == {json: vector for json, vector in before.items() if b"p4" not in json}
+    assert segments_read == {json: vector for json, vector in before.items() if b"p4" not in json}
     assert state.products.embedder == HashingEmbedder.version
     assert await changes(stores, "product") == []
     assert state.interactions.num_rows == (1 if loss == "damaged" else 0)

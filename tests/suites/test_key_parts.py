@@ -34,7 +34,7 @@ def servers() -> Iterator[list[tuple[RedisProcess, RedisProcess]]]:
     """Two servers of each program."""
     if not SERVERS[0]:
         pytest.skip("no Redis server")
-    made = [(RedisProcess(binary=one), RedisProcess(binary=one)) for one in SERVERS]
+    made = [(RedisProcess(binary=binary), RedisProcess(binary=binary)) for binary in SERVERS]
     try:
         for server in itertools.chain(*made):
             server.start()
@@ -52,16 +52,19 @@ async def sides(
     source, target = servers[request.param[0]][0], servers[request.param[1]][1]
     for server in (source, target):
         assert server.say("FLUSHALL") == b"+OK\r\n"
-    async with open_stores(source.url, **EASY) as one, open_stores(target.url, **EASY) as other:
-        yield one, other
+    async with (
+        open_stores(source.url, **EASY) as source_stores,
+        open_stores(target.url, **EASY) as target_stores,
+    ):
+        yield source_stores, target_stores
 
 
 @pytest.fixture
 async def stores(servers: list[tuple[RedisProcess, RedisProcess]]) -> AsyncIterator[OpenStores]:
     """The newest server, emptied."""
     assert servers[0][0].say("FLUSHALL") == b"+OK\r\n"
-    async with open_stores(servers[0][0].url, **EASY) as one:
-        yield one
+    async with open_stores(servers[0][0].url, **EASY) as stores:
+        yield stores
 
 
 async def read(server: RedisClient, *names: bytes) -> list[KeyPart]:
@@ -112,16 +115,20 @@ async def fill(server: RedisClient) -> list[bytes]:
     values = [rng.randbytes(rng.choice((0, 1, 30, 300))) + b"%d" % n for n in range(max(SIZES))]
     for size in SIZES:
         some = values[:size]
-        await ask("HSET", KEY + b":hash:%d" % size, *itertools.chain(*((b"f" + one, one) for one in some)))
+        await ask(
+            "HSET", KEY + b":hash:%d" % size, *itertools.chain(*((b"f" + value, value) for value in some))
+        )
         await ask("SADD", KEY + b":set:%d" % size, *some)
         await ask(
             "ZADD",
             KEY + b":zset:%d" % size,
-            *itertools.chain(*((n * 0.1, one) for n, one in enumerate(some))),
+            *itertools.chain(*((n * 0.1, value) for n, value in enumerate(some))),
         )
         await ask("RPUSH", KEY + b":list:%d" % size, *some)
-        for n, one in enumerate(some):
-            await ask("XADD", KEY + b":stream:%d" % size, f"{n // 3 + 5}-{n % 3}", "field", one, one, "value")
+        for n, value in enumerate(some):
+            await ask(
+                "XADD", KEY + b":stream:%d" % size, f"{n // 3 + 5}-{n % 3}", "field", value, value, "value"
+            )
     await ask("SADD", KEY + b":numbers", *range(300))  # another encoding
     await ask("SET", KEY + b":binary\xff\x00\r\n", b"\x00\xff" * 1000)
     await ask("SET", KEY + b":empty", b"")
@@ -132,7 +139,7 @@ async def fill(server: RedisClient) -> list[bytes]:
 
 
 async def test_every_type_and_size_is_there_again(sides: tuple[OpenStores, OpenStores]) -> None:
-    source, target = (one.server for one in sides)
+    source, target = (side.server for side in sides)
     names = await fill(source)
     assert len(names) == 5 * len(SIZES) + 4
     parts = [
@@ -140,8 +147,8 @@ async def test_every_type_and_size_is_there_again(sides: tuple[OpenStores, OpenS
     ]
     await write(target, parts)
     both_count = [
-        b"entries-added" in await one.execute_slow("XINFO", "STREAM", KEY + b":stream:17")
-        for one in (source, target)
+        b"entries-added" in await server.execute_slow("XINFO", "STREAM", KEY + b":stream:17")
+        for server in (source, target)
     ]
     for name in names:
         expected = await state(source, name, counts=all(both_count))
@@ -172,12 +179,15 @@ async def make_streams(server: RedisClient) -> None:
 
 
 async def test_streams_keep_their_newest_id_and_their_groups(sides: tuple[OpenStores, OpenStores]) -> None:
-    source, target = (one.server for one in sides)
+    source, target = (side.server for side in sides)
     await make_streams(source)
     names = sorted(await source.execute_slow("KEYS", "*"))
     assert len(names) == 8
     counts = all(
-        [b"entries-added" in await one.execute_slow("XINFO", "STREAM", names[0]) for one in (source, source)]
+        [
+            b"entries-added" in await server.execute_slow("XINFO", "STREAM", names[0])
+            for server in (source, source)
+        ]
     )
     await write(target, await read(source, *names))
     counts = counts and b"entries-added" in await target.execute_slow("XINFO", "STREAM", names[0])
@@ -195,7 +205,7 @@ async def test_streams_keep_their_newest_id_and_their_groups(sides: tuple[OpenSt
 async def test_the_control_keys_of_a_cut_keep_the_state_of_streams_too(
     sides: tuple[OpenStores, OpenStores],
 ) -> None:
-    source, target = (one.server for one in sides)
+    source, target = (side.server for side in sides)
     await make_streams(source)
     names = [key.decode() for key in sorted(await source.execute_slow("KEYS", "*"))]
     cut, _, _ = await KeyLoader(source, SystemClock()).read_cut(names)
@@ -254,7 +264,7 @@ async def test_a_list_that_grows_at_its_head_is_read_as_it_was_at_one_moment(sto
 
 
 async def test_streams_and_keys_that_change_while_they_are_read(sides: tuple[OpenStores, OpenStores]) -> None:
-    source, target = (one.server for one in sides)
+    source, target = (side.server for side in sides)
     done, ask = asyncio.Event(), source.execute_slow
     names = [KEY + b":%d" % n for n in range(60)]
 

@@ -37,7 +37,7 @@ from tests.suites.manual_clock import ManualClock
 
 APP = "news"
 KEY = "sk-very-secret-indeed"
-ASKED = "Who signed the treaty about the water of the river?"
+QUESTION = "Who signed the treaty about the water of the river?"
 QUICK = {"connect_s": 0.5, "first_s": 0.4, "between_s": 0.3, "total_s": 1.2}
 TOTAL_S = QUICK["total_s"]
 OVER_S = 1.0
@@ -78,7 +78,7 @@ class Press:
         self.questions = questions
         self.writer = writer
 
-    async def ask(self, text: str = ASKED, **more: Any) -> tuple[StoredQuestion, float]:
+    async def ask(self, text: str = QUESTION, **more: Any) -> tuple[StoredQuestion, float]:
         """Ask, and wait for the end; how long that took."""
         now_ms, began_s = SystemClock().now_ms(), time.monotonic()
         question = Question(
@@ -125,8 +125,8 @@ async def test_a_model_writes_from_the_passages(press: Press, provider: Provider
         "Velmora and Ostrany signed a treaty in Dunmere that divides the water of the river."
     ]
     assert [passage.product_id for passage in answer.passages] == ["river-treaty"]
-    (asked,) = provider.requests
-    assert (asked["model"], asked["stream"]) == ("m-1", True)
+    (request,) = provider.requests
+    assert (request["model"], request["stream"]) == ("m-1", True)
     assert f"authorization: bearer {KEY}" in provider.headers[0].lower()
     assert "accept-encoding: identity" in provider.headers[0].lower()
 
@@ -136,7 +136,7 @@ BY_MODEL = "Which countries signed the treaty of Dunmere?"
 
 
 @pytest.mark.parametrize(
-    ("rewriting", "behaviour", "wanted"),
+    ("rewriting", "behaviour", "expected"),
     [
         (BY_MODEL, "good", BY_MODEL),
         ("Bananas are sold cheaply on our other website today.", "good", BY_RULE),
@@ -145,20 +145,20 @@ BY_MODEL = "Which countries signed the treaty of Dunmere?"
     ],
 )
 async def test_a_model_rewrites_a_follow_up_and_the_rule_does_when_it_fails(
-    press: Press, provider: Provider, rewriting: str, behaviour: str, wanted: str
+    press: Press, provider: Provider, rewriting: str, behaviour: str, expected: str
 ) -> None:
     provider.rewriting, provider.behaviour = rewriting, behaviour
     before = ("Which countries took part in the Dunmere treaty?",)
     recorded, took_s = await press.ask("And who signed it?", before=before)
-    assert recorded.answer.question == wanted
+    assert recorded.answer.question == expected
     assert recorded.answer.finish_reason == "success"
     assert took_s < 2 * TOTAL_S + OVER_S
 
 
 async def test_the_language_model_does_not_rewrite_a_literal_answer(press: Press, provider: Provider) -> None:
-    recorded, _ = await press.ask(ASKED, before=("How deep is the Hale Dam?",))
+    recorded, _ = await press.ask(QUESTION, before=("How deep is the Hale Dam?",))
     assert recorded.answer.question == ""
-    assert all("Rewrite" not in asked["messages"][0]["content"] for asked in provider.requests)
+    assert all("Rewrite" not in request["messages"][0]["content"] for request in provider.requests)
 
 
 async def test_an_answer_grows_while_it_is_written(press: Press, provider: Provider) -> None:
@@ -295,9 +295,9 @@ async def test_the_key_is_in_no_log_and_no_prompt(
     with caplog.at_level(logging.DEBUG):
         for behaviour in ("good", "500", "garbage", "broken"):
             provider.behaviour = behaviour
-            await press.ask(f"{ASKED} {behaviour}")
-    told = caplog.text + "".join(capsys.readouterr()) + json.dumps(provider.requests)
-    assert KEY not in told
+            await press.ask(f"{QUESTION} {behaviour}")
+    output = caplog.text + "".join(capsys.readouterr()) + json.dumps(provider.requests)
+    assert KEY not in output
     assert KEY not in repr(terms(provider.url))
 
 

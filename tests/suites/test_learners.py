@@ -93,9 +93,9 @@ class Follower:
     def score(self, histories: UserHistories) -> Batch:
         scores = np.zeros((len(histories), histories.n_items), np.float32)
         for row in range(len(histories)):
-            known = [item for item in histories.items[slice(*histories.starts[row : row + 2])] if item >= 0]
-            if known:
-                scores[row] = self.counts[known[-1]]
+            seen = [item for item in histories.items[slice(*histories.starts[row : row + 2])] if item >= 0]
+            if seen:
+                scores[row] = self.counts[seen[-1]]
         return scores
 
     def save(self) -> ModelState:
@@ -138,9 +138,9 @@ class Careless(Markov):
 
 
 def test_a_learner_that_keeps_the_protocol_passes() -> None:
-    found = check_conformance(f"{__name__}:Markov", {"floor": 0.0})
-    assert [check.promise for check in found] == list(PROMISES)
-    assert all(check.kept for check in found), found
+    checks = check_conformance(f"{__name__}:Markov", {"floor": 0.0})
+    assert [check.promise for check in checks] == list(PROMISES)
+    assert all(check.kept for check in checks), checks
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -77,8 +77,8 @@ async def test_concurrent_queries_get_the_right_answers_in_any_order(folder: Pat
 
     async with _open(folder, slower_the_smaller) as (_, lines):
         line = await _line(lines)
-        found = await asyncio.gather(*(line.ask(b"%d" % number, 5) for number in range(200)))
-        assert found == [b"%d" % (number * 2) for number in range(200)]
+        replies = await asyncio.gather(*(line.ask(b"%d" % number, 5) for number in range(200)))
+        assert replies == [b"%d" % (number * 2) for number in range(200)]
         assert len(line) == 0
 
 
@@ -86,8 +86,8 @@ async def test_large_messages_come_through_whole(folder: Path) -> None:
     async with _open(folder, _echo) as (_, lines):
         line = await _line(lines)
         large = bytes(range(256)) * 20_000
-        found: list[bytes] = await asyncio.gather(*(line.ask(said, 20) for said in (large, b"small")))
-        assert found == [large, b"small"]
+        replies: list[bytes] = await asyncio.gather(*(line.ask(message, 20) for message in (large, b"small")))
+        assert replies == [large, b"small"]
 
 
 async def test_only_its_user_reaches_a_line(folder: Path) -> None:
@@ -177,9 +177,9 @@ async def test_what_fails_in_the_replica_is_a_fault_and_the_line_lives(folder: P
 async def test_a_frame_of_absurd_length_ends_the_connection_only(folder: Path) -> None:
     async with _open(folder, _echo) as (_, lines):
         socket = _only(folder)
-        reader, writer = await asyncio.open_unix_connection(str(socket))
+        stream, writer = await asyncio.open_unix_connection(str(socket))
         writer.write(struct.pack(">II", 1 << 31, 1))
-        assert await reader.read() == b""
+        assert await stream.read() == b""
         writer.close()
         assert await (await _line(lines)).ask(b"you", 5) == b"you"
 
@@ -194,8 +194,8 @@ async def test_sockets_of_dead_processes_are_removed_and_new_ones_opened(folder:
     lines = LocalChannelPool(folder.parents[1], ENGINE)
     assert lines.select() is None
     await until(lambda: not dead.exists())
-    async with _open(folder, _echo) as (_, found):
-        assert await (await _line(found)).ask(b"there", 5) == b"there"
+    async with _open(folder, _echo) as (_, sockets):
+        assert await (await _line(sockets)).ask(b"there", 5) == b"there"
     await lines.close()
 
 
@@ -211,18 +211,18 @@ async def test_the_pool_selects_the_least_busy_channel_and_no_full_one(
     async with _open(folder, silent) as (_, lines):
         first = await _line(lines)
         second = await _connected(lines, "other.sock", folder)
-        asked = []
+        requests = []
         for _ in range(6):
             line = lines.select()
             assert line is not None
-            asked.append(asyncio.ensure_future(line.ask(b"?", 30)))
+            requests.append(asyncio.ensure_future(line.ask(b"?", 30)))
             await asyncio.sleep(0)
         assert (len(first), len(second)) == (3, 3)
         monkeypatch.setattr("deployments.hosts.local_channel._MOST_WAITING", 3)
         assert lines.select() is None
-        for task in asked:
+        for task in requests:
             task.cancel()
-        await asyncio.gather(*asked, return_exceptions=True)
+        await asyncio.gather(*requests, return_exceptions=True)
 
 
 async def test_replicas_on_other_machines_get_their_share(folder: Path) -> None:
@@ -276,17 +276,17 @@ async def test_a_client_asks_through_the_handle_when_it_loses_the_line(folder: P
 async def test_who_reaches_engines_keeps_their_lines_and_knows_of_replicas_elsewhere(tmp_path: Path) -> None:
     watch = memory_stores(SystemClock()).engine_watch
     await watch.record(EngineStatus(app_id="a", engine_id="default", state="running", replicas=2))
-    asked: list[str] = []
+    requests: list[str] = []
 
     async def find_handle(name: str) -> _Handle:
-        asked.append(name)
+        requests.append(name)
         return _Handle()
 
     reaching = EngineConnections(tmp_path, watch, find_handle, ())
     await reaching.count_replicas("a", ["default"])
     client = await reaching.connect("a", "default")
     await reaching.connect("a", "default")
-    assert asked == [application_name("a")] * 2
+    assert requests == [application_name("a")] * 2
 
     async def by_line(_: bytes) -> bytes:
         return ENGINE_MESSAGES.encode(RecommendationResult(served_by="line"))

@@ -46,7 +46,7 @@ APP = App(app_id=generated_market.APP, environment="development", created_at=0)
 SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
 Hold = Callable[..., Settings]
 
-READER = """
+PROGRAM = """
 import asyncio, logging, signal, sys
 from cluster.admin.second_factor import SecondFactors
 from cluster.admin.vault import open_vault
@@ -100,8 +100,8 @@ async def fill(settings: Settings, stores: OpenStores, keys: int = 20) -> list[s
     await mark_identity(settings)
     await stores.access.put_app(APP)
     issued = [issue_key(vault, APP, "secret", now_ms=NOW + number) for number in range(keys)]
-    for one in issued:
-        await stores.access.put_key(one.record)
+    for key in issued:
+        await stores.access.put_key(key.record)
     for name in ("ada", "bob"):
         sealed = vault.seal(SECRET, f"totp u-{name}") if name == "ada" else ""
         await stores.accounts.add(
@@ -110,14 +110,14 @@ async def fill(settings: Settings, stores: OpenStores, keys: int = 20) -> list[s
     generated_market.settle(
         SegmentStore(open_artifact_store(settings)), generated_market.table(600, 60, 30, topics=3)
     )
-    return [one.text for one in issued]
+    return [key.text for key in issued]
 
 
 async def assert_readable(
     vault: Vault, stores: OpenStores, artifacts: ArtifactStore, texts: list[str]
 ) -> None:
-    found = [reveal_key(vault, key) for key in (await stores.access.read_all()).keys.values()]
-    assert sorted(found) == sorted(texts)
+    revealed = [reveal_key(vault, key) for key in (await stores.access.read_all()).keys.values()]
+    assert sorted(revealed) == sorted(texts)
     account = await stores.accounts.get("ada")
     assert account is not None
     assert vault.open(account.totp, "totp u-ada") == SECRET
@@ -132,23 +132,26 @@ async def run(*words: str) -> Result:
 async def reseal() -> dict[str, object]:
     done = await run("master-key", "reseal", "--json")
     assert done.exit_code == 0, (done.output, done.exception)
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    result: dict[str, object] = json.loads(done.stdout)
+    return result
 
 
 async def recorded(stores: OpenStores) -> tuple[str, tuple[str, ...]]:
-    found = await IdentityStore(stores.server).read()
-    return found.fingerprint, found.previous
+    identity = await IdentityStore(stores.server).read()
+    return identity.fingerprint, identity.previous
 
 
 async def levels_of_previous_keys() -> list[str]:
-    return [one.level for one in await asyncio.to_thread(lambda: list(check_previous_keys(Installation())))]
+    return [
+        finding.level
+        for finding in await asyncio.to_thread(lambda: list(check_previous_keys(Installation())))
+    ]
 
 
 @asynccontextmanager
 async def reading(texts: list[str]) -> AsyncIterator[None]:
     """Let another process read everything again and again; it must not fail once."""
-    words = [READER, generated_market.APP, SECRET, *texts]
+    words = [PROGRAM, generated_market.APP, SECRET, *texts]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -169,7 +172,7 @@ async def reading(texts: list[str]) -> AsyncIterator[None]:
 
 async def test_the_key_changes_while_a_process_keeps_reading(hold: Hold, redis_stores: OpenStores) -> None:
     texts = await fill(hold(OLD), redis_stores)
-    old, new = (Vault(one).derive("fingerprint of the master key").hex()[:16] for one in (OLD, NEW))
+    old, new = (Vault(master).derive("fingerprint of the master key").hex()[:16] for master in (OLD, NEW))
     both = hold(OLD, NEW)
     async with reading(texts):
         assert await mark_identity(both) == await IdentityStore(redis_stores.server).read()
@@ -178,13 +181,13 @@ async def test_the_key_changes_while_a_process_keeps_reading(hold: Hold, redis_s
         await mark_identity(hold(NEW, OLD))
         assert await recorded(redis_stores) == (new, (old,))
         assert await levels_of_previous_keys() == ["warning"]
-        told = json.loads((await run("master-key", "status", "--json")).stdout)
-        assert (told["here"], told["needed"]) == ([new, old], [old])
-        assert told["sealed_with_previous"]["api_keys"] == len(texts)
+        report = json.loads((await run("master-key", "status", "--json")).stdout)
+        assert (report["here"], report["needed"]) == ([new, old], [old])
+        assert report["sealed_with_previous"]["api_keys"] == len(texts)
 
-        told = await reseal()
-        assert (told["api_keys"], told["second_factors"], told["manifests"]) == (len(texts), 1, 1)
-        assert (told["complete"], told["skipped"], told["master_key"]) == (True, [], new)
+        report = await reseal()
+        assert (report["api_keys"], report["second_factors"], report["manifests"]) == (len(texts), 1, 1)
+        assert (report["complete"], report["skipped"], report["master_key"]) == (True, [], new)
         assert (await reseal())["api_keys"] == 0
         assert await recorded(redis_stores) == (new, ())
         assert await levels_of_previous_keys() == ["ok"]
@@ -226,9 +229,9 @@ async def test_the_old_key_can_not_go_before_the_reseal_has_ended(
         InvalidSetting, match=r"the previous master key .* is missing.*kiosk master-key reseal"
     ):
         await mark_identity(hold(NEW))
-    found = await MasterKeyReseal(redis_stores.access, redis_stores.accounts, artifacts, vault).run()
-    assert (found.api_keys, found.second_factors, found.manifests) == (len(texts) - 7, 1, 1)
-    assert found.is_complete
+    result = await MasterKeyReseal(redis_stores.access, redis_stores.accounts, artifacts, vault).run()
+    assert (result.api_keys, result.second_factors, result.manifests) == (len(texts) - 7, 1, 1)
+    assert result.is_complete
     await assert_readable(Vault(NEW), redis_stores, artifacts, texts)
 
 
@@ -249,15 +252,15 @@ async def test_what_changes_beside_a_reseal_is_not_undone(hold: Hold, redis_stor
         """The access store, in which somebody revokes a key after it was read."""
 
         async def read_all(self) -> object:
-            found = await redis_stores.access.read_all()
+            state = await redis_stores.access.read_all()
             await redis_stores.access.revoke_key(gone.sha256)
-            return found
+            return state
 
         replace_key = redis_stores.access.replace_key
 
     access: object = Revoking()
-    found = await MasterKeyReseal(access, redis_stores.accounts, artifacts, vault, revoke).run()  # type: ignore[arg-type]
-    assert found.is_complete
+    result = await MasterKeyReseal(access, redis_stores.accounts, artifacts, vault, revoke).run()  # type: ignore[arg-type]
+    assert result.is_complete
     assert seen >= 3
     assert gone.sha256 not in (await redis_stores.access.read_all()).keys
     before = await redis_stores.accounts.get("ada")
@@ -275,13 +278,13 @@ async def test_what_no_key_opens_stays_and_holds_nothing_up(hold: Hold, redis_st
     changed = issue_key(Vault(OLD), APP, "publishable", now_ms=NOW).record.model_copy(
         update={"kind": "secret"}
     )
-    for one in (foreign, changed):
-        await redis_stores.access.put_key(one)
+    for key in (foreign, changed):
+        await redis_stores.access.put_key(key)
     settings = hold(NEW, OLD)
     await mark_identity(settings)
-    told = await reseal()
-    assert (told["api_keys"], told["complete"]) == (2, True)
-    assert sorted(str(told["skipped"]).count(one.key_id) for one in (foreign, changed)) == [1, 1]
+    report = await reseal()
+    assert (report["api_keys"], report["complete"]) == (2, True)
+    assert sorted(str(report["skipped"]).count(key.key_id) for key in (foreign, changed)) == [1, 1]
     book = await redis_stores.access.read_all()
     assert (book.keys[foreign.sha256], book.keys[changed.sha256]) == (foreign, changed)
 

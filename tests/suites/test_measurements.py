@@ -76,9 +76,9 @@ async def test_an_evaluation_is_ordered_done_and_read(market: Market) -> None:
     done = await market.work(run)
     assert (done.status, done.error, done.version) == ("finished", "", "")
     assert published(market) == []
-    found = (await market.perform("evaluations.report", "viewer", run_id=run.run_id)).to_dict()
-    assert [report["protocol"] for report in found["reports"]] == ["by_time"]
-    assert found["reports"][0]["figures"] == done.figures
+    report = (await market.perform("evaluations.report", "viewer", run_id=run.run_id)).to_dict()
+    assert [outcome["protocol"] for outcome in report["reports"]] == ["by_time"]
+    assert report["reports"][0]["figures"] == done.figures
     assert market.audit.rows[-1].operation == "evaluations.order"
 
 
@@ -88,8 +88,8 @@ async def test_what_serves_is_compared_and_is_what_is_evaluated_without_a_recipe
     with pytest.raises(NotFound, match="is a training"):
         await market.perform("evaluations.report", run_id=run.run_id)
     await market.perform("promotions.promote", "editor", engine_id="default", version=version, force="a test")
-    own = (await market.perform("evaluations.order", readers=50)).run
-    assert (own.recipe["name"], own.options["compare"]) == ("fast", False)
+    order = (await market.perform("evaluations.order", readers=50)).run
+    assert (order.recipe["name"], order.options["compare"]) == ("fast", False)
     other = (await market.perform("evaluations.order", recipe="fast", changes={"seed": 9}, readers=50)).run
     assert other.options == {"protocols": ["by_time", "leave_last_out"], "readers": 50, "compare": True}
     assert (await market.work(other)).status == "finished"
@@ -102,9 +102,9 @@ async def test_a_sweep_is_ordered_done_and_read(market: Market) -> None:
     run = (await market.perform("evaluations.sweep", recipe="fast", sweep=["parts.rules.window=5,10"])).run
     done = await market.work(run)
     assert (done.status, done.error) == ("finished", "")
-    found = (await market.perform("evaluations.report", run_id=run.run_id)).report
-    assert {row["parts.rules.window"] for row in found["rows"]} == {5, 10}
-    assert done.figures["ndcg@10"] == found["rows"][0]["ndcg@10"]
+    report = (await market.perform("evaluations.report", run_id=run.run_id)).report
+    assert {row["parts.rules.window"] for row in report["rows"]} == {5, 10}
+    assert done.figures["ndcg@10"] == report["rows"][0]["ndcg@10"]
     assert published(market) == []
 
 

@@ -170,8 +170,8 @@ async def stored(stores: OpenStores, case: Case) -> dict[str, Any]:
     assert sealed is not None, "the record is gone"
     body = unseal(sealed, salt_from_key(case.key, case.field))
     assert body is not None
-    found: dict[str, Any] = orjson.loads(body)
-    return found
+    record: dict[str, Any] = orjson.loads(body)
+    return record
 
 
 async def store(stores: OpenStores, case: Case, record: dict[str, Any]) -> None:
@@ -208,8 +208,8 @@ async def test_a_record_that_only_a_newer_release_can_read_stays(name: str, redi
     await case.put(redis_stores)
     newer = await stored(redis_stores, case) | {case.literal: "of the next release"}
     await store(redis_stores, case, newer)
-    found = await case.every(redis_stores) if name != "registration" else []
-    assert not found or found == [ReaderThreads(revision=1)]
+    records = await case.every(redis_stores) if name != "registration" else []
+    assert not records or records == [ReaderThreads(revision=1)]
     if name in READ_ALONE:
         with pytest.raises(NewerRelease, match="newer release"):
             await case.read(redis_stores)

@@ -37,15 +37,15 @@ async def test_a_missing_data_directory_hides_nothing_and_breaks_nothing(
 ) -> None:
     await redis_stores.server.execute_slow("SET", keys.lease("intake"), "node-1", "PX", "60000")
     ada = Principal("ada", "usr-ada", "console", is_administrator=True)
-    found = await _read(redis_stores, tmp_path / "gone", ada)
-    findings = {finding.check: finding for finding in found.findings}
+    overview = await _read(redis_stores, tmp_path / "gone", ada)
+    findings = {finding.check: finding for finding in overview.findings}
     (facts,) = await redis_stores.infos("memory")
     assert "GiB free" in findings["disk"].words
     assert findings["redis memory"].level == check_redis_memory(facts).level
     assert findings["lease trainer"] == check_lease("trainer", "", 0)
     assert findings["lease intake"].words.startswith("held by node-1, ")
-    assert found.level == "bad"
-    assert found.memory["used"] > 0
+    assert overview.level == "bad"
+    assert overview.memory["used"] > 0
 
 
 async def test_a_follower_that_read_nothing_yet_is_not_late_by_decades(
@@ -70,8 +70,8 @@ async def test_somebody_with_a_role_in_an_app_sees_no_findings(
     redis_stores: OpenStores, tmp_path: Path
 ) -> None:
     grace = Principal("grace", "usr-grace", "console", roles={"shop": "owner"})
-    found = await _read(redis_stores, tmp_path, grace)
-    assert (found.findings, found.memory, found.level) == ([], {}, "ok")
+    overview = await _read(redis_stores, tmp_path, grace)
+    assert (overview.findings, overview.memory, overview.level) == ([], {}, "ok")
 
 
 async def test_somebody_without_a_role_sees_no_figures(redis_stores: OpenStores, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ async def test_a_broken_code_or_grant_is_no_code_or_grant(redis_stores: OpenStor
     await server.execute_slow("HSET", keys.oauth_grant("g1"), "grant", b"100000000{}")
     assert await grants.grant("g1") is None
     assert await grants.rotate("g1", sha("r0"), sha("r1"), now_ms=NOW, grace_ms=1000) == "gone"
-    assert [held.grant.grant_id for held in await grants.of_user("usr-ada")] == ["g2"]
+    assert [active.grant.grant_id for active in await grants.of_user("usr-ada")] == ["g2"]
     # Ended all the same, though nobody can read whose it was.
     assert await grants.revoke("g1", now_ms=NOW)
     assert "g1" in (await grants.revocations()).grant_ids

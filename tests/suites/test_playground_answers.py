@@ -58,7 +58,7 @@ async def roots(host: EngineHost, user_id: str = "", rows: int = 10) -> list[str
 async def test_users_get_what_their_story_prefers(host: EngineHost) -> None:
     strangers = await roots(host, rows=30)
     for story, home in HOMES.items():
-        theirs = [reader.user_id for reader in build_users(0) if reader.story.name == story][:12]
+        theirs = [user.user_id for user in build_users(0) if user.story.name == story][:12]
         shown = [root for user_id in theirs for root in await roots(host, user_id)]
         share = shown.count(home) / len(shown)
         assert share >= 0.3, (story, share)

@@ -87,17 +87,17 @@ async def load(stores: Stores, whole: SampleData | None = None) -> LoadResult:
 
 async def logged(stores: Stores) -> Counter[bytes]:
     """Read the interactions that are in force, as a follower of the log sees them."""
-    held: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     offset = "0"
     while changes := await stores.changes.read(APP, {"interaction": offset}, count=500, block_ms=0):
         for change in changes:
             items = orjson.loads(change.payload)
             if change.op == "erase":
-                held = Counter({item: n for item, n in held.items() if _reader(item) not in items})
+                counts = Counter({item: n for item, n in counts.items() if _reader(item) not in items})
             else:
-                held.update(orjson.dumps(item) for item in items)
+                counts.update(orjson.dumps(item) for item in items)
         offset = changes[-1].offset
-    return held
+    return counts
 
 
 def _reader(item: bytes) -> str:
@@ -118,9 +118,9 @@ async def test_the_whole_playground_is_there_after_one_load(stores: Stores, whol
     assert set(await stores.records.ids(APP, "user")) == {user["user_id"] for user in whole.users} | {
         EDITION_RECORD_ID
     }
-    held = await stores.records.get(APP, "product", "tugboat")
-    assert held is not None
-    assert orjson.loads(held)["title"] == "Red tugboat with three corks"
+    record = await stores.records.get(APP, "product", "tugboat")
+    assert record is not None
+    assert orjson.loads(record)["title"] == "Red tugboat with three corks"
     assert await stores.engines.get(APP, DEFAULT_ENGINE) is not None
     assert await logged(stores) == Counter(orjson.dumps(entry) for entry in whole.interactions)
     books = await stores.records.ids(APP, "product", "book")
@@ -153,11 +153,11 @@ async def test_a_reader_finds_what_was_done_before_signing_in(stores: Stores, wh
 
 async def test_a_second_load_writes_nothing(stores: Stores, few: SampleData) -> None:
     first = await load(stores, few)
-    standing = await offsets(stores)
+    before = await offsets(stores)
     second = await load(stores, few)
     assert (first.fresh, second.fresh) == (True, False)
     assert second.edition == first.edition == await read_edition(stores, APP)
-    assert await offsets(stores) == standing
+    assert await offsets(stores) == before
 
 
 async def test_a_load_that_was_killed_anywhere_is_completed_by_the_next(few: SampleData) -> None:

@@ -50,8 +50,8 @@ async def test_a_file_is_read_as_in_this_process(tmp_path: Path) -> None:
     path.write_bytes(b"SKU;Name;Preis\na-1;<b>Oak</b>;12,50\n;no id;1,00\n")
     processes = PreviewProcesses(environment)
     for task in (a_task(path), a_task(path, "rows", mapping=("product_id=SKU", "title=Name"), limit=1)):
-        here = json.loads(json.dumps(preview_file(task), default=str))
-        assert await processes.preview(task) == here
+        preview = json.loads(json.dumps(preview_file(task), default=str))
+        assert await processes.preview(task) == preview
     with pytest.raises(Invalid, match="neither field=column"):
         await processes.preview(a_task(path, mapping=("nonsense",)))
 
@@ -79,8 +79,8 @@ async def test_what_takes_long_is_refused_and_this_process_goes_on(tmp_path: Pat
         longest_s, last_s = max(longest_s, time.monotonic() - last_s), time.monotonic()
     assert longest_s < 1.0
     assert time.monotonic() - begun_s < 10.0
-    for one in looking[1:]:
-        one.cancel()
+    for task in looking[1:]:
+        task.cancel()
     with pytest.raises(Invalid, match="time"):
         await looking[0]
     await asyncio.gather(*looking[1:], return_exceptions=True)
@@ -88,6 +88,6 @@ async def test_what_takes_long_is_refused_and_this_process_goes_on(tmp_path: Pat
 
 async def test_a_process_gets_no_secrets(tmp_path: Path) -> None:
     command = (sys.executable, "-c", "import json, os; print(json.dumps({'result': dict(os.environ)}))")
-    found = await PreviewProcesses(environment, command=command).preview(a_task(tmp_path / "a.csv"))
-    assert not [name for name in found if name.startswith("KIOSK")]
-    assert "sk-secret" not in json.dumps(found)
+    variables = await PreviewProcesses(environment, command=command).preview(a_task(tmp_path / "a.csv"))
+    assert not [name for name in variables if name.startswith("KIOSK")]
+    assert "sk-secret" not in json.dumps(variables)

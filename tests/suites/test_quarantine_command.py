@@ -133,8 +133,8 @@ async def apply_one(stores: OpenStores, embedder: Embedder) -> None:
 
 def stored(url: str, noun: Any, record_id: str) -> Any:
     """Read a record."""
-    found = do(url, lambda stores: stores.records.get(APP, noun, record_id))
-    return None if found is None else orjson.loads(found)
+    record = do(url, lambda stores: stores.records.get(APP, noun, record_id))
+    return None if record is None else orjson.loads(record)
 
 
 def test_a_record_the_intake_could_not_apply_goes_in_after_the_cause_is_gone(url: str) -> None:
@@ -180,13 +180,13 @@ def test_a_damaged_record_is_replayed_only_on_purpose_and_never_over_a_newer_one
     (entry,) = run_json("list", APP)["newest"]
     assert (entry["name"], entry["is_damaged"], entry["why_not_replayed"]) == ("p1", True, "")
     with applying(url):
-        (one,) = run_json("replay", APP, entry["id"], code=1)["results"]
-        assert "--damaged" in one["reason"]
+        (entry_result,) = run_json("replay", APP, entry["id"], code=1)["results"]
+        assert "--damaged" in entry_result["reason"]
         do(url, lambda stores: upload(stores, "t2", [{"product_id": "p1", "title": "newer"}]))
         while stored(url, "product", "p1") is None:
             pass
-        (one,) = run_json("replay", APP, entry["id"], "--damaged", code=1)["results"]
-        assert "--overwrite" in one["reason"]
+        (entry_result,) = run_json("replay", APP, entry["id"], "--damaged", code=1)["results"]
+        assert "--overwrite" in entry_result["reason"]
         assert stored(url, "product", "p1")["title"] == "newer"
         assert run_json("replay", APP, entry["id"], "--damaged", "--overwrite")["replayed"] == 1
     assert stored(url, "product", "p1")["title"] == "rale"
@@ -215,9 +215,9 @@ def test_rows_an_ingest_refused_are_there_too(url: str, tmp_path: Path) -> None:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{broken\n")
     state = tmp_path / "data" / "ingest"
     do(url, lambda stores: ingest(IngestOrder(str(file), "product", APP), stores, state_dir=state))
-    found = run_json("list", APP, "--kind", "row")
-    assert found["entries"] == 3
-    by_row = {entry["name"].split()[1]: entry for entry in found["newest"]}
+    report = run_json("list", APP, "--kind", "row")
+    assert report["entries"] == 3
+    by_row = {entry["name"].split()[1]: entry for entry in report["newest"]}
     assert "no JSON" in by_row["4"]["why_not_replayed"]
     refused = run_json("show", APP, by_row["2"]["id"])
     assert (refused["noun"], json.loads(refused["payload"])["price"]) == ("product", "cheap")
@@ -258,11 +258,11 @@ def test_what_no_app_owns_and_what_nothing_can_replay_is_shown_and_dropped(url: 
     (engine,) = run_json("list", APP)["newest"]
     assert "anew" in engine["why_not_replayed"]
     assert run_json("replay", APP, "--all", code=1)["results"][0]["status"] == "skipped"
-    asked = run("drop", APP, "--all", answer="n\n")
-    assert asked.exit_code == 2
+    result = run("drop", APP, "--all", answer="n\n")
+    assert result.exit_code == 2
     assert run_json("list", APP)["entries"] == 1
-    asked = run("drop", APP, "--all", answer="y\n")
-    assert asked.exit_code == 0
+    result = run("drop", APP, "--all", answer="y\n")
+    assert result.exit_code == 0
     assert run_json("list", APP)["entries"] == 0
     assert run_json("drop", "@installation", account["id"], "--yes")["dropped"] == 1
 

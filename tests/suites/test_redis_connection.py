@@ -24,15 +24,15 @@ async def test_every_caller_gets_the_right_reply_under_cancellation(redis_stores
 
     async def ask(n: int) -> bool:
         text = f"{n}:" + "x" * chance.randrange(3000)
-        asked = (
+        request = (
             redis_stores.server.execute("ECHO", text)
             if n % 3
             else redis_stores.server.execute_slow("ECHO", text)
         )
         if chance.random() < 0.3:
             await asyncio.sleep(0)
-            return asked.cancel()
-        return bool((await asked).decode() == text)
+            return request.cancel()
+        return bool((await request).decode() == text)
 
     for _ in range(20):
         assert all(await asyncio.gather(*(ask(n) for n in range(200))))
@@ -78,11 +78,11 @@ async def test_an_error_of_ours_is_a_fault_and_hurts_nobody_else(redis_stores: O
 async def test_a_stalled_event_loop_is_no_outage(strict_stores: OpenStores) -> None:
     await strict_stores.access.version()
     for _ in range(5):
-        asked = asyncio.ensure_future(strict_stores.access.version())
+        version = asyncio.ensure_future(strict_stores.access.version())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         time.sleep(0.2)  # noqa: ASYNC251 - the stall is the test
-        assert await asked == 0
+        assert await version == 0
     assert not strict_stores.server.is_away
 
 
@@ -92,10 +92,10 @@ async def test_the_time_until_a_command_leaves_is_not_the_stores(
     await strict_stores.access.version()
     for _ in range(3):
         private_server.say("CLIENT", "PAUSE", "260", "ALL")
-        asked = asyncio.ensure_future(strict_stores.access.version())
+        version = asyncio.ensure_future(strict_stores.access.version())
         await asyncio.sleep(0)
         time.sleep(0.2)  # noqa: ASYNC251 - the stall is the test
-        assert await asked == 0
+        assert await version == 0
     assert not strict_stores.server.is_away
 
 

@@ -146,17 +146,17 @@ async def test_a_slot_moves_under_load_and_nothing_is_lost(cluster: ClusterTopol
 
 def move_slot(cluster: ClusterTopology, slot: int, source: Node, target: Node) -> None:
     """Move a slot as `redis-cli --cluster reshard` does."""
-    here, there = (str(node.say("CLUSTER", "MYID")) for node in (source, target))
-    target.say("CLUSTER", "SETSLOT", slot, "IMPORTING", here)
-    source.say("CLUSTER", "SETSLOT", slot, "MIGRATING", there)
+    source_id, target_id = (str(node.say("CLUSTER", "MYID")) for node in (source, target))
+    target.say("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
+    source.say("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
     while True:
-        found = source.say("CLUSTER", "GETKEYSINSLOT", slot, 100)
-        assert isinstance(found, list)
-        if not found:
+        slot_keys = source.say("CLUSTER", "GETKEYSINSLOT", slot, 100)
+        assert isinstance(slot_keys, list)
+        if not slot_keys:
             break
-        source.say("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *found)
+        source.say("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *slot_keys)
     for node in (target, source, *cluster.masters):
-        node.say("CLUSTER", "SETSLOT", slot, "NODE", there)
+        node.say("CLUSTER", "SETSLOT", slot, "NODE", target_id)
 
 
 async def test_blocking_reads_of_a_cluster_wake_for_any_app(cluster: ClusterTopology) -> None:

@@ -49,8 +49,8 @@ async def test_a_task_that_is_forgotten_is_not_born_again_by_its_batch(redis_sto
 
 async def test_recent_lists_live_400_days_from_the_last_interaction(redis_stores: OpenStores) -> None:
     await redis_stores.interactions.append(APP, b"[]", [("u1", "v1", view_interaction(1))])
-    for reader in ("u:u1", "a:v1"):
-        assert 400 * DAY - MINUTE < await life_ms(redis_stores, keys.recent(APP, reader)) <= 400 * DAY
+    for user_key in ("u:u1", "a:v1"):
+        assert 400 * DAY - MINUTE < await life_ms(redis_stores, keys.recent(APP, user_key)) <= 400 * DAY
 
 
 async def test_a_strangers_list_lives_a_day_until_they_return(redis_stores: OpenStores) -> None:
@@ -84,7 +84,7 @@ async def test_a_list_that_is_pushed_to_by_the_hundred_has_a_life_whatever_becam
     stores = redis_stores
     many = [(f"u{n % 100}", "", view_interaction(n)) for n in range(MANY)]
     await stores.interactions.append(APP, b"[]", many)
-    left, gone, erased = (keys.recent(APP, reader) for reader in ("u:u1", "u:u2", "u:u3"))
+    left, gone, erased = (keys.recent(APP, user_key) for user_key in ("u:u1", "u:u2", "u:u3"))
     for name in (left, gone, erased):
         assert 400 * DAY - MINUTE < await life_ms(stores, name) <= 400 * DAY
     await stores.server.execute("PEXPIRE", left, 100 * DAY)
@@ -133,8 +133,8 @@ async def test_no_recent_list_grows_beyond_two_hundred(redis_stores: OpenStores)
         await redis_stores.interactions.append(
             APP, b"[]", [("u1", "v1", view_interaction(start + n)) for n in range(150)]
         )
-    for reader in ("u:u1", "a:v1"):
-        assert await redis_stores.server.execute("LLEN", keys.recent(APP, reader)) == 200
+    for user_key in ("u:u1", "a:v1"):
+        assert await redis_stores.server.execute("LLEN", keys.recent(APP, user_key)) == 200
 
 
 async def test_a_visitor_who_links_while_their_user_is_erased_is_erased_too(
@@ -196,9 +196,9 @@ async def test_nothing_else_ends_and_no_key_is_unknown(redis_stores: OpenStores)
         keys.product_type(APP), keys.product_type_ids(APP), keys.quarantine(APP), keys.record(APP, "product", "p1"),
         keys.record_ids(APP, "product"), keys.compacted_offset(APP), keys.task_open(APP), keys.trimmed(APP),
     }  # fmt: skip
-    found = {key.decode() for key in await stores.server.execute_slow("KEYS", "*")}
-    assert found == mortal | immortal
-    assert {key for key in found if await life_ms(stores, key) > 0} == mortal
+    names = {key.decode() for key in await stores.server.execute_slow("KEYS", "*")}
+    assert names == mortal | immortal
+    assert {key for key in names if await life_ms(stores, key) > 0} == mortal
 
 
 async def test_strangers_leave_few_and_short_pages(

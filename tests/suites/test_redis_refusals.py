@@ -26,7 +26,7 @@ async def test_a_full_memory_refuses_writes_and_serves_reads(
 ) -> None:
     await put(easy_stores, RecordPut("p1", body("p1")))
     await accept(easy_stores, "held")
-    held = await claim_one(easy_stores)
+    batch = await claim_one(easy_stores)
     private_server.say("CONFIG", "SET", "maxmemory", "1")
     for write in (
         accept(easy_stores, "t2"),
@@ -41,7 +41,7 @@ async def test_a_full_memory_refuses_writes_and_serves_reads(
     assert await easy_stores.changes.last(APP, "interaction") == "0"
     assert not easy_stores.server.is_away
     # What frees as much as it takes goes on, whole: the batch leaves the intake before its records are written.
-    assert await apply(easy_stores, held, [RecordPut("p2", body("p2"))])
+    assert await apply(easy_stores, batch, [RecordPut("p2", body("p2"))])
     await easy_stores.interactions.erase(APP, ["u1"])
     private_server.say("CONFIG", "SET", "maxmemory", "0")
     await accept(easy_stores, "t2")

@@ -83,12 +83,12 @@ async def test_who_polls_a_task_waits_while_the_server_is_busy_with_it(
     await accept(strict_stores, "t1")
     private_server.pause()
     try:
-        asked = asyncio.create_task(strict_stores.tasks.get(APP, "product", "t1"))
+        poll = asyncio.create_task(strict_stores.tasks.get(APP, "product", "t1"))
         await asyncio.sleep(0.4)
-        assert not asked.done()
+        assert not poll.done()
     finally:
         private_server.resume()
-    task = await asked
+    task = await poll
     assert task is not None
     assert task.status == "queued"
 

@@ -38,19 +38,19 @@ async def port(authority: Authority, private_server: RedisProcess) -> AsyncItera
     context.load_cert_chain(*authority.issue("server"))
     tasks = set()
 
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def pump(incoming: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ssl.SSLError):
-            while data := await reader.read(65536):
+            while data := await incoming.read(65536):
                 writer.write(data)
                 await writer.drain()
         writer.close()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(incoming: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
         there, back = await asyncio.open_unix_connection(str(private_server.socket))
-        await asyncio.gather(pump(reader, back), pump(there, writer))
+        await asyncio.gather(pump(incoming, back), pump(there, writer))
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     yield server.sockets[0].getsockname()[1]

@@ -24,7 +24,7 @@ from tests.suites.waiting import until
 from tests.unit.actors.recommender.test_recommender import ask
 
 APP = "news"
-ASKED = "Who signed the treaty about the water of the river?"
+QUESTION = "Who signed the treaty about the water of the river?"
 
 NOISE = [
     {
@@ -37,8 +37,8 @@ NOISE = [
 
 
 def similar(shop: Recommender, product_id: str, **more: Any) -> list[str]:
-    found = ask(shop, "product_to_products", anchors=(product_id,), rows=5, **more)
-    return [str(product["product_id"]) for product in found.products]
+    result = ask(shop, "product_to_products", anchors=(product_id,), rows=5, **more)
+    return [str(product["product_id"]) for product in result.products]
 
 
 def relate(shop: Recommender, product_id: str, *related: str, at: int = 1) -> None:
@@ -58,7 +58,9 @@ def test_products_that_a_product_names_as_related_come_up_beside_it(named: str) 
     relate(shop, "draw-hoe", name, "gone", "draw-hoe")
     after = similar(shop, "draw-hoe")
     members = [
-        one["product_id"] for one in PRODUCTS if name in (one["product_id"], one.get("product_group_id"))
+        product["product_id"]
+        for product in PRODUCTS
+        if name in (product["product_id"], product.get("product_group_id"))
     ]
     assert after[0] in members
     assert "draw-hoe" not in after
@@ -75,14 +77,14 @@ class Newsroom:
 
     async def relate(self, product_id: str, *related: str) -> None:
         """Upload an article again, with related ones."""
-        article = next(one for one in ARTICLES if one["product_id"] == product_id)
+        article = next(article for article in ARTICLES if article["product_id"] == product_id)
         await upload(self.stores, [{**article, "related_ids": list(related)}], app_id=APP)
 
     async def beside(self, **more: Any) -> list[str]:
         """Ask, and name the related resources of the answer; none while the article is being indexed again."""
         now_ms = SystemClock().now_ms()
         question = Question(
-            question_id=new_question_id(), app_id=APP, text=ASKED, asked_at=now_ms, deadline_at=now_ms + 60_000,
+            question_id=new_question_id(), app_id=APP, text=QUESTION, asked_at=now_ms, deadline_at=now_ms + 60_000,
             **more,
         )  # fmt: skip
         await self.questions.submit(question)
@@ -140,15 +142,15 @@ async def test_questions_about_a_product_go_on_with_its_related_ones(newsroom: N
         "product_id": "fare", "type": "article", "title": "Fares", "html": "<p>A ticket costs 39 thalers.</p>",
     }  # fmt: skip
     await upload(newsroom.stores, [fare], app_id=APP)
-    wanted = "How much does a ticket cost?"
+    expected = "How much does a ticket cost?"
     before = await newsroom.questions.suggest_product_questions(APP, "river-treaty", 10)
-    assert wanted not in before
+    assert expected not in before
     await newsroom.relate("river-treaty", "fare", "gone")
 
     async def goes_on() -> bool:
         return await newsroom.questions.suggest_product_questions(APP, "river-treaty", 10) == [
             *before,
-            wanted,
+            expected,
         ]
 
     await until(goes_on)

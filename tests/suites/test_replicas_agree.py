@@ -72,8 +72,8 @@ async def opened(shop: ReplicatedShop, meter: WatchedMeter) -> AsyncIterator[Ope
 
     def make() -> EngineHost:
         models = SnapshotLoader(shop.snapshots)
-        own_meter = SilentMeter() if hosts else meter
-        hosts.append(EngineHost(shop.stores, shop.segments, shop.clock, own_meter, models=models))
+        host_meter = SilentMeter() if hosts else meter
+        hosts.append(EngineHost(shop.stores, shop.segments, shop.clock, host_meter, models=models))
         return hosts[-1]
 
     yield make
@@ -151,8 +151,8 @@ async def test_a_long_running_replica_answers_as_those_that_start_later(
 ) -> None:
     rng = Random(shop.seed)
     old = opened()
-    asked = queries(shop, 15)
-    await lists(old, asked)
+    user_queries = queries(shop, 15)
+    await lists(old, user_queries)
     await live(shop, rng)
     await shop.compact()
     version = await asyncio.to_thread(shop.train)
@@ -167,10 +167,10 @@ async def test_a_long_running_replica_answers_as_those_that_start_later(
 
     assert await until(is_renewed) < PATIENCE_S
     replaced, added = opened(), opened()
-    before = await lists(old, asked)
+    before = await lists(old, user_queries)
     for other in (replaced, added):
-        after = await lists(other, asked)
-        assert before == after, equal_shares(asked, before, after)
+        after = await lists(other, user_queries)
+        assert before == after, equal_shares(user_queries, before, after)
 
 
 @pytest.mark.usefixtures("allow_world")
@@ -180,8 +180,8 @@ async def test_a_state_in_memory_outlives_an_outage_of_the_artifact_store(
 ) -> None:
     await shop.interact(INTERACTIONS)
     await shop.compact()
-    host, asked = opened(), queries(shop, 5)
-    await lists(host, asked)
+    host, user_queries = opened(), queries(shop, 5)
+    await lists(host, user_queries)
     await shop.upload(range(100, 200))
     await asyncio.sleep(0.3)
     await shop.compact()
@@ -193,21 +193,21 @@ async def test_a_state_in_memory_outlives_an_outage_of_the_artifact_store(
         for path, data in whole.items():
             path.chmod(0o600)
             path.write_bytes(data[:-40] + b"x" * 40)
-    before = await lists(host, asked)
+    before = await lists(host, user_queries)
     loads = meter.counts["kiosk_recommender_load_ms"]
     failed = "kiosk_follow_failures_total"
     await until(lambda: meter.counts["kiosk_recommender_load_ms"] > loads or meter.counts.get(failed, 0) > 0)
     await asyncio.sleep(1.0)
     assert "kiosk_recommender_renewals_total" not in meter.counts
-    assert await lists(host, asked) == before
+    assert await lists(host, user_queries) == before
     if fault == "away":
         (tmp_path / "unplugged").rename(store)
     else:
         for path, data in whole.items():
             path.write_bytes(data)
     await until(lambda: meter.counts.get("kiosk_recommender_renewals_total", 0) > 0)
-    after, fresh = await lists(host, asked), await lists(opened(), asked)
-    assert after == fresh, equal_shares(asked, after, fresh)
+    after, fresh = await lists(host, user_queries), await lists(opened(), user_queries)
+    assert after == fresh, equal_shares(user_queries, after, fresh)
 
 
 @pytest.mark.usefixtures("allow_world")

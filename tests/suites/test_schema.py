@@ -82,9 +82,9 @@ async def test_the_first_start_writes_the_number_and_the_next_changes_nothing(
 
 async def test_of_many_starts_one_applies_a_migration(redis_stores: OpenStores) -> None:
     applied: list[int] = []
-    found = await asyncio.gather(*(ensure_schema(redis_stores, NOW, steps(applied)) for _ in range(5)))
+    results = await asyncio.gather(*(ensure_schema(redis_stores, NOW, steps(applied)) for _ in range(5)))
     assert applied == [2]
-    assert sorted(map(len, found)) == [0, 0, 0, 0, 2]
+    assert sorted(map(len, results)) == [0, 0, 0, 0, 2]
     assert (await redis_stores.schema.read()).number == 2
 
 
@@ -190,17 +190,20 @@ def test_manifests_are_counted_by_format(tmp_path: Path, monkeypatch: pytest.Mon
 async def test_the_command_names_what_stands_in_the_way(redis_stores: OpenStores) -> None:
 
     async def run(*words: str) -> tuple[int, dict[str, object]]:
-        found = await asyncio.to_thread(CliRunner().invoke, command_line(), ["upgrade", *words, "--json"])
-        told: dict[str, object] = json.loads(found.stdout)
-        return found.exit_code, told
+        completed = await asyncio.to_thread(CliRunner().invoke, command_line(), ["upgrade", *words, "--json"])
+        report: dict[str, object] = json.loads(completed.stdout)
+        return completed.exit_code, report
 
-    code, told = await run("--check")
-    assert (code, told["applied"], told["together"]) == (0, [], True)
-    code, told = await run()
-    assert (code, told["applied"]) == (0, ["number the stored data"])
+    code, report = await run("--check")
+    assert (code, report["applied"], report["together"]) == (0, [], True)
+    code, report = await run()
+    assert (code, report["applied"]) == (0, ["number the stored data"])
     await store_engines(redis_stores)
-    code, told = await run("--check")
-    assert (code, told["problems"]) == (1, ["1 of engine were written by a newer release and can't be read"])
+    code, report = await run("--check")
+    assert (code, report["problems"]) == (
+        1,
+        ["1 of engine were written by a newer release and can't be read"],
+    )
     text = await asyncio.to_thread(CliRunner().invoke, command_line(), ["upgrade", "--check"])
     assert "stored data: schema 1" in text.stdout
     assert "problem: 1 of engine" in text.stdout
@@ -235,9 +238,9 @@ async def test_a_job_leaves_data_of_a_newer_schema_alone(
         "--noun",
         "user",
     ]
-    found = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
-    assert found.returncode == exit_code_of(NewerRelease(""))
-    assert "the stored data has schema 2" in " ".join(found.stderr.split())
+    completed = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True)
+    assert completed.returncode == exit_code_of(NewerRelease(""))
+    assert "the stored data has schema 2" in " ".join(completed.stderr.split())
     with pytest.raises(NewerRelease):
         await asyncio.to_thread(load_into_app, redis_url, "playground")
     assert await redis_stores.server.execute_slow("KEYS", "*") == before

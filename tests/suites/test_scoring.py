@@ -63,10 +63,10 @@ class Shop:
         """What the API recommends."""
         ids = {"user_id": user.user_id, "anonymous_id": user.anonymous_id}
         body = {"rows": 10, **{key: value for key, value in ids.items() if value}, **more}
-        found = await self.post("/v1/recommendation/user_to_products", body)
+        reply = await self.post("/v1/recommendation/user_to_products", body)
         return [
             (product["product_id"], product["_personalization_score"])
-            for product in found["data"]["products"]
+            for product in reply["data"]["products"]
         ]
 
     def scorer(self, **fields: Any) -> UserScorer:
@@ -175,13 +175,15 @@ async def test_a_snapshot_that_does_not_serve_can_score(shop: Shop) -> None:
     lists = await other.score(some)
     assert other.serving == shop.versions[1]
     await other.close()
-    now = [[one for one, _ in await shop.answers(user)] for user in some]
+    now = [[product_id for product_id, _ in await shop.answers(user)] for user in some]
     assert now != [list(scored.product_ids) for scored in lists]
     engine = await shop.corner.stores.engines.get(APP, "default")
     await shop.corner.stores.engines.put(with_snapshot(engine, shop.versions[1]))
     again = shop.scorer()
     await again.start()
-    assert [one.product_ids for one in await again.score(some)] == [one.product_ids for one in lists]
+    assert [scored.product_ids for scored in await again.score(some)] == [
+        scored.product_ids for scored in lists
+    ]
     await again.close()
 
 

@@ -17,9 +17,9 @@ async def test_a_damaged_chunk_of_a_bank_is_skipped(redis_stores: OpenStores) ->
     questions = [BankQuestion(question=f"question {at}") for at in range(1_200)]
     await redis_stores.question_bank.replace(APP, questions)
     name = keys.question_bank(APP)
-    lot = bytearray(await redis_stores.server.execute("LINDEX", name, 1))
-    lot[-4] ^= 4
-    await redis_stores.server.execute("LSET", name, 1, bytes(lot))
+    chunk = bytearray(await redis_stores.server.execute("LINDEX", name, 1))
+    chunk[-4] ^= 4
+    await redis_stores.server.execute("LSET", name, 1, bytes(chunk))
     bank = await redis_stores.question_bank.load(APP)
     assert bank.questions == (*questions[:500], *questions[1_000:])
     await redis_stores.question_bank.replace(APP, questions)
@@ -33,13 +33,13 @@ async def test_lots_in_each_others_places_are_damaged(redis_stores: OpenStores) 
     assert (await redis_stores.question_bank.load(APP)).questions == ()
 
 
-@pytest.mark.parametrize("lot", [b"", b"1deadbeef[]", b"nothing", "ünsealed"])
-async def test_a_damaged_batch_of_queries_is_skipped(redis_stores: OpenStores, lot: bytes | str) -> None:
+@pytest.mark.parametrize("batch", [b"", b"1deadbeef[]", b"nothing", "ünsealed"])
+async def test_a_damaged_batch_of_queries_is_skipped(redis_stores: OpenStores, batch: bytes | str) -> None:
     await redis_stores.queries.append(APP, [a_query("before")])
-    await redis_stores.server.execute("XADD", keys.query(APP), "*", "lot", lot)
+    await redis_stores.server.execute("XADD", keys.query(APP), "*", "lot", batch)
     await redis_stores.queries.append(APP, [a_query("after")])
-    lots = await redis_stores.queries.read(APP, "0", count=10)
-    assert [[query.text for query in lot.rows] for lot in lots] == [["before"], [], ["after"]]
+    batches = await redis_stores.queries.read(APP, "0", count=10)
+    assert [[query.text for query in batch.rows] for batch in batches] == [["before"], [], ["after"]]
 
 
 async def test_the_road_of_queries_is_bounded(
@@ -49,8 +49,8 @@ async def test_the_road_of_queries_is_bounded(
     for at in range(200):
         await redis_stores.queries.append(APP, [a_query(str(at))])
     assert not await redis_stores.queries.append(APP, [a_query("refused")])
-    lots = await redis_stores.queries.read(APP, "0", count=1_000)
-    assert [batch.rows[0].text for batch in lots] == [str(at) for at in range(200)]
-    await redis_stores.queries.trim(APP, lots[99].offset)
+    batches = await redis_stores.queries.read(APP, "0", count=1_000)
+    assert [batch.rows[0].text for batch in batches] == [str(at) for at in range(200)]
+    await redis_stores.queries.trim(APP, batches[99].offset)
     assert await redis_stores.queries.append(APP, [a_query("accepted")])
     assert len(await redis_stores.queries.read(APP, "0", count=1_000)) == 101

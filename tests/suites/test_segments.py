@@ -73,11 +73,11 @@ def products(offset: str, *rows: tuple[str, int | None], embedder: str = "e-1") 
     )
 
 
-def clicks(offset: str, *readers: str) -> Any:
+def clicks(offset: str, *user_keys: str) -> Any:
     return pa.Table.from_pylist(
         [
             {
-                "reader": reader,
+                "reader": user_key,
                 "type": "click",
                 "at_ms": 1_000,
                 "product_ids": ["p1"],
@@ -85,7 +85,7 @@ def clicks(offset: str, *readers: str) -> Any:
                 "offset": offset,
                 "json": b'{"type":"click"}',
             }
-            for reader in readers
+            for user_key in user_keys
         ],
         schema=INTERACTIONS,
     )
@@ -96,8 +96,8 @@ def jsons(segments: SegmentStore, app_id: str = "shop") -> set[bytes]:
 
 
 def readers(segments: SegmentStore) -> list[str]:
-    found: list[str] = segments.load("shop").interactions["reader"].to_pylist()
-    return found
+    user_keys: list[str] = segments.load("shop").interactions["reader"].to_pylist()
+    return user_keys
 
 
 def test_what_was_written_between_two_offsets_is_read_as_it_stands_now(segments: SegmentStore) -> None:
@@ -130,9 +130,9 @@ def test_the_newest_version_of_a_product_is_loaded_with_its_vector(segments: Seg
 
     state = segments.load("shop")
 
-    found = {product.json: product.vector for product in state.products}
-    assert set(found) == {b'{"product_id":"p1","v":2}', b'{"product_id":"p2","v":7}'}
-    vector = found[b'{"product_id":"p2","v":7}']
+    vectors = {product.json: product.vector for product in state.products}
+    assert set(vectors) == {b'{"product_id":"p1","v":2}', b'{"product_id":"p2","v":7}'}
+    vector = vectors[b'{"product_id":"p2","v":7}']
     assert vector is not None
     assert vector.dtype == np.float16
     assert vector.tolist() == [7.0] * 4
@@ -318,11 +318,11 @@ def test_a_writer_killed_at_any_step_leaves_the_old_or_the_new_state(
         except Killed:
             finished = False
         again = SegmentStore(artifacts, FixedClock(), SMALL)
-        found = (jsons(again), readers(again), again.offsets("shop"))
+        state = (jsons(again), readers(again), again.offsets("shop"))
         CHANGES[change](again)
         again.tidy("shop")
         after = (jsons(again), readers(again), again.offsets("shop"))
-        assert found in (before, after)
+        assert state in (before, after)
         assert again.verify("shop") == []
         if finished:
             break
@@ -350,7 +350,7 @@ def test_a_reader_survives_the_files_being_replaced_while_it_reads(
     writer = SegmentStore(artifacts, FixedClock(), SMALL)
     _grow(writer)
     expected = jsons(writer)
-    reader = SegmentStore(artifacts, FixedClock(), SMALL)
+    segments = SegmentStore(artifacts, FixedClock(), SMALL)
     read = artifacts.read
     left = [1]
 
@@ -361,7 +361,7 @@ def test_a_reader_survives_the_files_being_replaced_while_it_reads(
         return read(path, most)
 
     monkeypatch.setattr(artifacts, "read", read_late)
-    assert jsons(reader) == expected
+    assert jsons(segments) == expected
     assert left == [0]
 
 
@@ -398,14 +398,16 @@ def test_swapped_segments_and_a_missing_one_are_refused(tmp_path: Path) -> None:
     artifacts = ArtifactStore.open(tmp_path)
     segments = SegmentStore(artifacts, FixedClock(), SMALL)
     _grow(segments)
-    one, two = [entry.path for entry in artifacts.entries("shop") if "/product-" in entry.path][:2]
-    first, second = artifacts.read(one), artifacts.read(two)
-    (tmp_path / one).write_bytes(second)
-    (tmp_path / two).write_bytes(first)
+    first_path, second_path = [
+        entry.path for entry in artifacts.entries("shop") if "/product-" in entry.path
+    ][:2]
+    first, second = artifacts.read(first_path), artifacts.read(second_path)
+    (tmp_path / first_path).write_bytes(second)
+    (tmp_path / second_path).write_bytes(first)
     with pytest.raises(Fault, match="damaged"):
         segments.load("shop")
-    (tmp_path / one).write_bytes(first)
-    (tmp_path / two).unlink()
+    (tmp_path / first_path).write_bytes(first)
+    (tmp_path / second_path).unlink()
     with pytest.raises(Fault, match="missing"):
         segments.load("shop")
 
@@ -512,7 +514,7 @@ def test_any_history_with_crashes_equals_the_same_history_in_a_dictionary(histor
         elif kind == "click":
             log += [f"u:{n}" for n in what]
         elif kind == "erase":
-            log = [reader for reader in log if reader not in {f"u:{n}" for n in what}]
+            log = [user_key for user_key in log if user_key not in {f"u:{n}" for n in what}]
     segments = SegmentStore(artifacts, FixedClock(), SMALL)
     assert jsons(segments) == {b'{"product_id":"%s","v":%d}' % (i.encode(), v) for i, v in catalog.items()}
     assert readers(segments) == log

@@ -55,8 +55,8 @@ def test_it_trains_with_the_code_and_reports_the_outcome_of_the_part(
     run = asyncio.run(trained(tmp_path, code=pack_and_store(EXAMPLES, recipe, tmp_path)))
     assert run.status == "finished", run.error
     assert "my_learner" not in sys.modules
-    found = {part["part"]: part for part in run.parts}
-    assert found["next_item"]["learner"] == LEARNER
+    parts = {part["part"]: part for part in run.parts}
+    assert parts["next_item"]["learner"] == LEARNER
     assert "next_item" in run.chosen
     artifacts = ArtifactStore.open(tmp_path / "shelf")
     assert (

@@ -27,23 +27,23 @@ from tests.fakes.request_handler import Corner, StillClock, open_corner
 from tests.fakes.stores.memory import memory_stores
 from tests.suites.waiting import until
 
-READERS = [f"u:{number}" for number in range(6)]
+USERS = [f"u:{number}" for number in range(6)]
 
 
-def searched(text: str, reader: str, salt: bytes, total: int = 3, **more: Any) -> LoggedQuery:
+def searched(text: str, user_key: str, salt: bytes, total: int = 3, **more: Any) -> LoggedQuery:
     return LoggedQuery(
         at=NOW_MS,
         kind=more.pop("kind", "search"),
         text=text,
         total=total,
-        reader=pseudonym(salt, reader),
+        reader=pseudonym(salt, user_key),
         **more,
     )
 
 
-async def log(stores: Stores, text: str, readers: list[str] = READERS, **more: Any) -> None:
+async def log(stores: Stores, text: str, user_keys: list[str] = USERS, **more: Any) -> None:
     salt = await stores.queries.salt(APP)
-    await stores.queries.append(APP, [searched(text, reader, salt, **more) for reader in readers])
+    await stores.queries.append(APP, [searched(text, user_key, salt, **more) for user_key in user_keys])
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ async def corner() -> AsyncIterator[Corner]:
     await furnish(stores)
     await log(stores, "hedge shears", written="Hedge Shears")
     await log(stores, "hedge lamp", total=0)
-    await log(stores, "hedge books", READERS[:4])
+    await log(stores, "hedge books", USERS[:4])
     await log(stores, "what is a hedge", kind="ask", total=UNKNOWN)
     await stores.question_bank.replace(
         APP,
@@ -69,9 +69,9 @@ async def corner() -> AsyncIterator[Corner]:
 
 
 async def completed(corner: Corner, typed: str, path: str = "search/autocomplete", **body: Any) -> list[str]:
-    wanted = {"q": typed, "completion_fields": ["suggested_queries"], **body}
+    request = {"q": typed, "completion_fields": ["suggested_queries"], **body}
     answer = await call(
-        corner.handler, "POST", f"/v1/{path}", body=orjson.dumps(wanted), headers=corner.headers(APP)
+        corner.handler, "POST", f"/v1/{path}", body=orjson.dumps(request), headers=corner.headers(APP)
     )
     assert answer.status == 200, answer.body
     return [entry["text"] for entry in answer.json()["data"]["completions"]["suggested_queries"]]
@@ -114,8 +114,8 @@ async def test_settled_queries_are_read_once_and_files_of_earlier_releases_too(t
     stores, clock = memory_stores(StillClock(NOW_MS)), StillClock(NOW_MS)
     salt = await stores.queries.salt(APP)
     artifacts = QueryLogStore(ArtifactStore.open(tmp_path), clock)
-    settled = [searched("hedge shears", reader, salt) for reader in READERS]
-    artifacts.append(APP, [*settled, searched("nothing", READERS[0], salt, total=0)], "1-0")
+    settled = [searched("hedge shears", user_key, salt) for user_key in USERS]
+    artifacts.append(APP, [*settled, searched("nothing", USERS[0], salt, total=0)], "1-0")
 
     async def think(step: Any) -> None:
         step()
@@ -127,8 +127,8 @@ async def test_settled_queries_are_read_once_and_files_of_earlier_releases_too(t
     popular = follower.queries.popular
     assert [hit.text for hit in popular.look_up("hedge", 5, 6, NOW_MS)] == ["hedge books", "hedge shears"]
     assert len(popular) == 2
-    follower.queries.erase(READERS[:1], NOW_MS)
-    await log(stores, "hedge books", READERS[:1])
+    follower.queries.erase(USERS[:1], NOW_MS)
+    await log(stores, "hedge books", USERS[:1])
     await follower.read()
     assert popular.look_up("hedge", 5, 6, NOW_MS) == []
 

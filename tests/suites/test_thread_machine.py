@@ -64,10 +64,10 @@ class Interrupted:
         async def called(*args: Any) -> Any:
             for _ in range(self._chance.randrange(3)):
                 await asyncio.sleep(0)
-            found = await getattr(self._store, name)(*args)
+            result = await getattr(self._store, name)(*args)
             for _ in range(self._chance.randrange(3)):
                 await asyncio.sleep(0)
-            return found
+            return result
 
         return called
 
@@ -83,8 +83,8 @@ async def test_calls_at_once_in_redis_are_explained_by_one_order(redis_stores: O
 
 
 def test_the_search_finds_a_dismissal_that_came_back() -> None:
-    known = rules.set_subscription(rules.add_question(ReaderThreads(), "q0", "q0", None, 1), "q0", on=True)
-    begin = rules.append_update(known, "q0", "q0-u1", "1-0", NOW_MS)
+    threads = rules.set_subscription(rules.add_question(ReaderThreads(), "q0", "q0", None, 1), "q0", on=True)
+    begin = rules.append_update(threads, "q0", "q0-u1", "1-0", NOW_MS)
     dismissed = Call("dismiss_overall", "q0", 1, 2.0, None)
     assert explained(begin, [dismissed, Call("poll", "q0", 3, 4.0, False)], NOW_MS)
     assert not explained(begin, [dismissed, Call("poll", "q0", 3, 4.0, True)], NOW_MS)

@@ -27,13 +27,13 @@ class TestOverRedis(ThreadSuite):
         return redis_stores
 
     async def test_a_flipped_byte_is_set_aside_and_announces_nothing(self, redis_stores: OpenStores) -> None:
-        known = rules.set_subscription(await ask(redis_stores, "ada", "q1"), "q1", on=True)
-        await change(redis_stores, "ada", rules.append_update(known, "q1", "u1", "5-0", 1))
+        threads = rules.set_subscription(await ask(redis_stores, "ada", "q1"), "q1", on=True)
+        await change(redis_stores, "ada", rules.append_update(threads, "q1", "u1", "5-0", 1))
         sealed = await redis_stores.server.execute_slow("HGET", keys.threads(APP), "ada")
         broken = sealed[:-3] + bytes([sealed[-3] ^ 1]) + sealed[-2:]
         await redis_stores.server.execute_slow("HSET", keys.threads(APP), "ada", broken)
-        found = await redis_stores.threads.read(APP, "ada")
-        assert found == ReaderThreads(revision=found.revision)
+        threads_read = await redis_stores.threads.read(APP, "ada")
+        assert threads_read == ReaderThreads(revision=threads_read.revision)
         assert not await redis_stores.threads.has_new(APP, "ada")
         assert await redis_stores.server.execute_slow("XLEN", keys.quarantine(APP)) == 1
         assert list((await ask(redis_stores, "ada", "q2")).threads) == ["q2"]

@@ -118,10 +118,10 @@ def test_from_training_to_serving_and_back(shop: Shop) -> None:
 
 def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> None:
     out = tmp_path / "figures"
-    told = shop.run_json(
+    report = shop.run_json(
         "evaluate", generated_market.APP, "--recipe", "fast", "--out", str(out), "--readers", "50"
     )
-    assert [report["protocol"] for report in told["reports"]] == ["by_time", "leave_last_out"]
+    assert [outcome["protocol"] for outcome in report["reports"]] == ["by_time", "leave_last_out"]
     assert {path.name for path in out.iterdir()} >= {
         "leave_last_out-segments.svg",
         "leave_last_out-segments.png",
@@ -143,8 +143,8 @@ def test_evaluation_writes_pictures_and_reports(shop: Shop, tmp_path: Path) -> N
     refusal = "no estimate: the log has no list that can be judged (no answers)"
     assert refusal in " ".join(logged.split())
     assert refusal.capitalize() in (tmp_path / "logged/report.md").read_text()
-    told_how_long = shop.kiosk("evaluate", "--help").stdout
-    assert "on two cores" in " ".join(told_how_long.split())
+    evaluate_help = shop.kiosk("evaluate", "--help").stdout
+    assert "on two cores" in " ".join(evaluate_help.split())
 
 
 def test_a_sweep_is_compared_and_names_the_best_training(shop: Shop, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_schedules_are_made_listed_and_removed(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    (("words", "message")),
     [
         (("train", "nowhere", "--local"), "there is no app named nowhere; there are: market"),
         (
@@ -204,8 +204,8 @@ def test_schedules_are_made_listed_and_removed(shop: Shop) -> None:
         (("runs", "show", generated_market.APP, "nope"), "has no run nope; see `kiosk runs list market`"),
     ],
 )
-def test_an_impossible_command_explains_the_remedy(shop: Shop, words: tuple[str, ...], said: str) -> None:
-    assert said in shop.refused(*words)
+def test_an_impossible_command_explains_the_remedy(shop: Shop, words: tuple[str, ...], message: str) -> None:
+    assert message in shop.refused(*words)
 
 
 def test_a_learner_is_checked_from_the_command_line(shop: Shop) -> None:
@@ -214,8 +214,8 @@ def test_a_learner_is_checked_from_the_command_line(shop: Shop) -> None:
     assert "needs the methods train(data, rng) and load(parts)" in done.stderr
     done = shop.kiosk("conform", "collections:OrderedDict", "--config", "{broken", module="jobs.refresh")
     assert (done.returncode, "--config is not JSON" in done.stderr) == (2, True)
-    own = ("conform", "tests.suites.test_learners:Markov")
-    done = shop.kiosk(*own, module="jobs.refresh")
+    arguments = ("conform", "tests.suites.test_learners:Markov")
+    done = shop.kiosk(*arguments, module="jobs.refresh")
     assert done.returncode == 0, done.stderr
     assert "13 of 13 promises are kept" in done.stdout
 
@@ -224,8 +224,8 @@ def test_a_learner_of_a_folder_trains_without_being_installed(shop: Shop) -> Non
     """Its class is known from nowhere but the folder; who serves can't import it, so it is not promoted."""
     examples = str(ROOT / "docs" / "examples")
     mine = ("train", generated_market.APP, "--local", "--recipe", f"{examples}/my_recipe.toml")
-    said = shop.refused(*mine, "--working-dir", examples)
-    assert "kiosk learners allow my_learner:NextItem" in said.replace("\n", " ")
+    message = shop.refused(*mine, "--working-dir", examples)
+    assert "kiosk learners allow my_learner:NextItem" in message.replace("\n", " ")
     assert shop.kiosk("learners", "allow", "my_learner:NextItem").returncode == 0
     (row,) = shop.run_json("audit", "list", "--operation", "learners")["rows"]
     assert (row["operation"], row["before"], row["after"]) == ("learners.allow", [], {"added": True})
@@ -247,7 +247,7 @@ def test_a_learner_of_a_folder_trains_without_being_installed(shop: Shop) -> Non
 
 def test_a_program_without_an_installation_gets_the_settings_it_needs(tmp_path: Path) -> None:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("KIOSK_", "RAY_"))}
-    for more, told in (
+    for more, advice in (
         ({}, "no installation runs in"),
         ({"RAY_ADDRESS": "http://127.0.0.1:8265"}, "which is for `ray job submit`"),
     ):
@@ -260,7 +260,7 @@ def test_a_program_without_an_installation_gets_the_settings_it_needs(tmp_path: 
             check=False,
         )
         assert done.returncode == 1
-        assert told in done.stderr, done.stderr
+        assert advice in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("words", [("deployments.cli", "train"), ("jobs.refresh", "train")])

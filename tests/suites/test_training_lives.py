@@ -134,21 +134,21 @@ async def test_a_training_waits_a_moment_for_what_was_just_accepted(place: Place
     offset = await place.stores.interactions.append(
         generated_market.APP, b'[{"type":"click","product_ids":["p1"]}]', []
     )
-    asked: list[str] = []
+    offsets: list[str] = []
 
     async def settle() -> None:
         for _ in range(2_000):
-            if wanted := await place.stores.changes.requested_compactions(generated_market.APP):
+            if requested := await place.stores.changes.requested_compactions(generated_market.APP):
                 break
             await asyncio.sleep(0.01)
-        asked.append(wanted["interaction"])
-        for noun, at in wanted.items():
+        offsets.append(requested["interaction"])
+        for noun, at in requested.items():
             await place.stores.changes.compact(generated_market.APP, noun, at, place.clock.now_ms())
 
     settling = asyncio.create_task(settle())
     done = await place.worked(await place.ordered(), settle_s=30.0)
     await settling
-    assert (done.status, asked) == ("finished", [offset])
+    assert (done.status, offsets) == ("finished", [offset])
 
 
 async def test_a_training_names_accepted_data_that_it_leaves_out(place: Place) -> None:
@@ -380,9 +380,9 @@ async def test_a_snapshot_that_an_experiment_tries_is_not_tidied_away(place: Pla
             {"variant_id": name, "name": name, "slug": name, "snapshot": snapshot}
             for name, snapshot in (("control", ""), ("other", version))
         ]
-        one = an_experiment(slug, app_id=generated_market.APP, status=status, variants=variants)
+        experiment = an_experiment(slug, app_id=generated_market.APP, status=status, variants=variants)
         assert await place.stores.experiments.compare_and_set(
-            one, await place.stores.experiments.version(generated_market.APP)
+            experiment, await place.stores.experiments.version(generated_market.APP)
         )
     for number in range(KEPT_VERSIONS + 1):
         place.artifacts.write(

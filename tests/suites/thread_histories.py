@@ -45,42 +45,42 @@ class Call:
     ended: float
     answer: Answer
 
-    def apply(self, known: ReaderThreads, now_ms: int) -> tuple[ReaderThreads, Answer]:
+    def apply(self, threads: ReaderThreads, now_ms: int) -> tuple[ReaderThreads, Answer]:
         """Do it alone, by the rules."""
         try:
-            return _alone(self.verb, self.name, known, now_ms)
+            return _alone(self.verb, self.name, threads, now_ms)
         except NotFound:
-            return known, "not found"
+            return threads, "not found"
 
 
-def _alone(verb: str, name: str, known: ReaderThreads, now_ms: int) -> tuple[ReaderThreads, Answer]:
+def _alone(verb: str, name: str, threads: ReaderThreads, now_ms: int) -> tuple[ReaderThreads, Answer]:
     if verb == "poll":
-        return known, known.has_new
+        return threads, threads.has_new
     if verb == "list":
-        return known, seen(known)
+        return threads, seen(threads)
     if verb == "delete":
-        return rules.delete_threads(known, [name])
+        return rules.delete_threads(threads, [name])
     if verb == "touch":
-        after = rules.touch_thread(known, name, now_ms)
-        return after, int(after is not known)
+        after = rules.touch_thread(threads, name, now_ms)
+        return after, int(after is not threads)
     steps: dict[str, Callable[[], ReaderThreads]] = {
-        "asked": lambda: rules.add_question(known, name, name, None, now_ms),
-        "rename": lambda: rules.rename_thread(known, name, "renamed"),
-        "delete_all": lambda: rules.delete_all_threads(known),
-        "subscribe": lambda: rules.set_subscription(known, name, on=True, offset="0"),
-        "unsubscribe": lambda: rules.set_subscription(known, name, on=False),
-        "dismiss_thread": lambda: rules.dismiss_thread(known, name),
-        "dismiss_overall": lambda: rules.dismiss_account(known, now_ms),
-        "update": lambda: rules.append_update(known, name[:2], name, "1-0", now_ms),
+        "asked": lambda: rules.add_question(threads, name, name, None, now_ms),
+        "rename": lambda: rules.rename_thread(threads, name, "renamed"),
+        "delete_all": lambda: rules.delete_all_threads(threads),
+        "subscribe": lambda: rules.set_subscription(threads, name, on=True, offset="0"),
+        "unsubscribe": lambda: rules.set_subscription(threads, name, on=False),
+        "dismiss_thread": lambda: rules.dismiss_thread(threads, name),
+        "dismiss_overall": lambda: rules.dismiss_account(threads, now_ms),
+        "update": lambda: rules.append_update(threads, name[:2], name, "1-0", now_ms),
     }
     return steps[verb](), None
 
 
-def seen(known: ReaderThreads) -> Answer:
+def seen(threads: ReaderThreads) -> Answer:
     """Everything a reader can see of their threads."""
     return frozenset(
         (thread.thread_id, thread.title, thread.subscribed, thread.has_new, thread.question_ids)
-        for thread in known.threads.values()
+        for thread in threads.threads.values()
     )
 
 
@@ -143,7 +143,7 @@ class Clients:
                 self._clock.now_ms(),
             )
             await tracker.apply(
-                APP, self.user_id, lambda known: rules.append_update(known, name[:2], name, "1-0", now_ms)
+                APP, self.user_id, lambda threads: rules.append_update(threads, name[:2], name, "1-0", now_ms)
             )
             return None
         return await self._changed(client, verb, name)  # type: ignore[arg-type]
@@ -168,15 +168,15 @@ def explained(begin: ReaderThreads, calls: list[Call], now_ms: int) -> bool:
     """Is there one order of the calls that explains every answer?"""
     tried: set[tuple[frozenset[int], Any]] = set()
 
-    def search(left: frozenset[int], known: ReaderThreads) -> bool:
+    def search(left: frozenset[int], threads: ReaderThreads) -> bool:
         if all(calls[at].answer is KILLED for at in left):
             return True
         key = (
             left,
             (
-                seen(known),
-                known.dismissed_at_ms,
-                tuple(thread.new_at_ms for thread in known.threads.values()),
+                seen(threads),
+                threads.dismissed_at_ms,
+                tuple(thread.new_at_ms for thread in threads.threads.values()),
             ),
         )
         if key in tried:
@@ -187,7 +187,7 @@ def explained(begin: ReaderThreads, calls: list[Call], now_ms: int) -> bool:
             call = calls[at]
             if call.began > horizon:
                 continue
-            after, answer = call.apply(known, now_ms)
+            after, answer = call.apply(threads, now_ms)
             if call.answer in (KILLED, answer) and search(left - {at}, after):
                 return True
         # a call that was killed may also never have happened: then it stays in `left` to the end

@@ -90,7 +90,9 @@ class ThreadMachine(StoreMachine):
         for _ in range(times):
             self._do(
                 self._tracker.apply(
-                    APP, user, lambda known: rules.append_update(known, thread_id, question, "1-0", now_ms)
+                    APP,
+                    user,
+                    lambda threads: rules.append_update(threads, thread_id, question, "1-0", now_ms),
                 )
             )
         if thread_id in expected.watched:
@@ -167,8 +169,8 @@ class ThreadMachine(StoreMachine):
         """Threads, titles, questions, subscriptions and both indicators."""
         for user, expected in self._expected.items():
             page = self._do(self._clients[0].list_threads(APP, user, rows=1_000, start=0))
-            found = {thread.thread_id: list(thread.question_ids) for thread in page.threads}
-            assert found == expected.threads
+            thread_questions = {thread.thread_id: list(thread.question_ids) for thread in page.threads}
+            assert thread_questions == expected.threads
             assert {t.thread_id: t.title for t in page.threads} == {
                 name: expected.titles[name] for name in expected.threads
             }
@@ -179,8 +181,8 @@ class ThreadMachine(StoreMachine):
     @invariant()
     def the_watchers_agree_with_the_model(self) -> None:
         """The monitor finds exactly the readers with a watched thread."""
-        found = self._do(self._stores.threads.watchers(APP, 0, 10))
-        assert {one.user_id for one in found} == {
+        watchers = self._do(self._stores.threads.watchers(APP, 0, 10))
+        assert {watcher.user_id for watcher in watchers} == {
             user for user, expected in self._expected.items() if expected.watched
         }
 

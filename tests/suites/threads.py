@@ -40,12 +40,12 @@ class ThreadSuite:
         assert await stores.threads.watchers(APP, 0, 10) == []
 
     async def test_threads_read_back_and_belong_to_one_reader_of_one_app(self, stores: Stores) -> None:
-        known = await ask(stores, "Żółw / 1", "q1")
-        assert list(known.threads) == ["q1"]
-        assert known.revision > 0
+        threads = await ask(stores, "Żółw / 1", "q1")
+        assert list(threads.threads) == ["q1"]
+        assert threads.revision > 0
         assert await stores.threads.read(APP, "ada") == EMPTY
         assert await stores.threads.read(OTHER, "Żółw / 1") == EMPTY
-        assert await stores.threads.read_many(APP, ["ada", "Żółw / 1"]) == [EMPTY, known]
+        assert await stores.threads.read_many(APP, ["ada", "Żółw / 1"]) == [EMPTY, threads]
 
     async def test_only_who_read_the_newest_may_write(self, stores: Stores) -> None:
         first = await ask(stores, "ada", "q1")
@@ -67,39 +67,39 @@ class ThreadSuite:
         assert len((await stores.threads.read(APP, "ada")).threads) == 2
 
     async def test_the_indicator_reads_as_the_threads_say(self, stores: Stores) -> None:
-        known = rules.set_subscription(await ask(stores, "ada", "q1"), "q1", on=True)
-        known = await change(stores, "ada", rules.append_update(known, "q1", "u1", "5-0", NOW))
+        threads = rules.set_subscription(await ask(stores, "ada", "q1"), "q1", on=True)
+        threads = await change(stores, "ada", rules.append_update(threads, "q1", "u1", "5-0", NOW))
         assert await stores.threads.has_new(APP, "ada")
         assert not await stores.threads.has_new(APP, "bob")
-        known = await change(stores, "ada", rules.dismiss_account(known, NOW))
+        threads = await change(stores, "ada", rules.dismiss_account(threads, NOW))
         assert not await stores.threads.has_new(APP, "ada")
-        known = await change(stores, "ada", rules.append_update(known, "q1", "u2", "6-0", NOW))
+        threads = await change(stores, "ada", rules.append_update(threads, "q1", "u2", "6-0", NOW))
         assert await stores.threads.has_new(APP, "ada")
-        await change(stores, "ada", rules.delete_all_threads(known))
+        await change(stores, "ada", rules.delete_all_threads(threads))
         assert not await stores.threads.has_new(APP, "ada")
 
     async def test_watchers_are_listed_by_the_time_of_their_change(self, stores: Stores) -> None:
         for name in ("ada", "bob", "cia"):
-            known = await ask(stores, name, f"{name}-1")
+            threads = await ask(stores, name, f"{name}-1")
             if name != "bob":
-                await change(stores, name, rules.set_subscription(known, f"{name}-1", on=True))
-        found = await stores.threads.watchers(APP, 0, 10)
-        assert [one.user_id for one in found] == ["ada", "cia"]
+                await change(stores, name, rules.set_subscription(threads, f"{name}-1", on=True))
+        watchers = await stores.threads.watchers(APP, 0, 10)
+        assert [watcher.user_id for watcher in watchers] == ["ada", "cia"]
         await ask(stores, "cia", "cia-2")
-        assert await stores.threads.watchers(APP, found[-1].version, 10) == []
-        known = await stores.threads.read(APP, "ada")
-        await change(stores, "ada", rules.record_judged(known, "ada-1", "9-0"))
-        assert [watcher.user_id for watcher in await stores.threads.watchers(APP, found[-1].version, 10)] == [
-            "ada"
-        ]
+        assert await stores.threads.watchers(APP, watchers[-1].version, 10) == []
+        threads = await stores.threads.read(APP, "ada")
+        await change(stores, "ada", rules.record_judged(threads, "ada-1", "9-0"))
+        assert [
+            watcher.user_id for watcher in await stores.threads.watchers(APP, watchers[-1].version, 10)
+        ] == ["ada"]
         assert [watcher.user_id for watcher in await stores.threads.watchers(APP, 0, 1)] == ["cia"]
-        known = await stores.threads.read(APP, "ada")
-        await change(stores, "ada", rules.set_subscription(known, "ada-1", on=False))
+        threads = await stores.threads.read(APP, "ada")
+        await change(stores, "ada", rules.set_subscription(threads, "ada-1", on=False))
         assert [watcher.user_id for watcher in await stores.threads.watchers(APP, 0, 10)] == ["cia"]
 
     async def test_who_is_erased_leaves_nothing_and_nobody_brings_it_back(self, stores: Stores) -> None:
-        known = rules.set_subscription(await ask(stores, "ada", "q1"), "q1", on=True)
-        old = await change(stores, "ada", rules.append_update(known, "q1", "u1", "5-0", NOW))
+        threads = rules.set_subscription(await ask(stores, "ada", "q1"), "q1", on=True)
+        old = await change(stores, "ada", rules.append_update(threads, "q1", "u1", "5-0", NOW))
         await ask(stores, "bob", "b1")
         assert await stores.threads.erase(APP, ["ada", "nobody", "ada"]) == 1
         assert await stores.threads.read(APP, "ada") == EMPTY

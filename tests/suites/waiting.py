@@ -19,8 +19,8 @@ async def until(is_so: Callable[[], bool | Awaitable[bool]], within_s: float = P
     """Ask again and again until something is so; return how many seconds that took."""
     began_s = time.monotonic()
     while True:
-        found = is_so()
-        if await found if inspect.isawaitable(found) else found:
+        outcome = is_so()
+        if await outcome if inspect.isawaitable(outcome) else outcome:
             return time.monotonic() - began_s
         assert time.monotonic() - began_s < within_s, f"it did not come to that within {within_s} s"
         await asyncio.sleep(_REST_S)

@@ -8,9 +8,9 @@ import pytest
 
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
-    BASE,
     CALLBACK,
     ISSUER,
+    ORIGIN,
     RESOURCE,
     Person,
     an_account,
@@ -110,7 +110,7 @@ async def test_who_asks_can_not_stand_there_twice(scene: Scene, name: str) -> No
         ({"code_challenge_method": "plain"}, "invalid_request"),
         ({"code_challenge_method": "s256"}, "invalid_request"),
         ({"resource": "https://other.example/mcp"}, "invalid_target"),
-        ({"resource": BASE}, "invalid_target"),
+        ({"resource": ORIGIN}, "invalid_target"),
         ({"resource": RESOURCE + "/x"}, "invalid_target"),
         ({"resource": RESOURCE + "//"}, "invalid_target"),
         ({"state": "x" * 3001}, "invalid_request"),
@@ -350,13 +350,13 @@ async def test_a_form_is_good_only_in_the_browser_it_was_shown_in(scene: Scene) 
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"origin": BASE}, 303),
+        ({"origin": ORIGIN}, 303),
         ({"origin": "null"}, 303),
         ({"origin": "null", "sec-fetch-site": "same-origin"}, 303),
         ({}, 303),
         ({"origin": "https://evil.example"}, 403),
-        ({"origin": BASE + ".evil.example"}, 403),
-        ({"origin": BASE + ":444"}, 403),
+        ({"origin": ORIGIN + ".evil.example"}, 403),
+        ({"origin": ORIGIN + ":444"}, 403),
         ({"origin": "http://news.example.com"}, 403),
         ({"origin": "null", "sec-fetch-site": "cross-site"}, 403),
         ({"sec-fetch-site": "same-site"}, 403),

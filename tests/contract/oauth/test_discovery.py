@@ -11,7 +11,7 @@ from cluster.errors import Invalid
 from cluster.store.stores import Stores
 from deployments.edge.http.server_addresses import ServerAddresses
 from tests.contract.oauth.conftest import Scene
-from tests.fakes.archive_oauth import BASE, ISSUER, RESOURCE, app_over, http_over, oauth_services
+from tests.fakes.archive_oauth import ISSUER, ORIGIN, RESOURCE, app_over, http_over, oauth_services
 from tests.suites.manual_clock import ManualClock
 
 RESOURCE_PATHS = (
@@ -46,7 +46,7 @@ async def test_the_resource_describes_itself_wherever_clients_look(scene: Scene,
         "authorization_servers": [ISSUER],
         "bearer_methods_supported": ["header"],
         "resource_name": "News Archive Search",
-        "resource_documentation": BASE + "/llms.txt",
+        "resource_documentation": ORIGIN + "/llms.txt",
     }
 
 
@@ -56,9 +56,9 @@ async def test_the_authorization_server_describes_itself(scene: Scene, path: str
     assert answer.status_code == 200
     found = answer.json()
     assert found["issuer"] == ISSUER
-    assert found["authorization_endpoint"] == BASE + "/oauth/authorize/archive"
-    assert found["token_endpoint"] == BASE + "/oauth/token"
-    assert found["registration_endpoint"] == BASE + "/oauth/register"
+    assert found["authorization_endpoint"] == ORIGIN + "/oauth/authorize/archive"
+    assert found["token_endpoint"] == ORIGIN + "/oauth/token"
+    assert found["registration_endpoint"] == ORIGIN + "/oauth/register"
     assert found["response_types_supported"] == ["code"]
     assert found["response_modes_supported"] == ["query"]
     assert found["grant_types_supported"] == ["authorization_code", "refresh_token"]
@@ -115,7 +115,7 @@ async def test_no_header_changes_a_configured_address(scene: Scene, header: str)
     for path in RESOURCE_PATHS + SERVER_PATHS:
         answer = await scene.http.get(path, headers={header: poison, "x-forwarded-proto": "http"})
         assert "evil" not in answer.text
-        assert BASE in answer.text
+        assert ORIGIN in answer.text
 
 
 @pytest.mark.parametrize(

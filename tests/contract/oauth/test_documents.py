@@ -21,8 +21,8 @@ from deployments.archive.oauth import document_clients
 from deployments.archive.oauth.document_clients import DocumentClients, read_pinned_documents
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
-    BASE,
     ISSUER,
+    ORIGIN,
     Person,
     Program,
     an_account,
@@ -67,7 +67,7 @@ async def open_scene(memory_stores: Stores, host: DocumentHost) -> AsyncIterator
     opened: list[httpx.AsyncClient] = []
 
     def open_scene(
-        mode: str = "fetch", public_url: str = BASE, pinned: dict[str, Any] | None = None, **client: Any
+        mode: str = "fetch", public_url: str = ORIGIN, pinned: dict[str, Any] | None = None, **client: Any
     ) -> Scene:
         clock = ManualClock()
         documents = DocumentClients(mode, pinned or {}, clock, host.client(**client))
@@ -271,7 +271,7 @@ async def test_a_client_that_signs_connects(open_scene: OpenScene, host: Documen
     assert (await scene.program.refresh(tokens["refresh_token"])).status_code == 401
     used = await scene.program.refresh(tokens["refresh_token"], **assertion(scene, "1"))
     assert "used before" in used.json()["error_description"]
-    endpoint = assertion(scene, "2", aud=f"{BASE}/oauth/token")
+    endpoint = assertion(scene, "2", aud=f"{ORIGIN}/oauth/token")
     tokens = (await scene.program.refresh(tokens["refresh_token"], **endpoint)).json()
     revocation = {"token": tokens["refresh_token"], "client_id": ADDRESS}
     assert (await scene.http.post("/oauth/revoke", data=revocation)).status_code == 401

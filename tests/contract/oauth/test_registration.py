@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.contract.oauth.conftest import Scene
-from tests.fakes.archive_oauth import BASE, CALLBACK
+from tests.fakes.archive_oauth import CALLBACK, ORIGIN
 
 PY = {
     "response_types": ["code"], "client_name": "py", "redirect_uris": ["http://localhost:42095/callback"],
@@ -39,7 +39,7 @@ async def test_real_clients_get_an_id_and_what_they_sent_back(scene: Scene, sent
     assert found["client_id_issued_at"] == scene.clock.now_ms() // 1000
     assert re.fullmatch(r"[A-Za-z0-9._~-]+", found["client_id"])
     assert not {"scope", "client_secret", "client_secret_expires_at", "logo_uri", "client_uri"} & set(found)
-    assert found["registration_client_uri"] == f"{BASE}/oauth/register/{found['client_id']}"
+    assert found["registration_client_uri"] == f"{ORIGIN}/oauth/register/{found['client_id']}"
     assert re.fullmatch(r"[A-Za-z0-9._~-]{43,4000}", found["registration_access_token"])
 
 

@@ -11,8 +11,8 @@ from deployments.archive.admission import ClientAdmission
 from deployments.archive.oauth.addresses import resource_of
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
-    BASE,
     ISSUER,
+    ORIGIN,
     Person,
     an_account,
     answer_of,
@@ -141,7 +141,7 @@ async def _may_call(scene: Scene, gate: ClientAdmission, uri: str, name: str) ->
     scene.program.callback = uri
     await scene.program.register(client_name=name)
     tokens = await scene.tokens()
-    person = await scene.means.bearer.person(tokens["access_token"], resource_of(BASE))
+    person = await scene.means.bearer.person(tokens["access_token"], resource_of(ORIGIN))
     assert person is not None
     try:
         gate.check(person)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.contract.oauth.conftest import Scene
-from tests.fakes.archive_oauth import BASE, ISSUER, RESOURCE, answer_of, read_page, visible
+from tests.fakes.archive_oauth import ISSUER, ORIGIN, RESOURCE, answer_of, read_page, visible
 
 
 async def test_a_client_comes_from_an_address_to_an_answer(scene: Scene) -> None:
@@ -32,4 +32,4 @@ async def test_a_client_comes_from_an_address_to_an_answer(scene: Scene) -> None
     assert answered.status_code == 200
     assert await scene.program.use(answered.json()["access_token"]) == 200
     assert await scene.program.use(tokens["access_token"]) == 200
-    assert server["token_endpoint"] == BASE + "/oauth/token"
+    assert server["token_endpoint"] == ORIGIN + "/oauth/token"

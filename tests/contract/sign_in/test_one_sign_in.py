@@ -17,8 +17,8 @@ from cluster.store.stores import Stores
 from deployments.sign_in.identity_provider import ProviderConfig
 from tests.contract.oauth.conftest import Scene
 from tests.fakes.archive_oauth import (
-    BASE,
     MASTER,
+    ORIGIN,
     PASSWORD,
     Person,
     Program,
@@ -73,7 +73,9 @@ async def doors(memory_stores: Stores) -> AsyncIterator[Doors]:
     means = oauth_services(memory_stores, clock)
     await memory_stores.accounts.add(an_account(role="administrator"))
     app = app_over(means)
-    console = Visitor(console_app(open_console_services(memory_stores, clock, public_url=BASE)), base=BASE)
+    console = Visitor(
+        console_app(open_console_services(memory_stores, clock, public_url=ORIGIN)), origin=ORIGIN
+    )
     async with http_over(app) as http, http_over(app) as browser:
         program = Program(http)
         await program.register()
@@ -215,14 +217,14 @@ async def test_without_passwords_only_the_provider_signs_in(memory_stores: Store
     clock = ManualClock()
     await memory_stores.accounts.add(an_account(role="administrator"))
     console = open_console_services(
-        memory_stores, clock, public_url=BASE, provider=PROVIDER, has_passwords=False
+        memory_stores, clock, public_url=ORIGIN, provider=PROVIDER, has_passwords=False
     )
-    visitor = Visitor(console_app(console), base=BASE)
+    visitor = Visitor(console_app(console), origin=ORIGIN)
     page = await visitor.get("/sign-in")
     assert 'name="password"' not in page.text
     assert "Sign in with login.example.com" in page.text
     with_passwords = Visitor(
-        console_app(open_console_services(memory_stores, clock, public_url=BASE)), base=BASE
+        console_app(open_console_services(memory_stores, clock, public_url=ORIGIN)), origin=ORIGIN
     )
     await with_passwords.get("/sign-in")  # a form that was open before the switch
     visitor.http.cookies = with_passwords.http.cookies

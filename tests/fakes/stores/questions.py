@@ -41,7 +41,7 @@ class MemoryQuestions(QuestionStore):
         self._same: dict[tuple[str, str], str] = {}
         self._citing: dict[tuple[str, str], set[str]] = defaultdict(set)
         self._counts: Counter[tuple[str, str, int]] = Counter()
-        self._asked: dict[tuple[str, int], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+        self._askers: dict[tuple[str, int], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         self._checked: dict[tuple[str, str], str] = {}
 
     async def ask(
@@ -150,16 +150,16 @@ class MemoryQuestions(QuestionStore):
         return True
 
     async def record_question(self, app_id: str, text: str, user_key: str, day: int) -> None:
-        if any(user_key in self._asked[app_id, day - ago][text] for ago in range(1, FREQUENCY_DAYS)):
+        if any(user_key in self._askers[app_id, day - ago][text] for ago in range(1, FREQUENCY_DAYS)):
             return
-        users_by_text = self._asked[app_id, day]
+        users_by_text = self._askers[app_id, day]
         if text in users_by_text or len(users_by_text) < MOST_TEXTS:
             users_by_text[text].add(user_key)
 
     async def list_popular(self, app_id: str, days: Sequence[int], *, min_users: int, rows: int) -> list[str]:
         counts: Counter[str] = Counter()
         for day in days:
-            counts.update({text: len(who) for text, who in self._asked[app_id, day].items()})
+            counts.update({text: len(who) for text, who in self._askers[app_id, day].items()})
         return select_popular(counts, min_users, rows)
 
     async def erase(self, app_id: str, user_keys: Sequence[str]) -> int:

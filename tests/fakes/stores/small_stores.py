@@ -170,12 +170,12 @@ class MemoryIdempotency(IdempotencyStore):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._held: dict[tuple[str, str], tuple[str, IdempotencyState, int]] = {}
+        self._claims: dict[tuple[str, str], tuple[str, IdempotencyState, int]] = {}
         self._begun: dict[str, tuple[int, int]] = {}
 
     async def begin(self, app_id: str, token: str, body_sha256: str, *, most: int = 0) -> IdempotencyState:
         now_ms = self._clock.now_ms()
-        body, replay, until_ms = self._held.get((app_id, token), ("", IdempotencyState("new"), 0))
+        body, replay, until_ms = self._claims.get((app_id, token), ("", IdempotencyState("new"), 0))
         if until_ms <= now_ms:
             begun, counted_ms = self._begun.get(app_id, (0, 0))
             if counted_ms <= now_ms:
@@ -184,7 +184,7 @@ class MemoryIdempotency(IdempotencyStore):
                 if begun >= most:
                     return IdempotencyState("full")
                 self._begun[app_id] = (begun + 1, counted_ms)
-            self._held[app_id, token] = (
+            self._claims[app_id, token] = (
                 body_sha256,
                 IdempotencyState("flying"),
                 now_ms + idempotency.LOCK_MS,
@@ -203,12 +203,12 @@ class MemoryIdempotency(IdempotencyStore):
         life_ms: int = idempotency.LIFE_MS,
     ) -> None:
         now_ms = self._clock.now_ms()
-        body, _, until_ms = self._held.get((app_id, token), ("", IdempotencyState("new"), 0))
+        body, _, until_ms = self._claims.get((app_id, token), ("", IdempotencyState("new"), 0))
         if until_ms > now_ms:
-            self._held[app_id, token] = (body, IdempotencyState("done", status, reply), now_ms + life_ms)
+            self._claims[app_id, token] = (body, IdempotencyState("done", status, reply), now_ms + life_ms)
 
     async def delete(self, app_id: str, token: str) -> None:
-        self._held.pop((app_id, token), None)
+        self._claims.pop((app_id, token), None)
 
 
 class MemoryPages(PageStore):
@@ -242,16 +242,16 @@ class MemoryLeases(LeaseStore):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._held: dict[str, tuple[str, float]] = {}
+        self._holders: dict[str, tuple[str, float]] = {}
 
     async def hold(self, name: str, owner: str, ttl_ms: int) -> bool:
         now_s = self._clock.monotonic_s()
-        holder, until_s = self._held.get(name, (owner, 0.0))
+        holder, until_s = self._holders.get(name, (owner, 0.0))
         if holder != owner and until_s > now_s:
             return False
-        self._held[name] = (owner, now_s + ttl_ms / 1000)
+        self._holders[name] = (owner, now_s + ttl_ms / 1000)
         return True
 
     async def release(self, name: str, owner: str) -> None:
-        if self._held.get(name, ("", 0.0))[0] == owner:
-            del self._held[name]
+        if self._holders.get(name, ("", 0.0))[0] == owner:
+            del self._holders[name]

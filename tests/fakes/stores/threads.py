@@ -14,7 +14,7 @@ from cluster.store.archive.threads import ThreadStore, ThreadWatcher
 class _App:
     version: int = 0
     judged: str = ""
-    readers: dict[str, ReaderThreads] = field(default_factory=dict)
+    threads: dict[str, ReaderThreads] = field(default_factory=dict)
     watchers: dict[str, int] = field(default_factory=dict)
 
 
@@ -25,7 +25,7 @@ class MemoryThreads(ThreadStore):
         self._apps: dict[str, _App] = defaultdict(_App)
 
     async def read(self, app_id: str, user_id: str) -> ReaderThreads:
-        return self._apps[app_id].readers.get(user_id) or ReaderThreads()
+        return self._apps[app_id].threads.get(user_id) or ReaderThreads()
 
     async def read_many(self, app_id: str, user_ids: Sequence[str]) -> list[ReaderThreads]:
         return [await self.read(app_id, user_id) for user_id in user_ids]
@@ -38,9 +38,9 @@ class MemoryThreads(ThreadStore):
             return False
         app.version += 1
         if after.threads:
-            app.readers[user_id] = after.model_copy(update={"revision": app.version})
+            app.threads[user_id] = after.model_copy(update={"revision": app.version})
         else:
-            app.readers.pop(user_id, None)
+            app.threads.pop(user_id, None)
         if not after.watched:
             app.watchers.pop(user_id, None)
         elif after.watched != before.watched:
@@ -55,7 +55,7 @@ class MemoryThreads(ThreadStore):
         app.version += 1
         for user_id in user_ids:
             app.watchers.pop(user_id, None)
-        return sum(app.readers.pop(user_id, None) is not None for user_id in dict.fromkeys(user_ids))
+        return sum(app.threads.pop(user_id, None) is not None for user_id in dict.fromkeys(user_ids))
 
     async def watchers(self, app_id: str, after: int, limit: int) -> list[ThreadWatcher]:
         watchers = [ThreadWatcher(name, at) for name, at in self._apps[app_id].watchers.items() if at > after]

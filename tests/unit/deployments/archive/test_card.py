@@ -17,7 +17,7 @@ from deployments.archive.citation import CitationRules
 from deployments.archive.openapi import describe_archive
 from deployments.archive.services import ArchiveConfig
 from deployments.archive.tools import TOOLS, Tool, ToolDeprecation
-from tests.fakes.archive import BASE, ArchiveCorner, open_archive_corner
+from tests.fakes.archive import ORIGIN, ArchiveCorner, open_archive_corner
 
 CARD = "/.well-known/mcp-server-card"
 GUIDE = "/llms.txt"
@@ -56,11 +56,11 @@ async def test_the_card_tells_the_live_configuration_to_everybody(
         "version": "9.9",
         "title": "The Gazette",
         "description": DESCRIPTION,
-        "websiteUrl": f"{BASE}/llms.txt",
+        "websiteUrl": f"{ORIGIN}/llms.txt",
         "remotes": [
             {
                 "type": "streamable-http",
-                "url": f"{BASE}/mcp",
+                "url": f"{ORIGIN}/mcp",
                 "supportedProtocolVersions": ["2024-11-05", "2025-03-26", "2025-06-18", *newest],
             }
         ],
@@ -153,7 +153,7 @@ def test_the_endpoint_for_agents_stands_in_the_openapi_document() -> None:
 
 def test_names_and_lengths_fit_the_draft_schema() -> None:
     assert len(DESCRIPTION) <= 100
-    for base in (BASE, "http://127.0.0.1:8000", "http://[::1]:8000", "http://localhost:8000"):
+    for base in (ORIGIN, "http://127.0.0.1:8000", "http://[::1]:8000", "http://localhost:8000"):
         assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", build_card(base, "t", "1")["name"])
 
 
@@ -162,10 +162,10 @@ async def test_the_guide_names_every_address_tool_and_the_licence(corner: Archiv
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     text = answer.body.decode()
     assert text.startswith("# The Gazette\n")
-    for wanted in (f"{BASE}/mcp", "ask_archive", "get_archive_article", "citation_format", "mcp-remote",
-                   "Creative Commons Attribution 4.0", "Name the Gazette.", f"{BASE}{CARD}"):  # fmt: skip
+    for wanted in (f"{ORIGIN}/mcp", "ask_archive", "get_archive_article", "citation_format", "mcp-remote",
+                   "Creative Commons Attribution 4.0", "Name the Gazette.", f"{ORIGIN}{CARD}"):  # fmt: skip
         assert wanted in text, wanted
-    assert all(f"{BASE}/mcp" in how for _, how in list_installs(f"{BASE}/mcp"))
+    assert all(f"{ORIGIN}/mcp" in how for _, how in list_installs(f"{ORIGIN}/mcp"))
     assert not re.search(r"(?<!\{)\{[a-z]+\}(?!\})", text), "a place was not filled in"
 
 
@@ -208,7 +208,7 @@ async def test_the_catalog_names_the_card_at_its_new_address(corner: ArchiveCorn
             {
                 "identifier": "urn:air:news.example.com:mcp:archive",
                 "type": "application/mcp-server-card+json",
-                "url": f"{BASE}/mcp/server-card",
+                "url": f"{ORIGIN}/mcp/server-card",
             }
         ],
     }

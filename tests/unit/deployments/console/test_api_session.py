@@ -27,7 +27,7 @@ async def visitor(memory_stores: Stores, request: pytest.FixtureRequest) -> Visi
     public_url = HTTPS if request.param == HTTPS else ""
     services = open_console_services(memory_stores, clock, public_url=public_url)
     http = serve(open_memory_admin(memory_stores, clock), find_session_principal(services))
-    visitor = Visitor(Starlette(routes=[*http.routes, *build_console_routes(services)]), base=request.param)
+    visitor = Visitor(Starlette(routes=[*http.routes, *build_console_routes(services)]), origin=request.param)
     await visitor.sign_in()
     return visitor
 

@@ -27,7 +27,7 @@ from tests.fakes.corner_shop import APP, DAY_MS, NOW_MS, happen, upload, view
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
-BASE = f"/apps/{APP}"
+APP_PATH = f"/apps/{APP}"
 DIRTY = b'SKU,Name,"=cmd|<script>"\na-1,Oak board,=1+1\n,no id,\n'
 
 
@@ -52,38 +52,38 @@ async def visitor(shop: AdminShop, role: AppRole, services: Any = None) -> Visit
 
 
 async def send_file(person: Visitor, data: bytes, name: str, noun: str = "product") -> httpx.Response:
-    await person.get(f"{BASE}/import")
+    await person.get(f"{APP_PATH}/import")
     person.page = await person.http.post(
-        f"/console{BASE}/import", data={"csrf": person.token, "noun": noun}, files={"file": (name, data)}
+        f"/console{APP_PATH}/import", data={"csrf": person.token, "noun": noun}, files={"file": (name, data)}
     )
     return person.page
 
 
 async def test_a_viewer_sees_products_and_no_people(shop: AdminShop) -> None:
     person = await visitor(shop, "viewer")
-    page = await person.get(f"{BASE}/catalog")
+    page = await person.get(f"{APP_PATH}/catalog")
     assert "Zinc watering can" in page.text
-    search = await person.get(f"{BASE}/catalog?q=steel+fork")
+    search = await person.get(f"{APP_PATH}/catalog?q=steel+fork")
     assert "Steel hand fork" in search.text
     assert "Zinc watering can" not in search.text
-    product = await person.get(f"{BASE}/catalog/product?id=hand-fork")
+    product = await person.get(f"{APP_PATH}/catalog/product?id=hand-fork")
     assert "fork, " in product.text or "steel, " in product.text
-    related = await person.get(f"{BASE}/catalog/product/related?id=bread-knife")
+    related = await person.get(f"{APP_PATH}/catalog/product/related?id=bread-knife")
     assert "Often bought together" in related.text
-    unsold = await person.get(f"{BASE}/catalog/product/related?id=crocus-bulbs")
+    unsold = await person.get(f"{APP_PATH}/catalog/product/related?id=crocus-bulbs")
     assert "No data: no order contains it together with another product." in unsold.text
-    outcomes = await person.get(f"{BASE}/catalog/product/outcomes?id=watering-can")
+    outcomes = await person.get(f"{APP_PATH}/catalog/product/outcomes?id=watering-can")
     assert "add_to_cart" in outcomes.text
     assert "Last 7 days against the 7 days before" in outcomes.text
     assert _row("add_to_cart", "4", "0", "–") in outcomes.text
-    assert (await person.get(f"{BASE}/catalog/product?id=none")).status_code == 404
+    assert (await person.get(f"{APP_PATH}/catalog/product?id=none")).status_code == 404
     for path in ("readers", "readers/one?user_id=gina", "try", "import", "quarantine", "readers/erasures"):
-        assert (await person.get(f"{BASE}/{path}")).status_code == 403, path
-    page = await person.get(f"{BASE}/catalog")
+        assert (await person.get(f"{APP_PATH}/{path}")).status_code == 403, path
+    page = await person.get(f"{APP_PATH}/catalog")
     assert "/catalog/new" not in page.text
-    assert 'name="price"' not in (await person.get(f"{BASE}/catalog/product?id=hand-fork")).text
+    assert 'name="price"' not in (await person.get(f"{APP_PATH}/catalog/product?id=hand-fork")).text
     assert (
-        await person.post(f"{BASE}/catalog/product", product_id="hand-fork", price="1")
+        await person.post(f"{APP_PATH}/catalog/product", product_id="hand-fork", price="1")
     ).status_code == 403
     assert "/readers" not in page.text
     assert "/import" not in page.text
@@ -100,7 +100,7 @@ async def test_searches_are_compared_with_the_week_before(shop: AdminShop) -> No
         for days, total in ((1, 0), (2, 1), (9, 0), (10, 0), (11, 1), (12, 1))
     ]
     await shop.services.stores.queries.append(APP, queries)
-    page = await (await visitor(shop, "analyst")).get(f"{BASE}/search?since=7d")
+    page = await (await visitor(shop, "analyst")).get(f"{APP_PATH}/search?since=7d")
     assert "Compared with the period before" in page.text
     assert _row("Queries", "2", "4", "-50.0%") in page.text
     assert _row("Queries without results", "1", "2", "-50.0%") in page.text
@@ -145,11 +145,11 @@ async def _claim_upload(shop: AdminShop) -> Any:
 
 async def test_an_editor_changes_the_price_and_stock_of_a_product(shop: AdminShop) -> None:
     person = await visitor(shop, "editor")
-    page = await person.get(f"{BASE}/catalog/product?id=hand-fork")
+    page = await person.get(f"{APP_PATH}/catalog/product?id=hand-fork")
     assert 'name="price"' in page.text
     stored = (await shop.perform("catalog.get", product_id="hand-fork")).product
     saved = await person.post(
-        f"{BASE}/catalog/product", product_id="hand-fork", title=stored["title"], price="7.5",
+        f"{APP_PATH}/catalog/product", product_id="hand-fork", title=stored["title"], price="7.5",
         availability="OUT_OF_STOCK", brand="", cover_image="https://shop.example.com/fork.jpg",
     )  # fmt: skip
     assert saved.status_code == 303
@@ -158,23 +158,25 @@ async def test_an_editor_changes_the_price_and_stock_of_a_product(shop: AdminSho
     assert "brand" not in record
     kept = set(stored) - {"price", "brand"}
     assert {name: record[name] for name in kept} == {name: stored[name] for name in kept}
-    await person.get(f"{BASE}/catalog/product?id=hand-fork")
+    await person.get(f"{APP_PATH}/catalog/product?id=hand-fork")
     for form, words in (({"price": "cheap"}, "is no number"), ({"availability": "MAYBE"}, "availability")):
-        refused = await person.post(f"{BASE}/catalog/product", product_id="hand-fork", **form)
+        refused = await person.post(f"{APP_PATH}/catalog/product", product_id="hand-fork", **form)
         assert refused.status_code in (400, 422)
         assert words in refused.text
-        await person.get(f"{BASE}/catalog/product?id=hand-fork")
+        await person.get(f"{APP_PATH}/catalog/product?id=hand-fork")
 
 
 async def test_an_editor_adds_a_product_and_replaces_none(shop: AdminShop) -> None:
     person = await visitor(shop, "editor")
-    await person.get(f"{BASE}/catalog/new")
-    taken = await person.post(f"{BASE}/catalog/new", product_id="hand-fork", title="Another")
+    await person.get(f"{APP_PATH}/catalog/new")
+    taken = await person.post(f"{APP_PATH}/catalog/new", product_id="hand-fork", title="Another")
     assert (taken.status_code, "there is already a product" in taken.text) == (409, True)
-    await person.get(f"{BASE}/catalog/new")
-    made = await person.post(f"{BASE}/catalog/new", product_id="rake", title="Rake", price="12", type="tool")
+    await person.get(f"{APP_PATH}/catalog/new")
+    made = await person.post(
+        f"{APP_PATH}/catalog/new", product_id="rake", title="Rake", price="12", type="tool"
+    )
     assert made.status_code == 303
-    assert "rake was saved" in (await person.get(f"{BASE}/catalog")).text
+    assert "rake was saved" in (await person.get(f"{APP_PATH}/catalog")).text
     (record,) = await _claim_upload(shop)
     assert record == {"product_id": "rake", "title": "Rake", "price": 12, "type": "tool"}
     changed = next(
@@ -188,7 +190,7 @@ async def test_lists_show_the_pictures_of_products_with_an_https_address(shop: A
         product = {"product_id": name, "title": name, "type": "tool", "cover_image": address}
         await upload(shop.services.stores, [product])
     person = await visitor(shop, "viewer")
-    page = await person.get(f"{BASE}/catalog")
+    page = await person.get(f"{APP_PATH}/catalog")
     assert 'src="https://cdn.example.com/lamp.jpg"' in page.text
     assert "javascript:alert" not in page.text
     assert "img-src 'self' data: https:" in page.headers["content-security-policy"]
@@ -216,30 +218,30 @@ async def test_the_page_of_a_user_has_the_name_picture_description_and_times_of_
 
 async def test_an_analyst_looks_people_up_and_may_not_erase(shop: AdminShop) -> None:
     person = await visitor(shop, "analyst")
-    page = await person.get(f"{BASE}/readers/one?user_id=gina")
+    page = await person.get(f"{APP_PATH}/readers/one?user_id=gina")
     assert "Garden" in page.text
     assert "bought 1" in page.text
     assert "/erase" not in page.text
-    assert "Served by" in (await person.get(f"{BASE}/readers/one/recommendations?user_id=gina")).text
-    why = await person.get(f"{BASE}/readers/one/absence?user_id=gina&product_id=tulip-bulbs")
+    assert "Served by" in (await person.get(f"{APP_PATH}/readers/one/recommendations?user_id=gina")).text
+    why = await person.get(f"{APP_PATH}/readers/one/absence?user_id=gina&product_id=tulip-bulbs")
     assert "viewed or bought it recently" in why.text
-    assert (await person.get(f"{BASE}/readers/one/export?user_id=gina")).status_code == 403
-    assert (await person.post(f"{BASE}/readers/one/erase", user_id="gina")).status_code == 403
-    assert (await person.get(f"{BASE}/import")).status_code == 403
+    assert (await person.get(f"{APP_PATH}/readers/one/export?user_id=gina")).status_code == 403
+    assert (await person.post(f"{APP_PATH}/readers/one/erase", user_id="gina")).status_code == 403
+    assert (await person.get(f"{APP_PATH}/import")).status_code == 403
 
 
 async def test_an_owner_exports_and_erases(shop: AdminShop) -> None:
     person = await visitor(shop, "owner")
-    file = await person.get(f"{BASE}/readers/one/export?user_id=gina")
+    file = await person.get(f"{APP_PATH}/readers/one/export?user_id=gina")
     assert file.headers["content-disposition"] == 'attachment; filename="export.jsonl"'
     assert '"user_id":"gina"' in file.text
-    await person.get(f"{BASE}/readers/one?user_id=gina")
-    answer = await person.post(f"{BASE}/readers/one/erase", user_id="gina")
+    await person.get(f"{APP_PATH}/readers/one?user_id=gina")
+    answer = await person.post(f"{APP_PATH}/readers/one/erase", user_id="gina")
     assert answer.status_code == 303
     receipt = await person.get(answer.headers["location"].removeprefix("/console"))
     assert "queued" in receipt.text
     assert "gina" not in receipt.text
-    assert "gina" not in (await person.get(f"{BASE}/readers/erasures")).text
+    assert "gina" not in (await person.get(f"{APP_PATH}/readers/erasures")).text
 
 
 async def test_hostile_texts_are_only_shown(shop: AdminShop) -> None:
@@ -258,51 +260,51 @@ async def test_hostile_texts_are_only_shown(shop: AdminShop) -> None:
         f"readers/one/recommendations?user_id={name}", f"readers/one/absence?user_id=a&product_id={name}",
         "quarantine", "quarantine/entry?id=1-0",
     ):  # fmt: skip
-        page = await person.get(f"{BASE}/{path}")
+        page = await person.get(f"{APP_PATH}/{path}")
         assert page.status_code == 200, (path, page.text)
         assert "<script>alert" not in page.text, path
         assert "49" not in re.findall(r"&amp;(\d+)", page.text), path
-    assert ESCAPED in (await person.get(f"{BASE}/catalog/product?id={name}")).text
+    assert ESCAPED in (await person.get(f"{APP_PATH}/catalog/product?id={name}")).text
     form = {"kind": "user_to_products", "user_id_a": HOSTILE, "fq": "", "rows": "3"}
-    page = await person.post(f"{BASE}/try", **form)
+    page = await person.post(f"{APP_PATH}/try", **form)
     assert "<script>alert" not in page.text
 
 
 async def test_the_api_is_tried_with_two_variants(shop: AdminShop) -> None:
     person = await visitor(shop, "analyst")
-    page = await person.get(f"{BASE}/try")
+    page = await person.get(f"{APP_PATH}/try")
     assert "Variant B" in page.text
     page = await person.post(
-        f"{BASE}/try", kind="user_to_products", user_id_a="gina", user_id_b="otto", compare="on", rows="2",
+        f"{APP_PATH}/try", kind="user_to_products", user_id_a="gina", user_id_b="otto", compare="on", rows="2",
         more_b='{"fq": "brand:Birk"}',
     )  # fmt: skip
     assert page.status_code == 200, page.text
     assert page.text.count("<h3>Variant") == 2
     assert "YOUR_SECRET_KEY" in page.text
     assert "X-API-KEY" in page.text
-    await person.get(f"{BASE}/try")
+    await person.get(f"{APP_PATH}/try")
     page = await person.post(
-        f"{BASE}/try", kind="ask", q="Which knife?", q_b="Which board?", compare="on", user_id_a="gina"
+        f"{APP_PATH}/try", kind="ask", q="Which knife?", q_b="Which board?", compare="on", user_id_a="gina"
     )
     assert page.text.count("hx-get") == 2
     assert "Which knife?" in page.text
     assert "Which board?" in page.text
-    await person.get(f"{BASE}/try")
-    page = await person.post(f"{BASE}/try", kind="search", q="x", snapshot_a="0530")
+    await person.get(f"{APP_PATH}/try")
+    page = await person.post(f"{APP_PATH}/try", kind="search", q="x", snapshot_a="0530")
     assert "for recommendations only" in page.text
     for kind, text in (
         ("search", "knife"), ("complete", "kni"), ("product_to_products", "bread-knife"), ("ask", "Which knife?"),
         ("user_to_categories", ""), ("user_to_attributes", "brand"), ("user_to_history", ""), ("user_to_trending", ""),
     ):  # fmt: skip
-        await person.get(f"{BASE}/try")
-        page = await person.post(f"{BASE}/try", kind=kind, q=text, user_id_a="gina", facets="brand")
+        await person.get(f"{APP_PATH}/try")
+        page = await person.post(f"{APP_PATH}/try", kind=kind, q=text, user_id_a="gina", facets="brand")
         assert page.status_code == 200, (kind, page.text)
         assert "notice bad" not in page.text, (kind, page.text)
-    await person.get(f"{BASE}/try")
-    wrong = await person.post(f"{BASE}/try", kind="user_to_products", more_a="[1]")
+    await person.get(f"{APP_PATH}/try")
+    wrong = await person.post(f"{APP_PATH}/try", kind="user_to_products", more_a="[1]")
     assert "must be a JSON object" in wrong.text
-    await person.get(f"{BASE}/try")
-    refused = await person.post(f"{BASE}/try", kind="search", q="x", fq="((", rows="2")
+    await person.get(f"{APP_PATH}/try")
+    refused = await person.post(f"{APP_PATH}/try", kind="search", q="x", fq="((", rows="2")
     assert "notice bad" in refused.text
 
 
@@ -341,7 +343,7 @@ async def test_a_dirty_file_is_imported_by_its_pages(shop: AdminShop, tmp_path: 
     table = await person.get(f"{place}/refused?format=csv")
     assert table.text.startswith("row,reason,text")
     assert (await shop.services.stores.records.get(APP, "product", "a-1")) is not None
-    listed = await person.get(f"{BASE}/import")
+    listed = await person.get(f"{APP_PATH}/import")
     assert ESCAPED in listed.text
 
 
@@ -350,20 +352,20 @@ async def test_a_refused_upload_shows_its_form_again(shop: AdminShop) -> None:
     answer = await send_file(person, b"PK\x03\x04", "book.xlsx")
     assert answer.status_code == 400
     assert "save a workbook as CSV" in answer.text
-    await person.get(f"{BASE}/import")
-    assert "choose a file first" in (await person.post(f"{BASE}/import", noun="product")).text
+    await person.get(f"{APP_PATH}/import")
+    assert "choose a file first" in (await person.post(f"{APP_PATH}/import", noun="product")).text
 
 
 async def test_an_entry_is_dropped(shop: AdminShop) -> None:
     entry = QuarantineEntry("1-0", "store", APP, "change", "product", "x", "no sense", 1, b"{}")
     shop.services.stores.quarantine.entries[APP] = [entry]  # type: ignore[attr-defined]
     person = await visitor(shop, "editor")
-    await person.get(f"{BASE}/quarantine/entry?id=1-0")
-    replayed = await person.post(f"{BASE}/quarantine/replay", entry_id="1-0")
+    await person.get(f"{APP_PATH}/quarantine/entry?id=1-0")
+    replayed = await person.post(f"{APP_PATH}/quarantine/replay", entry_id="1-0")
     assert replayed.status_code == 400
-    await person.get(f"{BASE}/quarantine/entry?id=1-0")
-    assert (await person.post(f"{BASE}/quarantine/drop", entry_id="1-0")).status_code == 303
-    assert "The quarantine is empty" in (await person.get(f"{BASE}/quarantine")).text
+    await person.get(f"{APP_PATH}/quarantine/entry?id=1-0")
+    assert (await person.post(f"{APP_PATH}/quarantine/drop", entry_id="1-0")).status_code == 303
+    assert "The quarantine is empty" in (await person.get(f"{APP_PATH}/quarantine")).text
 
 
 def test_no_page_asks_for_less_than_its_operation() -> None:

@@ -17,8 +17,8 @@ from tests.fakes.archive_oauth import an_account
 from tests.fakes.console import Visitor, console_app, open_console_services
 from tests.fakes.model_shop import APP, ModelShop, evaluation, open_model_shop
 
-BASE = f"/apps/{APP}/models"
-ENGINE = f"{BASE}/engines/default"
+MODELS = f"/apps/{APP}/models"
+ENGINE = f"{MODELS}/engines/default"
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
 
@@ -53,23 +53,23 @@ async def test_every_page_opens_for_a_viewer_and_offers_no_change(shop: ModelSho
     await shop.perform("schedules.add", schedule="nightly")
     person = await visitor(shop, "viewer")
     for path in (
-        BASE, ENGINE, f"{ENGINE}/evaluations", f"{ENGINE}/snapshots/{second}", f"{BASE}/trainings",
-        f"{BASE}/trainings/{run_id}", f"{BASE}/schedules", f"{BASE}/recipes",
+        MODELS, ENGINE, f"{ENGINE}/evaluations", f"{ENGINE}/snapshots/{second}", f"{MODELS}/trainings",
+        f"{MODELS}/trainings/{run_id}", f"{MODELS}/schedules", f"{MODELS}/recipes",
         f"{ENGINE}/compare?first={first}&second={second}",
     ):  # fmt: skip
         page = await person.get(path)
         assert page.status_code == 200, (path, page.text)
         assert 'method="post" action="/console/apps' not in page.text, path
-    for path in (f"{BASE}/trainings/new", f"{ENGINE}/compare/lists?first={first}&second={second}"):
+    for path in (f"{MODELS}/trainings/new", f"{ENGINE}/compare/lists?first={first}&second={second}"):
         assert (await person.get(path)).status_code == 403, path
-    await person.get(BASE)
+    await person.get(MODELS)
     for path in (
         "engines",
         "trainings/new",
         "engines/default/place",
         f"engines/default/snapshots/{second}/promote",
     ):
-        assert (await person.post(f"{BASE}/{path}")).status_code == 403, path
+        assert (await person.post(f"{MODELS}/{path}")).status_code == 403, path
 
 
 async def test_a_stranger_sees_nothing_of_another_app(shop: ModelShop) -> None:
@@ -80,62 +80,62 @@ async def test_a_stranger_sees_nothing_of_another_app(shop: ModelShop) -> None:
 
 async def test_an_owner_creates_moves_scales_and_deletes_an_engine(shop: ModelShop) -> None:
     person = await visitor(shop)
-    await person.get(BASE)
-    answer = await person.post(f"{BASE}/engines", engine_id="summer", dedicated="on")
-    assert (answer.status_code, answer.headers["location"]) == (303, f"/console{BASE}/engines/summer")
-    page = await person.get(f"{BASE}/engines/summer")
+    await person.get(MODELS)
+    answer = await person.post(f"{MODELS}/engines", engine_id="summer", dedicated="on")
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/console{MODELS}/engines/summer")
+    page = await person.get(f"{MODELS}/engines/summer")
     assert "Engine summer created." in page.text
-    await person.post(f"{BASE}/engines/summer/scale", replicas_max="5", target_requests="2.5")
-    await person.get(f"{BASE}/engines/summer")
-    await person.post(f"{BASE}/engines/summer/explore", share="0.1", pool="60")
-    page = await person.get(f"{BASE}/engines/summer")
+    await person.post(f"{MODELS}/engines/summer/scale", replicas_max="5", target_requests="2.5")
+    await person.get(f"{MODELS}/engines/summer")
+    await person.post(f"{MODELS}/engines/summer/explore", share="0.1", pool="60")
+    page = await person.get(f"{MODELS}/engines/summer")
     assert "Exploration saved." in page.text
     assert 'value="0.1"' in page.text
-    await person.post(f"{BASE}/engines/summer/repeat-after", type="checkout", days="60")
-    page = await person.get(f"{BASE}/engines/summer")
+    await person.post(f"{MODELS}/engines/summer/repeat-after", type="checkout", days="60")
+    page = await person.get(f"{MODELS}/engines/summer")
     assert "checkout: 60 days" in page.text
-    await person.post(f"{BASE}/engines/summer/repeat-after", type="checkout", days="")
-    assert "checkout: 60 days" not in (await person.get(f"{BASE}/engines/summer")).text
-    await person.post(f"{BASE}/engines/summer/place", placement="embedded")
+    await person.post(f"{MODELS}/engines/summer/repeat-after", type="checkout", days="")
+    assert "checkout: 60 days" not in (await person.get(f"{MODELS}/engines/summer")).text
+    await person.post(f"{MODELS}/engines/summer/place", placement="embedded")
     engine = await shop.stores.engines.get(APP, "summer")
     assert engine is not None
     assert (engine.moving_to, engine.scaling.replicas_max, engine.scaling.target_requests) == (None, 5, 2.5)
     assert (engine.exploration.share, engine.exploration.pool) == (0.1, 60)
-    await person.get(f"{BASE}/engines/summer")
-    refused = await person.post(f"{BASE}/engines/summer/scale", replicas_min="9", replicas_max="1")
+    await person.get(f"{MODELS}/engines/summer")
+    refused = await person.post(f"{MODELS}/engines/summer/scale", replicas_min="9", replicas_max="1")
     assert refused.status_code == 400
     assert "replicas_min is larger than replicas_max" in refused.text
-    await person.get(f"{BASE}/engines/summer")
-    await person.post(f"{BASE}/engines/summer/delete")
+    await person.get(f"{MODELS}/engines/summer")
+    await person.post(f"{MODELS}/engines/summer/delete")
     assert await shop.stores.engines.get(APP, "summer") is None
-    await person.get(BASE)
-    refused = await person.post(f"{BASE}/engines", engine_id=HOSTILE)
+    await person.get(MODELS)
+    refused = await person.post(f"{MODELS}/engines", engine_id=HOSTILE)
     assert refused.status_code == 400
     assert "<script>alert" not in refused.text
 
 
 async def test_an_editor_orders_follows_and_cancels_a_training(shop: ModelShop) -> None:
     person = await visitor(shop, "editor")
-    page = await person.get(f"{BASE}/trainings/new")
+    page = await person.get(f"{MODELS}/trainings/new")
     assert 'name="recipe"' in page.text
     estimate = await person.post(
-        f"{BASE}/trainings/estimate", headers={"hx-request": "true"}, engine_id="default", recipe="fast"
+        f"{MODELS}/trainings/estimate", headers={"hx-request": "true"}, engine_id="default", recipe="fast"
     )
     assert "no data of it is compacted" in estimate.text
-    await person.get(f"{BASE}/trainings/new")
+    await person.get(f"{MODELS}/trainings/new")
     refused = await person.post(
-        f"{BASE}/trainings/new", engine_id="default", recipe="fast", changes="parts.rules.windw=1"
+        f"{MODELS}/trainings/new", engine_id="default", recipe="fast", changes="parts.rules.windw=1"
     )
     assert refused.status_code == 400
     assert "there is no such field" in refused.text
     assert "parts.rules.windw=1" in refused.text
     answer = await person.post(
-        f"{BASE}/trainings/new", engine_id="default", recipe="fast", changes="seed=7", promote="on"
+        f"{MODELS}/trainings/new", engine_id="default", recipe="fast", changes="seed=7", promote="on"
     )
     assert answer.status_code == 303
     (run,) = await shop.stores.runs.newest(APP)
     assert (run.by, run.recipe["seed"], run.promote) == ("ada", 7, True)
-    address = f"{BASE}/trainings/{run.run_id}"
+    address = f"{MODELS}/trainings/{run.run_id}"
     page = await person.get(address)
     assert 'hx-trigger="every 2s"' in page.text
     assert ("queued" in page.text, "Attempt" in page.text) == (True, False)
@@ -202,15 +202,15 @@ async def test_a_snapshot_without_interactions_is_not_proposed(shop: ModelShop, 
 
 async def test_schedules_are_added_and_removed(shop: ModelShop) -> None:
     person = await visitor(shop, "editor")
-    await person.get(f"{BASE}/schedules")
+    await person.get(f"{MODELS}/schedules")
     form = {"schedule": "nightly", "when": "every 6h", "engine_id": "default", "recipe": "fast"}
-    assert (await person.post(f"{BASE}/schedules", **form)).status_code == 303
-    page = await person.get(f"{BASE}/schedules")
+    assert (await person.post(f"{MODELS}/schedules", **form)).status_code == 303
+    page = await person.get(f"{MODELS}/schedules")
     assert "every 6h" in page.text
-    refused = await person.post(f"{BASE}/schedules", **{**form, "schedule": "x", "when": HOSTILE})
+    refused = await person.post(f"{MODELS}/schedules", **{**form, "schedule": "x", "when": HOSTILE})
     assert refused.status_code == 400
     assert "<script>alert" not in refused.text
-    await person.post(f"{BASE}/schedules/nightly/remove")
+    await person.post(f"{MODELS}/schedules/nightly/remove")
     assert await shop.stores.schedules.all(APP) == []
 
 
@@ -220,7 +220,7 @@ async def test_the_page_of_a_run_has_protocol_and_dates_and_counts_users(shop: M
     stages = (StageResult(name="dataset", facts={"events": 9, "readers": 7}),)
     changes = {"split": {"sentence": sentence}, "stages": stages}
     await shop.stores.runs.compare_and_set(run.model_copy(update=changes))
-    page = await (await visitor(shop)).get(f"{BASE}/trainings/{run.run_id}")
+    page = await (await visitor(shop)).get(f"{MODELS}/trainings/{run.run_id}")
     assert sentence in page.text
     assert "users 7" in page.text
     assert "readers 7" not in page.text
@@ -236,12 +236,12 @@ async def test_hostile_texts_in_records_stay_texts(shop: ModelShop) -> None:
     }  # fmt: skip
     await shop.stores.runs.compare_and_set(run.model_copy(update=fields))
     person = await visitor(shop)
-    for path in (BASE, f"{BASE}/trainings", f"{BASE}/trainings/{run.run_id}", f"{BASE}/schedules"):
+    for path in (MODELS, f"{MODELS}/trainings", f"{MODELS}/trainings/{run.run_id}", f"{MODELS}/schedules"):
         page = await person.get(path)
         assert page.status_code == 200, page.text
         assert "<script>alert" not in page.text, path
         assert "49" not in page.text.partition("<main")[2].partition("{{")[0][-20:], path
-    for path in (f"{BASE}/engines/..%2F..%2Fx", f"{ENGINE}/snapshots/..%2Fx", f"{BASE}/trainings/%00"):
+    for path in (f"{MODELS}/engines/..%2F..%2Fx", f"{ENGINE}/snapshots/..%2Fx", f"{MODELS}/trainings/%00"):
         assert (await person.get(path)).status_code in (400, 404, 422), path
 
 
