@@ -100,6 +100,9 @@ def tier_revocation_id(user_id: str, tier_epoch: int) -> str:
 
 
 Outcome = Literal["answered", "refused"]
+SignatureState = Literal["", "verified", "invalid", "unverified"]
+"""What the signature of a request proves: empty: there is none; `verified`: a known agent signed it; `invalid`: nobody
+did, or it is expired or used twice; `unverified`: nobody can tell, because the keys of the agent can't be had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,9 @@ class ArchiveCall:
     coverage: float | None = None
     """Share of the question that the best passage covers, 0 to 1; None without a question or from an
     earlier release."""
+    signature: SignatureState = ""
+    agent: str = ""
+    "Host of the agent that signed the request; empty unless its signature is verified."
 
     def json(self) -> bytes:
         """Write it."""

@@ -18,6 +18,7 @@ from cluster.records.archive_client import (
     DEFAULT_CALLS_PER_MINUTE,
     EVERYBODY,
     ClientRule,
+    SignatureState,
     find_rule,
     fold_client_name,
 )
@@ -40,6 +41,10 @@ class ArchiveCaller:
     "Target of the client's redirect: a host, or the scheme of an application; empty in grants of earlier releases."
     tiers: frozenset[str] = SIGNED_IN
     "Tiers of articles that the account may read."
+    signature: SignatureState = ""
+    "What the signature of this request proves; it identifies software and gives no right."
+    agent: str = ""
+    "Host of the agent that signed this request; empty unless its signature is verified."
 
 
 READ_EVERY_S = 0.5

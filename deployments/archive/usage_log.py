@@ -93,6 +93,8 @@ class UsageLog(BatchWriter[ArchiveCall]):
             refusal=call.refusal,
             coverage=None if call.coverage is None else round(call.coverage, 3),
             took_ms=round((self._clock.monotonic_s() - usage.begun_s) * 1000, 3),
+            signature=usage.person.signature,
+            agent=usage.person.agent[:_MOST_NAME],
         )
         self.put(row)
         self._on_call(self._find_app(), row)

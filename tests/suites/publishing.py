@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cluster.clock import SystemClock
@@ -30,6 +32,11 @@ class ArchiveCallSuite:
         assert await stores.archive_calls.read_since(APP, 0) == calls
         assert await stores.archive_calls.read_since(APP, now + 2_400) == calls[2_400:]
         assert await stores.archive_calls.read_since(OTHER, 0) == []
+
+    async def test_a_call_keeps_the_agent_that_signed_it(self, stores: Stores) -> None:
+        signed = replace(a_call(SystemClock().now_ms()), signature="verified", agent="agent.example")
+        await stores.archive_calls.append(APP, [signed])
+        assert await stores.archive_calls.read_since(APP, 0) == [signed]
 
     async def test_an_empty_batch_is_accepted(self, stores: Stores) -> None:
         await stores.archive_calls.append(APP, [])
