@@ -34,6 +34,7 @@ WALK = """
     experiments.interleave experiments.interleaving
     rules.put rules.list rules.order rules.conflicts rules.preview rules.delete rules.history
     search.report outcomes.report archive.report
+    archive.set_terms archive.terms archive.remove_terms
 """
 "Operations in an order in which each can be performed, with the arguments of its example."
 _ID = re.compile(r"exp-[0-9a-f]+|[0-9a-f]{16,}|[0-9a-f]{8}-[0-9a-f-]{27}")

@@ -28,6 +28,7 @@ from cluster.records.access import (
     new_app_settings,
     reveal_key,
 )
+from cluster.records.archive_terms import ArchiveTerms
 from cluster.records.changes import with_changes
 from cluster.records.named_archive import NamedArchive
 from cluster.secrecy import Vault, derive_token_key, key_sha256
@@ -176,6 +177,16 @@ class KeyAdmin:
             NotFound: no such app
         """
         changed = (await self.app(app_id)).model_copy(update={"archive": archive})
+        await self._access.put_app(changed)
+        return changed
+
+    async def set_terms(self, app_id: str, terms: Mapping[str, ArchiveTerms]) -> App:
+        """Replace the terms of an app's articles that machines read, by the name of a licence.
+
+        Errors:
+            NotFound: no such app
+        """
+        changed = (await self.app(app_id)).model_copy(update={"terms": dict(terms)})
         await self._access.put_app(changed)
         return changed
 

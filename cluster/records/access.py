@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from cluster import secrecy
 from cluster.errors import Fault
+from cluster.records.archive_terms import ArchiveTerms
 from cluster.records.named_archive import NamedArchive
 
 Environment = Literal["playground", "development", "production"]
@@ -241,6 +242,8 @@ class App(BaseModel):
     "Since when agents read this app, milliseconds since 1970; the newest of all apps counts. 0: never chosen."
     archive: NamedArchive | None = None
     "How agents read this app at an address of its own; None: there is no such address."
+    terms: dict[str, ArchiveTerms] = Field(default_factory=dict)
+    "Terms of its articles that machines read, by the name of a licence; empty name: of all others."
 
     @property
     def is_automatic(self) -> bool:

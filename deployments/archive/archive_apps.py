@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from cluster.records.archive_terms import ArchiveTerms
 from cluster.records.named_archive import NamedArchive
 
 
@@ -23,6 +24,10 @@ class ArchiveApps(Protocol):
         """Return the named archives by app."""
         ...
 
+    def list_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
+        """Return the terms that machines read, by app and name; apps without any are absent."""
+        ...
+
 
 class DefaultArchive:
     """An installation with the default archive alone."""
@@ -34,4 +39,7 @@ class DefaultArchive:
         return None
 
     def list_archives(self) -> Mapping[str, NamedArchive]:
+        return {}
+
+    def list_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
         return {}

@@ -38,6 +38,7 @@ from deployments.archive.citation import (
     citation_instruction,
     web_address,
 )
+from deployments.archive.machine_terms import MachineTerms
 from deployments.archive.text_fence import fence_line, fence_text, remove_invisible
 from deployments.archive.tools import FETCH, GET, MOST_CONTEXT, SEARCH
 
@@ -137,6 +138,7 @@ class ArchiveTools:
     issuer: OffsetSigner
     fence_key: bytes
     citation: CitationRules
+    terms: MachineTerms
     rows: int = 10
 
     async def ask(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
@@ -145,7 +147,8 @@ class ArchiveTools:
         snippets, coverage = await self._retrieve(
             app_id, person, arguments["question"], arguments.get("context", "")
         )
-        document = {"results": [self._result(app_id, person, snippet) for snippet in snippets]}
+        results = [self._result(app_id, person, snippet) for snippet in snippets]
+        document = {"results": results, **self.terms.describe("")}
         return ToolResult(document, tuple(snippet.product_id for snippet in snippets), coverage)
 
     async def search(self, person: ArchiveCaller, arguments: dict[str, Any]) -> ToolResult:
@@ -200,7 +203,7 @@ class ArchiveTools:
         metadata = {name: whole[name] for name in ("citation_format", "citation_instruction")}
         if whole["authors"]:
             metadata["authors"] = ", ".join(whole["authors"])
-        optional = ("published_date", "corrected_at", "correction_note")
+        optional = ("published_date", "corrected_at", "correction_note", "license_url", "content_usage")
         metadata |= {name: whole[name] for name in optional if name in whole}
         document = {
             "id": arguments["id"],
@@ -246,7 +249,7 @@ class ArchiveTools:
         if address:
             result["url"] = address
         result["score"] = round(snippet.score, 4)
-        return result
+        return result | self.terms.describe(snippet.licence, only_other=True)
 
     def _article(self, article: ArchiveArticle) -> dict[str, Any]:
         title, address = remove_invisible(article.title[:MOST_TITLE]), web_address(article.url)
@@ -267,7 +270,7 @@ class ArchiveTools:
         result["citation_instruction"] = citation_instruction(
             self.citation, article.licence, authors, linked=bool(address)
         )
-        return result
+        return result | self.terms.describe(article.licence)
 
 
 def _authors(names: Sequence[str]) -> list[str]:

@@ -7,24 +7,24 @@ The addresses are listed in `docs/guides/archive.md`. The card follows the draft
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from cluster.errors import Invalid
+from cluster.records.rsl_document import LICENCE_FILE, MEDIA_TYPE, licence_path
 from deployments.archive.citation import CitationRules, licence_sentence
+from deployments.archive.config_page import CROSS_ORIGIN, ConfigPage
+from deployments.archive.machine_terms import MachineTerms
 from deployments.archive.methods import VERSIONS
 from deployments.archive.oauth.addresses import MCP_PATH, mcp_path, resource_metadata_of, resource_of
 from deployments.archive.stateless_request import REVISION
 from deployments.archive.tools import Tool, build_tools, list_notices
+from deployments.edge.http.envelope import Header
 from deployments.edge.http.server_addresses import ServerAddresses
 
 CARD_PATH = "/.well-known/mcp-server-card"
@@ -38,28 +38,6 @@ SCHEMA = "https://static.modelcontextprotocol.io/schemas/v1/server-card.schema.j
 REGISTRY_SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 _REGISTRY_NAME = re.compile(r"(?=.{3,200}\Z)[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
 DESCRIPTION = "Searches a licensed news archive and returns citable articles."
-_NOSNIFF = {"x-content-type-options": "nosniff"}
-_HEADERS = {
-    "access-control-allow-origin": "*",
-    "cache-control": "public, max-age=3600",
-    "vary": "Host",
-    **_NOSNIFF,
-}
-_CROSS_ORIGIN = {
-    "access-control-allow-methods": "GET",
-    "access-control-allow-headers": "Content-Type, If-None-Match",
-    "access-control-expose-headers": "ETag",
-}
-_PREFLIGHT = {
-    **_NOSNIFF,
-    "access-control-allow-origin": "*",
-    "access-control-allow-methods": "GET, HEAD",
-    "access-control-allow-headers": "MCP-Protocol-Version, Content-Type, Authorization",
-    "access-control-max-age": "86400",
-}
-
-
-_NOTHING_MORE: Mapping[str, str] = MappingProxyType({})
 
 
 class CardConfig(Protocol):
@@ -112,40 +90,65 @@ class CardConfigs(Protocol):
         """Return the titles of all archives by name."""
         ...
 
+    def find_terms(self, archive_id: str) -> MachineTerms | None:
+        """Return the terms of an archive; None if there is none of this name."""
+        ...
+
 
 def build_pages(configs: CardConfigs, addresses: ServerAddresses) -> list[BaseRoute]:
     """Return the routes of all pages, those of named archives included."""
 
-    def show_card(origin: str, archive_id: str) -> tuple[str, str] | None:
-        config = configs.find(archive_id)
+    def show_card(origin: str, place: Mapping[str, str]) -> tuple[str, str] | None:
+        config = configs.find(_named(place))
         return None if config is None else (json.dumps(_card_of(origin, config)), "application/json")
 
-    def show_new_card(origin: str, archive_id: str) -> tuple[str, str] | None:
-        config = configs.find(archive_id)
+    def show_new_card(origin: str, place: Mapping[str, str]) -> tuple[str, str] | None:
+        config = configs.find(_named(place))
         if config is None:
             return None
         card = _card_of(origin, config)
         card["remotes"][0]["supportedProtocolVersions"].append(REVISION)
         return json.dumps(card), CARD_TYPE
 
-    def show_catalog(origin: str, _: str) -> tuple[str, str]:
+    def show_catalog(origin: str, _: Mapping[str, str]) -> tuple[str, str]:
         return json.dumps(build_catalog(origin, configs.list_titles())), CATALOG_TYPE
 
-    def show_guide(origin: str, archive_id: str) -> tuple[str, str] | None:
-        config = configs.find(archive_id)
-        if config is None:
+    def show_guide(origin: str, place: Mapping[str, str]) -> tuple[str, str] | None:
+        config, terms = configs.find(_named(place)), configs.find_terms(_named(place))
+        if config is None or terms is None:
             return None
-        return render_guide(origin, config, VERSIONS), "text/plain; charset=utf-8"
+        licence_file = terms.describe("").get("license_url", "")
+        return render_guide(origin, config, VERSIONS, licence_file), "text/plain; charset=utf-8"
+
+    def show_licence(_: str, place: Mapping[str, str]) -> tuple[str, str] | None:
+        terms = configs.find_terms(_named(place))
+        text = None if terms is None else terms.render_file(place.get("licence", ""))
+        return None if text is None else (text, MEDIA_TYPE)
+
+    def list_links(place: Mapping[str, str]) -> Iterable[Header]:
+        terms = configs.find_terms(_named(place))
+        return () if terms is None else terms.list_headers()
 
     named = mcp_path("{archive}")
+    card, guide = (
+        ConfigPage(show_new_card, addresses, CROSS_ORIGIN, list_links),
+        ConfigPage(show_guide, addresses, list_links=list_links),
+    )
+    licence = ConfigPage(show_licence, addresses, CROSS_ORIGIN)
+    files = (LICENCE_FILE, licence_path("{licence}"))
     return [
-        Route(CARD_PATH, endpoint=_Page(show_card, addresses)),
-        Route(NEW_CARD_PATH, endpoint=_Page(show_new_card, addresses, _CROSS_ORIGIN)),
-        Route(CATALOG_PATH, endpoint=_Page(show_catalog, addresses, _CROSS_ORIGIN)),
-        Route(GUIDE_PATH, endpoint=_Page(show_guide, addresses)),
-        Route(named + "/server-card", endpoint=_Page(show_new_card, addresses, _CROSS_ORIGIN)),
-        Route(named + GUIDE_PATH, endpoint=_Page(show_guide, addresses)),
+        Route(CARD_PATH, endpoint=ConfigPage(show_card, addresses, list_links=list_links)),
+        Route(CATALOG_PATH, endpoint=ConfigPage(show_catalog, addresses, CROSS_ORIGIN)),
+        *(Route(path, endpoint=card) for path in (NEW_CARD_PATH, named + "/server-card")),
+        *(Route(path, endpoint=guide) for path in (GUIDE_PATH, named + GUIDE_PATH)),
+        *(Route(root + name, endpoint=licence) for root in (MCP_PATH, named) for name in files),
+        Route(LICENCE_FILE, endpoint=licence),
     ]
+
+
+def _named(place: Mapping[str, str]) -> str:
+    """Return the archive in a path; empty for the default one."""
+    return place.get("archive", "")
 
 
 def _card_of(origin: str, config: CardConfig) -> dict[str, Any]:
@@ -224,54 +227,6 @@ def _guide_of(origin: str, archive_id: str) -> str:
     return (resource_of(origin, archive_id) if archive_id else origin) + GUIDE_PATH
 
 
-class _Page:
-    """A text that changes only with the configuration; an object, so that the framework does not filter methods."""
-
-    def __init__(
-        self,
-        show: Callable[[str, str], tuple[str, str] | None],
-        addresses: ServerAddresses,
-        cross_origin: Mapping[str, str] = _NOTHING_MORE,
-    ) -> None:
-        self._show = show
-        self._addresses = addresses
-        self._cross_origin = cross_origin
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        response = self._answer(Request(scope))
-        await response(scope, receive, send)
-
-    def _answer(self, request: Request) -> Response:
-        if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
-            return Response(None, 204, {**_PREFLIGHT, **self._cross_origin})
-        if request.method not in ("GET", "HEAD"):
-            body = b'{"message":"method not allowed"}'
-            return Response(
-                body,
-                405,
-                {"allow": "GET, HEAD", "cache-control": "no-store", **_NOSNIFF},
-                media_type="application/json",
-            )
-        origin = self._addresses.origin_for_host(request.headers.get("host", ""))
-        shown = self._show(origin, request.path_params.get("archive", ""))
-        if shown is None:
-            headers = {"cache-control": "no-store", **_NOSNIFF}
-            return Response(b'{"message":"not found"}', 404, headers, media_type="application/json")
-        text, kind = shown
-        body = text.encode()
-        tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
-        headers = {**_HEADERS, **self._cross_origin, "etag": tag, "content-type": kind}
-        tags = [
-            given_tag.strip().removeprefix("W/")
-            for given_tag in request.headers.get("if-none-match", "").split(",")
-        ]
-        if tag in tags or tags == ["*"]:
-            return Response(None, 304, headers)
-        if request.method == "HEAD":
-            return Response(None, 200, {**headers, "content-length": str(len(body))})
-        return Response(body, 200, headers)
-
-
 def _reverse_host(origin: str) -> str:
     """Return a host name reversed, as packages use it: com.example.news."""
     host = urlsplit(origin).hostname or "localhost"
@@ -309,7 +264,7 @@ stays good for the user who got it, also after a new sign-in.
 
 ## Licence
 
-{licence}. Each article's `citation_instruction` says the licence of that article.{extra}
+{licence}. Each article's `citation_instruction` says the licence of that article.{extra}{terms}
 
 ## More
 
@@ -319,8 +274,8 @@ stays good for the user who got it, also after a new sign-in.
 """
 
 
-def render_guide(origin: str, config: CardConfig, versions: tuple[str, ...]) -> str:
-    """Return the page for clients that requested it at `origin`."""
+def render_guide(origin: str, config: CardConfig, versions: tuple[str, ...], licence_file: str = "") -> str:
+    """Return the page for clients that requested it at `origin`; `licence_file` has terms for machines."""
     archive_id, tools, rules = config.archive_id, config.tools, config.citation
     mcp = resource_of(origin, archive_id)
     notices = "".join(f"- {notice}\n" for notice in list_notices(tools))
@@ -340,6 +295,7 @@ def render_guide(origin: str, config: CardConfig, versions: tuple[str, ...]) -> 
         tools="\n".join(f"- `{tool.name}`: {tool.title}. {_arguments(tool)}" for tool in tools),
         licence=licence_sentence(rules.licence),
         extra=f" {rules.extra}" if rules.extra else "",
+        terms=f" [Terms for machines (RSL)]({licence_file})." if licence_file else "",
     )
 
 

@@ -10,7 +10,7 @@ well, see `stateless_request`. Clients stop for good at a 5xx, so there is none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from cluster.clock import Clock
@@ -20,6 +20,7 @@ from deployments.archive import transport
 from deployments.archive.admission import ArchiveCaller, ClientAdmission
 from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.jsonrpc import PARSE_ERROR, RpcCall, RpcError, read_message
+from deployments.archive.machine_terms import MachineTerms
 from deployments.archive.methods import BUSY, VERSIONS, McpMethods, rpc_error_from
 from deployments.archive.oauth.addresses import resource_of
 from deployments.archive.stateless_methods import StatelessMethods
@@ -56,6 +57,7 @@ class McpArchive:
     stateless: StatelessMethods
     gate: ClientAdmission
     citations: CitationTools
+    terms: MachineTerms
 
 
 class ArchiveFinder(Protocol):
@@ -151,7 +153,9 @@ class McpEndpoint:
         begun_s = self._clock.monotonic_s()
         self._at_once += 1
         try:
-            return await self._answer(archive, message, headers, person, request_id, begun_s)
+            reply = await self._answer(archive, message, headers, person, request_id, begun_s)
+            more = archive.terms.list_headers()
+            return replace(reply, headers=(*reply.headers, *more)) if more else reply
         finally:
             self._at_once -= 1
             self.busy_s += self._clock.monotonic_s() - begun_s

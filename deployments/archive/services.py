@@ -26,6 +26,7 @@ from deployments.archive.citations.article_reads import ArticleReads
 from deployments.archive.citations.citation_pages import build_citation_pages
 from deployments.archive.citations.citation_tools import CitationTools
 from deployments.archive.endpoint import McpArchive, McpEndpoint
+from deployments.archive.machine_terms import MachineTerms
 from deployments.archive.methods import McpMethods
 from deployments.archive.named_archives import ArchiveWorkers, NamedArchives
 from deployments.archive.oauth.addresses import MCP_PATH, resource_of
@@ -183,8 +184,9 @@ def open_archive(
         )
 
     def build(config: ArchiveConfig, find_app: Callable[[], str], workers: ArchiveWorkers) -> McpArchive:
-        research = ArchiveTools(find_app, archive, signer, fence_key, config.citation)
         issuer = resource_of(addresses.public_url or addresses.fallback, config.archive_id)
+        terms = MachineTerms(apps, find_app, issuer)
+        research = ArchiveTools(find_app, archive, signer, fence_key, config.citation, terms)
         citations = CitationTools(find_app, archive, publisher_keys, workers.reads, fence_key, issuer, clock)
         named = {"title": config.title, "version": config.version}
         return McpArchive(
@@ -193,6 +195,7 @@ def open_archive(
             StatelessMethods(research, citations, workers.usage, **named, tools=config.all_tools),
             workers.gate,
             citations,
+            terms,
         )
 
     find_default = partial(apps.archive_app, config.app_id)
@@ -221,6 +224,7 @@ class ArchiveCards:
 
     config: ArchiveConfig
     apps: ArchiveApps
+    addresses: ServerAddresses
 
     def find(self, archive_id: str) -> ArchiveConfig | None:
         """Return the configuration of an archive, the default one for an empty name; None if there is none."""
@@ -229,6 +233,16 @@ class ArchiveCards:
             return replace(self.config, subjects=subjects)
         archive = self.apps.find_archive(archive_id)
         return None if archive is None else self.config.for_archive(archive_id, archive)
+
+    def find_terms(self, archive_id: str) -> MachineTerms | None:
+        """Return the terms of an archive for machines, the default one for an empty name; None if there is none."""
+        if archive_id and self.apps.find_archive(archive_id) is None:
+            return None
+        find_app = (
+            partial(str, archive_id) if archive_id else partial(self.apps.archive_app, self.config.app_id)
+        )
+        origin = self.addresses.public_url or self.addresses.fallback
+        return MachineTerms(self.apps, find_app, resource_of(origin, archive_id))
 
     def list_titles(self) -> dict[str, str]:
         """Return the titles of all archives by name, the default one first."""
@@ -240,10 +254,10 @@ def build_archive_routes(
     services: ArchiveServices, observer: RequestObserver | None = None
 ) -> list[BaseRoute]:
     """Return all routes of the archive, those of OAuth included; an observer with a tracer traces their requests."""
-    named = MCP_PATH + "/{archive}"
+    named, addresses = MCP_PATH + "/{archive}", services.oauth.addresses
     paths: Iterable[str] = (MCP_PATH, MCP_PATH + "/", named, named + "/")
     routes: list[BaseRoute] = [
-        *build_pages(ArchiveCards(services.config, services.apps), services.oauth.addresses),
+        *build_pages(ArchiveCards(services.config, services.apps, addresses), addresses),
         *build_citation_pages(services.archives, services.config.client_addresses, services.clock),
         *(Route(path, endpoint=services.endpoint) for path in paths),
         *build_oauth_routes(services.oauth),

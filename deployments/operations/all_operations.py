@@ -9,6 +9,7 @@ from typing import Any
 from deployments.operations.access import (
     apps,
     archive_clients,
+    archive_terms,
     credentials,
     invitations,
     keys,
@@ -93,6 +94,7 @@ _MODULES: tuple[ModuleType, ...] = (
     outcomes,
     questions,
     archive_clients,
+    archive_terms,
     named_archives,
 )
 "Add a file with operations here."

@@ -10,6 +10,7 @@ from itertools import product
 import pytest
 
 from cluster.records.archive_client import ClientRule
+from cluster.records.archive_terms import ArchiveTerms
 from cluster.records.named_archive import NamedArchive
 from tests.fakes.archive import HOST, ORIGIN, ArchiveCorner, open_archive_corner
 from tests.fakes.archive_oauth import Person, Program, an_account, answer_of, http_over, visible
@@ -24,6 +25,7 @@ class Apps:
     """The archives of an installation, as a keyring knows them."""
 
     archives: dict[str, NamedArchive] = field(default_factory=dict)
+    terms: dict[str, dict[str, ArchiveTerms]] = field(default_factory=dict)
 
     def archive_app(self, default: str) -> str:
         return default
@@ -33,6 +35,9 @@ class Apps:
 
     def list_archives(self) -> Mapping[str, NamedArchive]:
         return self.archives
+
+    def list_terms(self) -> Mapping[str, Mapping[str, ArchiveTerms]]:
+        return self.terms
 
 
 @dataclass

@@ -14,7 +14,7 @@ NOUNS = _words(
     """
     daily served day outcome mlflow tracking samples
     goal guardrails
-    citation citations reads revision revisions publisher
+    citation citations reads revision revisions publisher rsl
     daily served day outcome mlflow tracking bias ensemble place reranker
     25 access account accounts acl actor actors address addresses admin administrator admission affiliation
     aggregation als archives tier tiers

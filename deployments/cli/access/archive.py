@@ -14,7 +14,7 @@ from cluster.origin import is_loopback, parse_origin
 from deployments.archive.card import build_server_json
 from deployments.cli.frame.installation import Installation
 from deployments.cli.frame.operation_commands import OperationCommand, add_commands
-from deployments.operations.access import named_archives
+from deployments.operations.access import archive_terms, named_archives
 
 app = typer.Typer(help="The archive for agents, to others.", no_args_is_help=True)
 
@@ -25,6 +25,15 @@ OPEN_EPILOG = """
   kiosk archive open sports --no-members-only          every account may connect agents
 
 Agents connect to https://your.host/mcp/sports. The default archive at /mcp stays.
+"""
+TERMS_EPILOG = """
+[bold]Examples[/]
+
+  kiosk archive set-terms news --permits search,ai-input --payment attribution --holder "The Gazette"
+  kiosk archive set-terms news --licence "Agency" --prohibits ai-all --paths /agency/
+  kiosk archive terms news                             the addresses, and lines for robots.txt
+
+An option that is left out keeps its value.
 """
 EPILOG = """
 [bold]Examples[/]
@@ -40,8 +49,11 @@ COMMANDS = (
     OperationCommand("show", "archive.show"),
     OperationCommand("close", "archive.close"),
     OperationCommand("rotate-key", "archive.rotate_key"),
+    OperationCommand("terms", "archive.terms"),
+    OperationCommand("set-terms", "archive.set_terms", TERMS_EPILOG),
+    OperationCommand("remove-terms", "archive.remove_terms"),
 )
-add_commands(app, COMMANDS, named_archives)
+add_commands(app, COMMANDS, named_archives, archive_terms)
 
 
 @app.command("server-json", epilog=EPILOG)

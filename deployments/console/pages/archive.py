@@ -14,6 +14,7 @@ from deployments.console.model_form import arguments_from_form, list_inputs
 from deployments.console.page import NavigationEntry, Page
 from deployments.console.request import ConsoleRequest, path_of
 from deployments.operations.access.archive_clients import ArchiveClients
+from deployments.operations.access.archive_terms import SetTerms
 from deployments.operations.access.named_archives import OpenArchive
 from deployments.operations.insight.archive_report import ArchiveReport
 
@@ -33,9 +34,10 @@ async def show_archive(request: ConsoleRequest) -> Response:
     """Show the archive's use, its clients and connected applications."""
     since = request.query.get("since", "30d")
     since = since if since in SPANS else "30d"
-    clients, choice, connections, named, report = await asyncio.gather(
+    clients, choice, terms, connections, named, report = await asyncio.gather(
         request.perform("clients.list", app_id=request.app_id),
         request.perform("archive.app", app_id=request.app_id),
+        request.perform("archive.terms", app_id=request.app_id),
         _load_or_none(request, "connections.list"),
         _load_or_none(request, "archive.show"),
         _load_report(request, since),
@@ -44,6 +46,7 @@ async def show_archive(request: ConsoleRequest) -> Response:
         "archive/archive.html", clients=clients, report=report, since=since, spans=SPANS,
         connections=connections, read_app=choice.app_id, named=named,
         named_inputs=list_inputs(OpenArchive, named and named.archive, exclude=_IN_ADDRESS),
+        terms=terms, terms_inputs=list_inputs(SetTerms, terms.terms.get(""), exclude=_IN_ADDRESS),
         seen=_seen_rows(clients), default_rate=DEFAULT_CALLS_PER_MINUTE,
         chart=None if report is None else _days_chart(request, report),
     )  # fmt: skip
@@ -85,6 +88,20 @@ async def close_address(request: ConsoleRequest) -> Response:
     """Take the address of this app's archive away."""
     closed = await request.perform("archive.close", app_id=request.app_id)
     return _back(request, request.services.text("archive.closed", count=closed.ended))
+
+
+async def set_terms(request: ConsoleRequest) -> Response:
+    """Set what machines may do with the articles, or with those of one licence."""
+    given = arguments_from_form(SetTerms, request.form, exclude=_IN_ADDRESS)
+    await request.perform("archive.set_terms", app_id=request.app_id, **given)
+    return _back(request, request.services.text("archive.terms_saved"))
+
+
+async def remove_terms(request: ConsoleRequest) -> Response:
+    """Remove terms."""
+    licence = request.form.get("licence", "")
+    await request.perform("archive.remove_terms", app_id=request.app_id, licence=licence)
+    return _back(request, request.services.text("archive.terms_removed"))
 
 
 async def disconnect(request: ConsoleRequest) -> Response:
@@ -145,6 +162,15 @@ PAGES = (
     Page(ARCHIVE + "/choose", choose_app, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
     Page(ARCHIVE + "/open", open_address, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
     Page(ARCHIVE + "/close", close_address, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
+    Page(ARCHIVE + "/terms", set_terms, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
+    Page(
+        ARCHIVE + "/remove-terms",
+        remove_terms,
+        role="owner",
+        methods=("POST",),
+        shown_on=ARCHIVE,
+        example="-",
+    ),
     Page(ARCHIVE + "/disconnect", disconnect, role="owner", methods=("POST",), shown_on=ARCHIVE, example="-"),
 )
 NAVIGATION = (NavigationEntry("archive.nav", ARCHIVE, icon="archive"),)
