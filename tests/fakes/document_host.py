@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from deployments.edge.http.document_client import DocumentClient
+from cluster.document_client import DocumentClient, FetchRules
 from tests.fakes.certificates import Authority
 
 HOSTS = ("app.example.com", "other.example.com", "localhost")
@@ -51,9 +51,13 @@ class DocumentHost:
         self.port: int = self._socket.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def client(self, look_up: Callable[[str, int], list[str]] | None = None, **more: Any) -> DocumentClient:
+    def client(self, look_up: Callable[[str, int], list[str]] | None = None, **rules: Any) -> DocumentClient:
         """Return a client for which every public address leads here."""
-        return DocumentClient(look_up=look_up or (lambda host, port: [PUBLIC]), connect=self._connect, **more)
+        return DocumentClient(
+            look_up=look_up or (lambda host, port: [PUBLIC]),
+            connect=self._connect,
+            rules=FetchRules(**rules),
+        )
 
     def serve(
         self, address: str, answer: bytes | Behaviour | dict[str, Any] | None = None, **more: Any

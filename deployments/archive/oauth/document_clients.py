@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from cluster.clock import Clock
+from cluster.document_client import DocumentClient, DocumentError
 from cluster.errors import Invalid
 from cluster.origin import is_loopback
 from cluster.public_addresses import find_address_fault, find_host
@@ -26,7 +27,6 @@ from deployments.archive.oauth.assertions import read_keys
 from deployments.archive.oauth.client_metadata import read_client_document, read_object
 from deployments.archive.oauth.clients import OAuthClient, short_id
 from deployments.archive.oauth.replies import OAuthError
-from deployments.edge.http.document_client import DocumentClient, DocumentError
 from deployments.edge.limits.token_buckets import BucketRate, TokenBuckets
 
 MOST_CACHED = 256

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from deployments.edge.http.document_client import find_life_s
+from cluster.document_client import find_life_s
 
 HOUR = "Fri, 27 Nov 2026 10:00:00 GMT"
 NEXT = "Fri, 27 Nov 2026 11:00:00 GMT"

@@ -1,4 +1,4 @@
-"""Fetches small JSON documents from unknown hosts, outside every event loop.
+"""Fetches documents from unknown hosts, outside every event loop: metadata of clients, feeds and pages of articles.
 
 A host may be hostile: slow, endless, somewhere inside, or a redirect to such a place. So each fetch has a thread of its
 own, one deadline for all steps, and bounds for all bytes. It looks the name up once and connects to a checked address.
@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
@@ -28,25 +28,45 @@ from cluster.deadline import run_within
 from cluster.public_addresses import find_address_fault, is_internal, is_loopback_address
 
 WITHIN_S = 5.0
-"Seconds for everything, from the look-up of the name to the last byte."
 MOST_BYTES = 10_000
-"Largest document."
-MOST_RECEIVED = 32_000
-"Largest response with headers and framing."
 MOST_AT_ONCE = 4
-"Fetches of one process at a time; a hung look-up of a name counts until it ends."
-MOST_PER_PERSON = 2
 LEAST_LIFE_S = 60
 MOST_LIFE_S = 86_400
 
 _MOST_HEADERS = 16_384
-_CHUNK = 4_096
 _MOST_TRIED = 3
 "Addresses of one name to which a fetch tries to connect."
 _JSON = re.compile(r"application/(?:[a-z0-9!#$&^_.-]+\+)?json", re.IGNORECASE)
 
 LookUp = Callable[[str, int], list[str]]
 Connect = Callable[[tuple[str, int], float], socket.socket]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRules:
+    """The bounds of all fetches of one client; the defaults are those of metadata documents."""
+
+    within_s: float = WITHIN_S
+    "Seconds for everything, from the look-up of the name to the last byte."
+    most_bytes: int = MOST_BYTES
+    "Largest document, as it was sent."
+    most_received: int = 32_000
+    "Largest response with headers and framing."
+    most_at_once: int = MOST_AT_ONCE
+    "Fetches of one process at a time; a hung look-up of a name counts until it ends."
+    most_per_person: int = 2
+    chunk: int = 4_096
+    "Bytes that are read from the connection at a time."
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedResponse:
+    """The response of a host. Only one with status 200 has a body."""
+
+    status: int
+    headers: Mapping[str, str]
+    "Names in lower case; values of repeated headers are joined by commas."
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +100,23 @@ class DocumentClient:
         *,
         look_up: LookUp = look_up_addresses,
         connect: Connect = socket.create_connection,
-        within_s: float = WITHIN_S,
+        rules: FetchRules | None = None,
     ) -> None:
         self._look_up = look_up
         self._connect = connect
-        self._within_s = within_s
+        self._rules = rules or FetchRules()
         self._lock = threading.Lock()
         self._running: Counter[str] = Counter()
         self._trust: ssl.SSLContext | None = None
 
     def end_s(self) -> float:
         """Return when fetches that begin now must end, by the monotonic clock."""
-        return time.monotonic() + self._within_s
+        return time.monotonic() + self._rules.within_s
 
     async def fetch(
         self, address: str, *, person: str, may_be_loopback: bool = False, ends_s: float | None = None
     ) -> FetchedDocument:
-        """Return the document at an address.
+        """Return the JSON document at an address.
 
         `person` is on whose behalf; `may_be_loopback` allows hosts of this machine; `ends_s` is `end_s` of the first of
         several fetches that share one deadline.
@@ -105,22 +125,48 @@ class DocumentClient:
             DocumentError: the address may not be fetched, the host does not answer in time with a JSON document, or too
                 many fetches are running
         """
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        exchange = _Exchange(self._rules, "GET", headers, _check_document)
+        response = await self._run(address, exchange, person, may_be_loopback, ends_s)
+        return FetchedDocument(response.body, find_life_s(response.headers))
+
+    async def send(
+        self, address: str, *, person: str, method: str = "GET", headers: Mapping[str, str] | None = None
+    ) -> FetchedResponse:
+        """Return the response of a public host, whatever its status and type; redirects are not followed.
+
+        Errors:
+            DocumentError: the address may not be fetched, the host does not answer within the bounds, or too many
+                fetches are running
+        """
+        return await self._run(address, _Exchange(self._rules, method, headers or {}), person)
+
+    async def _run(
+        self,
+        address: str,
+        exchange: _Exchange,
+        person: str,
+        may_be_loopback: bool = False,
+        ends_s: float | None = None,
+    ) -> FetchedResponse:
         fault = find_address_fault(address)
         if fault:
             raise DocumentError(f"has an address that {fault}")
         ends_s = self.end_s() if ends_s is None else ends_s
         left_s = _left_s(ends_s)
         self._begin(person)
-        future: Future[FetchedDocument] = Future()
+        future: Future[FetchedResponse] = Future()
         future.set_running_or_notify_cancel()
 
         def work() -> None:
             try:
-                outcome: FetchedDocument | DocumentError = self._fetch(address, may_be_loopback, ends_s)
+                outcome: FetchedResponse | DocumentError = self._fetch(
+                    address, exchange, may_be_loopback, ends_s
+                )
             except Exception as error:  # noqa: BLE001 - the last layer of the thread: everything becomes an outcome
                 outcome = error if isinstance(error, DocumentError) else DocumentError(_explain(error))
             self._end(person)
-            if isinstance(outcome, FetchedDocument):
+            if isinstance(outcome, FetchedResponse):
                 future.set_result(outcome)
             else:
                 future.set_exception(outcome)
@@ -133,7 +179,10 @@ class DocumentClient:
 
     def _begin(self, person: str) -> None:
         with self._lock:
-            if self._running[person] >= MOST_PER_PERSON or self._running.total() >= MOST_AT_ONCE:
+            if (
+                self._running[person] >= self._rules.most_per_person
+                or self._running.total() >= self._rules.most_at_once
+            ):
                 raise DocumentError("is not asked now, because too many others are; try again in a moment")
             self._running[person] += 1
 
@@ -142,7 +191,9 @@ class DocumentClient:
             self._running[person] -= 1
             self._running += Counter()  # drops the persons at zero
 
-    def _fetch(self, address: str, may_be_loopback: bool, ends_s: float) -> FetchedDocument:
+    def _fetch(
+        self, address: str, exchange: _Exchange, may_be_loopback: bool, ends_s: float
+    ) -> FetchedResponse:
         parts = urlsplit(address)
         host, port = parts.hostname or "", parts.port or 443
         addresses = self._look_up(host, port)
@@ -152,24 +203,12 @@ class DocumentClient:
             for address in addresses
         ):
             raise DocumentError("is not a public host")
-        target = parts.path + (f"?{parts.query}" if parts.query else "")
-        request = h11.Request(
-            method="GET",
-            target=target,
-            headers=[
-                ("Host", parts.netloc),
-                ("Accept", "application/json"),
-                ("Accept-Encoding", "identity"),
-                ("User-Agent", "kiosk"),
-                ("Connection", "close"),
-            ],
-        )
         with self._open(addresses, port, ends_s) as plain:
             plain.settimeout(_left_s(ends_s))
             trust = self._trusted()
             with trust.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False) as secured:
                 secured.do_handshake()
-                return _exchange(secured, request, ends_s)
+                return exchange.perform(secured, address, ends_s)
 
     def _open(self, addresses: list[str], port: int, ends_s: float) -> socket.socket:
         """Connect to the first of the checked addresses that answers."""
@@ -188,51 +227,78 @@ class DocumentClient:
         return self._trust
 
 
-def _exchange(secured: ssl.SSLSocket, request: h11.Request, ends_s: float) -> FetchedDocument:
-    connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEADERS)
-    secured.settimeout(_left_s(ends_s))
-    secured.sendall((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
-    received, body = 0, bytearray()
-    headers: Mapping[str, str] | None = None
-    while True:
-        event = connection.next_event()
-        if event is h11.NEED_DATA:
-            secured.settimeout(_left_s(ends_s))
-            chunk = secured.recv(_CHUNK)
-            received += len(chunk)
-            if received > MOST_RECEIVED:
-                raise DocumentError("answers with too many bytes")
-            connection.receive_data(chunk)
-        elif isinstance(event, h11.Response):
-            headers = _check_response(event)
-        elif isinstance(event, h11.Data):
-            body += event.data
-            if len(body) > MOST_BYTES:
-                raise DocumentError(f"answers with more than {MOST_BYTES} bytes")
-        elif isinstance(event, h11.EndOfMessage) and headers is not None:
-            return FetchedDocument(bytes(body), find_life_s(headers))
-        elif not isinstance(event, h11.InformationalResponse):
-            raise DocumentError("does not answer as a web server")
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """One request on an open connection, and its response."""
+
+    rules: FetchRules
+    method: str
+    headers: Mapping[str, str]
+    check: Callable[[FetchedResponse], None] | None = None
+    "Raises `DocumentError` for a response that is refused, before its body is read."
+
+    def perform(self, secured: ssl.SSLSocket, address: str, ends_s: float) -> FetchedResponse:
+        """Send the request and return the response.
+
+        Errors:
+            DocumentError: the response exceeds a bound, or is none
+        """
+        parts = urlsplit(address)
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        fixed = [("Host", parts.netloc), ("User-Agent", "kiosk"), ("Connection", "close")]
+        request = h11.Request(method=self.method, target=target, headers=[*fixed, *self.headers.items()])
+        connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEADERS)
+        secured.settimeout(_left_s(ends_s))
+        secured.sendall((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
+        received, body = 0, bytearray()
+        response: FetchedResponse | None = None
+        while True:
+            event = connection.next_event()
+            if event is h11.NEED_DATA:
+                secured.settimeout(_left_s(ends_s))
+                chunk = secured.recv(self.rules.chunk)
+                received += len(chunk)
+                if received > self.rules.most_received:
+                    raise DocumentError("answers with too many bytes")
+                connection.receive_data(chunk)
+            elif isinstance(event, h11.Response):
+                response = self._begin_response(event)
+                if response.status != 200:
+                    return response
+            elif isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > self.rules.most_bytes:
+                    raise DocumentError(f"answers with more than {self.rules.most_bytes} bytes")
+            elif isinstance(event, h11.EndOfMessage) and response is not None:
+                return replace(response, body=bytes(body))
+            elif not isinstance(event, h11.InformationalResponse):
+                raise DocumentError("does not answer as a web server")
+
+    def _begin_response(self, event: h11.Response) -> FetchedResponse:
+        """Return a response without its body."""
+        headers: dict[str, str] = {}
+        for raw, value in event.headers:
+            name, text = raw.decode("latin-1"), value.decode("latin-1").strip()
+            headers[name] = f"{headers[name]}, {text}" if name in headers else text
+        response = FetchedResponse(event.status_code, headers, b"")
+        if self.check is not None:
+            self.check(response)
+        length = headers.get("content-length", "0")
+        if self.method == "GET" and length.isdecimal() and int(length[:20]) > self.rules.most_bytes:
+            raise DocumentError(f"answers with more than {self.rules.most_bytes} bytes")
+        return response
 
 
-def _check_response(response: h11.Response) -> Mapping[str, str]:
-    """Return the headers of a response that may carry a document."""
-    headers: dict[str, str] = {}
-    for name, value in response.headers:
-        text = value.decode("latin-1").strip()
-        before = headers.get(name.decode("latin-1"))
-        headers[name.decode("latin-1")] = text if before is None else f"{before}, {text}"
-    if response.status_code != 200:
+def _check_document(response: FetchedResponse) -> None:
+    """Refuse a response that can't carry a JSON document."""
+    headers = response.headers
+    if response.status != 200:
         # Redirects included: they are never followed.
-        raise DocumentError(f"answers {response.status_code} instead of 200")
+        raise DocumentError(f"answers {response.status} instead of 200")
     if not _JSON.fullmatch(headers.get("content-type", "").partition(";")[0].strip()):
         raise DocumentError("answers with something else than JSON")
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise DocumentError("answers with a compressed document")
-    length = headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > MOST_BYTES:
-        raise DocumentError(f"answers with more than {MOST_BYTES} bytes")
-    return headers
 
 
 def find_life_s(headers: Mapping[str, str]) -> int:
