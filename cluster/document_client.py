@@ -149,7 +149,7 @@ class DocumentClient:
         may_be_loopback: bool = False,
         ends_s: float | None = None,
     ) -> FetchedResponse:
-        fault = find_address_fault(address)
+        fault = find_address_fault(address, needs_path=exchange.check is not None)
         if fault:
             raise DocumentError(f"has an address that {fault}")
         ends_s = self.end_s() if ends_s is None else ends_s
@@ -244,7 +244,7 @@ class _Exchange:
             DocumentError: the response exceeds a bound, or is none
         """
         parts = urlsplit(address)
-        target = parts.path + (f"?{parts.query}" if parts.query else "")
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         fixed = [("Host", parts.netloc), ("User-Agent", "kiosk"), ("Connection", "close")]
         request = h11.Request(method=self.method, target=target, headers=[*fixed, *self.headers.items()])
         connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEADERS)

@@ -55,11 +55,11 @@ def is_loopback_address(address: str) -> bool:
         return False
 
 
-def find_address_fault(address: str) -> str:
+def find_address_fault(address: str, *, needs_path: bool = True) -> str:
     """Return why nothing may be fetched from an address, judged by its text; empty if it may.
 
-    An https address with a host, a path, and neither user, fragment, backslash nor dot segments. The text is judged as
-    given and never normalised.
+    An https address with a host, a path (with `needs_path`), and neither user, fragment, backslash nor dot segments.
+    The text is judged as given and never normalised.
     """
     if len(address) > LONGEST:
         return f"is longer than {LONGEST} characters"
@@ -77,7 +77,7 @@ def find_address_fault(address: str) -> str:
         return "does not name a host"
     if port is not None and (not _PORT.fullmatch(port) or not 0 < int(port) < 65536):
         return "does not name a port"
-    if not path:
+    if needs_path and not path:
         return "has no path"
     if any(segment.lower().replace("%2e", ".") in (".", "..") for segment in path.split("/")):
         return "holds a dot segment in its path"

@@ -25,6 +25,7 @@ from cluster.store.archive.article_revisions import (
     ArticleRevisionStore,
     PublisherKeyStore,
 )
+from cluster.store.archive.feeds import FeedStore
 from cluster.store.archive.log_stream import LogStream
 from cluster.store.archive.question_bank import QuestionBankStore
 from cluster.store.archive.questions import QuestionStore
@@ -191,6 +192,7 @@ def open_stores(
         article_revisions=ArticleRevisionStore(server, quarantine),
         article_reads=ArticleReadStore(server),
         publisher_keys=PublisherKeyStore(server, quarantine),
+        feeds=FeedStore(server, quarantine),
         experiments=ExperimentStore(server, quarantine),
         threads=ThreadStore(server, quarantine),
         questions=QuestionStore(server, quarantine),

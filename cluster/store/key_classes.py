@@ -26,7 +26,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "erasure_order", "noun_seen", "attribute_types", "intake", "task_open", "compacted_offset", "trimmed",
         "client_rule", "publisher_key", "engine", "boost_rule", "experiment", "experiment_revision", "experiment_slug",
         "experiment_version", "question_open", "question_checked", "query_salt", "question_bank",
-        "question_bank_version", "run", "run_revision", "run_ids", "run_open", "schedule", "thread_version",
+        "question_bank_version", "run", "run_revision", "run_ids", "run_open", "schedule", "feed", "thread_version",
         "thread_judged", "installation", "audit_begun",
     ),
     "bulk": (
@@ -39,7 +39,7 @@ CLASSES: dict[str, tuple[str, ...]] = {
         "boost_rule_version", "question", "question_by", "question_recent", "question_citing", "question_frequency",
         "question_asker", "query", "served", "erasure",
         "erasure_ids", "threads", "thread_revision", "thread_new", "thread_watch",
-        "file_import", "import_progress",
+        "file_import", "import_progress", "feed_state", "feed_article", "feed_address", "feed_check",
     ),
     "log": ("change",),
     "derived": ("record_ids", "product_type_ids"),

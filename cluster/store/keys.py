@@ -546,6 +546,31 @@ def schedule(app: str) -> str:
     return f"{{{app}}}:schedule"
 
 
+def feed(app: str) -> str:
+    """Hash name -> sealed JSON `Feed`. Owner: administrators. For ever."""
+    return f"{{{app}}}:feed"
+
+
+def feed_state(app: str) -> str:
+    """Hash name of a feed -> sealed JSON `FeedState`. Owner: the trainer. As long as the feed."""
+    return f"{{{app}}}:feed-state"
+
+
+def feed_article(app: str) -> str:
+    """Hash product_id -> sealed JSON `FeedArticle`. Owner: the trainer. For ever, so that no article is taken twice."""
+    return f"{{{app}}}:feed-article"
+
+
+def feed_address(app: str) -> str:
+    """Hash digest of an address -> product_id: articles by their pages. Owner: the trainer. As `feed_article`."""
+    return f"{{{app}}}:feed-address"
+
+
+def feed_check(app: str, name: str) -> str:
+    """Sorted set product_id by the time when its page is looked at again. Owner: the trainer. As the feed."""
+    return f"{{{app}}}:feed-check:{name}"
+
+
 def erasure_order() -> str:
     """Hash `<app><0x1f><erasure id>` -> sealed JSON `Person`: unfinished erasures. Owner: the API replica adds, the
     intake removes. The only key that names an erased person, and only until the erasure is done."""

@@ -23,6 +23,7 @@ from cluster.store.archive.article_revisions import (
     ArticleRevisionStore,
     PublisherKeyStore,
 )
+from cluster.store.archive.feeds import FeedStore
 from cluster.store.archive.log_stream import LogStream
 from cluster.store.archive.question_bank import QuestionBankStore
 from cluster.store.archive.questions import QuestionStore
@@ -80,6 +81,7 @@ class Stores:
     article_revisions: ArticleRevisionStore
     article_reads: ArticleReadStore
     publisher_keys: PublisherKeyStore
+    feeds: FeedStore
     experiments: ExperimentStore
     threads: ThreadStore
     queries: LogStream[LoggedQuery]

@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cluster.errors import HouseError, Invalid, Unavailable
-from jobs.articles import feeds, mediawiki, tables
+from jobs.articles import feeds, mediawiki, tables, wordpress
 from jobs.articles.source_article import DEFAULT_LICENCE, NotAnArticle, SourceArticle, record_from_article
 from jobs.ingest.files import sources
 from jobs.ingest.files.chunks import CHUNK_BYTES, ReadBounds, cut_rows
 from jobs.ingest.files.row import Row, UnreadableRow
 from jobs.ingest.files.sources import SourceFile
 
-Kind = Literal["mediawiki", "feed", "jsonl", "csv", "tsv", "parquet"]
-KINDS: tuple[Kind, ...] = ("mediawiki", "feed", "jsonl", "csv", "tsv", "parquet")
+Kind = Literal["mediawiki", "wordpress", "feed", "jsonl", "csv", "tsv", "parquet"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _FEEDS = (".rss", ".atom", ".rdf")
 _SNIFF_BYTES = 4_096
@@ -79,6 +79,10 @@ class ArchiveReading:
         kind = self._kind(source)
         if kind == "mediawiki":
             yield from self._pages(source)
+        elif kind == "wordpress":
+            with _open_packed(source) as stream:
+                for story in wordpress.read_posts(stream):
+                    yield partial(self._record, story)
         elif kind == "feed":
             with _open_packed(source) as stream:
                 data = stream.read(feeds.LARGEST_FEED + 1)
@@ -156,7 +160,9 @@ def detect_kind(source: SourceFile) -> Kind | None:
             beginning = stream.read(_SNIFF_BYTES)
     except (OSError, EOFError) as error:
         raise _read_error(source, error) from error
-    return "mediawiki" if b"<mediawiki" in beginning else "feed"
+    if b"<mediawiki" in beginning:
+        return "mediawiki"
+    return "wordpress" if wordpress.MARK in beginning else "feed"
 
 
 def _read_error(source: SourceFile, error: Exception) -> HouseError:

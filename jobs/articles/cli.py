@@ -47,12 +47,12 @@ AppIdOption = Annotated[str, typer.Option("--app", help="The app's id, for examp
 AddressOption = Annotated[
     str,
     typer.Argument(
-        help="A file, a directory or a URI: MediaWiki dumps (.xml, .xml.bz2), RSS and Atom, JSON Lines, CSV, "
-        "Parquet. If it is left out, only the passages are built."
+        help="A file, a directory or a URI: MediaWiki dumps (.xml, .xml.bz2), exports of WordPress, RSS "
+        "and Atom, JSON Lines, CSV, Parquet. If it is left out, only the passages are built."
     ),
 ]
 KindOption = Annotated[
-    Literal["mediawiki", "feed", "jsonl", "csv", "tsv", "parquet"] | None,
+    Literal["mediawiki", "wordpress", "feed", "jsonl", "csv", "tsv", "parquet"] | None,
     typer.Option(help="The kind of the files, if names and beginnings do not tell it."),
 ]
 LicenceOption = Annotated[str, typer.Option(help="The licence of articles that do not name one.")]

@@ -1,7 +1,12 @@
-"""Articles of RSS and Atom files. Entities of a document are not expanded, and nothing is fetched."""
+"""Articles of RSS and Atom files, and removals that an Atom feed announces (RFC 6721).
+
+Entities of a document are not expanded, and nothing is fetched.
+"""
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Iterator
 from datetime import timezone
 from email.utils import parsedate_to_datetime
@@ -21,6 +26,10 @@ _ATOM = "{http://www.w3.org/2005/Atom}"
 _CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
 _DC = "{http://purl.org/dc/elements/1.1/}"
 _RSS_1 = "{http://purl.org/rss/1.0/}"
+_DELETED = "{http://purl.org/atompub/tombstones/1.0}deleted-entry"
+_MEDIA = "{http://search.yahoo.com/mrss/}"
+_MODIFIED = "{http://purl.org/dc/terms/}modified"
+_DECLARED = re.compile(rb"\s*<\?xml[^>]{0,100}?encoding=[\"']([A-Za-z0-9._-]{1,40})")
 
 
 def read_articles(data: bytes) -> Iterator[SourceArticle]:
@@ -29,11 +38,15 @@ def read_articles(data: bytes) -> Iterator[SourceArticle]:
     Errors:
         Invalid: the data is no feed
     """
-    if len(data) > LARGEST_FEED:
-        raise Invalid(f"feed is larger than {LARGEST_FEED} bytes")
-    if data.count(b"<") > MOST_TAGS:
-        raise Invalid(f"feed holds more than {MOST_TAGS} tags")
-    root = _parse_feed(data)
+    yield from list_articles(parse_xml(data))
+
+
+def list_articles(root: Any) -> Iterator[SourceArticle]:
+    """Yield the entries of a parsed feed.
+
+    Errors:
+        Invalid: the document is no feed
+    """
     if root.tag == _ATOM + "feed":
         language = root.get("{http://www.w3.org/XML/1998/namespace}lang", "")
         feed_author = _text(root, f"{_ATOM}author/{_ATOM}name")
@@ -50,16 +63,36 @@ def read_articles(data: bytes) -> Iterator[SourceArticle]:
         yield _article_from_rss(item, language, rights)
 
 
-def _parse_feed(data: bytes) -> Any:
-    """Return the parsed feed, without expansion of entities or network access.
+def list_removed(root: Any) -> list[str]:
+    """Return the ids of entries that an Atom feed announces as deleted (RFC 6721)."""
+    return [node.get("ref", "") for node in root.iterfind(_DELETED) if node.get("ref")]
+
+
+def find_next(root: Any) -> str:
+    """Return the address of the next document of a feed in several documents (RFC 5005); empty without one."""
+    for path in (_ATOM + "link", f"channel/{_ATOM}link"):
+        for node in root.iterfind(path):
+            if node.get("rel") in ("next", "prev-archive"):
+                return str(node.get("href", ""))
+    return ""
+
+
+def parse_xml(data: bytes, charset: str = "", most_tags: int = MOST_TAGS) -> Any:
+    """Return the root of a parsed document, without expansion of entities or network access.
 
     The parser reports whether a document declares entities, so no encoding and no padding hides them. A document type
-    that only names an address, as in RSS 0.91, is ignored.
+    that only names an address, as in RSS 0.91, is ignored. `charset` is that of the response; what the document
+    itself declares goes first.
 
     Errors:
         Invalid: the data is no XML, or declares entities
     """
+    if len(data) > LARGEST_FEED:
+        raise Invalid(f"feed is larger than {LARGEST_FEED} bytes")
+    if data.count(b"<") > most_tags:
+        raise Invalid(f"feed holds more than {most_tags} tags")
     parser = etree.XMLParser(
+        encoding=_choose_encoding(data, charset),
         resolve_entities=False,
         no_network=True,
         load_dtd=False,
@@ -69,14 +102,39 @@ def _parse_feed(data: bytes) -> Any:
     )
     try:
         root = etree.fromstring(data, parser)
-    except (etree.XMLSyntaxError, ValueError) as error:
+    except (etree.XMLSyntaxError, ValueError, LookupError) as error:
         raise Invalid(f"not a feed: {error}") from error
     if root is None:
         raise Invalid("not a feed: it holds no element")
-    declared = root.getroottree().docinfo.internalDTD
+    refuse_entities(root.getroottree())
+    return root
+
+
+def refuse_entities(tree: Any) -> None:
+    """Refuse a document that declares entities.
+
+    Errors:
+        Invalid: it does
+    """
+    declared = tree.docinfo.internalDTD
     if declared is not None and any(True for _ in declared.iterentities()):
         raise Invalid("feed declares entities of its own; it is not read")
-    return root
+
+
+def _choose_encoding(data: bytes, charset: str) -> str | None:
+    """Return the encoding to read with, None to leave it to the parser.
+
+    A name that nobody knows, declared or sent, is no reason to lose the whole feed: it is read as UTF-8.
+    """
+    declared = _DECLARED.match(data[:200])
+    name = declared[1].decode("ascii", "replace") if declared else charset
+    if not name:
+        return None
+    try:
+        encoding = codecs.lookup(name).name
+    except LookupError:
+        return "utf-8"
+    return encoding if charset and not declared else None
 
 
 def _article_from_rss(item: Any, language: str, rights: str) -> SourceArticle:
@@ -86,27 +144,39 @@ def _article_from_rss(item: Any, language: str, rights: str) -> SourceArticle:
     link = first_text("link", _RSS_1 + "link")
     body = first_text(_CONTENT)
     description = first_text("description", _RSS_1 + "description")
-    tags = tuple(tag for node in item.iterfind("category") if (tag := _element_text(node)))
+    tags = tuple(tag for node in item.iterfind("category") if (tag := element_text(node)))
     author = first_text(_DC + "creator", "author")
     return SourceArticle(
         id=first_text("guid") or link,
         title=first_text("title", _RSS_1 + "title"),
         html=body or description,
         authors=(author,) if author else (),
-        published=_parse_time(first_text("pubDate", _DC + "date")),
+        published=parse_feed_time(first_text("pubDate", _DC + "date")),
+        updated=parse_feed_time(first_text(_MODIFIED, _ATOM + "updated")),
         topic=tags[0] if tags else "",
         tags=tags,
         url=link,
         licence=first_text(_DC + "rights") or rights,
         language=language,
+        images=_list_images(item),
     )
+
+
+def _list_images(item: Any) -> tuple[str, ...]:
+    pictures = [
+        node.get("url", "")
+        for path in (_MEDIA + "content", f"{_MEDIA}group/{_MEDIA}content", "enclosure")
+        for node in item.iterfind(path)
+        if node.get("medium") == "image" or node.get("type", "").startswith("image/")
+    ]
+    return tuple(dict.fromkeys(address for address in pictures if address))
 
 
 def _article_from_atom(entry: Any, language: str, feed_author: str, rights: str) -> SourceArticle:
     links = [node for node in entry.iterfind(_ATOM + "link") if node.get("rel", "alternate") == "alternate"]
     link = links[0].get("href", "") if links else ""
     names = tuple(
-        name for node in entry.iterfind(f"{_ATOM}author/{_ATOM}name") if (name := _element_text(node))
+        name for node in entry.iterfind(f"{_ATOM}author/{_ATOM}name") if (name := element_text(node))
     )
     tags = tuple(tag for node in entry.iterfind(_ATOM + "category") if (tag := node.get("term", "")))
     return SourceArticle(
@@ -114,8 +184,8 @@ def _article_from_atom(entry: Any, language: str, feed_author: str, rights: str)
         title=_text(entry, _ATOM + "title"),
         html=_text(entry, _ATOM + "content") or _text(entry, _ATOM + "summary"),
         authors=names or ((feed_author,) if feed_author else ()),
-        published=_parse_time(_text(entry, _ATOM + "published") or _text(entry, _ATOM + "updated")),
-        updated=_parse_time(_text(entry, _ATOM + "updated")),
+        published=parse_feed_time(_text(entry, _ATOM + "published") or _text(entry, _ATOM + "updated")),
+        updated=parse_feed_time(_text(entry, _ATOM + "updated")),
         topic=tags[0] if tags else "",
         tags=tags,
         url=link,
@@ -125,10 +195,10 @@ def _article_from_atom(entry: Any, language: str, feed_author: str, rights: str)
 
 
 def _text(node: Any, path: str) -> str:
-    return _element_text(node.find(path))
+    return element_text(node.find(path))
 
 
-def _element_text(node: Any) -> str:
+def element_text(node: Any) -> str:
     """Return all text of an element; inner markup (Atom's xhtml) stays markup."""
     if node is None:
         return ""
@@ -138,7 +208,7 @@ def _element_text(node: Any) -> str:
     return "".join(node.itertext()).strip()
 
 
-def _parse_time(text: str) -> str:
+def parse_feed_time(text: str) -> str:
     """Return a time; the RSS form is converted, and ISO 8601 stays unchanged for the later validation."""
     if not text or text[:4].isdigit():
         return text

@@ -11,6 +11,7 @@ DEFAULT_LICENCE = "CC BY 2.5"
 _LONGEST_ID = 512
 _MOST_TEXT = 8 << 20
 "Maximum characters of one article."
+_MOST_IMAGES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,10 @@ class SourceArticle:
     url: str = ""
     licence: str = ""
     language: str = ""
+    images: tuple[str, ...] = ()
+    "Addresses; the first one is the cover."
+    access: str = ""
+    "Tier that the article asks for; empty: it is open."
 
 
 class NotAnArticle(ValueError):
@@ -63,6 +68,7 @@ def record_from_article(
     if size > _MOST_TEXT:
         raise NotAnArticle(f"its text has {size} characters, at most {_MOST_TEXT} are taken")
     subject = story.topic or topic
+    images = [address for address in story.images[:_MOST_IMAGES] if _parse_url(address)]
     record: dict[str, Any] = {
         "product_id": story.id[:_LONGEST_ID],
         "type": "article",
@@ -77,6 +83,9 @@ def record_from_article(
         "corrected_at": story.corrected or None,
         "correction_note": _clean_text(story.correction_note) or None,
         "url": _parse_url(story.url),
+        "cover_image": next(iter(images), None),
+        "images": images[1:],
+        "access": story.access or None,
         "language": story.language or language or None,
         "enable_question_answering": True,
         "custom_attributes": {"licence": story.licence or licence},

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,6 +29,7 @@ from actors.models.allowed_learners import ALLOWED
 from cluster.admin.allowed_learners import allowed_learners
 from cluster.artifacts.artifact_store import ArtifactStore
 from cluster.clock import SystemClock
+from cluster.document_client import DocumentClient
 from cluster.errors import HouseError, Refusal, Unavailable
 from cluster.ids import DEFAULT_ENGINE, new_request_id
 from cluster.log import set_up_logging
@@ -99,6 +101,7 @@ class Trainer:
             scheduler = RunScheduler(stores, self._pool, SystemClock(), owner=owner)
             # its reads take seconds, and a worker must not wait for them
             supervision = asyncio.create_task(self._supervise(stores, owner))
+            polling = asyncio.create_task(self._poll_feeds(stores, owner))
             while not self._stopping.is_set():
                 try:
                     self._sent += await scheduler.run_once()
@@ -107,7 +110,8 @@ class Trainer:
                     self._log.warning("round_failed", reason=error.message)
                 await asyncio.sleep(self._round_s)
             supervision.cancel()
-            await asyncio.gather(supervision, return_exceptions=True)
+            polling.cancel()
+            await asyncio.gather(supervision, polling, return_exceptions=True)
             try:
                 await scheduler.release()
             except Unavailable:
@@ -128,6 +132,27 @@ class Trainer:
         finally:
             with contextlib.suppress(Unavailable):
                 await supervisor.release()
+
+    async def _poll_feeds(self, stores: Stores, owner: str) -> None:
+        """Poll the feeds of all apps, until cancelled."""
+        from jobs.feeds.crawler import RULES, Crawler
+        from jobs.feeds.poller import FeedPoller  # imports lxml
+
+        clock = SystemClock()
+        crawler = Crawler(DocumentClient(rules=RULES), clock)
+        poller = FeedPoller(stores, crawler, clock, random.Random(), owner=owner)  # noqa: S311 - for pauses
+        try:
+            while True:
+                try:
+                    await poller.run_once()
+                except HouseError as error:
+                    self._log.warning("feeds_not_polled", reason=error.message)
+                except Exception:  # noqa: BLE001 - trainings go on whatever the feeds hold, and the next look too
+                    self._log.exception("feeds_failed")
+                await asyncio.sleep(self._round_s)
+        finally:
+            with contextlib.suppress(Unavailable):
+                await poller.release()
 
 
 class RayWorkerPool:

@@ -17,6 +17,7 @@ from cluster.records.boost_rule import BoostRule
 from cluster.records.engine import Engine
 from cluster.records.erasure import Erasure
 from cluster.records.experiment import Experiment
+from cluster.records.feed import Feed, FeedArticle, FeedState
 from cluster.records.file_import import FileImport, ImportProgress
 from cluster.records.question import Answer, Question
 from cluster.records.run import Run, Schedule
@@ -36,7 +37,8 @@ _HASHES_OF_APPS = (
     (keys.engine, Engine), (keys.experiment, Experiment), (keys.boost_rule, BoostRule), (keys.run, Run),
     (keys.schedule, Schedule), (keys.client_rule, ClientRule), (keys.threads, ReaderThreads), (keys.erasure, Erasure),
     (keys.file_import, FileImport), (keys.import_progress, ImportProgress), (keys.article_revision, ArticleRevision),
-    (keys.publisher_key, PublisherKey),
+    (keys.publisher_key, PublisherKey), (keys.feed, Feed),
+    (keys.feed_state, FeedState), (keys.feed_article, FeedArticle),
 )  # fmt: skip
 _FIELDS: dict[str, type[BaseModel]] = {"asked": Question, "answer": Answer, "grant": Grant, "code": Code}
 "Fields of keys that hold one record each."

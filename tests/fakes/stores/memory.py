@@ -19,6 +19,7 @@ from tests.fakes.stores.boost_rules import MemoryRules, MemoryRuleVersions
 from tests.fakes.stores.changes import MemoryChanges
 from tests.fakes.stores.erasures import MemoryErasures
 from tests.fakes.stores.experiments import MemoryExperiments
+from tests.fakes.stores.feeds import MemoryFeeds
 from tests.fakes.stores.imports import MemoryImports
 from tests.fakes.stores.intake import MemoryIntake
 from tests.fakes.stores.interactions import MemoryInteractions
@@ -80,6 +81,7 @@ def memory_stores(
         article_revisions=MemoryArticleRevisions(),
         article_reads=MemoryArticleReads(),
         publisher_keys=MemoryPublisherKeys(),
+        feeds=MemoryFeeds(),
         experiments=experiments,
         threads=threads,
         questions=questions,

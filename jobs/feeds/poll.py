@@ -1,0 +1,474 @@
+"""One poll of one feed: its documents, the pages of new articles, and a look at the pages of earlier ones.
+
+An article that is no longer listed stays; it is removed when its page is gone (410 at once, 404 when seen twice), or
+when the feed announces the removal. Every step may be repeated: an article has the same id each time, and an
+unchanged one is not written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from cluster.clock import Clock
+from cluster.errors import Invalid
+from cluster.records.feed import Feed, FeedArticle, FeedState
+from cluster.store.stores import Stores
+from jobs.articles.feed_documents import FeedDocument, parse_feed_document
+from jobs.articles.json_ld import ArticlePage
+from jobs.articles.source_article import NotAnArticle, SourceArticle
+from jobs.feeds.addresses import article_id, canonical_address, digest_address, is_same_host
+from jobs.feeds.article_page import read_article_page
+from jobs.feeds.crawler import CrawledDocument, Crawler, CrawlError, CrawlPause, HostResting
+from jobs.feeds.entry import Entry, build_record, digest_record, prepare_entry
+from jobs.feeds.writer import ArticleWriter
+
+POLL_S = 240.0
+"A longer poll stops, and the next one goes on at once."
+MOST_DOCUMENTS = 100
+MOST_PAGES = 200
+"Pages that one poll fetches."
+MOST_CHECKS = 20
+"Of these, pages of earlier articles."
+CHUNK = 50
+MOST_REASONS = 10
+MOST_VALIDATORS = MOST_DOCUMENTS
+HOUR_MS = 3_600_000
+LEAST_CHECK_MS = 6 * HOUR_MS
+MOST_CHECK_MS = 30 * 24 * HOUR_MS
+MISSING_MS = 10 * 60_000
+"An absent page is absent for good when it was absent so long ago already; a site that is being repaired is not."
+REMOVED_CHECKS_MS = 90 * 24 * HOUR_MS
+"How long after its removal an article may come back."
+_GONE = (404, 410)
+_XML = "application/rss+xml, application/atom+xml, application/feed+json, application/xml, application/json;q=0.9"
+
+
+Claim = Callable[[str], bool]
+"Claims an article by a name until the poll ends; False while another poll has it."
+
+
+@dataclass(slots=True)
+class PollResult:
+    """What a poll did."""
+
+    entries: int = 0
+    added: int = 0
+    updated: int = 0
+    removed: int = 0
+    refused: int = 0
+    reasons: list[str] = field(default_factory=list)
+    validators: dict[str, tuple[str, str]] = field(default_factory=dict)
+    moved_to: str = ""
+    error: str = ""
+    wait_s: float | None = None
+    "Seconds after which the next poll may go on; None: at its usual time."
+
+    def refuse(self, reason: str) -> None:
+        """Count an entry that becomes no article."""
+        self.refused += 1
+        if len(self.reasons) < MOST_REASONS:
+            self.reasons.append(reason[:500])
+
+
+@dataclass(slots=True)
+class _Change:
+    """An article that is about to be written."""
+
+    article: FeedArticle
+    record: dict[str, Any] | None
+    "None: only what the polls know of it changes."
+    is_new: bool
+    addresses: tuple[str, ...] = ()
+
+
+class FeedPoll:
+    """One poll of one feed."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        state: FeedState,
+        stores: Stores,
+        crawler: Crawler,
+        writer: ArticleWriter,
+        clock: Clock,
+        claim: Claim = lambda name: True,
+    ) -> None:
+        self._feed = feed
+        self._state = state
+        self._feeds = stores.feeds
+        self._crawler = crawler
+        self._writer = writer
+        self._clock = clock
+        self._claim = claim
+        self._result = PollResult()
+        self._until_s = clock.monotonic_s() + POLL_S
+        self._pages = 0
+        self._taken: set[str] = set()
+        "Ids that this poll has met: of two entries of one article, the first one counts."
+        self._owners: frozenset[str] = frozenset()
+
+    async def run(self) -> PollResult:
+        """Poll the feed and return what happened; what a host does wrong is part of the result.
+
+        Errors:
+            HouseError: the store, the intake or a bound of the app refuses the articles
+        """
+        self._owners = frozenset(feed.name for feed in await self._feeds.all(self._feed.app_id))
+        try:
+            await self._read_documents()
+            await self._check_pages()
+        except CrawlPause as pause:
+            self._result.wait_s = pause.wait_s
+        except HostResting as error:
+            self._result.error, self._result.wait_s = error.reason, error.wait_s
+        except CrawlError as error:
+            self._result.error = error.reason
+        return self._result
+
+    async def _read_documents(self) -> None:
+        """Read the document of the feed, and those that it links."""
+        waiting, seen = [self._feed.address], set[str]()
+        while waiting and len(seen) < MOST_DOCUMENTS:
+            address = waiting.pop(0)
+            if address in seen:
+                continue
+            seen.add(address)
+            try:
+                waiting += await self._read_document(address)
+            except (HostResting, CrawlPause):
+                raise
+            except CrawlError as error:
+                if address == self._feed.address:
+                    raise
+                self._result.refuse(error.reason)
+
+    async def _read_document(self, address: str) -> tuple[str, ...]:
+        """Take the articles of one document; return the addresses of those that it links."""
+        headers = {
+            "Accept": f"{_XML}, */*;q=0.1",
+            **_conditions(*self._state.validators.get(address, ("", ""))),
+        }
+        response = await self._fetch(address, headers)
+        if address == self._feed.address:
+            self._result.moved_to = response.moved_to
+        if response.status == 304:
+            self._result.validators[address] = self._state.validators[address]
+            return ()
+        if response.status != 200:
+            raise CrawlError(f"{address[:200]} answers {response.status}")
+        try:
+            document = await asyncio.to_thread(
+                parse_feed_document, response.body, response.address, response.headers
+            )
+        except Invalid as error:
+            raise CrawlError(f"{address[:200]} is no feed: {error.message}") from error
+        is_complete = await self._take(document, response.address)
+        # a document that links others is read each time: they change without it
+        if is_complete and not document.linked and len(self._result.validators) < MOST_VALIDATORS:
+            self._result.validators[address] = _validators(response.headers)
+        return document.linked
+
+    async def _take(self, document: FeedDocument, place: str) -> bool:
+        """Write what is new in a document; return whether nothing has to be tried again."""
+        reads_pages = self._feed.reads_pages or not document.has_text
+        entries = (prepare_entry(story, place) for story in document.entries)
+        is_complete = True
+        while chunk := list(islice(entries, CHUNK)):
+            self._result.entries += len(chunk)
+            is_complete &= await self._take_chunk(chunk, place, reads_pages)
+        for start in range(0, len(document.removed), CHUNK):
+            await self._remove_announced(document.removed[start : start + CHUNK], place)
+        return is_complete
+
+    async def _take_chunk(self, entries: Sequence[Entry], place: str, reads_pages: bool) -> bool:
+        claimed = [entry for entry in entries if self._claim(entry.address_digest or entry.story.id)]
+        # another poll takes the others just now; whether they are to be taken here shows afterwards
+        is_complete = len(claimed) == len(entries)
+        changes: dict[str, _Change] = {}
+        ids = await self._find_ids(claimed)
+        articles = await self._feeds.articles(self._feed.app_id, ids)
+        for entry, product_id, article in zip(claimed, ids, articles, strict=True):
+            if product_id in self._taken or not self._is_changed(entry, article, reads_pages):
+                self._taken.add(product_id)
+                continue
+            self._taken.add(product_id)
+            try:
+                change = await self._read_entry(entry, product_id, article, place, reads_pages)
+                if change is not None:
+                    changes[product_id] = change
+            except (HostResting, CrawlPause):
+                # what was read before the poll has to stop is written nevertheless
+                await self._write(changes)
+                raise
+            except CrawlError as error:
+                is_complete &= error.is_lasting
+                self._result.refuse(error.reason)
+        return await self._write(changes) and is_complete
+
+    async def _find_ids(self, entries: Sequence[Entry]) -> list[str]:
+        """Return the ids of the articles of entries: those under which they are known, else new ones."""
+        known = await self._feeds.find_ids(self._feed.app_id, [entry.address_digest for entry in entries])
+        return [
+            product_id or article_id(self._name_of(entry), entry.address, self._feed.name)
+            for entry, product_id in zip(entries, known, strict=True)
+        ]
+
+    def _name_of(self, entry: Entry) -> str:
+        # an address as guid differs from the address of the page by marks of campaigns only
+        name = entry.story.id
+        return canonical_address(name) or name if name.startswith("http") else name
+
+    def _is_changed(self, entry: Entry, article: FeedArticle | None, reads_pages: bool) -> bool:
+        """Return whether an entry has to be read: it is new, or changed, or a better source of its article."""
+        if article is None:
+            return True
+        if article.feed == self._feed.name:
+            return entry.digest != article.entry_digest
+        return article.feed not in self._owners or (reads_pages and not article.has_page)
+
+    async def _read_entry(
+        self, entry: Entry, product_id: str, article: FeedArticle | None, place: str, reads_pages: bool
+    ) -> _Change | None:
+        """Return the change that an entry makes; None if its article is known under another address.
+
+        Errors:
+            CrawlError: its page can't be fetched
+        """
+        before = article or FeedArticle(
+            feed=self._feed.name, address=entry.address, first_at=self._clock.now_ms()
+        )
+        after = before.model_copy(
+            update={"feed": self._feed.name, "address": entry.address, "entry_digest": entry.digest}
+        )
+        addresses: tuple[str, ...] = (entry.address,) if entry.address else ()
+        if not reads_pages or not entry.address:
+            return self._change(entry.story, product_id, after, article, place, addresses)
+        response = await self._fetch(entry.address, {"Accept": "text/html"}, is_page=True)
+        if response.status != 200:
+            raise CrawlError(
+                f"{entry.address[:200]} answers {response.status}", is_lasting=response.status in _GONE
+            )
+        page = await self._parse_page(response)
+        if page.canonical:
+            if article is None and await self._is_known_elsewhere(entry, product_id, page.canonical):
+                return None
+            addresses = (*addresses, page.canonical)
+        etag, modified = _validators(response.headers)
+        after = after.model_copy(
+            update={"has_page": page.story is not None, "etag": etag, "modified": modified, "missing_at": 0}
+        )
+        return self._change(
+            page.story or entry.story, product_id, after, article, response.address, addresses
+        )
+
+    async def _is_known_elsewhere(self, entry: Entry, product_id: str, canonical: str) -> bool:
+        """Return whether an article is known by its canonical address, and find it by that of the entry from now on."""
+        (other,) = await self._feeds.find_ids(self._feed.app_id, [digest_address(canonical)])
+        if not other or other == product_id:
+            return False
+        await self._feeds.put_addresses(self._feed.app_id, {entry.address_digest: other})
+        return True
+
+    async def _parse_page(self, response: CrawledDocument) -> ArticlePage:
+        """Return the article of a page, with a canonical address of the same host only: others may claim nothing.
+
+        Errors:
+            CrawlError: the page can't be read
+        """
+        try:
+            page = await asyncio.to_thread(read_article_page, response)
+        except Invalid as error:
+            raise CrawlError(
+                f"{response.address[:200]} can't be read: {error.message}", is_lasting=True
+            ) from error
+        canonical = canonical_address(page.canonical) if page.canonical else ""
+        here = canonical_address(response.address)
+        story = page.story
+        if not canonical or not is_same_host(canonical, here):
+            canonical = ""
+            story = replace(story, url=here) if story is not None else None
+        return ArticlePage(canonical, story)
+
+    def _change(
+        self,
+        story: SourceArticle,
+        product_id: str,
+        after: FeedArticle,
+        before: FeedArticle | None,
+        place: str,
+        addresses: Iterable[str],
+    ) -> _Change:
+        record: dict[str, Any] | None = None
+        try:
+            record = build_record(story, self._feed, product_id, place, self._clock.now_ms())
+        except NotAnArticle as error:
+            self._result.refuse(f"{(after.address or product_id)[:200]}: {error}")
+        digest = digest_record(record) if record is not None else ""
+        was_there = before is not None and bool(before.record_digest) and not before.removed_at
+        if was_there and before is not None and (record is None or digest == before.record_digest):
+            # an article that lost its text in the feed keeps what it had
+            return _Change(
+                after.model_copy(update={"record_digest": before.record_digest}),
+                None,
+                False,
+                tuple(addresses),
+            )
+        after = after.model_copy(
+            update={"record_digest": digest, "removed_at": 0 if record is not None else after.removed_at}
+        )
+        return _Change(after, record, not was_there, tuple(addresses))
+
+    async def _write(self, changes: Mapping[str, _Change]) -> bool:
+        """Write changed articles; return whether all of them ended, valid or not."""
+        written = [product_id for product_id, change in changes.items() if change.record is not None]
+        records = [record for change in changes.values() if (record := change.record) is not None]
+        outcome = await self._writer.put(records) if records else None
+        articles: dict[str, FeedArticle] = {}
+        checks: dict[str, int] = {}
+        addresses: dict[str, str] = {}
+        for product_id, change in changes.items():
+            at = written.index(product_id) if change.record is not None else -1
+            if outcome is not None and at in outcome.failed:
+                continue
+            article = change.article
+            if outcome is not None and at in outcome.refused:
+                self._result.refuse(f"{(article.address or product_id)[:200]}: {outcome.refused[at]}")
+                article = article.model_copy(update={"record_digest": ""})
+            elif change.record is not None:
+                self._result.added += change.is_new
+                self._result.updated += not change.is_new
+            articles[product_id] = article
+            addresses |= {digest_address(address): product_id for address in change.addresses}
+            if article.address:
+                checks[product_id] = self._next_check(article)
+        await self._feeds.put_articles(self._feed.app_id, articles, checks=checks, addresses=addresses)
+        return outcome is None or not outcome.failed
+
+    def _next_check(self, article: FeedArticle) -> int:
+        """Return when to look at a page again: the older the article, the later."""
+        now_ms = self._clock.now_ms()
+        if article.missing_at:
+            return now_ms + MISSING_MS
+        return now_ms + min(max((now_ms - article.first_at) // 4, LEAST_CHECK_MS), MOST_CHECK_MS)
+
+    async def _check_pages(self) -> None:
+        """Look at the pages of earlier articles, the longest due first."""
+        app_id, name = self._feed.app_id, self._feed.name
+        ids = await self._feeds.due_articles(app_id, name, self._clock.now_ms(), MOST_CHECKS)
+        for product_id, article in zip(ids, await self._feeds.articles(app_id, ids), strict=True):
+            is_over = article is None or article.feed != name or self._is_past(article)
+            if article is None or is_over:
+                await self._feeds.drop_checks(app_id, name, [product_id])
+                continue
+            try:
+                await self._check_page(product_id, article)
+            except (HostResting, CrawlPause):
+                raise
+            except CrawlError as error:
+                self._result.refuse(error.reason)
+                await self._store(product_id, article)
+
+    def _is_past(self, article: FeedArticle) -> bool:
+        return bool(article.removed_at) and self._clock.now_ms() - article.removed_at > REMOVED_CHECKS_MS
+
+    async def _check_page(self, product_id: str, article: FeedArticle) -> None:
+        headers = {"Accept": "text/html"}
+        if article.has_page and not article.removed_at:
+            headers |= _conditions(article.etag, article.modified)
+        method = "GET" if article.has_page else "HEAD"
+        response = await self._fetch(article.address, headers, is_page=True, method=method)
+        if response.status in _GONE:
+            await self._note_gone(product_id, article, is_final=response.status == 410)
+            return
+        after = article.model_copy(update={"missing_at": 0})
+        if response.status != 200:
+            await self._store(product_id, after)
+            return
+        if not article.has_page:
+            # the page of a removed article is back: the next poll takes its entry, if it is still listed
+            await self._store(
+                product_id, after.model_copy(update={"entry_digest": ""}) if after.removed_at else after
+            )
+            return
+        page = await self._parse_page(response)
+        etag, modified = _validators(response.headers)
+        after = after.model_copy(update={"etag": etag, "modified": modified})
+        if page.story is None:
+            await self._store(product_id, after)
+            return
+        await self._write(
+            {product_id: self._change(page.story, product_id, after, article, response.address, ())}
+        )
+
+    async def _note_gone(self, product_id: str, article: FeedArticle, *, is_final: bool) -> None:
+        """Remove an article whose page is gone, or note that it was absent once."""
+        now_ms = self._clock.now_ms()
+        if article.removed_at:
+            await self._store(product_id, article)
+        elif is_final or (article.missing_at and now_ms - article.missing_at >= MISSING_MS):
+            await self._remove({product_id: article})
+        else:
+            missing_at = article.missing_at or now_ms
+            await self._store(product_id, article.model_copy(update={"missing_at": missing_at}))
+
+    async def _remove_announced(self, names: Sequence[str], place: str) -> None:
+        """Remove articles of this feed by the ids of their entries, or by their addresses."""
+        pages = [canonical_address(name, place) if name.startswith("http") else "" for name in names]
+        digests = [digest_address(page) if page else "" for page in pages]
+        known = await self._feeds.find_ids(self._feed.app_id, digests)
+        ids = [
+            product_id or article_id(page or name, page, self._feed.name)
+            for product_id, name, page in zip(known, names, pages, strict=True)
+        ]
+        articles = await self._feeds.articles(self._feed.app_id, ids)
+        await self._remove(
+            {
+                product_id: article
+                for product_id, article in zip(ids, articles, strict=True)
+                if article is not None
+                and article.feed == self._feed.name
+                and not article.removed_at
+                and product_id not in self._taken
+            }
+        )
+
+    async def _remove(self, articles: Mapping[str, FeedArticle]) -> None:
+        if not articles:
+            return
+        await self._writer.remove(list(articles))
+        gone = {"removed_at": self._clock.now_ms(), "missing_at": 0}
+        after = {product_id: article.model_copy(update=gone) for product_id, article in articles.items()}
+        checks = {product_id: self._next_check(article) for product_id, article in after.items()}
+        await self._feeds.put_articles(self._feed.app_id, after, checks=checks, addresses={})
+        self._result.removed += len(after)
+
+    async def _store(self, product_id: str, article: FeedArticle) -> None:
+        checks = {product_id: self._next_check(article)}
+        await self._feeds.put_articles(self._feed.app_id, {product_id: article}, checks=checks, addresses={})
+
+    async def _fetch(
+        self, address: str, headers: Mapping[str, str], *, is_page: bool = False, method: str = "GET"
+    ) -> CrawledDocument:
+        if self._clock.monotonic_s() >= self._until_s or self._pages >= MOST_PAGES:
+            raise CrawlPause(0.0)
+        self._pages += is_page
+        person = f"{self._feed.app_id}/{self._feed.name}"
+        return await self._crawler.get(
+            address, person=person, until_s=self._until_s, method=method, headers=headers
+        )
+
+
+def _validators(headers: Mapping[str, str]) -> tuple[str, str]:
+    """Return the ETag and the date of modification of a response."""
+    return headers.get("etag", "")[:500], headers.get("last-modified", "")[:100]
+
+
+def _conditions(etag: str, modified: str) -> dict[str, str]:
+    """Return the headers of a request for a document that changed since then."""
+    headers = {"If-None-Match": etag} if etag else {}
+    return {**headers, "If-Modified-Since": modified} if modified else headers
